@@ -1,0 +1,22 @@
+"""The `saltlite-master` service: reads its configuration and runs `saltlite.master`."""
+
+import sys
+
+from saltlite.cli.daemon import options, reported
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the master until SIGTERM; the exit code."""
+    args = options("saltlite-master", "Run the saltlite master.", argv)
+
+    def run() -> None:
+        from saltlite.config.load import load_master  # noqa: PLC0415 - `--help` stays quick
+        from saltlite.master.app import run_master  # noqa: PLC0415
+
+        run_master(load_master(args.config_dir).config)
+
+    return reported("saltlite-master", run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,199 @@
+"""The minion's journal: one file in a private folder, appended to and synced before each step of a job.
+
+Rules of this file: the file under its name is always one that was synced whole before it got the name; what
+`open()` reports is on disk; after a failed sync nothing is believed any more, because the kernel may call
+pages clean that never reached the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import NoReturn
+
+from saltlite.adapters.folder import Folder, Handle
+from saltlite.adapters.journal_format import (
+    FLOOR,
+    HEADER,
+    Replay,
+    frame,
+    header,
+    kept_map,
+    record_map,
+    replay,
+)
+from saltlite.core.journal_rules import changes, kept
+from saltlite.core.minion_ports import JOURNAL_COMPACT_BYTES, JournalEntry, Record
+from saltlite.errors import JournalError
+from saltlite.model.ids import Jid
+
+NAME = "journal"
+REWRITE = "journal.tmp"
+
+
+class DiskJournal:
+    """The port `saltlite.core.minion_ports.Journal` over a folder.
+
+    `entropy(n)` gives n random bytes; it is asked once, when the journal is created.
+    """
+
+    def __init__(self, folder: Folder, *, entropy: Callable[[int], bytes]) -> None:
+        self.incarnation = ""
+        self.floor = ""
+        self.repaired = ""
+        self._folder = folder
+        self._entropy = entropy
+        self._path = f"{folder.path}/{NAME}"
+        self._handle: Handle | None = None
+        self._entries: dict[Jid, JournalEntry] = {}
+        self._dead = "it is not open"
+        self._header = b""
+        self._seed = 0
+        self._size = 0
+        self._synced = 0
+        self._compact_above = 0
+
+    def open(self) -> list[JournalEntry]:
+        """Read or create the file; see the port."""
+        try:
+            if REWRITE in (names := self._folder.names()):
+                self._folder.remove(REWRITE)
+            if NAME in names:
+                self._load()
+            else:
+                self._believe(Replay(self._entropy(16), 0, 0))
+                self._rewrite([])
+        except OSError as error:
+            raise JournalError(f"the journal {self._path} cannot be opened: {error.strerror}") from error
+        self._dead = ""
+        return sorted(self._entries.values(), key=lambda entry: entry.jid)
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write all records in one call; see the port."""
+        handle = self._living()
+        changed = changes(self._entries, records, self.floor)
+        lines = [frame(record_map(record), seed=self._seed, synced=self._synced) for record in records]
+        data = b"".join(lines)
+        try:
+            handle.write(data)
+        except OSError as error:
+            self._cut_back(handle, error)
+        self._size += len(data)
+        self._entries.update(changed)
+
+    def sync(self) -> None:
+        """fdatasync, when there is something to sync; see the port."""
+        handle = self._living()
+        if self._synced == self._size:
+            return
+        try:
+            handle.sync()
+        except OSError as error:
+            self._die(f"a sync failed: {error.strerror}", error)
+        self._synced = self._size
+
+    def entry(self, jid: str) -> JournalEntry | None:
+        """What is known of that job; see the port."""
+        return self._entries.get(Jid(jid))
+
+    def should_compact(self) -> bool:
+        """See the port. A file that stays large is rewritten when it has doubled."""
+        return self._size > self._compact_above
+
+    def compact(self, now_ms: int) -> None:
+        """Write what stays into a new file and give it the name; see the port."""
+        old = self._living()
+        staying, floor = kept(self._entries.values(), now_ms, self.floor)
+        before, self.floor = self.floor, floor
+        try:
+            self._rewrite(staying)
+        except OSError as error:
+            self.floor = before
+            # Not before it has doubled: trying again at every job would only keep the disk busy.
+            self._compact_above = max(JOURNAL_COMPACT_BYTES, 2 * self._size)
+            with suppress(OSError):
+                self._folder.remove(REWRITE)
+            raise JournalError(
+                f"the journal {self._path} could not be rewritten and is used as it was: {error.strerror}"
+            ) from error
+        old.close()
+        self._entries = {entry.jid: entry for entry in staying}
+
+    def close(self) -> None:
+        """Give the file back; what was not synced is as safe as it was. A second close does nothing."""
+        if self._handle is not None:
+            self._handle.close()
+        self._handle = None
+        self._dead = "it is closed"
+
+    # -- inside
+
+    def _load(self) -> None:
+        data = self._folder.read(NAME)
+        found = replay(data, self._path)
+        self._believe(found)
+        self._handle = self._folder.reopen(NAME)
+        self._size = found.end
+        self._compact_above = HEADER.size
+        if found.end < len(data):
+            self._handle.truncate(found.end)
+            self.repaired = (
+                f"the journal {self._path} ended in a record that was never finished: "
+                f"{len(data) - found.end} bytes were cut off at byte {found.end}"
+            )
+        # A killed process may have written records without a sync; from here on they are acted on.
+        self._handle.sync()
+        self._synced = found.end
+
+    def _believe(self, found: Replay) -> None:
+        self.incarnation = found.incarnation.hex()
+        self.floor = found.floor
+        self._entries = found.entries
+        self._header = header(found.incarnation)
+        self._seed = int.from_bytes(self._header[-4:], "big")
+
+    def _rewrite(self, entries: Iterable[JournalEntry]) -> None:
+        """Put a new file in place of the journal. Raises OSError while the old one is still the journal."""
+        parts = [self._header]
+        size = len(self._header)
+        # Each record calls what is before it synced: the file gets its name only after that has become true.
+        # The floor comes last, so that there is a later record for every entry, should the disk lose one.
+        for payload in [*map(kept_map, entries), {"k": FLOOR, "j": self.floor}]:
+            line = frame(payload, seed=self._seed, synced=size)
+            parts.append(line)
+            size += len(line)
+        handle = self._folder.create(REWRITE)
+        try:
+            handle.write(b"".join(parts))
+            handle.sync()
+            self._folder.rename(REWRITE, NAME)
+        except OSError:
+            handle.close()
+            raise
+        try:
+            self._folder.sync()
+        except OSError as error:
+            handle.close()
+            self._die(f"its folder could not be synced: {error.strerror}", error)
+        self._handle = handle
+        self._size = self._synced = size
+        self._compact_above = max(JOURNAL_COMPACT_BYTES, 2 * size)
+
+    def _living(self) -> Handle:
+        if self._dead or self._handle is None:
+            raise JournalError(f"the journal {self._path} takes no records, because {self._dead}")
+        return self._handle
+
+    def _cut_back(self, handle: Handle, error: OSError) -> NoReturn:
+        """Take the part of a record away that a full disk let in."""
+        try:
+            handle.truncate(self._size)
+        except OSError as again:
+            self._die(f"an unfinished record could not be removed: {again.strerror}", again)
+        raise JournalError(
+            f"the journal {self._path} cannot be written: {error.strerror}; the job was refused"
+        ) from error
+
+    def _die(self, why: str, error: OSError) -> NoReturn:
+        self._dead = f"{why}; check the disk, then start the minion again"
+        raise JournalError(f"the journal {self._path} takes no more records, because {self._dead}") from error

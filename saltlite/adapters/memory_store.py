@@ -1,0 +1,381 @@
+"""The in-memory twin of the SQLite store, for tests and the simulator.
+
+A transaction works on a copy of the tables and replaces them when it commits. So there is nothing to roll
+back: what was not committed, because it raised or because its owner was "killed" for good, is gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from saltlite.adapters.store_events import (
+    EXPIRED_REASON,
+    check_job,
+    job_event,
+    pack_data,
+    return_event,
+    unpack_data,
+)
+from saltlite.core.dispatch import advance
+from saltlite.core.ports import (
+    FunctionSet,
+    MinionRow,
+    OpenJob,
+    ReturnCommit,
+    Stored,
+    StoreWriter,
+    TargetRow,
+    TokenRecord,
+)
+from saltlite.errors import StoreError
+from saltlite.model.events import Event
+from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.model.job import TERMINAL, Job, Return, TargetState
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+
+
+@dataclass(frozen=True, slots=True)
+class _LoggedEvent:
+    """An event as it is kept: packed, so that nobody can change it afterwards."""
+
+    tag: str
+    data: bytes
+    at: float
+
+
+@dataclass(slots=True)
+class _Tables:
+    """One state of the store. The inner dicts of targets and returns are shared between states."""
+
+    seq: int = 0
+    epoch: int = 0
+    keys: dict[Fingerprint, KeyRecord] = field(default_factory=dict)
+    tokens: dict[str, TokenRecord] = field(default_factory=dict)
+    preaccepts: dict[MinionId, Fingerprint] = field(default_factory=dict)
+    minions: dict[MinionId, MinionRow] = field(default_factory=dict)
+    functions: dict[str, FunctionSet] = field(default_factory=dict)
+    jobs: dict[Jid, Job] = field(default_factory=dict)
+    requests: dict[tuple[RequestId, int], Jid] = field(default_factory=dict)
+    targets: dict[Jid, dict[MinionId, TargetRow]] = field(default_factory=dict)
+    returns: dict[Jid, dict[MinionId, Return]] = field(default_factory=dict)
+    events: dict[int, _LoggedEvent] = field(default_factory=dict)
+
+    def copy(self) -> _Tables:
+        tables = replace(self)
+        for name in _TABLE_NAMES:
+            setattr(tables, name, dict(getattr(self, name)))
+        return tables
+
+
+_TABLE_NAMES = tuple(f.name for f in fields(_Tables) if f.name not in {"seq", "epoch"})
+
+
+class MemoryDisk:
+    """What survives a crash: the last committed state. Several stores may stand on one disk.
+
+    `store_id` is given where runs must repeat exactly; without it the disk makes one, 32 hexadecimal digits.
+    """
+
+    def __init__(self, store_id: str | None = None) -> None:
+        self.store_id = store_id or os.urandom(16).hex()
+        self.tables = _Tables()
+
+
+class _MemoryReader:
+    """`saltlite.core.ports.StoreReader`; what it reads from is said by `_tables`."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+
+    @property
+    def _tables(self) -> _Tables:
+        return self._disk.tables
+
+    def store_id(self) -> str:
+        return self._disk.store_id
+
+    def key(self, fingerprint: Fingerprint) -> KeyRecord | None:
+        return self._tables.keys.get(fingerprint)
+
+    def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
+        found = [key for key in self._tables.keys.values() if key.state in states]
+        return sorted(found, key=lambda key: (key.id, key.first_seen, key.fingerprint))
+
+    def holder(self, minion: MinionId) -> KeyRecord | None:
+        accepted = (key for key in self._tables.keys.values() if key.state is KeyState.ACCEPTED)
+        return next((key for key in accepted if key.id == minion), None)
+
+    def accepted_ids(self) -> list[MinionId]:
+        return [key.id for key in self.keys(frozenset({KeyState.ACCEPTED}))]
+
+    def count_keys(self, state: KeyState, address: str | None = None) -> int:
+        keys = self.keys(frozenset({state}))
+        return sum(1 for key in keys if address is None or key.address == address)
+
+    def token(self, token_id: str) -> TokenRecord | None:
+        return self._tables.tokens.get(token_id)
+
+    def preaccepted(self, minion: MinionId) -> Fingerprint | None:
+        return self._tables.preaccepts.get(minion)
+
+    def job(self, jid: Jid) -> Job | None:
+        return self._tables.jobs.get(jid)
+
+    def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
+        return self._tables.requests.get((request_id, uid))
+
+    def targets(self, jid: Jid) -> list[TargetRow]:
+        return sorted(self._tables.targets.get(jid, {}).values(), key=lambda row: row.id)
+
+    def returns(self, jid: Jid, after: int = 0, limit: int = 1000) -> list[Return]:
+        rets = self._tables.returns.get(jid, {}).values()
+        return [ret for ret in rets if ret.seq > after][:limit]
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        seqs = [seq for seq in self._tables.events if seq > after][:limit]
+        logged = [(seq, self._tables.events[seq]) for seq in seqs]
+        return [Event(event.tag, unpack_data(event.data), event.at, seq) for seq, event in logged]
+
+    def last_seq(self) -> int:
+        return self._tables.seq
+
+    def open_jobs(self, minion: MinionId, after: Jid | None, limit: int) -> list[OpenJob]:
+        queued = [job for job in self.unfinished(minion) if job.state is TargetState.QUEUED]
+        return [job for job in queued if after is None or job.jid > after][:limit]
+
+    def unfinished(self, minion: MinionId) -> list[OpenJob]:
+        rows = {jid: rows[minion] for jid, rows in self._tables.targets.items() if minion in rows}
+        found = [
+            (self._tables.jobs[jid], row.state) for jid, row in rows.items() if row.state not in TERMINAL
+        ]
+        return [
+            OpenJob(job.jid, job.body, job.signature, job.created_at, job.deliver_ms, job.minions, state)
+            for job, state in sorted(found, key=lambda pair: pair[0].jid)
+        ]
+
+    def expire_due(self, now: float) -> bool:
+        return any(True for _ in self._undelivered(now))
+
+    def _undelivered(self, now: float) -> Iterator[tuple[Jid, MinionId]]:
+        due = [job for job in self._tables.jobs.values() if job.created_at + job.deliver_ms / 1000.0 <= now]
+        for job in due:
+            for row in self._tables.targets[job.jid].values():
+                if row.state is TargetState.QUEUED and self._had_no_session_since(row.id, job.created_at):
+                    yield job.jid, row.id
+
+    def _had_no_session_since(self, minion: MinionId, then: float) -> bool:
+        row = self.minion(minion)
+        return row is None or (not row.up and row.last_seen < then)
+
+    def functions(self, digest: str) -> FunctionSet | None:
+        return self._tables.functions.get(digest)
+
+    def function_digests(self, minions: Sequence[MinionId]) -> set[str]:
+        rows = [self.minion(minion) for minion in minions]
+        return {row.functions if row else "" for row in rows}
+
+    def minions_with_open_jobs(self) -> list[MinionId]:
+        rows = (row for rows in self._tables.targets.values() for row in rows.values())
+        return sorted({row.id for row in rows if row.state is TargetState.QUEUED})
+
+    def minion(self, minion: MinionId) -> MinionRow | None:
+        return self._tables.minions.get(minion)
+
+    def minions(self) -> list[MinionRow]:
+        accepted = {(key.id, key.fingerprint) for key in self.keys(frozenset({KeyState.ACCEPTED}))}
+        found = [row for row in self._tables.minions.values() if (row.id, row.fingerprint) in accepted]
+        return sorted(found, key=lambda row: row.id)
+
+
+class _MemoryWriter(_MemoryReader):
+    """`saltlite.core.ports.StoreWriter` over a copy of the tables; dead when its `write()` block is over."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        super().__init__(disk)
+        self._copy: _Tables | None = disk.tables.copy()
+        self._owned_targets: set[Jid] = set()
+        self._owned_returns: set[Jid] = set()
+
+    @property
+    def _tables(self) -> _Tables:
+        if self._copy is None:
+            raise StoreError("this transaction of the store is over; use store.write() for another")
+        return self._copy
+
+    def end(self) -> _Tables:
+        """The changed tables; nothing can be changed through this writer from here on."""
+        tables, self._copy = self._tables, None
+        return tables
+
+    def _targets_of(self, jid: Jid) -> dict[MinionId, TargetRow]:
+        """The targets of a job, as a dict that no other state shares."""
+        if jid not in self._owned_targets:
+            self._tables.targets[jid] = dict(self._tables.targets[jid])
+            self._owned_targets.add(jid)
+        return self._tables.targets[jid]
+
+    def _returns_of(self, jid: Jid) -> dict[MinionId, Return]:
+        if jid not in self._owned_returns:
+            self._tables.returns[jid] = dict(self._tables.returns.get(jid, {}))
+            self._owned_returns.add(jid)
+        return self._tables.returns[jid]
+
+    def put_key(self, record: KeyRecord) -> None:
+        holder = self.holder(record.id) if record.state is KeyState.ACCEPTED else None
+        if holder is not None and holder.fingerprint != record.fingerprint:
+            raise StoreError(f"{record.id} already has an accepted key; revoke or delete that one first")
+        self._tables.keys[record.fingerprint] = record
+
+    def delete_key(self, fingerprint: Fingerprint) -> None:
+        self._tables.keys.pop(fingerprint, None)
+
+    def next_epoch(self) -> int:
+        self._tables.epoch += 1
+        return self._tables.epoch
+
+    def put_token(self, token: TokenRecord) -> None:
+        self._tables.tokens[token.token_id] = token
+
+    def use_token(self, token_id: str) -> bool:
+        token = self.token(token_id)
+        if token is None or token.uses_left <= 0:
+            return False
+        self._tables.tokens[token_id] = replace(token, uses_left=token.uses_left - 1)
+        return True
+
+    def delete_token(self, token_id: str) -> bool:
+        return self._tables.tokens.pop(token_id, None) is not None
+
+    def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None:
+        # `by` is for whoever audits the file of the real store; no question of the port answers it.
+        del by
+        self._tables.preaccepts[minion] = fingerprint
+
+    def delete_preaccept(self, minion: MinionId) -> bool:
+        return self._tables.preaccepts.pop(minion, None) is not None
+
+    def put_job(self, job: Job) -> int:
+        check_job(job)
+        if self.jid_taken(job.jid):
+            raise StoreError(f"job id {job.jid} is taken; publish with the next one")
+        made = self.job_of_request(job.request_id, job.uid)
+        if made is not None:
+            raise StoreError(f"this request already made job {made}; nothing was stored")
+        tag, data = job_event(job)
+        seq = self.put_event(tag, data, job.created_at)
+        self._tables.jobs[job.jid] = job
+        self._tables.requests[job.request_id, job.uid] = job.jid
+        self._tables.targets[job.jid] = {
+            minion: TargetRow(minion, TargetState.QUEUED, "", job.created_at) for minion in job.minions
+        }
+        return seq
+
+    def jid_taken(self, jid: Jid) -> bool:
+        return jid in self._tables.jobs
+
+    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, MinionId]]:
+        return [(jid, row.id) for jid, row in rows if self._move(jid, row)]
+
+    def _move(self, jid: Jid, row: TargetRow) -> bool:
+        current = self._tables.targets.get(jid, {}).get(row.id)
+        if current is None or advance(current.state, row.state) is current.state:
+            return False
+        self._targets_of(jid)[row.id] = row
+        return True
+
+    def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
+        for commit in commits:
+            # All or nothing, even for a caller who catches the error and commits the rest.
+            pack_data(return_event(commit.ret)[1])
+        return [self._put_return(commit, now) for commit in commits]
+
+    def _put_return(self, commit: ReturnCommit, now: float) -> Stored:
+        ret, key = commit.ret, self.key(commit.fingerprint)
+        if key is None or key.state is not KeyState.ACCEPTED or key.id != ret.id:
+            return Stored.UNASSIGNED
+        if ret.id not in self._tables.targets.get(ret.jid, {}):
+            return Stored.UNASSIGNED
+        if ret.id in self._tables.returns.get(ret.jid, {}):
+            return Stored.DUPLICATE
+        tag, data = return_event(ret)
+        seq = self.put_event(tag, data, now)
+        self._returns_of(ret.jid)[ret.id] = replace(ret, seq=seq)
+        self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now))
+        return Stored.NEW
+
+    def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int:
+        packed = pack_data(data)
+        self._tables.seq += 1
+        self._tables.events[self._tables.seq] = _LoggedEvent(tag, packed, now)
+        return self._tables.seq
+
+    def touch_minions(self, rows: Iterable[MinionRow]) -> None:
+        for row in rows:
+            known = self.minion(row.id)
+            last_seen = max(row.last_seen, known.last_seen) if known else row.last_seen
+            self._tables.minions[row.id] = replace(row, last_seen=last_seen)
+
+    def put_functions(self, functions: FunctionSet) -> None:
+        self._tables.functions[functions.digest] = functions
+
+    def expire(self, now: float) -> list[tuple[Jid, MinionId]]:
+        gone = sorted(self._undelivered(now))
+        for jid, minion in gone:
+            self._move(jid, TargetRow(minion, TargetState.EXPIRED, EXPIRED_REASON, now))
+        return gone
+
+    def prune(self, before: float) -> int:
+        tables = self._tables
+        old = [job for job in tables.jobs.values() if job.created_at < before]
+        over = [job for job in old if all(t.state in TERMINAL for t in tables.targets[job.jid].values())]
+        for job in over:
+            del tables.jobs[job.jid], tables.targets[job.jid], tables.requests[job.request_id, job.uid]
+            tables.returns.pop(job.jid, None)
+            self._owned_targets.discard(job.jid)
+            self._owned_returns.discard(job.jid)
+        named = {row.functions for row in tables.minions.values()}
+        tables.functions = {digest: known for digest, known in tables.functions.items() if digest in named}
+        tables.events = {seq: event for seq, event in tables.events.items() if event.at >= before}
+        return len(over)
+
+
+class MemoryStore(_MemoryReader):
+    """`saltlite.core.ports.Store` in memory. To crash it, drop it and open another one on its disk."""
+
+    def __init__(self, disk: MemoryDisk | None = None) -> None:
+        super().__init__(disk or MemoryDisk())
+        self._writing = False
+        self._closed = False
+
+    @property
+    def _tables(self) -> _Tables:
+        if self._closed:
+            raise StoreError("the store was closed; open it again")
+        return self._disk.tables
+
+    @contextmanager
+    def write(self) -> Iterator[StoreWriter]:
+        """One transaction; see `saltlite.core.ports.Store.write`. Transactions do not nest.
+
+        Raises StoreError when another store on the same disk committed while the block was suspended.
+        """
+        if self._writing:
+            raise StoreError("a transaction of this store is open already; end it before the next")
+        seen = self._tables
+        writer = _MemoryWriter(self._disk)
+        self._writing = True
+        try:
+            yield writer
+            if self._tables is not seen:
+                raise StoreError("another transaction was committed during this one; nothing was stored")
+            self._disk.tables = writer.end()
+        finally:
+            self._writing = False
+
+    def close(self) -> None:
+        """End the use of this store; the disk keeps what was committed."""
+        self._closed = True

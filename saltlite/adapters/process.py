@@ -1,0 +1,149 @@
+"""Processes as the kernel sees them: names, parents, exits, identity.
+
+What belongs here: calls on this process and on others by pid. Who is started, stopped or restarted, and when,
+is the supervisor's business.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import resource
+import signal
+from collections.abc import Callable
+
+from saltlite.adapters.reactor import Reactor
+from saltlite.errors import SaltliteError
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_NAME = 15
+PR_SET_NO_NEW_PRIVS = 38
+
+TITLE_BYTES = 15
+"""What the kernel keeps of a process name."""
+
+
+def prctl(option: int, value: int | bytes) -> None:
+    """prctl(2) with one argument. Raises OSError as the kernel does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    argument = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
+    zero = ctypes.c_ulong(0)
+    if libc.prctl(ctypes.c_int(option), argument, zero, zero, zero) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def set_title(text: str) -> None:
+    """The name that `ps -o comm` and `top` show; cut to TITLE_BYTES, never inside a character."""
+    cut = text.encode()[:TITLE_BYTES].decode(errors="ignore")
+    prctl(PR_SET_NAME, cut.encode())
+
+
+def set_parent_death_signal(signum: int, parent_pid: int) -> None:
+    """Get `signum` when the parent ends; at once, when it has ended already.
+
+    Call it first thing after the fork with the pid that `os.getpid()` gave the parent before it. The kernel
+    forgets the setting when the user changes, so a process that drops privileges calls it again afterwards.
+    """
+    prctl(PR_SET_PDEATHSIG, signum)
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), signum)
+
+
+def freeze_heap() -> None:
+    """Before forks: collect once, then keep the collector off what is left, so that children share it."""
+    gc.collect()
+    gc.freeze()
+
+
+def raise_open_files(wanted: int) -> int:
+    """Allow this process `wanted` descriptors, as far as the hard limit goes; the number now allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process began, in clock ticks since boot; None when there is none (or only its zombie).
+
+    A pid with its start ticks names one process for ever, a pid alone does not.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name in parentheses may hold anything, so fields count from the last one. proc(5): 3 state, 22
+    # start.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+class Child:
+    """A process that is watched until it ends, through a descriptor that cannot come to mean another one."""
+
+    def __init__(self, reactor: Reactor, pid: int, on_exit: Callable[[int | None], None]) -> None:
+        self.pid = pid
+        self._reactor = reactor
+        self._on_exit = on_exit
+        self._fd = -1
+        self._over = False
+        try:
+            self._fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            reactor.call_soon(self._exited)
+        except OSError as error:
+            raise SaltliteError(f"process {pid} cannot be watched: {error.strerror}") from error
+        else:
+            reactor.add_reader(self._fd, self._exited)
+
+    def signal(self, signum: int) -> bool:
+        """Send a signal; False when the process has ended already."""
+        if self._fd < 0:
+            return False
+        try:
+            signal.pidfd_send_signal(self._fd, signum)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Stop watching; nothing is reported any more. A child of ours is then the caller's to wait for."""
+        self._over = True
+        if self._fd >= 0:
+            self._reactor.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _exited(self) -> None:
+        if self._over:
+            return
+        status = self._status()
+        self.close()
+        self._on_exit(status)
+
+    def _status(self) -> int | None:
+        if self._fd < 0:
+            return None
+        try:
+            result = os.waitid(os.P_PIDFD, self._fd, os.WEXITED)
+        except ChildProcessError:
+            return None
+        if result is None:
+            return None
+        return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
+
+
+def watch_exit(reactor: Reactor, pid: int, on_exit: Callable[[int | None], None]) -> Child:
+    """Call `on_exit(status)` in the loop when that process has ended; a child of ours is reaped by it.
+
+    status: the exit code, or minus the signal that killed it; None when it is not our child, or was gone
+    already.
+    """
+    return Child(reactor, pid, on_exit)

@@ -1,0 +1,226 @@
+"""The minion's spool: one file a result, `<jid>.ret`, until the master has confirmed that it stored it.
+
+    file    magic(4) | u32 format | u32 crc32 of jid and map | msgpack map            all integers big endian
+
+Rules of this file: a result has its name only when its content is on disk, and `write` returns only when the
+name is, too (G6); file names are made from validated jids; what cannot be read is put aside, never deleted.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from contextlib import suppress
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.adapters.folder import Folder, Handle
+from saltlite.core.minion_ports import SpoolEntry
+from saltlite.errors import JournalError, UsageError
+from saltlite.model.ids import Jid, parse_jid
+from saltlite.model.job import TERMINAL, TargetState
+from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
+
+MAGIC = b"SLRT"
+FORMAT = 1
+HEADER = struct.Struct(">4sII")
+
+RESULT = ".ret"
+UNFINISHED = ".tmp"
+DAMAGED = ".bad"
+
+_FIELDS: dict[str, type] = {
+    "state": str,
+    "code": int,
+    "body": bytes,
+    "start_ms": int,
+    "dur_ms": int,
+    "reason": str,
+}
+
+
+class DiskSpool:
+    """The port `saltlite.core.minion_ports.Spool` over a folder of its own."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._sizes: dict[Jid, int] = {}
+        self._bytes = 0
+
+    def open(self) -> None:
+        """Remove unfinished files and count the finished ones; see the port."""
+        try:
+            for name in self._folder.names():
+                if _jid_of(name, UNFINISHED):
+                    self._folder.remove(name)
+            # A writer that was killed after its rename may have left a name that is not on disk yet.
+            self._folder.sync()
+        except OSError as error:
+            raise JournalError(f"the spool {self._folder.path} cannot be used: {error.strerror}") from error
+        self.jids()
+
+    def write(self, jid: str, result: SpoolEntry) -> bool:
+        """Write, sync, rename, sync the folder; see the port."""
+        known = parse_jid(jid)
+        data = encode(jid, result)
+        try:
+            if there := self._size(known):
+                self._folder.sync()
+            else:
+                self._store(known, data)
+        except OSError as error:
+            raise JournalError(
+                f"the result of job {jid} cannot be kept in {self._folder.path}: {error.strerror}; "
+                "make room on that disk, or repair it"
+            ) from error
+        self._count(known, there or len(data))
+        return not there
+
+    def read(self, jid: str) -> SpoolEntry:
+        """Read and check one result; see the port."""
+        name = parse_jid(jid) + RESULT
+        path = f"{self._folder.path}/{name}"
+        try:
+            data = self._folder.read(name)
+        except OSError as error:
+            raise JournalError(f"the result {path} cannot be read: {error.strerror}") from error
+        try:
+            return decode(jid, data)
+        except ValueError as error:
+            self._put_aside(jid)
+            raise JournalError(
+                f"the result {path} is damaged ({error}); it was renamed to {jid}{DAMAGED}"
+            ) from error
+
+    def remove(self, jid: str) -> None:
+        """Remove one result, without a sync: one that comes back is offered again, and that is harmless."""
+        try:
+            self._folder.remove(parse_jid(jid) + RESULT)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise JournalError(
+                f"the result of job {jid} cannot be removed from {self._folder.path}: {error.strerror}"
+            ) from error
+        self._count(Jid(jid), 0)
+
+    def jids(self) -> list[Jid]:
+        """Look what is there; see the port."""
+        try:
+            found = {jid: self._size(jid) for name in self._folder.names() if (jid := _jid_of(name, RESULT))}
+        except OSError as error:
+            raise JournalError(f"the spool {self._folder.path} cannot be read: {error.strerror}") from error
+        self._sizes = {jid: size for jid, size in found.items() if size}
+        self._bytes = sum(self._sizes.values())
+        return sorted(self._sizes)
+
+    def noticed(self, jid: str) -> bool:
+        """Ask the file for its size; see the port."""
+        known = parse_jid(jid)
+        try:
+            if there := self._size(known):
+                # Its writer may have been killed before the name was on disk.
+                self._folder.sync()
+        except OSError as error:
+            raise JournalError(f"the spool {self._folder.path} cannot be read: {error.strerror}") from error
+        self._count(known, there)
+        return there > 0
+
+    def usage(self) -> tuple[int, int]:
+        """Number and bytes as last counted; see the port."""
+        return len(self._sizes), self._bytes
+
+    def has_room(self) -> bool:
+        """Whether both SPOOL_RESULTS and SPOOL_BYTES leave room; see the port."""
+        return len(self._sizes) < SPOOL_RESULTS and self._bytes < SPOOL_BYTES
+
+    # -- inside
+
+    def _store(self, jid: Jid, data: bytes) -> None:
+        """Put a new result on disk. Raises OSError, and then there is none."""
+        handle = self._create(jid + UNFINISHED)
+        try:
+            handle.write(data)
+            handle.sync()
+            self._folder.rename(jid + UNFINISHED, jid + RESULT)
+            self._folder.sync()
+        except OSError:
+            for leftover in (jid + UNFINISHED, jid + RESULT):
+                with suppress(OSError):
+                    self._folder.remove(leftover)
+            raise
+        finally:
+            handle.close()
+
+    def _create(self, unfinished: str) -> Handle:
+        try:
+            return self._folder.create(unfinished)
+        except FileExistsError:
+            # Its writer is dead: only one process at a time writes for one job.
+            self._folder.remove(unfinished)
+            return self._folder.create(unfinished)
+
+    def _put_aside(self, jid: str) -> None:
+        # A disk that refuses even this leaves the file where it is, and the next reader meets the same error.
+        with suppress(OSError):
+            self._folder.rename(jid + RESULT, jid + DAMAGED)
+            self._count(Jid(jid), 0)
+
+    def _size(self, jid: Jid) -> int:
+        """Bytes of that result, 0 when it is gone."""
+        try:
+            return self._folder.size(jid + RESULT)
+        except FileNotFoundError:
+            return 0
+
+    def _count(self, jid: Jid, size: int) -> None:
+        self._bytes += size - self._sizes.pop(jid, 0)
+        if size:
+            self._sizes[jid] = size
+
+
+def encode(jid: str, result: SpoolEntry) -> bytes:
+    """The bytes of a result. Raises JournalError when its state is not terminal."""
+    if result.state not in TERMINAL:
+        raise JournalError(f"job {jid} is {result.state}: only what has ended has a result")
+    values: dict[str, Any] = {name: getattr(result, name) for name in _FIELDS}
+    payload: bytes = msgpack.packb(values | {"state": result.state.value})
+    return HEADER.pack(MAGIC, FORMAT, _checksum(jid, payload)) + payload
+
+
+def decode(jid: str, data: bytes) -> SpoolEntry:
+    """The result that `encode` made for that jid. Raises ValueError for anything else, with what is wrong.
+
+    Raises JournalError for a format of another version: such a file is not damaged.
+    """
+    if len(data) < HEADER.size or not data.startswith(MAGIC):
+        raise ValueError("it does not begin as a result does")
+    _, version, crc = HEADER.unpack_from(data)
+    if version != FORMAT:
+        raise JournalError(
+            f"the result of job {jid} has format {version}, and this saltlite reads format {FORMAT}: "
+            "let the version that wrote it hand it over"
+        )
+    payload = memoryview(data)[HEADER.size :]
+    if crc != _checksum(jid, payload):
+        raise ValueError("wrong checksum")
+    values = msgpack.unpackb(payload)
+    if type(values) is not dict or {name: type(value) for name, value in values.items()} != _FIELDS:
+        raise ValueError("its fields are not those of a result")
+    return SpoolEntry(**values | {"state": TargetState(values["state"])})
+
+
+def _checksum(jid: str, payload: bytes | memoryview) -> int:
+    # The jid is in it, so that a file under another name is not taken for another job's result.
+    return zlib.crc32(payload, zlib.crc32(jid.encode("ascii")))
+
+
+def _jid_of(name: str, suffix: str) -> Jid | None:
+    stem = name.removesuffix(suffix)
+    if stem == name:
+        return None
+    try:
+        return parse_jid(stem)
+    except UsageError:
+        return None

@@ -1,0 +1,228 @@
+"""Questions to the store, each one statement with constant text (SQLite keeps it prepared)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.adapters.sqlite_store.audience import Audiences, unpack_minions
+from saltlite.adapters.sqlite_store.connection import Values
+from saltlite.adapters.store_events import unpack_data
+from saltlite.core.ports import FunctionSet, MinionRow, OpenJob, TargetRow, TokenRecord
+from saltlite.model.events import Event
+from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.model.target import Target, TargetKind
+
+_KEY = "SELECT id, fingerprint, public, state, address, first_seen, changed_at, epoch, how FROM keys"
+_MINION = (
+    "SELECT id, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen FROM minions"
+)
+_KEY_BY_FINGERPRINT = _KEY + " WHERE fingerprint = ?"
+_KEY_HOLDER = _KEY + " WHERE id = ? AND state = 'accepted'"
+_KEYS_IN_STATES = _KEY + " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerprint"
+_MINION_BY_ID = _MINION + " WHERE id = ?"
+_MINIONS_ACCEPTED = (
+    "SELECT m.id, m.fingerprint, m.address, m.version, m.boot_id, m.incarnation, m.functions, m.up,"
+    " m.last_seen FROM minions AS m JOIN keys AS k ON k.fingerprint = m.fingerprint AND k.id = m.id"
+    " WHERE k.state = 'accepted' ORDER BY m.id"
+)
+_JOB = (
+    "SELECT jid, request_id, user, uid, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
+    " body, signature, minions FROM jobs WHERE jid = ?"
+)
+_RETURNS = (
+    "SELECT jid, minion, state, retcode, body, started_at, duration_ms, reason, seq FROM returns"
+    " WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
+)
+_OPEN_JOBS = (
+    "SELECT j.seq, j.jid, j.body, j.signature, j.created_at, j.deliver_ms, t.state"
+    " FROM job_targets AS t INDEXED BY job_targets_unfinished CROSS JOIN jobs AS j ON j.jid = t.jid"
+    " WHERE t.rank = 0 AND t.rank < 9 AND t.minion = ? AND t.jid > ? ORDER BY t.jid LIMIT ?"
+)
+# The ranks one by one: the index is sorted by rank, so each is one step to this minion's rows.
+_UNFINISHED = (
+    "SELECT j.seq, j.jid, j.body, j.signature, j.created_at, j.deliver_ms, t.state"
+    " FROM job_targets AS t INDEXED BY job_targets_unfinished CROSS JOIN jobs AS j ON j.jid = t.jid"
+    " WHERE t.rank IN (0, 1, 2) AND t.rank < 9 AND t.minion = ? ORDER BY t.jid"
+)
+UNDELIVERED = (
+    "SELECT t.jid, t.minion FROM job_targets AS t INDEXED BY job_targets_unfinished"
+    " CROSS JOIN jobs AS j ON j.jid = t.jid LEFT JOIN minions AS m ON m.id = t.minion"
+    " WHERE t.rank = 0 AND t.rank < 9 AND j.created_at + j.deliver_ms / 1000.0 <= ?"
+    " AND (m.id IS NULL OR (NOT m.up AND m.last_seen < j.created_at))"
+)
+"""Targets to expire; its one value is the time it is."""
+_DIGESTS = (
+    "SELECT DISTINCT coalesce(m.functions, '') FROM json_each(?) AS asked"
+    " LEFT JOIN minions AS m ON m.id = asked.value"
+)
+
+
+class Queries(Protocol):
+    """What a reader runs its statements on: a connection, or one transaction of it."""
+
+    def rows(self, sql: str, values: Values = ()) -> list[Any]: ...
+
+    def value(self, sql: str, values: Values = ()) -> Any: ...
+
+
+class SqliteReader:
+    """`saltlite.core.ports.StoreReader` over SQLite. Raises StoreError when the file cannot be read."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._audiences = Audiences()
+
+    def store_id(self) -> str:
+        return str(self._queries.value("SELECT id FROM store"))
+
+    def key(self, fingerprint: Fingerprint) -> KeyRecord | None:
+        rows = self._queries.rows(_KEY_BY_FINGERPRINT, (fingerprint,))
+        return _key_record(rows[0]) if rows else None
+
+    def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
+        wanted = [str(state) for state in states]
+        wanted += [""] * (len(KeyState) - len(wanted))
+        return [_key_record(row) for row in self._queries.rows(_KEYS_IN_STATES, wanted)]
+
+    def holder(self, minion: MinionId) -> KeyRecord | None:
+        rows = self._queries.rows(_KEY_HOLDER, (minion,))
+        return _key_record(rows[0]) if rows else None
+
+    def accepted_ids(self) -> list[MinionId]:
+        # As one text: ten thousand ids take half the time that as many rows do. Each publish asks for them.
+        sql = "SELECT json_group_array(id) FROM keys INDEXED BY keys_holder WHERE state = 'accepted'"
+        return sorted(json.loads(self._queries.value(sql)))
+
+    def count_keys(self, state: KeyState, address: str | None = None) -> int:
+        if address is None:
+            return int(self._queries.value("SELECT count(*) FROM keys WHERE state = ?", (state,)))
+        sql = "SELECT count(*) FROM keys WHERE state = ? AND address = ?"
+        return int(self._queries.value(sql, (state, address)))
+
+    def token(self, token_id: str) -> TokenRecord | None:
+        sql = (
+            "SELECT token_id, secret_hash, id_glob, uses_left, created_at, expires_at, created_by"
+            " FROM tokens WHERE token_id = ?"
+        )
+        rows = self._queries.rows(sql, (token_id,))
+        return TokenRecord(*rows[0]) if rows else None
+
+    def preaccepted(self, minion: MinionId) -> Fingerprint | None:
+        found: Fingerprint | None = self._queries.value(
+            "SELECT fingerprint FROM preaccepts WHERE id = ?", (minion,)
+        )
+        return found
+
+    def job(self, jid: Jid) -> Job | None:
+        rows = self._queries.rows(_JOB, (jid,))
+        return _job(rows[0]) if rows else None
+
+    def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
+        sql = "SELECT jid FROM jobs WHERE request_id = ? AND uid = ?"
+        found: Jid | None = self._queries.value(sql, (request_id, uid))
+        return found
+
+    def targets(self, jid: Jid) -> list[TargetRow]:
+        sql = "SELECT minion, state, reason, changed_at FROM job_targets WHERE jid = ? ORDER BY minion"
+        rows = self._queries.rows(sql, (jid,))
+        return [TargetRow(minion, TargetState(state), reason, at) for minion, state, reason, at in rows]
+
+    def returns(self, jid: Jid, after: int = 0, limit: int = 1000) -> list[Return]:
+        return [
+            Return(row[0], row[1], TargetState(row[2]), *row[3:])
+            for row in self._queries.rows(_RETURNS, (jid, after, limit))
+        ]
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        sql = "SELECT tag, data, at, seq FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
+        return [
+            Event(tag, unpack_data(data), at, seq)
+            for tag, data, at, seq in self._queries.rows(sql, (after, limit))
+        ]
+
+    def last_seq(self) -> int:
+        # Kept by AUTOINCREMENT, so it still counts events that were pruned; no row before the first event.
+        return int(self._queries.value("SELECT seq FROM sqlite_sequence WHERE name = 'events'") or 0)
+
+    def open_jobs(self, minion: MinionId, after: Jid | None, limit: int) -> list[OpenJob]:
+        return self._with_minions(self._queries.rows(_OPEN_JOBS, (minion, after or "", limit)))
+
+    def unfinished(self, minion: MinionId) -> list[OpenJob]:
+        return self._with_minions(self._queries.rows(_UNFINISHED, (minion,)))
+
+    def _with_minions(self, rows: list[Any]) -> list[OpenJob]:
+        found = []
+        for seq, jid, body, signature, created_at, deliver_ms, state in rows:
+            audience = self._audiences.get(seq, self._packed_minions)
+            # None: the job was pruned since its row was read, so it is open no more.
+            if audience is not None:
+                found.append(
+                    OpenJob(jid, body, signature, created_at, deliver_ms, audience, TargetState(state))
+                )
+        return found
+
+    def _packed_minions(self, seq: int) -> bytes | None:
+        packed: bytes | None = self._queries.value("SELECT minions FROM jobs WHERE seq = ?", (seq,))
+        return packed
+
+    def expire_due(self, now: float) -> bool:
+        return bool(self._queries.value(f"SELECT EXISTS ({UNDELIVERED})", (now,)))
+
+    def functions(self, digest: str) -> FunctionSet | None:
+        rows = self._queries.rows("SELECT names, whole FROM functions WHERE digest = ?", (digest,))
+        return FunctionSet(digest, frozenset(msgpack.unpackb(rows[0][0])), bool(rows[0][1])) if rows else None
+
+    def function_digests(self, minions: Sequence[MinionId]) -> set[str]:
+        # One value, however many minions: SQLite limits the number of values, and the text stays constant.
+        return {row[0] for row in self._queries.rows(_DIGESTS, (json.dumps(list(minions)),))}
+
+    def minions_with_open_jobs(self) -> list[MinionId]:
+        sql = (
+            "SELECT DISTINCT minion FROM job_targets INDEXED BY job_targets_unfinished"
+            " WHERE rank = 0 AND rank < 9 ORDER BY minion"
+        )
+        return [row[0] for row in self._queries.rows(sql)]
+
+    def minion(self, minion: MinionId) -> MinionRow | None:
+        rows = self._queries.rows(_MINION_BY_ID, (minion,))
+        return _minion_row(rows[0]) if rows else None
+
+    def minions(self) -> list[MinionRow]:
+        return [_minion_row(row) for row in self._queries.rows(_MINIONS_ACCEPTED)]
+
+
+def _key_record(row: tuple[Any, ...]) -> KeyRecord:
+    minion, fingerprint, public, state, *rest = row
+    return KeyRecord(minion, fingerprint, public, KeyState(state), *rest)
+
+
+def _minion_row(row: tuple[Any, ...]) -> MinionRow:
+    minion, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen = row
+    return MinionRow(
+        minion, fingerprint, address, version, boot_id, incarnation, functions, bool(up), last_seen
+    )
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    jid, request_id, user, uid, fun, tgt, tgt_type, *times, body, signature, minions = row
+    created_at, deliver_ms, run_ms = times
+    return Job(
+        jid=jid,
+        request_id=request_id,
+        user=user,
+        uid=uid,
+        fun=fun,
+        target=Target(tgt, TargetKind(tgt_type)),
+        created_at=created_at,
+        deliver_ms=deliver_ms,
+        run_ms=run_ms,
+        body=body,
+        signature=signature,
+        minions=unpack_minions(minions),
+    )

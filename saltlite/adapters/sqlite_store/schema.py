@@ -1,0 +1,116 @@
+"""Tables, their version, and the checks before a file is used.
+
+    events       the log; its seq is the one counter that readers follow, never reused (AUTOINCREMENT)
+    jobs         one row a job; seq is the seq of its event
+    job_targets  one row a (jid, minion); rank is saltlite.core.dispatch.RANK of its state
+    returns      at most one row a (jid, minion); seq is the seq of its event
+    keys         one row a fingerprint; at most one accepted an id
+    minions      the last session of each id
+    functions    what each digest of a function set stands for
+
+Nothing is deleted by foreign keys: prune deletes by hand, in one place.
+"""
+
+from __future__ import annotations
+
+import os
+
+from saltlite.adapters.sqlite_store.connection import Connection
+from saltlite.errors import StoreError
+
+APPLICATION_ID = 0x534C5453
+"""`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
+
+SCHEMA_VERSION = 1
+
+_SCHEMA = (
+    "CREATE TABLE store (id TEXT NOT NULL, epoch INTEGER NOT NULL)",
+    """CREATE TABLE keys (
+        fingerprint TEXT NOT NULL PRIMARY KEY, id TEXT NOT NULL, public BLOB NOT NULL, state TEXT NOT NULL,
+        address TEXT NOT NULL, first_seen REAL NOT NULL, changed_at REAL NOT NULL, epoch INTEGER NOT NULL,
+        how TEXT NOT NULL) WITHOUT ROWID""",
+    # `state` says nothing here, but without it a query that names it has to look into the table for each id.
+    "CREATE UNIQUE INDEX keys_holder ON keys (id, state) WHERE state = 'accepted'",
+    "CREATE INDEX keys_by_state ON keys (state, address)",
+    """CREATE TABLE tokens (
+        token_id TEXT NOT NULL PRIMARY KEY, secret_hash TEXT NOT NULL, id_glob TEXT NOT NULL,
+        uses_left INTEGER NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL,
+        created_by TEXT NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE preaccepts (
+        id TEXT NOT NULL PRIMARY KEY, fingerprint TEXT NOT NULL, created_by TEXT NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE minions (
+        id TEXT NOT NULL PRIMARY KEY, fingerprint TEXT NOT NULL, address TEXT NOT NULL, version TEXT NOT NULL,
+        boot_id TEXT NOT NULL, incarnation TEXT NOT NULL, functions TEXT NOT NULL, up INTEGER NOT NULL,
+        last_seen REAL NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE functions (
+        digest TEXT NOT NULL PRIMARY KEY, whole INTEGER NOT NULL, names BLOB NOT NULL)""",
+    """CREATE TABLE events (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, data BLOB NOT NULL, at REAL NOT NULL)""",
+    "CREATE INDEX events_by_time ON events (at)",
+    # Wide columns last: SQLite reads a row up to the last column that is asked for.
+    """CREATE TABLE jobs (
+        seq INTEGER PRIMARY KEY, jid TEXT NOT NULL UNIQUE, request_id TEXT NOT NULL, user TEXT NOT NULL,
+        uid INTEGER NOT NULL, fun TEXT NOT NULL, tgt TEXT NOT NULL, tgt_type TEXT NOT NULL,
+        created_at REAL NOT NULL, deliver_ms INTEGER NOT NULL, run_ms INTEGER NOT NULL,
+        signature BLOB NOT NULL, body BLOB NOT NULL, minions BLOB NOT NULL, UNIQUE (request_id, uid))""",
+    "CREATE INDEX jobs_by_time ON jobs (created_at)",
+    """CREATE TABLE job_targets (
+        jid TEXT NOT NULL, minion TEXT NOT NULL, rank INTEGER NOT NULL, state TEXT NOT NULL,
+        reason TEXT NOT NULL, changed_at REAL NOT NULL, PRIMARY KEY (jid, minion)) WITHOUT ROWID""",
+    # Holds what is not settled, and no history. A query has to say `rank < 9` for SQLite to take it.
+    "CREATE INDEX job_targets_unfinished ON job_targets (rank, minion, jid) WHERE rank < 9",
+    """CREATE TABLE returns (
+        seq INTEGER PRIMARY KEY, jid TEXT NOT NULL, minion TEXT NOT NULL, state TEXT NOT NULL,
+        retcode INTEGER NOT NULL, started_at REAL NOT NULL, duration_ms INTEGER NOT NULL,
+        reason TEXT NOT NULL, body BLOB NOT NULL, UNIQUE (jid, minion))""",
+    "CREATE INDEX returns_by_job ON returns (jid)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+
+
+def prepare(connection: Connection) -> None:
+    """Make the tables in an empty file, or make sure that this is a store of this version.
+
+    The caller holds the write lock. A file that is refused was not written to.
+    Raises StoreError: not a store, another version, damaged, or a file system without shared memory maps.
+    """
+    application = connection.value("PRAGMA application_id")
+    version = connection.value("PRAGMA user_version")
+    empty = connection.value("SELECT count(*) FROM sqlite_master") == 0
+    fresh = empty and application == 0 and version == 0
+    if not fresh:
+        _refuse_foreign(connection.path, application, version)
+    else:
+        # Only an empty file takes this; without it the file never gives a page back.
+        connection.run("PRAGMA auto_vacuum = INCREMENTAL")
+    if connection.value("PRAGMA journal_mode = WAL") != "wal":
+        raise StoreError(
+            f"the store {connection.path} cannot use a write-ahead log there; "
+            "set data_dir to a folder on a local disk"
+        )
+    if fresh:
+        _create(connection)
+
+
+def _refuse_foreign(path: str, application: int, version: int) -> None:
+    if application != APPLICATION_ID:
+        raise StoreError(
+            f"{path} is not a saltlite store and was left as it is; move it away or set data_dir"
+        )
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"the store {path} has format {version}, this saltlite reads format {SCHEMA_VERSION}; "
+            "it was left as it is: start the saltlite that wrote it"
+        )
+
+
+def _create(connection: Connection) -> None:
+    connection.run("BEGIN IMMEDIATE")
+    try:
+        for statement in _SCHEMA:
+            connection.run(statement)
+        connection.run("INSERT INTO store (id, epoch) VALUES (?, 0)", (os.urandom(16).hex(),))
+        connection.run("COMMIT")
+    finally:
+        connection.rollback()

@@ -1,0 +1,286 @@
+"""Changes to the store, inside one transaction.
+
+The write lock is held from the first statement to the commit, so what was read here is still true when it is
+written: checks need no constraint errors, and sequence numbers can be counted in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.adapters.sqlite_store.audience import pack_minions
+from saltlite.adapters.sqlite_store.connection import Values
+from saltlite.adapters.sqlite_store.reader import UNDELIVERED, SqliteReader
+from saltlite.adapters.sqlite_store.transaction import Transaction
+from saltlite.adapters.store_events import EXPIRED_REASON, check_job, job_event, pack_data, return_event
+from saltlite.core.dispatch import RANK, TERMINAL_RANK
+from saltlite.core.ports import FunctionSet, MinionRow, ReturnCommit, Stored, TargetRow, TokenRecord
+from saltlite.errors import StoreError
+from saltlite.model.ids import Jid, MinionId
+from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+
+VACUUM_PAGES = 4_096
+"""Free pages (of 4 KiB) that one prune gives back to the file system: bounded, as writers wait meanwhile."""
+
+_PUT_KEY = (
+    "INSERT INTO keys (id, fingerprint, public, state, address, first_seen, changed_at, epoch, how)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (fingerprint) DO UPDATE SET id = excluded.id, public = excluded.public,"
+    " state = excluded.state, address = excluded.address, first_seen = excluded.first_seen,"
+    " changed_at = excluded.changed_at, epoch = excluded.epoch, how = excluded.how"
+)
+_PUT_TOKEN = (
+    "INSERT OR REPLACE INTO tokens"  # noqa: S105 - SQL about tokens, not a token
+    " (token_id, secret_hash, id_glob, uses_left, created_at, expires_at, created_by)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_PUT_JOB = (
+    "INSERT INTO jobs (seq, jid, request_id, user, uid, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
+    " signature, body, minions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_PUT_TARGET = (
+    "INSERT INTO job_targets (jid, minion, rank, state, reason, changed_at) VALUES (?, ?, 0, 'queued', '', ?)"
+)
+_PUT_EVENT = "INSERT INTO events (seq, tag, data, at) VALUES (?, ?, ?, ?)"
+_PUT_RETURN = (
+    "INSERT INTO returns (seq, jid, minion, state, retcode, started_at, duration_ms, reason, body)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+# The whole state machine of a target: forward only, and no terminal rank is below another.
+_MOVE_TARGET = (
+    "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ?"
+    " WHERE jid = ? AND minion = ? AND rank < ?"
+)
+_IS_RETURNED = (
+    "SELECT EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.minion = t.minion)"
+    " FROM job_targets AS t WHERE t.jid = ? AND t.minion = ?"
+)
+# last_seen never goes back: two MWorkers may report in either order, and `expire` trusts it.
+_TOUCH_MINION = (
+    "INSERT INTO minions (id, fingerprint, address, version, boot_id, incarnation, functions, up,"
+    " last_seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (id) DO UPDATE SET fingerprint = excluded.fingerprint, address = excluded.address,"
+    " version = excluded.version, boot_id = excluded.boot_id, incarnation = excluded.incarnation,"
+    " functions = excluded.functions, up = excluded.up,"
+    " last_seen = max(last_seen, excluded.last_seen)"
+)
+_UNDELIVERED_SORTED = UNDELIVERED + " ORDER BY t.jid, t.minion"
+_PRUNABLE = (
+    "SELECT jid FROM jobs AS j WHERE j.created_at < ?"
+    " AND NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < ?)"
+)
+
+
+class SqliteWriter(SqliteReader):
+    """`saltlite.core.ports.StoreWriter` over one transaction; lives as long as the `write()` block."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        super().__init__(transaction)
+        self._transaction = transaction
+
+    def put_key(self, record: KeyRecord) -> None:
+        if record.state is KeyState.ACCEPTED:
+            holder = self.holder(record.id)
+            if holder is not None and holder.fingerprint != record.fingerprint:
+                raise StoreError(f"{record.id} already has an accepted key; revoke or delete that one first")
+        row = (
+            record.id,
+            record.fingerprint,
+            record.public,
+            record.state,
+            record.address,
+            record.first_seen,
+            record.changed_at,
+            record.epoch,
+            record.how,
+        )
+        self._transaction.run(_PUT_KEY, row)
+
+    def delete_key(self, fingerprint: Fingerprint) -> None:
+        self._transaction.run("DELETE FROM keys WHERE fingerprint = ?", (fingerprint,))
+
+    def next_epoch(self) -> int:
+        self._transaction.run("UPDATE store SET epoch = epoch + 1")
+        return int(self._transaction.value("SELECT epoch FROM store"))
+
+    def put_token(self, token: TokenRecord) -> None:
+        row = (
+            token.token_id,
+            token.secret_hash,
+            token.id_glob,
+            token.uses_left,
+            token.created_at,
+            token.expires_at,
+            token.created_by,
+        )
+        self._transaction.run(_PUT_TOKEN, row)
+
+    def use_token(self, token_id: str) -> bool:
+        sql = "UPDATE tokens SET uses_left = uses_left - 1 WHERE token_id = ? AND uses_left > 0"
+        return self._transaction.run(sql, (token_id,)) == 1
+
+    def delete_token(self, token_id: str) -> bool:
+        return self._transaction.run("DELETE FROM tokens WHERE token_id = ?", (token_id,)) == 1
+
+    def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None:
+        sql = "INSERT OR REPLACE INTO preaccepts (id, fingerprint, created_by) VALUES (?, ?, ?)"
+        self._transaction.run(sql, (minion, fingerprint, by))
+
+    def delete_preaccept(self, minion: MinionId) -> bool:
+        return self._transaction.run("DELETE FROM preaccepts WHERE id = ?", (minion,)) == 1
+
+    def put_job(self, job: Job) -> int:
+        check_job(job)
+        if self.jid_taken(job.jid):
+            raise StoreError(f"job id {job.jid} is taken; publish with the next one")
+        made = self.job_of_request(job.request_id, job.uid)
+        if made is not None:
+            raise StoreError(f"this request already made job {made}; nothing was stored")
+        tag, data = job_event(job)
+        seq = self.put_event(tag, data, job.created_at)
+        row = (
+            seq,
+            job.jid,
+            job.request_id,
+            job.user,
+            job.uid,
+            job.fun,
+            job.target.expression,
+            job.target.kind,
+            job.created_at,
+            job.deliver_ms,
+            job.run_ms,
+            job.signature,
+            job.body,
+            pack_minions(job.minions),
+        )
+        self._transaction.run(_PUT_JOB, row)
+        self._transaction.run_many(_PUT_TARGET, [(job.jid, minion, job.created_at) for minion in job.minions])
+        return seq
+
+    def jid_taken(self, jid: Jid) -> bool:
+        return self._transaction.value("SELECT 1 FROM jobs WHERE jid = ?", (jid,)) is not None
+
+    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, MinionId]]:
+        return [
+            (jid, row.id)
+            for jid, row in rows
+            if self._transaction.run(_MOVE_TARGET, _move(jid, row.id, row.state, row.reason, row.changed_at))
+        ]
+
+    def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
+        outcomes = []
+        fresh: dict[tuple[Jid, MinionId], Return] = {}
+        senders: dict[Fingerprint, MinionId | None] = {}
+        for commit in commits:
+            ret = commit.ret
+            if commit.fingerprint not in senders:
+                senders[commit.fingerprint] = self._accepted_as(commit.fingerprint)
+            outcome = self._judge(ret, senders[commit.fingerprint])
+            if (ret.jid, ret.id) in fresh and outcome is Stored.NEW:
+                outcome = Stored.DUPLICATE
+            elif outcome is Stored.NEW:
+                fresh[ret.jid, ret.id] = ret
+            outcomes.append(outcome)
+        self._store_returns(list(fresh.values()), now)
+        return outcomes
+
+    def _accepted_as(self, fingerprint: Fingerprint) -> MinionId | None:
+        sql = "SELECT id FROM keys WHERE fingerprint = ? AND state = 'accepted'"
+        minion: MinionId | None = self._transaction.value(sql, (fingerprint,))
+        return minion
+
+    def _judge(self, ret: Return, sender: MinionId | None) -> Stored:
+        if sender != ret.id:
+            return Stored.UNASSIGNED
+        returned = self._transaction.value(_IS_RETURNED, (ret.jid, ret.id))
+        if returned is None:
+            return Stored.UNASSIGNED
+        return Stored.DUPLICATE if returned else Stored.NEW
+
+    def _store_returns(self, rets: list[Return], now: float) -> None:
+        events, returns, moves = [], [], []
+        for seq, ret in enumerate(rets, start=self.last_seq() + 1):
+            tag, data = return_event(ret)
+            events.append((seq, tag, pack_data(data), now))
+            returns.append(
+                (
+                    seq,
+                    ret.jid,
+                    ret.id,
+                    ret.state,
+                    ret.retcode,
+                    ret.started_at,
+                    ret.duration_ms,
+                    ret.reason,
+                    ret.body,
+                )
+            )
+            moves.append(_move(ret.jid, ret.id, ret.state, ret.reason, now))
+        self._transaction.run_many(_PUT_EVENT, events)
+        self._transaction.run_many(_PUT_RETURN, returns)
+        self._transaction.run_many(_MOVE_TARGET, moves)
+
+    def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int:
+        packed = pack_data(data)
+        seq = self.last_seq() + 1
+        self._transaction.run(_PUT_EVENT, (seq, tag, packed, now))
+        return seq
+
+    def touch_minions(self, rows: Iterable[MinionRow]) -> None:
+        self._transaction.run_many(
+            _TOUCH_MINION,
+            [
+                (
+                    row.id,
+                    row.fingerprint,
+                    row.address,
+                    row.version,
+                    row.boot_id,
+                    row.incarnation,
+                    row.functions,
+                    row.up,
+                    row.last_seen,
+                )
+                for row in rows
+            ],
+        )
+
+    def put_functions(self, functions: FunctionSet) -> None:
+        sql = "INSERT OR REPLACE INTO functions (digest, whole, names) VALUES (?, ?, ?)"
+        packed = msgpack.packb(sorted(functions.names))
+        self._transaction.run(sql, (functions.digest, functions.whole, packed))
+
+    def expire(self, now: float) -> list[tuple[Jid, MinionId]]:
+        gone = [(jid, minion) for jid, minion in self._transaction.rows(_UNDELIVERED_SORTED, (now,))]
+        self._transaction.run_many(
+            _MOVE_TARGET,
+            [_move(jid, minion, TargetState.EXPIRED, EXPIRED_REASON, now) for jid, minion in gone],
+        )
+        return gone
+
+    def prune(self, before: float) -> int:
+        jids = self._transaction.rows(_PRUNABLE, (before, TERMINAL_RANK))
+        self._transaction.run_many("DELETE FROM returns WHERE jid = ?", jids)
+        self._transaction.run_many("DELETE FROM job_targets WHERE jid = ?", jids)
+        self._transaction.run_many("DELETE FROM jobs WHERE jid = ?", jids)
+        self._transaction.run("DELETE FROM events WHERE at < ?", (before,))
+        self._transaction.run("DELETE FROM functions WHERE digest NOT IN (SELECT functions FROM minions)")
+        self._give_back_pages()
+        return len(jids)
+
+    def _give_back_pages(self) -> None:
+        # One at a time: the sqlite3 module takes one step of this pragma, which frees one page a step.
+        free = self._transaction.value("PRAGMA freelist_count")
+        for _ in range(min(free, VACUUM_PAGES)):
+            self._transaction.run("PRAGMA incremental_vacuum(1)")
+
+
+def _move(jid: Jid, minion: MinionId, state: TargetState, reason: str, at: float) -> Values:
+    """The values of _MOVE_TARGET."""
+    rank = RANK[state]
+    return (state, rank, reason, at, jid, minion, rank)

@@ -1,0 +1,57 @@
+"""What every store must do alike, whatever keeps its rows: the events that it mints and how they are packed.
+
+A job or a return is never committed without its event, so the events are made here and not by the callers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.errors import StoreError
+from saltlite.model.events import tag_job_new, tag_job_return
+from saltlite.model.job import Job, Return
+
+EXPIRED_REASON = "it had no session before the delivery time of the job was over"
+
+
+def job_event(job: Job) -> tuple[str, dict[str, Any]]:
+    """Tag and data of the event of a new job. It counts the targets: the list itself stands in the job."""
+    data = {
+        "jid": job.jid,
+        "fun": job.fun,
+        "user": job.user,
+        "tgt": job.target.expression,
+        "tgt_type": str(job.target.kind),
+        "targets": len(job.minions),
+    }
+    return tag_job_new(job.jid), data
+
+
+def return_event(ret: Return) -> tuple[str, dict[str, Any]]:
+    """Tag and data of the event of a new return; never its body, which may have 16 MiB."""
+    data = {"jid": ret.jid, "id": ret.id, "retcode": ret.retcode, "state": str(ret.state)}
+    return tag_job_return(ret.jid, ret.id), data
+
+
+def pack_data(data: Mapping[str, Any]) -> bytes:
+    """Event data as msgpack. Raises StoreError for what msgpack cannot say: objects, sets, huge numbers."""
+    try:
+        packed: bytes = msgpack.packb(dict(data))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StoreError(f"the data of an event cannot be stored ({error}); give plain values") from error
+    return packed
+
+
+def unpack_data(packed: bytes) -> dict[str, Any]:
+    """The data that pack_data packed; tuples have become lists."""
+    data: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
+    return data
+
+
+def check_job(job: Job) -> None:
+    """Raises StoreError when the target list names a minion twice: there is one row a (jid, minion)."""
+    if len(set(job.minions)) != len(job.minions):
+        raise StoreError(f"job {job.jid} lists a minion twice; nothing was stored")

@@ -1,0 +1,66 @@
+"""Every command that is not a job: its name, its usage line, what it does. The file of a command is its name.
+
+This is all that `--help` of a group needs, so that no verb is imported for it.
+"""
+
+from __future__ import annotations
+
+from saltlite.cli.options import Option, Table, choice
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": (
+        "saltlite demo [options] [-- TARGET MODULE.FUNCTION [ARGUMENT...]]",
+        "Start a whole fleet in a temporary folder, without root.",
+    ),
+    "job kill": ("saltlite job kill JID [options]", "Kill a job where it has not ended."),
+    "key accept": (
+        "saltlite key accept ID|GLOB... [options]",
+        "Accept keys: a glob pending ones, an id any that can be.",
+    ),
+    "key delete": ("saltlite key delete ID|GLOB... [options]", "Forget keys, whatever their state."),
+    "key finger": (
+        "saltlite key finger [ID|GLOB...] [options]",
+        "Show fingerprints: of fleet and master, or of minions.",
+    ),
+    "key list": (
+        "saltlite key list [STATE...] [options]",
+        "List keys: all, or the pending, accepted, rejected, ...",
+    ),
+    "key preaccept": (
+        "saltlite key preaccept ID FINGERPRINT [options]",
+        "Accept a key before it comes, by its fingerprint.",
+    ),
+    "key reject": ("saltlite key reject ID|GLOB... [options]", "Reject keys that wait for a decision."),
+    "key revoke": (
+        "saltlite key revoke ID|GLOB... [options]",
+        "Revoke accepted keys and end their sessions.",
+    ),
+    "key token create": (
+        "saltlite key token create [options]",
+        "Make and print a token that lets minions join.",
+    ),
+}
+
+COMMON = (
+    Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)"),
+    Option("--out", metavar="FORMAT", convert=choice("text", "json"), help="text or json"),
+    Option("-q", "--quiet", help="print data and errors only"),
+)
+
+
+def command_table(name: str, *options: Option) -> Table:
+    """The options of the command `name`: its own, and those that all have."""
+    usage, summary = COMMANDS[name]
+    return Table(usage, summary, (*options, *COMMON))
+
+
+def members(group: str) -> list[str]:
+    """The words that may follow `group`, sorted; the empty group is the top level."""
+    prefix = f"{group} " if group else ""
+    return sorted({name[len(prefix) :].partition(" ")[0] for name in COMMANDS if name.startswith(prefix)})
+
+
+def command_lines(group: str = "") -> str:
+    """The commands of a group with what they do, as lines of a help text."""
+    names = [name for name in COMMANDS if not group or name.startswith(f"{group} ")]
+    return "\n".join(f"  {name:<18}{COMMANDS[name][1]}" for name in names)

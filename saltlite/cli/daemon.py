@@ -1,0 +1,34 @@
+"""The command line that both daemons share, and how they report what they could not do."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from saltlite import __version__
+from saltlite.errors import SaltliteError
+
+DEFAULT_CONFIG_DIR = "/etc/saltlite"
+
+
+def options(program: str, what: str, argv: list[str] | None) -> argparse.Namespace:
+    """Parse a daemon's command line: `config_dir`."""
+    parser = argparse.ArgumentParser(prog=program, description=what)
+    parser.add_argument(
+        "-c", "--config-dir", default=DEFAULT_CONFIG_DIR, metavar="DIR", help=f"default: {DEFAULT_CONFIG_DIR}"
+    )
+    parser.add_argument("--version", action="version", version=f"{program} {__version__}")
+    return parser.parse_args(argv)
+
+
+def reported(program: str, run: Callable[[], None]) -> int:
+    """Run the daemon; an error is one sentence on stderr, and its exit code."""
+    try:
+        run()
+    except SaltliteError as error:
+        print(f"{program}: {error}", file=sys.stderr)  # noqa: T201 - the log may not exist yet
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    return 0

@@ -1,0 +1,33 @@
+"""The exit codes of every saltlite command; the README has the same table."""
+
+from __future__ import annotations
+
+OK = 0
+"""Every minion returned, and nothing failed."""
+
+INTERNAL = 1
+"""A defect in saltlite, or whoever read the output went away before its end."""
+
+USAGE = 2
+"""The command line or the configuration was not understood."""
+
+NOTHING_MATCHED = 3
+"""No minion, key or job was matched, so nothing was done."""
+
+FAILED = 4
+"""A function failed on a minion: it raised, its retcode is not 0, or it was killed."""
+
+MISSING = 5
+"""A minion did not return."""
+
+REFUSED = 6
+"""The caller may not do this, or a minion refused the job."""
+
+UNREACHABLE = 7
+"""The master cannot be reached."""
+
+INTERRUPTED = 130
+"""The person at the keyboard stopped waiting; a published job goes on."""
+
+WORST_FIRST = (REFUSED, FAILED, MISSING)
+"""Which one is told when several hold for one job."""

@@ -1,0 +1,68 @@
+"""Job or command: what a command line is, before its options are read.
+
+A function (`test.ping`) as the second word makes a job, whatever the first word is. Otherwise a first word
+that names a command is that command. `run` is a job too: `saltlite run -- key test.ping` is for a minion
+whose id is a command's name.
+"""
+
+from __future__ import annotations
+
+from saltlite.cli import commands
+from saltlite.cli.joboptions import JOB
+from saltlite.cli.options import HELP, HelpAsked, is_option
+from saltlite.errors import UsageError
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RUN = "run"
+
+
+def split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The command's full name (`key accept`; None for a job), and the command line without it.
+
+    Raises UsageError for a group without its second word, HelpAsked for the help of a group.
+    """
+    rest = list(argv)
+    first = _next_word(rest, 0)
+    if first is None:
+        return None, rest
+    second = _next_word(rest, first + 1)
+    if second is not None and "." in rest[second]:
+        return None, rest
+    if rest[first] == RUN:
+        del rest[first]
+        return None, rest
+    if rest[first] not in commands.members(""):
+        return None, rest
+    return _full_name(rest)
+
+
+def _full_name(rest: list[str]) -> tuple[str, list[str]]:
+    name = ""
+    while name not in commands.COMMANDS:
+        known = commands.members(name)
+        index = _next_word(rest, 0)
+        if index is None:
+            if not set(HELP.names).isdisjoint(rest):
+                raise HelpAsked(f"usage: saltlite {name} COMMAND\n\n{commands.command_lines(name)}")
+            raise UsageError(f"`saltlite {name}` needs one of {', '.join(known)} after it")
+        word = rest.pop(index)
+        if word not in known:
+            raise UsageError(f"there is no command `saltlite {name} {word}`: use one of {', '.join(known)}")
+        name = f"{name} {word}".strip()
+    return name, rest
+
+
+def _next_word(argv: Sequence[str], start: int) -> int | None:
+    """The index of the first word at or after `start`, or None; the search ends at `--`."""
+    index = start
+    while index < len(argv) and argv[index] != "--":
+        token = argv[index]
+        if not is_option(token):
+            return index
+        found = JOB.find(token)
+        takes_next = found is not None and found[0].metavar and found[1] is None
+        index += 2 if takes_next else 1
+    return None

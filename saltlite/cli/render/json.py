@@ -1,0 +1,52 @@
+"""One JSON object `{minion id: return}`: keys sorted, minions that did not return absent."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from saltlite.cli.render.outputters import Paint
+
+
+# JSON leaves these as they are, and terminals obey them; outside of strings a document has none of them.
+_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+
+
+def render(returns: Mapping[str, Any], paint: Paint) -> str:  # noqa: ARG001 - JSON has no colours
+    """See the file's text; bytes are `{"$bytes": base64}`."""
+    return document(returns)
+
+
+def document(value: Any) -> str:
+    """Any value as an indented JSON document with a newline at its end.
+
+    Keys that are not text become text. NaN and the infinities, which JSON does not have, become null.
+    """
+    text = json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, indent=4, allow_nan=False)
+    return text.translate(_CONTROLS) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_key(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bytes):
+        return base64.b64encode(key).decode("ascii")
+    return json.dumps(key)

@@ -1,0 +1,25 @@
+"""YAML in block style, one entry a minion."""
+
+from __future__ import annotations
+
+import yaml
+
+TYPE_CHECKING = False  # as in every outputter
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from saltlite.cli.render.outputters import Paint
+
+
+class _Dumper(yaml.SafeDumper):
+    """No anchors: two equal values are written twice, so that every minion's part can be read alone."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True
+
+
+def render(returns: Mapping[str, Any], paint: Paint) -> str:  # noqa: ARG001 - YAML has no colours
+    """Keys sorted, bytes as `!!binary`."""
+    text: str = yaml.dump(dict(returns), Dumper=_Dumper, default_flow_style=False, allow_unicode=True)
+    return text if returns else ""

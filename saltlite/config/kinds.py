@@ -1,0 +1,289 @@
+"""Kinds of option values: what each takes, how it is read from a file, and how it is written in a sample.
+
+A kind is strict where guessing would hide a mistake (a quoted number is text, a whole number is not a
+flag), and takes text as it stands where no mistake is possible (`id: 1234` is the id "1234").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from saltlite.config.values import PORT_MAX, parse_address, parse_duration, spell_duration
+from saltlite.config.written import Map, Scalar, Sequence, Written, resolve, value_of
+from saltlite.errors import ConfigError, UsageError
+
+T = TypeVar("T")
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class MisfitError(ConfigError):
+    """`written` is not what the option takes; `detail` is a sentence that says more than `wants()` does."""
+
+    def __init__(self, written: Written, detail: str = "") -> None:
+        super().__init__(detail)
+        self.written = written
+        self.detail = detail
+
+
+class Kind(Protocol[T]):
+    """What the values of an option look like."""
+
+    def wants(self) -> str:
+        """What the option takes, as it goes on after "takes"."""
+
+    def read(self, written: Written) -> T:
+        """The value that the file gives. Raises MisfitError."""
+
+    def spell(self, value: T) -> str:
+        """The value in YAML, on one line, such that `read` gives it back."""
+
+
+def quote(text: str) -> str:
+    """Text as a YAML scalar: plain where that is read back as the same text, else in single quotes."""
+    if _PLAIN.fullmatch(text) and resolve(text) == text:
+        return text
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
+
+
+def _text_of(written: Written) -> str:
+    if not isinstance(written, Scalar):
+        raise MisfitError(written)
+    if not written.quoted and isinstance(resolve(written.text), bool | None):
+        raise MisfitError(
+            written, f"{written.text} is not text here; put it in quotes if it is meant as text"
+        )
+    if _CONTROL.search(written.text):
+        raise MisfitError(written, "it holds a line break or another control character")
+    return written.text
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line of text.
+
+    `check` gives the normal form of a text that is not empty, or raises UsageError.
+    """
+
+    check: Callable[[str], str] | None = None
+    required: bool = False
+
+    def wants(self) -> str:
+        return "text that is not empty" if self.required else "text"
+
+    def read(self, written: Written) -> str:
+        text = _text_of(written)
+        if self.required and not text:
+            raise MisfitError(written)
+        if self.check is None or not text:
+            return text
+        try:
+            return self.check(text)
+        except UsageError as error:
+            raise MisfitError(written, str(error)) from error
+
+    def spell(self, value: str) -> str:
+        return quote(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def wants(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+    def read(self, written: Written) -> str:
+        if isinstance(written, Scalar) and written.text in self.words:
+            return written.text
+        raise MisfitError(written)
+
+    def spell(self, value: str) -> str:
+        return quote(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """true or false; `yes`, `on` and `1` are not."""
+
+    def wants(self) -> str:
+        return "true or false"
+
+    def read(self, written: Written) -> bool:
+        value = value_of(written)
+        if isinstance(value, bool):
+            return value
+        raise MisfitError(written)
+
+    def spell(self, value: bool) -> str:
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number."""
+
+    minimum: int
+    maximum: int
+
+    def wants(self) -> str:
+        return f"a whole number from {self.minimum} to {self.maximum}"
+
+    def read(self, written: Written) -> int:
+        value = value_of(written)
+        if type(value) is int and self.minimum <= value <= self.maximum:
+            return value
+        raise MisfitError(written)
+
+    def spell(self, value: int) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time, in seconds."""
+
+    minimum: float
+    maximum: float
+
+    def wants(self) -> str:
+        low, high = spell_duration(self.minimum), spell_duration(self.maximum)
+        return f"a duration from {low} to {high}, as in 250ms, 30s, 5m, 1h, 2d or a number of seconds"
+
+    def read(self, written: Written) -> float:
+        if not isinstance(written, Scalar):
+            raise MisfitError(written)
+        try:
+            seconds = parse_duration(written.text)
+        except UsageError as error:
+            raise MisfitError(written) from error
+        if self.minimum <= seconds <= self.maximum:
+            return seconds
+        raise MisfitError(written)
+
+    def spell(self, value: float) -> str:
+        return spell_duration(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePath:
+    """The path of a file or folder; `root_dir` moves it unless it is written absolute."""
+
+    may_be_empty: bool = False
+    absolute: bool = False
+
+    def wants(self) -> str:
+        if self.may_be_empty:
+            return "a path, or '' for none"
+        return "an absolute path" if self.absolute else "a path"
+
+    def read(self, written: Written) -> str:
+        text = _text_of(written)
+        if text.startswith("~"):
+            raise MisfitError(
+                written, f"{text[:80]!r} starts with '~', which is not expanded; write the whole path"
+            )
+        if not (text or self.may_be_empty) or (self.absolute and not text.startswith("/")):
+            raise MisfitError(written)
+        return text
+
+    def spell(self, value: str) -> str:
+        return quote(value)
+
+
+def _spell_list(values: list[str]) -> str:
+    return f"[{', '.join(quote(value) for value in values)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class FilePaths:
+    """A list of paths, each moved as a FilePath is."""
+
+    def wants(self) -> str:
+        return "a list of paths"
+
+    def read(self, written: Written) -> list[str]:
+        if not isinstance(written, Sequence):
+            raise MisfitError(written)
+        return [FilePath().read(item) for item in written.items]
+
+    def spell(self, value: list[str]) -> str:
+        return _spell_list(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A list of texts."""
+
+    def wants(self) -> str:
+        return "a list of texts"
+
+    def read(self, written: Written) -> list[str]:
+        if not isinstance(written, Sequence):
+            raise MisfitError(written)
+        return [Text(required=True).read(item) for item in written.items]
+
+    def spell(self, value: list[str]) -> str:
+        return _spell_list(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """One `host[:port]` or a list of them; always a list once it is read."""
+
+    def wants(self) -> str:
+        return "host[:port], or a list of them"
+
+    def read(self, written: Written) -> list[str]:
+        items = written.items if isinstance(written, Sequence) else (written,)
+        if not items:
+            raise MisfitError(written)
+        return [Text(check=self._check, required=True).read(item) for item in items]
+
+    def spell(self, value: list[str]) -> str:
+        return quote(value[0]) if len(value) == 1 else _spell_list(value)
+
+    @staticmethod
+    def _check(text: str) -> str:
+        parse_address(text, PORT_MAX)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class TextMap:
+    """A map from text to text."""
+
+    def wants(self) -> str:
+        return "a map from text to text"
+
+    def read(self, written: Written) -> dict[str, str]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {key.text: Text(required=True).read(value) for key, value in written.pairs}
+
+    def spell(self, value: dict[str, str]) -> str:
+        return f"{{{', '.join(f'{quote(k)}: {quote(v)}' for k, v in value.items())}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class AnyMap:
+    """A map from text to whatever YAML can say."""
+
+    def wants(self) -> str:
+        return "a map"
+
+    def read(self, written: Written) -> dict[str, Any]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {key.text: value_of(value) for key, value in written.pairs}
+
+    def spell(self, value: dict[str, Any]) -> str:
+        return json.dumps(value, ensure_ascii=False)

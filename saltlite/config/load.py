@@ -1,0 +1,188 @@
+"""Configuration files to a typed configuration, with every problem found in them.
+
+Rules of this file:
+
+* Later files win, option by option: maps and lists are replaced, not merged.
+* Whatever is wrong is collected, and one ConfigError tells all of it: `file:line:col: sentence` a line.
+* A file that is only half understood is not used: there are no warnings.
+* Values of secret options are never repeated.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from saltlite.config.kinds import MisfitError
+from saltlite.config.master import MasterConfig
+from saltlite.config.minion import MinionConfig
+from saltlite.config.nearest import nearest
+from saltlite.config.options import Option, assemble, options_of
+from saltlite.config.paths import (
+    FILE_BYTES_MAX,
+    SOCKET_PATH_BYTES_MAX,
+    config_files,
+    master_socket,
+    read_config_file,
+    socket_path_fits,
+)
+from saltlite.config.written import Map, Scalar, Where, Written, describe, is_empty, value_of
+from saltlite.config.yamlfile import PlacedError, parse
+from saltlite.errors import ConfigError
+
+C = TypeVar("C")
+
+PROBLEMS_MAX = 20
+"""Problems that one message lists; a file with more of them is the wrong file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[C]):
+    """A configuration, and `file:line` of every option that a file set."""
+
+    config: C
+    origins: dict[str, str]
+
+
+def load_master(config_dir: str) -> Loaded[MasterConfig]:
+    """The master's configuration from `config_dir`/master and `config_dir`/master.d/*.conf.
+
+    The default folder may lack the main file, which means the defaults; a folder that somebody named may
+    not. Raises ConfigError with every problem.
+    """
+    reading = _Reading(options_of(MasterConfig))
+    reading.read_all(config_dir, "master")
+    config = assemble(MasterConfig, reading.values)
+    socket = master_socket(config.sock_dir)
+    if not socket_path_fits(socket):
+        reading.complain_about(
+            ("sock_dir", "root_dir"),
+            f"the path of the socket, {socket}, is longer than the {SOCKET_PATH_BYTES_MAX} bytes that Linux "
+            "allows; set a shorter sock_dir",
+        )
+    reading.raise_problems()
+    return Loaded(config, reading.origins())
+
+
+def load_minion(config_dir: str) -> Loaded[MinionConfig]:
+    """The minion's configuration from `config_dir`/minion and `config_dir`/minion.d/*.conf.
+
+    Keys with a dot configure execution modules and end in `module_config`, as they are. Otherwise as
+    `load_master`.
+    """
+    reading = _Reading(options_of(MinionConfig), module_config={})
+    reading.read_all(config_dir, "minion")
+    config = assemble(MinionConfig, {**reading.values, "module_config": reading.module_config})
+    if config.join_token and config.join_token_file:
+        reading.complain_about(
+            ("join_token_file", "join_token"), "join_token and join_token_file are both set; keep one of them"
+        )
+    reading.raise_problems()
+    return Loaded(config, reading.origins())
+
+
+class _Reading:
+    """What the files have said so far."""
+
+    def __init__(self, known: dict[str, Option], *, module_config: dict[str, Any] | None = None) -> None:
+        self.values: dict[str, Any] = {}
+        self.module_config = module_config
+        self._known = known
+        self._places: dict[str, tuple[str, Where]] = {}
+        self._problems: list[str] = []
+
+    def read_all(self, config_dir: str, name: str) -> None:
+        try:
+            files = config_files(config_dir, name)
+        except OSError as error:
+            self._problems.append(_unreadable(error, str(error.filename)))
+            return
+        for path in files:
+            self._read(path)
+
+    def complain_about(self, options: tuple[str, ...], sentence: str) -> None:
+        """Add a problem at the first of `options` that a file sets (at least one of them is set)."""
+        path, where = next(self._places[name] for name in options if name in self._places)
+        self._complain(path, where, sentence)
+
+    def raise_problems(self) -> None:
+        if not self._problems:
+            return
+        lines = self._problems[:PROBLEMS_MAX]
+        if len(self._problems) > PROBLEMS_MAX:
+            lines.append("there are more problems; correct these first")
+        raise ConfigError("\n".join(lines))
+
+    def origins(self) -> dict[str, str]:
+        return {name: f"{path}:{where.line}" for name, (path, where) in self._places.items()}
+
+    def _read(self, path: str) -> None:
+        try:
+            root, duplicates = parse(read_config_file(path))
+        except OSError as error:
+            self._problems.append(_unreadable(error, path))
+            return
+        except PlacedError as error:
+            self._complain(path, error.where, str(error))
+            return
+        for duplicate in duplicates:
+            self._complain(path, duplicate.where, str(duplicate))
+        if isinstance(root, Map):
+            for key, value in root.pairs:
+                # Looking for the nearest name is slow, so a file of nonsense must not get far.
+                if len(self._problems) > PROBLEMS_MAX:
+                    return
+                self._set(path, key, value)
+        elif root is not None and not is_empty(root):
+            self._complain(
+                path, root.where, f"lines of `option: value` are needed here, not {describe(root)}"
+            )
+
+    def _set(self, path: str, key: Scalar, value: Written) -> None:
+        name = key.text
+        known = self._known.get(name)
+        if known is not None:
+            try:
+                self.values[name] = known.takes.read(value)
+            except MisfitError as misfit:
+                self._complain_misfit(path, key, known, misfit)
+        elif "." in name and self.module_config is not None:
+            self.module_config[name] = value_of(value)
+        else:
+            close = nearest(name, self._known)
+            hint = f" (did you mean '{close}'?)" if close else ""
+            self._complain(path, key.where, f"unknown option {describe(Scalar(key.where, name))}{hint}")
+            return
+        self._places[name] = (path, key.where)
+
+    def _complain_misfit(self, path: str, key: Scalar, known: Option, misfit: MisfitError) -> None:
+        takes = f"'{known.name}' takes {known.takes.wants()}"
+        if is_empty(misfit.written):
+            self._complain(path, key.where, f"{takes}, and nothing is written there")
+        elif misfit.detail:
+            self._complain(path, misfit.written.where, f"'{known.name}': {misfit.detail}")
+        elif known.secret:
+            self._complain(path, misfit.written.where, f"{takes}, not what is written there")
+        else:
+            self._complain(path, misfit.written.where, f"{takes}, not {describe(misfit.written)}")
+
+    def _complain(self, path: str, where: Where, sentence: str) -> None:
+        self._problems.append(f"{path}:{where.line}:{where.column}: {sentence}")
+
+
+def _unreadable(error: OSError, path: str) -> str:
+    match error.errno:
+        case errno.ENOENT:
+            what = "there is no such file; create it (it may be empty), or name another folder with -c"
+        case errno.EACCES:
+            what = "this user may not read it; run the command as root, or change the mode of the file"
+        case errno.ENOTDIR:
+            what = "something on this path is a file where a folder is needed; move it away"
+        case errno.EINVAL | errno.ENXIO:
+            what = "it is not a regular file; put the options into a file of this name"
+        case errno.EFBIG:
+            what = f"it has more than {FILE_BYTES_MAX} bytes, so it is no configuration file; move it away"
+        case _:
+            what = f"it cannot be read: {error.strerror}"
+    return f"{path}: {what}"

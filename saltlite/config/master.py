@@ -1,0 +1,107 @@
+"""The options of the master."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from saltlite.config.kinds import Choice, Duration, FilePath, Text, Whole
+from saltlite.config.options import option
+from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
+from saltlite.config.values import PORT_MAX
+
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class MasterConfig:
+    """The master's configuration. Durations are seconds; paths are final (see `options.assemble`)."""
+
+    root_dir: str = option(
+        DEFAULT_ROOT_DIR,
+        "Moves every path that is not written absolute in this file, the defaults included, so that a whole "
+        "installation fits below one folder.",
+        FilePath(absolute=True),
+    )
+    interface: str = option(
+        "0.0.0.0",  # noqa: S104 - minions are elsewhere; every connection is authenticated before it is served
+        "The address to listen on for minions: an IPv4 or IPv6 address of this machine.",
+        Text(required=True),
+    )
+    port: int = option(
+        4515,
+        "The one TCP port that minions connect to.",
+        Whole(1, PORT_MAX),
+    )
+    user: str = option(
+        "saltlite",
+        "The user that the master becomes when it is started as root. Started by anybody else, it stays that "
+        "user and this option has no effect.",
+        Text(required=True),
+    )
+    master_name: str = option(
+        "",
+        "The name of this master in certificates, logs and events; empty means the host name.",
+        Text(),
+    )
+    pki_dir: str = option(
+        "/etc/saltlite/pki/master",
+        "The folder of the master's own keys.",
+        FilePath(),
+    )
+    data_dir: str = option(
+        "/var/lib/saltlite/master",
+        "The folder of the store: minion keys, jobs, returns and events. Back it up.",
+        FilePath(),
+    )
+    cachedir: str = option(
+        "/var/cache/saltlite/master",
+        "The folder of what can be made again, such as the grains of the minions.",
+        FilePath(),
+    )
+    sock_dir: str = option(
+        DEFAULT_SOCK_DIR,
+        "The folder of the Unix socket on which the master answers the command line and the API.",
+        FilePath(),
+    )
+    log_level: str = option(
+        "warning",
+        "The least severe messages that are logged.",
+        Choice(LOG_LEVELS),
+    )
+    log_file: str = option(
+        "/var/log/saltlite/master",
+        "The file that log messages are appended to; '' logs to standard error only.",
+        FilePath(may_be_empty=True),
+    )
+    worker_threads: int = option(
+        4,
+        "How many MWorker processes handle requests. One a core is plenty.",
+        Whole(1, 64),
+        unit="processes",
+    )
+    handshakes_per_address: int = option(
+        10,
+        "How many new connections one address may open; more are told to come back later. Raise it where "
+        "many minions share an address.",
+        Whole(1, 10_000),
+        unit="handshakes per second",
+    )
+    timeout: float = option(
+        5.0,
+        "How long the command line waits for minions of which it has no news, unless it is given -t.",
+        Duration(0.1, DAY),
+    )
+    deliver_by: float = option(
+        60.0,
+        "How long a job may wait for a minion that is not connected, unless the command line gives "
+        "--deliver-by; after that the job has expired for this minion.",
+        Duration(0.1, 30 * DAY),
+    )
+    keep_jobs: float = option(
+        7 * DAY,
+        "How long jobs and their returns are kept after they have ended.",
+        Duration(1.0, 3650 * DAY),
+    )

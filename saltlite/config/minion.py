@@ -1,0 +1,150 @@
+"""The options of the minion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.config.kinds import (
+    Addresses,
+    AnyMap,
+    Choice,
+    Duration,
+    FilePath,
+    FilePaths,
+    Flag,
+    Text,
+    TextMap,
+    Texts,
+    Whole,
+)
+from saltlite.config.master import DAY, LOG_LEVELS
+from saltlite.config.options import option
+from saltlite.config.paths import DEFAULT_ROOT_DIR
+from saltlite.config.values import PORT_MAX
+from saltlite.model.ids import parse_minion_id
+from saltlite.model.keys import parse_fingerprint, parse_token
+
+
+def _check_token(text: str) -> str:
+    return parse_token(text).text()
+
+
+@dataclass(frozen=True, slots=True)
+class MinionConfig:
+    """The minion's configuration. Durations are seconds; paths are final (see `options.assemble`)."""
+
+    root_dir: str = option(
+        DEFAULT_ROOT_DIR,
+        "Moves every path that is not written absolute in this file, the defaults included, so that a whole "
+        "installation fits below one folder.",
+        FilePath(absolute=True),
+    )
+    master: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        ["salt"],
+        "The master, or a list of masters: host, host:port or [ipv6]:port.",
+        Addresses(),
+    )
+    port: int = option(
+        4515,
+        "The TCP port of the masters that are written without one.",
+        Whole(1, PORT_MAX),
+    )
+    id: str = option(
+        "",
+        "The id of this minion: a-z, 0-9, '.', '_' and '-'. Empty means the full host name in lower case.",
+        Text(check=parse_minion_id),
+    )
+    fleet: str = option(
+        "",
+        "The fingerprint of the fleet that this minion belongs to, as `saltlite key finger` prints it on the "
+        "master. A master of another fleet is refused.",
+        Text(check=parse_fingerprint),
+    )
+    trust_on_first_use: bool = option(
+        False,
+        "Whether a minion that knows no fleet yet takes the first one that answers. Whoever controls the "
+        "network at that moment can then command this machine; prefer a join token or `fleet`.",
+        Flag(),
+    )
+    join_token: str = option(
+        "",
+        "A token that `saltlite key token create` printed: it names the fleet, and the master accepts the "
+        "key of this minion by it. Give it here, with the file readable by root only, or in join_token_file.",
+        Text(check=_check_token),
+        secret=True,
+    )
+    join_token_file: str = option(
+        "",
+        "A file that holds the join token.",
+        FilePath(may_be_empty=True),
+    )
+    user: str = option(
+        "saltlite",
+        "The user of the process that talks to the network when the minion is started as root. Jobs still "
+        "run as root. Started by anybody else, the minion stays that user.",
+        Text(required=True),
+    )
+    pki_dir: str = option(
+        "/etc/saltlite/pki/minion",
+        "The folder of the minion's own key and of the fleet that it has pinned.",
+        FilePath(),
+    )
+    data_dir: str = option(
+        "/var/lib/saltlite/minion",
+        "The folder of the job journal and of results that the master has not confirmed yet.",
+        FilePath(),
+    )
+    cachedir: str = option(
+        "/var/cache/saltlite/minion",
+        "The folder of what can be made again, such as files from the master.",
+        FilePath(),
+    )
+    log_level: str = option(
+        "warning",
+        "The least severe messages that are logged.",
+        Choice(LOG_LEVELS),
+    )
+    log_file: str = option(
+        "/var/log/saltlite/minion",
+        "The file that log messages are appended to; '' logs to standard error only.",
+        FilePath(may_be_empty=True),
+    )
+    grains: dict[str, Any] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        {},
+        "Grains of this minion that are set by hand. They win over those that are found.",
+        AnyMap(),
+    )
+    module_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [],
+        "More folders to look for execution modules in; the first one that has a module wins.",
+        FilePaths(),
+    )
+    extension_modules: str = option(
+        "",
+        "A folder with more plug-ins of every type, each type in its own folder (modules, grains ...).",
+        FilePath(may_be_empty=True),
+    )
+    providers: dict[str, str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        {},
+        "Which module serves a virtual module where several could, as in {pkg: yumpkg}.",
+        TextMap(),
+    )
+    disable_modules: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [],
+        "Execution modules that are not loaded on this minion, whoever asks for them.",
+        Texts(),
+    )
+    run_timeout: float = option(
+        0.0,
+        "The longest that any job may run here, whatever the command line asked for; 0 means no limit.",
+        Duration(0.0, 365 * DAY),
+    )
+    jobs_max: int = option(
+        16,
+        "How many jobs run at once; others wait for their turn.",
+        Whole(1, 1000),
+        unit="jobs",
+    )
+    module_config: dict[str, Any] = field(default_factory=dict)
+    """Configuration of execution modules: every key of the file that has a dot, such as `test.foo`."""

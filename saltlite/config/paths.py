@@ -1,0 +1,79 @@
+"""Where configuration lives and how `root_dir` moves paths; cheap enough for the CLI's hot path.
+
+The full loader and the fast reader both take these rules from here, so that they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+DEFAULT_CONFIG_DIR = "/etc/saltlite"
+DEFAULT_ROOT_DIR = "/"
+DEFAULT_SOCK_DIR = "/run/saltlite/master"
+SOCKET_NAME = "master.ipc"
+
+FILE_BYTES_MAX = 1024 * 1024
+"""A larger configuration file is refused: it is something else, copied to the wrong place."""
+
+SOCKET_PATH_BYTES_MAX = 107
+"""Linux keeps 108 bytes for the address of a Unix socket, and one is the closing NUL (unix(7))."""
+
+
+def default_under(root_dir: str, path: str) -> str:
+    """A default path, moved under `root_dir`. The empty path means "none" and stays empty."""
+    return os.path.join(root_dir, path.lstrip("/")) if path else ""
+
+
+def given_under(root_dir: str, path: str) -> str:
+    """A path that an operator wrote: absolute ones stay as they are, others are below `root_dir`."""
+    return path if path.startswith("/") else default_under(root_dir, path)
+
+
+def master_socket(sock_dir: str) -> str:
+    """The Unix socket on which the master answers the CLI and the API."""
+    return os.path.join(sock_dir, SOCKET_NAME)
+
+
+def socket_path_fits(path: str) -> bool:
+    """Whether the kernel can take `path` as the address of a Unix socket."""
+    return len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX
+
+
+def config_files(config_dir: str, name: str) -> list[str]:
+    """The files to read for `name` (`master`, `minion`), first to last: `DIR/name`, then `DIR/name.d/*.conf`.
+
+    Files of the folder are in the order of their names, hidden ones left out. The main file may be absent
+    from the default folder only; from a folder that somebody named it is listed, so that reading it fails.
+    Raises OSError when the `.d` folder is there and cannot be listed.
+    """
+    main = os.path.join(config_dir, name)
+    is_default = os.path.normpath(config_dir) == DEFAULT_CONFIG_DIR
+    files = [] if is_default and not os.path.lexists(main) else [main]
+    folder = f"{main}.d"
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        names = []
+    files += [os.path.join(folder, n) for n in sorted(names) if n.endswith(".conf") and not n.startswith(".")]
+    return files
+
+
+def read_config_file(path: str) -> bytes:
+    """The content of a configuration file.
+
+    Raises OSError, with EINVAL for what is not a regular file (a folder, or a pipe, which would block the
+    daemon for ever), and EFBIG for more than FILE_BYTES_MAX bytes.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        with open(fd, "rb", closefd=False) as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    finally:
+        os.close(fd)
+    if len(content) > FILE_BYTES_MAX:
+        raise OSError(errno.EFBIG, "too large", path)
+    return content

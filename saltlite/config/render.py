@@ -1,0 +1,71 @@
+"""The sample files, made from the option descriptors: `python -m saltlite.config.render [FOLDER]`.
+
+Every line that starts with `#` and a space is prose; a line that starts with `#` and a name is an option
+with its default, which can be uncommented as it stands.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from typing import Any
+
+from saltlite.config.master import MasterConfig
+from saltlite.config.minion import MinionConfig
+from saltlite.config.options import Option, options_of
+
+WIDTH = 80
+
+_HEADER = """\
+The configuration of the saltlite {name}, with every option and its default. The {name} also reads \
+{name}.d/*.conf beside this file, in the order of their names; the last file that sets an option wins, and \
+lists and maps are replaced whole. Unknown options and wrong values stop the {name} with their line. \
+Environment variables are not read."""
+
+_MODULES = """\
+Keys with a dot configure execution modules: the name of the module, a dot, and what the module looks for. \
+They are passed on as they are, whatever their values. The test module has these for trying it out:"""
+
+_MODULE_LINES = ("test.foo: some text", "test.bar: [1, 2, 3]", "test.baz: {spam: eggs}")
+
+
+def sample(config_class: type[Any], name: str) -> str:
+    """The text of the sample file `name` (`master` or `minion`)."""
+    header = _prose(_HEADER.format(name=name)) + _prose(
+        "This file is generated from the program (python -m saltlite.config.render)."
+    )
+    parts = [header, *(_describe(one) for one in options_of(config_class).values())]
+    if config_class is MinionConfig:
+        parts.append(_prose(_MODULES) + [f"#   {line}" for line in _MODULE_LINES])
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def samples() -> dict[str, str]:
+    """Every sample file: name to text."""
+    return {"master": sample(MasterConfig, "master"), "minion": sample(MinionConfig, "minion")}
+
+
+def _describe(one: Option) -> list[str]:
+    unit = f" ({one.unit})" if one.unit else ""
+    secret = " It is a secret." if one.secret else ""
+    takes = f"Takes {one.takes.wants()}{unit}.{secret} Since {one.since}."
+    return [*_prose(one.doc), *_prose(takes), f"#{one.name}: {one.takes.spell(one.default)}"]
+
+
+def _prose(text: str) -> list[str]:
+    # Options are at most `a_long_name: value`, so prose that is broken anywhere never looks like one.
+    return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+
+
+def main(argv: list[str]) -> int:
+    """Write the samples into the folder of the first argument, or into `conf`."""
+    folder = argv[1] if len(argv) > 1 else "conf"
+    for name, text in samples().items():
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,49 @@
+"""Values with a spelling of their own, which option files and command lines share: durations, addresses.
+
+Nothing here is costly to import.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from saltlite.errors import UsageError
+
+PORT_MAX = 65535
+
+_UNIT_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)?", re.ASCII)
+_ADDRESS = re.compile(
+    r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?))"
+    r"(?::(?P<port>[0-9]{1,5}))?",
+    re.ASCII,
+)
+
+
+def parse_address(text: str, default_port: int) -> tuple[str, int]:
+    """The host and port in `host`, `host:port`, `[ipv6]` or `[ipv6]:port`. Raises UsageError."""
+    match = _ADDRESS.fullmatch(text)
+    if match and 0 < (port := int(match["port"] or default_port)) <= PORT_MAX:
+        return match["six"] or match["host"], port
+    raise UsageError(
+        f"{text[:80]!r} is not the address of a master: write host, host:port or [ipv6]:port, "
+        f"with a port from 1 to {PORT_MAX}"
+    )
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `250ms`, `30s`, `5m`, `1h`, `2d`, `1.5h` or a plain number of seconds. Raises UsageError."""
+    match = _DURATION.fullmatch(text)
+    if not match:
+        raise UsageError(f"{text[:40]!r} is not a duration: write 250ms, 30s, 5m, 1h or 2d")
+    return float(match[1]) * _UNIT_SECONDS[match[2] or "s"]
+
+
+def spell_duration(seconds: float) -> str:
+    """A duration in the largest unit that leaves a whole number: `5m`, not `300s`."""
+    for unit, size in _UNIT_SECONDS.items():
+        count = seconds / size
+        if seconds and math.isclose(count, round(count), rel_tol=1e-12) and round(count):
+            return f"{round(count)}{unit}"
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"

@@ -1,0 +1,54 @@
+"""Who may do what: the one decision for every way into the master (R8).
+
+Deny by default. Today there is one kind of principal that may do anything: an operator, who is root or the
+user that the master runs as, as the kernel proves through the Unix socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from saltlite.errors import RefusedError
+from saltlite.model.ids import MinionId
+
+OPERATOR_VERBS = frozenset(
+    {
+        "publish",
+        "follow",
+        "job_kill",
+        "key_list",
+        "key_change",
+        "key_preaccept",
+        "key_finger",
+        "token_create",
+        "minions",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Somebody who asks, as the kernel named them."""
+
+    user: str
+    uid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What they ask for. `minions` is the exact list that a job would go to; empty for other verbs."""
+
+    verb: str
+    fun: str = ""
+    minions: Sequence[MinionId] = ()
+
+
+def authorize(principal: Principal, action: Action, operators: Collection[int]) -> None:
+    """Return if the principal may do this; RefusedError otherwise. `operators` are the uids of operators."""
+    if action.verb in OPERATOR_VERBS and principal.uid in operators:
+        return
+    raise RefusedError(
+        f"{principal.user} (uid {principal.uid}) may not {action.verb.replace('_', ' ')}: "
+        "run it as root, or as the user that the master runs as"
+    )

@@ -1,0 +1,468 @@
+"""The master's side of every minion connection, as a state machine without a socket.
+
+    state       leaves on                                            to
+    ---------   --------------------------------------------------   -----------------------------------
+    stranger    AUTH that proves a key (`saltlite.core.doorway`)     deciding
+    deciding    verdict accepted | pending                           READY | PENDING
+                verdict rejected | revoked | conflict | busy         gone, after WELCOME has said so
+                a change of its key, DECISION_S                      gone, after WELCOME busy
+    PENDING     key accepted                                         READY, in the same session
+    READY and   key rejected | revoked | deleted, a newer session    gone, after STATE has said so
+    PENDING     bye                                                  gone
+                a bad frame, 2.5 heartbeats of silence               gone, and hung up on
+
+Rules of this file: identity is the session's and nothing else (R2); a bad frame costs its own session only
+(R9); one session a key and one key an id; nothing is kept for a stranger but one row of a bounded table
+(R12); no effect is decided from silence but `away`. What the minion wants stored is forwarded to an
+MWorker, and acknowledged only after its commit.
+
+Effects leave as values by `take()`; a Send that the link could not carry comes back through `unsent()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from saltlite.core.assembly import Assembly, Key
+from saltlite.core.doorway import Doorway
+from saltlite.core.hub_effects import Decide, Effect, HangUp, Presence, Pull, Report, Send
+from saltlite.core.outbox import Outbox, Parcel
+from saltlite.core.ports import Clock
+from saltlite.errors import ProtocolError, RemoteProtocolError
+from saltlite.model.keys import Fingerprint, KeyState, fingerprint
+from saltlite.wire import codec, frames
+from saltlite.wire.limits import HEARTBEAT_MIN_S, HEARTBEATS_PER_S, OPEN_HANDSHAKES, PENDING_KEYS
+from saltlite.wire.messages import JIDS_MAX, Message, Sender, check, functions_digest
+from saltlite.wire.session import Session
+
+__all__ = [
+    "BLOCKED_RETRY_S",
+    "TICK_S",
+    "Decide",
+    "Effect",
+    "HangUp",
+    "Hub",
+    "Presence",
+    "Pull",
+    "Report",
+    "Send",
+]
+
+SILENCE_BEATS = 2.5
+TICK_S = 1.0
+BLOCKED_RETRY_S = 0.05
+DECISION_S = 30.0
+"""How long an MWorker may take to decide about a key before the minion is told to come again."""
+DECIDING_MAX = OPEN_HANDSHAKES
+"""Sessions whose key is being decided about. A further one is told to come again."""
+PENDING_SESSIONS = PENDING_KEYS
+"""Sessions of keys that wait for an operator. A further one is told to come again."""
+HELD_MAX = 256
+"""Messages kept for a minion whose link is full; one that takes none of so many is hung up on."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """One authenticated session. `state` is None while an MWorker decides. Times are monotonic seconds."""
+
+    session: Session
+    route: bytes
+    connection: int
+    address: str
+    fingerprint: Fingerprint
+    said: Message
+    since: float
+    last_heard: float
+    state: KeyState | None = None
+    id: str = ""
+    beat_s: float = HEARTBEAT_MIN_S
+    """The pace that this minion was told."""
+    outbox: Outbox = field(default_factory=Outbox)
+    held: list[Message] = field(default_factory=list)
+    """What the link had no room for, in order."""
+
+
+class Hub:
+    """The machine. `certificate` is the encoded master certificate, `private` the X25519 key it names."""
+
+    def __init__(
+        self,
+        *,
+        fleet_public: bytes,
+        certificate: bytes,
+        private: bytes,
+        handshakes_per_address: float,
+        clock: Clock,
+    ) -> None:
+        self._clock = clock
+        self._doorway = Doorway(
+            fleet_public=fleet_public,
+            certificate=certificate,
+            private=private,
+            handshakes_per_address=handshakes_per_address,
+            clock=clock,
+        )
+        self._peers: dict[int, Peer] = {}
+        self._deciding: dict[Fingerprint, Peer] = {}
+        self._by_key: dict[Fingerprint, Peer] = {}
+        self._by_id: dict[str, Peer] = {}
+        self._by_connection: dict[int, set[int]] = {}
+        self._laden: dict[int, Peer] = {}
+        self._assembly = Assembly()
+        self._silence_due = clock.monotonic()
+        self._effects: list[Effect] = []
+        self.refused_frames: dict[str, int] = {}
+
+    # -- what the driver asks
+
+    def take(self) -> list[Effect]:
+        """The effects since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def present(self) -> list[Presence]:
+        """Every minion that is up, for an MWorker that has just come."""
+        return [_presence(peer, up=True) for peer in self._by_id.values()]
+
+    @property
+    def heartbeat_s(self) -> float:
+        """How often each minion must be heard: the more minions, the more seldom."""
+        return max(HEARTBEAT_MIN_S, len(self._peers) / HEARTBEATS_PER_S)
+
+    # -- what the link says
+
+    def frame(self, route: bytes, connection: int, address: str, raw: bytes) -> None:
+        """A frame arrived. A bad one is counted, ends the session it came in if any, and is hung up on.
+
+        For DATA frames the link knows no connection: they come with a negative one.
+        """
+        try:
+            frame = frames.parse(raw)
+            if isinstance(frame, frames.Data):
+                self._data(route, frame)
+            else:
+                self._greeting(route, connection, address, frame)
+        except ProtocolError as error:
+            reason = getattr(error, "reason", "local")
+            self.refused_frames[reason] = self.refused_frames.get(reason, 0) + 1
+            self._doorway.give_up(route)
+            if connection >= 0:
+                self._effects.append(HangUp(connection, address))
+
+    def hangup(self, connection: int) -> None:
+        """The link lost a connection. It is only a bell: each session on it is probed by sending."""
+        for number in list(self._by_connection.get(connection, ())):
+            self._send(self._peers[number], {"t": "beat"})
+
+    def unsent(self, send: Send, *, gone: bool) -> None:
+        """The link could not carry this: the peer is gone, or its queue is full for now."""
+        peer = self._peers.get(send.session)
+        if peer is None:
+            return
+        if gone:
+            self._drop(peer)
+        elif send.jid:
+            peer.outbox.blocked(send.jid, self._clock.monotonic() + BLOCKED_RETRY_S)
+        elif send.message is not None:
+            self._hold(peer, send.message)
+
+    def tick(self) -> None:
+        """Time has passed; called every TICK_S, and after BLOCKED_RETRY_S when the link was full."""
+        now = self._clock.monotonic()
+        self._effects += [HangUp(*origin) for origin in self._doorway.overdue()]
+        if now >= self._silence_due:
+            self._silence_due = now + TICK_S
+            self._end_silent(now)
+            self._grant(self._assembly.expire(now))
+        for number, peer in list(self._laden.items()):
+            if peer.outbox or peer.held:
+                self._flush(peer, now)
+            else:
+                del self._laden[number]
+
+    # -- what the MWorkers say
+
+    def decided(self, session: int, state: str, minion: str) -> None:
+        """The verdict about a key: a KeyState, or "busy" when the store could not say."""
+        peer = self._peers.get(session)
+        if peer is None or peer.state is not None:
+            return
+        del self._deciding[peer.fingerprint]
+        if state == KeyState.ACCEPTED:
+            self._welcome(peer, state)
+            self._accept(peer, minion)
+        elif state == KeyState.PENDING and self._room_for_pending(peer):
+            self._welcome(peer, state)
+            peer.state = KeyState.PENDING
+            self._replace(self._by_key.get(peer.fingerprint), peer)
+            self._by_key[peer.fingerprint] = peer
+        else:
+            self._welcome(peer, "busy" if state == KeyState.PENDING else state)
+            self._drop(peer)
+
+    def key_changed(self, key: Fingerprint, state: str, minion: str) -> None:
+        """A key was accepted, rejected, revoked or "deleted": act before anybody is told that it was (S5)."""
+        undecided = self._deciding.get(key)
+        if undecided is not None:
+            # Its verdict may have been read before the change; when it comes again it gets a fresh one.
+            self._send_away(undecided)
+        peer = self._by_key.get(key)
+        if peer is None:
+            return
+        if state != KeyState.ACCEPTED:
+            self._say(peer, {"t": "state", "state": state})
+            self._drop(peer)
+        elif peer.state is KeyState.PENDING:
+            self._say(peer, {"t": "state", "state": state})
+            self._accept(peer, minion)
+
+    def deliver(self, minion: str, parcels: Iterable[Parcel], *, starved: bool = False) -> None:
+        """Jobs for one minion. For one that is away they are left where they are: in the store.
+
+        `starved`: the store has more for it, to be asked for when these are acknowledged.
+        """
+        peer = self._by_id.get(minion)
+        if peer is None:
+            return
+        for parcel in parcels:
+            peer.outbox.put(parcel)
+        peer.outbox.starved = peer.outbox.starved or starved
+        self._laden[peer.session.id] = peer
+        self._flush(peer, self._clock.monotonic())
+
+    def cancel(self, jid: str, minions: Iterable[str]) -> None:
+        """Tell these minions to end a job; each answers by a state or a return."""
+        for minion in minions:
+            peer = self._by_id.get(minion)
+            if peer is not None:
+                self._say(peer, {"t": "cancel", "jid": jid})
+
+    def want_functions(self, minion: str) -> None:
+        """The store does not know the functions that this minion's digest stands for: ask for them."""
+        peer = self._by_id.get(minion)
+        if peer is not None:
+            self._say(peer, {"t": "want_functions"})
+
+    def pull(self, minions: Iterable[str]) -> None:
+        """The store still holds jobs for these: ask for them again, for those that are up."""
+        for minion in minions:
+            peer = self._by_id.get(minion)
+            if peer is not None and not peer.outbox:
+                self._effects.append(Pull(peer.id, fresh=False))
+
+    def committed(self, key: Fingerprint, jids: Sequence[str]) -> None:
+        """These returns of that minion are stored: it may forget them."""
+        peer = self._by_key.get(key)
+        if peer is None:
+            return
+        for start in range(0, len(jids), JIDS_MAX):
+            self._say(peer, {"t": "ret_ack", "jids": list(jids[start : start + JIDS_MAX])})
+        now = self._clock.monotonic()
+        for jid in jids:
+            self._grant(self._assembly.release(peer.session.id, jid, now))
+
+    def leave(self, spread_ms: int) -> None:
+        """A planned stop: every minion is told to come back within `spread_ms`, jobs keep running."""
+        for peer in list(self._peers.values()):
+            self._say(peer, {"t": "lame", "spread_ms": spread_ms})
+
+    # -- frames
+
+    def _greeting(self, route: bytes, connection: int, address: str, frame: frames.Frame) -> None:
+        if isinstance(frame, frames.Hello):
+            on_connection = self._by_connection.get(connection, ())
+            if any(self._peers[number].route == route for number in on_connection):
+                raise RemoteProtocolError("second-hello", "this connection has a session")
+            answer = self._doorway.hello(route, connection, address, frame)
+            self._effects.append(Send(route, answer))
+        elif isinstance(frame, frames.Auth):
+            self._auth(route, frame)
+        elif isinstance(frame, frames.Query):
+            self._effects.append(Send(route, self._doorway.query(address)))
+        else:
+            raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
+
+    def _auth(self, route: bytes, frame: frames.Auth) -> None:
+        arrival = self._doorway.auth(route, frame)
+        session = arrival.session
+        if session.id in self._peers:
+            raise RemoteProtocolError("session-taken")
+        now = self._clock.monotonic()
+        peer = Peer(
+            session=session,
+            route=route,
+            connection=arrival.connection,
+            address=arrival.address,
+            fingerprint=fingerprint(session.peer),
+            said=arrival.said,
+            since=now,
+            last_heard=now,
+        )
+        self._peers[session.id] = peer
+        self._by_connection.setdefault(peer.connection, set()).add(session.id)
+        if len(self._deciding) >= DECIDING_MAX:
+            self._send_away(peer)
+            return
+        older = self._deciding.get(peer.fingerprint)
+        if older is not None:
+            self._send_away(older)
+        self._deciding[peer.fingerprint] = peer
+        self._effects.append(Decide(session.id, session.peer, peer.address, peer.said))
+
+    def _data(self, route: bytes, frame: frames.Data) -> None:
+        peer = self._peers.get(frame.session)
+        if peer is None or peer.route != route:
+            raise RemoteProtocolError("no-session")
+        try:
+            accepted = peer.state is KeyState.ACCEPTED
+            message = check(codec.decode(peer.session.open(frame.raw)), Sender.MINION, accepted=accepted)
+            self._heard(peer, message)
+        except ProtocolError:
+            self._cut_off(peer)
+            raise
+        peer.last_heard = self._clock.monotonic()
+
+    def _heard(self, peer: Peer, message: Message) -> None:
+        match message["t"]:
+            case "hb":
+                self._say(peer, {"t": "beat"})
+            case "functions":
+                # Minions share digests: with a false one, this minion would speak for others.
+                if message["whole"] and functions_digest(message["names"]) != message["digest"]:
+                    raise RemoteProtocolError("bad-message", "digest")
+                self._effects.append(Report(peer.id, peer.fingerprint, message))
+            case "job_state":
+                self._settle(peer, message["jid"])
+                self._effects.append(Report(peer.id, peer.fingerprint, message))
+            case "ret":
+                self._return(peer, message)
+            case "part":
+                whole = self._assembly.part(peer.session.id, message, self._clock.monotonic())
+                if whole is not None:
+                    self._effects.append(Report(peer.id, peer.fingerprint, *whole))
+            case "bye":
+                self._drop(peer)
+
+    def _return(self, peer: Peer, message: Message) -> None:
+        if message["size"] == len(message["body"]):
+            self._effects.append(Report(peer.id, peer.fingerprint, message, message["body"]))
+        elif message["body"]:
+            raise RemoteProtocolError(
+                "bad-message", "a return comes whole, or is announced by its size alone"
+            )
+        else:
+            self._grant(self._assembly.announce(peer.session.id, message, self._clock.monotonic()))
+        self._settle(peer, message["jid"])
+
+    def _settle(self, peer: Peer, jid: str) -> None:
+        if peer.outbox.settle(jid):
+            self._effects.append(Pull(peer.id, fresh=False))
+
+    # -- sessions
+
+    def _accept(self, peer: Peer, minion: str) -> None:
+        peer.state, peer.id = KeyState.ACCEPTED, minion
+        same_id = self._by_id.get(minion)
+        # In the table first: the id stays up, whoever held it until now.
+        self._by_id[minion] = peer
+        self._replace(same_id, peer)
+        self._replace(self._by_key.get(peer.fingerprint), peer)
+        self._by_key[peer.fingerprint] = peer
+        self._effects.append(_presence(peer, up=True))
+        self._effects.append(Pull(minion, fresh=True))
+
+    def _replace(self, older: Peer | None, newer: Peer) -> None:
+        if older is not None and older is not newer and older.session.id in self._peers:
+            self._say(older, {"t": "state", "state": "replaced"})
+            self._drop(older)
+
+    def _room_for_pending(self, peer: Peer) -> bool:
+        return peer.fingerprint in self._by_key or len(self._by_key) - len(self._by_id) < PENDING_SESSIONS
+
+    def _send_away(self, peer: Peer) -> None:
+        """End a session that was not decided about: its minion comes again, a little later."""
+        self._welcome(peer, "busy")
+        self._drop(peer)
+
+    def _end_silent(self, now: float) -> None:
+        for peer in list(self._peers.values()):
+            if peer.state is None:
+                if now - peer.since >= DECISION_S:
+                    self._send_away(peer)
+            elif now - peer.last_heard >= SILENCE_BEATS * peer.beat_s:
+                self._cut_off(peer)
+
+    def _cut_off(self, peer: Peer) -> None:
+        """End a session, and let the peer know by ending its connection."""
+        self._drop(peer)
+        self._effects.append(HangUp(peer.connection, peer.address))
+
+    def _drop(self, peer: Peer) -> None:
+        number = peer.session.id
+        if self._peers.pop(number, None) is None:
+            return
+        self._laden.pop(number, None)
+        sessions = self._by_connection[peer.connection]
+        sessions.discard(number)
+        if not sessions:
+            del self._by_connection[peer.connection]
+        for table in (self._deciding, self._by_key):
+            if table.get(peer.fingerprint) is peer:
+                del table[peer.fingerprint]
+        if self._by_id.get(peer.id) is peer:
+            del self._by_id[peer.id]
+            self._effects.append(_presence(peer, up=False))
+        self._grant(self._assembly.forget(number, self._clock.monotonic()))
+
+    # -- sending
+
+    def _welcome(self, peer: Peer, state: str) -> None:
+        peer.beat_s = self.heartbeat_s
+        self._say(peer, {"t": "welcome", "state": state, "hb_ms": int(peer.beat_s * 1000)})
+
+    def _grant(self, keys: Iterable[Key]) -> None:
+        for session, jid in keys:
+            peer = self._peers.get(session)
+            if peer is not None:
+                self._say(peer, {"t": "grant", "jid": jid})
+
+    def _say(self, peer: Peer, message: Message) -> None:
+        if peer.held:
+            self._hold(peer, message)
+        else:
+            self._send(peer, message)
+
+    def _hold(self, peer: Peer, message: Message) -> None:
+        # A beat is not kept: the next one says the same.
+        if message["t"] == "beat" or peer.session.id not in self._peers:
+            return
+        peer.held.append(message)
+        self._laden[peer.session.id] = peer
+        if len(peer.held) > HELD_MAX:
+            self._cut_off(peer)
+
+    def _flush(self, peer: Peer, now: float) -> None:
+        held, peer.held = peer.held, []
+        for message in held:
+            self._send(peer, message)
+        for parcel in peer.outbox.due(now):
+            self._send(peer, parcel.message(now), parcel.jid)
+
+    def _send(self, peer: Peer, message: Message, jid: str = "") -> None:
+        frame = peer.session.seal(codec.encode(message))
+        self._effects.append(Send(peer.route, frame, peer.session.id, jid, None if jid else message))
+
+
+def _presence(peer: Peer, *, up: bool) -> Presence:
+    said = peer.said
+    return Presence(
+        id=peer.id,
+        fingerprint=peer.fingerprint,
+        up=up,
+        address=peer.address,
+        version=said["version"],
+        boot=said["boot"],
+        incarnation=said["incarnation"],
+        functions=said["functions"],
+    )

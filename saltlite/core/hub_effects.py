@@ -1,0 +1,79 @@
+"""What the hub wants done: its effects, carried out by the link process in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from saltlite.model.keys import Fingerprint
+from saltlite.wire.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put this frame on the link.
+
+    `session` is 0 for a peer that has none; `jid` names the job it carries, `message` what it says otherwise:
+    by these the hub knows what to do when the link could not take it.
+    """
+
+    route: bytes
+    frame: bytes
+    session: int = 0
+    jid: str = ""
+    message: Message | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """End this connection, if it still belongs to that address: its peer broke the protocol or is silent."""
+
+    connection: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Ask an MWorker what this key may do; the answer comes back through `decided()`."""
+
+    session: int
+    public: bytes
+    address: str
+    said: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a minion said and an MWorker must store: `job_state`, `functions`, or `ret` with its body."""
+
+    id: str
+    fingerprint: Fingerprint
+    message: Message
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """A minion with an accepted key came (`up`) or went."""
+
+    id: str
+    fingerprint: Fingerprint
+    up: bool
+    address: str
+    version: str
+    boot: str
+    incarnation: str
+    functions: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Ask an MWorker for the jobs of this minion that the store still holds.
+
+    `fresh`: the session has just begun, so whatever is not settled is asked about anew.
+    """
+
+    id: str
+    fresh: bool
+
+
+Effect = Send | HangUp | Decide | Report | Presence | Pull

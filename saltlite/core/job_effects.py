@@ -1,0 +1,113 @@
+"""What the minion's jobs want done: effects, carried out by the job server in order, and what it hands in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.core.minion_ports import Step
+from saltlite.model.job import TargetState
+from saltlite.wire.jobbody import JobBody
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Append to the journal. Neighbouring ones may share one sync; `lazy` ones need none."""
+
+    step: Step
+    jid: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    lazy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Make the job's process, which waits; answer with `forked()` or `not_forked()`."""
+
+    jid: str
+    body: JobBody
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Let the waiting process enter the function."""
+
+    jid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Signal the job's whole process group; it is no error that it is gone.
+
+    One may follow `exited()`, for what the job left behind: reap the process after that, not before, or its
+    pid may belong to somebody else by then.
+    """
+
+    jid: str
+    pid: int
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Put a result in the spool for a job that left none itself."""
+
+    jid: str
+    state: TargetState
+    code: int
+    reason: str
+    start_ms: int
+    dur_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """The master has the result: remove it from the spool."""
+
+    jid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Report a state to the master. While there is no READY session it is dropped: the next one asks anew."""
+
+    jid: str
+    state: TargetState
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The result of this job is in the spool, for the master to have; dropped while no session is READY."""
+
+    jid: str
+
+
+Effect = Write | Fork | Go | Kill | Keep | Forget | Tell | Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A job as it arrived: the signed body, its signature, the proof that this minion is in its audience."""
+
+    jid: str
+    body: bytes
+    signature: bytes
+    proof: Sequence[bytes]
+    deliver_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """One job as the journal remembers it after a restart. `alive`: its process still runs."""
+
+    jid: str
+    step: Step
+    body: bytes = b""
+    received_wall_ms: int = 0
+    deliver_ms: int = 0
+    pid: int = 0
+    started_wall_ms: int = 0
+    reason: str = ""
+    alive: bool = False

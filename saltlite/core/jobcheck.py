@@ -1,0 +1,62 @@
+"""May this job run here at all? Signature, audience and age, checked on the side that has the rights.
+
+The network process of the minion is not believed: what counts is what the master's job key signed.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from saltlite.core.job_effects import Parcel
+from saltlite.errors import RemoteProtocolError
+from saltlite.wire.jobbody import JobBody, decode_body, verify
+from saltlite.wire.merkle import admits
+
+CLOCK_SLACK_S = 86_400.0
+"""By how much the clocks of master and minion may differ before a job counts as one from the past."""
+
+
+class TrustedKeys:
+    """The job keys of masters whose certificates were verified. Times are wall-clock seconds."""
+
+    def __init__(self, minion: str) -> None:
+        self._minion = minion
+        self._until: dict[bytes, float] = {}
+
+    def trust(self, job_key: bytes, until_s: float, now_s: float) -> None:
+        """Believe that key up to its certificate's last second; forget those whose time is over."""
+        self._until = {key: until for key, until in self._until.items() if now_s <= until}
+        self._until[job_key] = max(until_s, self._until.get(job_key, 0.0))
+
+    def check(self, parcel: Parcel, now_s: float) -> JobBody:
+        """The job, if a trusted key signed it for this minion and not long ago.
+
+        Raises RemoteProtocolError with the reason `bad-job-signature`, `wrong-jid`, `not-in-audience`,
+        `too-old`, or one of `decode_body`.
+        """
+        if not any(now_s <= until and _signed(key, parcel) for key, until in self._until.items()):
+            raise RemoteProtocolError("bad-job-signature", "no master that this minion trusts signed it")
+        body = decode_body(parcel.body)
+        if body.jid != parcel.jid:
+            raise RemoteProtocolError("wrong-jid", "another job was signed")
+        if not admits(body.audience, self._minion, parcel.proof):
+            raise RemoteProtocolError("not-in-audience", "it was signed for other minions")
+        if now_s > _ordered_at(body) + body.deliver_ms / 1000 + CLOCK_SLACK_S:
+            raise RemoteProtocolError("too-old", "compare the clocks of master and minion")
+        return body
+
+
+def _signed(key: bytes, parcel: Parcel) -> bool:
+    try:
+        verify(key, parcel.body, parcel.signature)
+    except RemoteProtocolError:
+        return False
+    return True
+
+
+def _ordered_at(body: JobBody) -> float:
+    """When the job was made, by the master's clock, as its jid says."""
+    try:
+        return datetime.strptime(body.jid, "%Y%m%d%H%M%S%f").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise RemoteProtocolError("bad-job", "its jid is no time") from None

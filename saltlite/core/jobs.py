@@ -1,0 +1,420 @@
+"""The minion's jobs, as a state machine without a process or a file.
+
+    (unknown) -> RECEIVED* -> STARTED* -> DONE* -> ACKED          * = on disk before the next step
+    (unknown) -> REFUSED*     RECEIVED -> REFUSED*      refused, expired or cancelled before it started
+
+    after a restart:   RECEIVED, not expired -> start;  STARTED, its process lives -> adopt;
+                       STARTED, dead, result in the spool -> DONE;
+                       STARTED, dead, none -> interrupted, never again
+
+Rules of this file: a function is entered at most once a jid, whatever masters and restarts do (G4); the
+effects are carried out in order, and a `Write` is on disk before the effect after it; what is told to a
+master was written first. A job runs only if its signature, its audience and its freshness were checked
+here, on the side that has the rights, by a master certificate that this side verified itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from saltlite.core.job_effects import (
+    Effect,
+    Forget,
+    Fork,
+    Go,
+    Keep,
+    Kill,
+    Offer,
+    Parcel,
+    Remembered,
+    Tell,
+    Write,
+)
+from saltlite.core.jobcheck import TrustedKeys
+from saltlite.core.journal_rules import ENDED
+from saltlite.core.minion_ports import Step
+from saltlite.core.ports import Clock
+from saltlite.errors import RemoteProtocolError
+from saltlite.model.job import TargetState
+from saltlite.wire.jobbody import JobBody, decode_body
+from saltlite.wire.messages import REASON_MAX
+
+__all__ = [
+    "Effect",
+    "Forget",
+    "Fork",
+    "Go",
+    "Jobs",
+    "Keep",
+    "Kill",
+    "Offer",
+    "Parcel",
+    "Remembered",
+    "Step",
+    "Tell",
+    "Write",
+]
+
+KILL_GRACE_S = 2.0
+"""Between the signal that asks a job to end and the one that ends it."""
+QUEUE_MAX = 1000
+"""Jobs that wait on the minion for a free place. A further one is refused."""
+OFFER_AGAIN_S = 600.0
+"""A result that was not acknowledged for so long is offered again: the master could not store it."""
+CANCELLED_CODE = 143
+TIMED_OUT_CODE = 124
+INTERRUPTED_CODE = 1
+SIGTERM = 15
+SIGKILL = 9
+NEVER = float("inf")
+
+_ENDINGS: dict[TargetState | None, tuple[TargetState, int, str]] = {
+    TargetState.TIMED_OUT: (TargetState.TIMED_OUT, TIMED_OUT_CODE, "killed: it reached its run time limit"),
+    TargetState.CANCELLED: (TargetState.CANCELLED, CANCELLED_CODE, "killed by an operator"),
+}
+"""What a job that was killed returns when it left nothing itself."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """What is known of one job in this life of the job server."""
+
+    jid: str
+    step: Step
+    body: JobBody | None = None
+    pid: int = 0
+    started_wall_ms: int = 0
+    expires: float = NEVER
+    limit: float = NEVER
+    ending: TargetState | None = None
+    """What it becomes, once that is decided and its process has not ended yet; or why it was refused."""
+    kill_at: float = NEVER
+    reason: str = ""
+
+
+class Jobs:
+    """The machine. `minion` is this minion's id, `limit` how many run at once, `longest_s` the local run time
+    cap (0 for none). No method raises for anything that a master or the network sent.
+    """
+
+    def __init__(self, minion: str, clock: Clock, *, limit: int, longest_s: float) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._longest_s = longest_s
+        self._keys = TrustedKeys(minion)
+        self._entries: dict[str, Entry] = {}
+        self._queue: list[str] = []
+        self._active: set[str] = set()
+        self._offered: dict[str, float] = {}
+        self._floor = ""
+        self._room = True
+        self._open = False
+        self._effects: list[Effect] = []
+
+    # -- what the driver asks
+
+    def take(self) -> list[Effect]:
+        """The effects since the last call, in the order in which they must be carried out."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def deadline(self) -> float:
+        """Monotonic time at which `tick()` has something to do; infinity for never."""
+        moments = [self._entries[jid].expires for jid in self._queue]
+        for jid in self._active:
+            entry = self._entries[jid]
+            moments.append(min(entry.limit, entry.kill_at))
+        # All are offered again after the same time, so the first is the next.
+        moments += [next(iter(self._offered.values()))] if self._offered else []
+        return min(moments, default=NEVER)
+
+    @property
+    def running(self) -> list[str]:
+        """The jids whose process was started and has not ended, sorted."""
+        return sorted(jid for jid in self._active if self._entries[jid].step is Step.STARTED)
+
+    # -- what happens
+
+    def replay(self, remembered: Iterable[Remembered], spooled: Collection[str], floor: str) -> None:
+        """The journal and the spool as they were found at the start."""
+        self._floor = floor
+        for job in remembered:
+            entry = Entry(job.jid, job.step, pid=job.pid, started_wall_ms=job.started_wall_ms)
+            self._entries[job.jid] = entry
+            match job.step:
+                case Step.RECEIVED:
+                    self._replay_received(entry, job)
+                case Step.STARTED:
+                    self._replay_started(entry, job, spooled)
+                case Step.DONE if job.jid not in spooled:
+                    # It was handed over; the record of that needed no sync and was lost.
+                    entry.step = Step.ACKED
+                case Step.REFUSED:
+                    entry.ending, entry.reason = _refusal_of(job.reason)
+
+    def open(self) -> None:
+        """The grains are there: jobs may start."""
+        self._open = True
+        self._start_queued()
+
+    def room(self, *, in_spool: bool) -> None:
+        """Whether the spool can take more results; while it cannot, new jobs are refused."""
+        self._room = in_spool
+
+    def trust(self, job_key: bytes, until_s: float) -> None:
+        """A master certificate was verified against the pinned fleet: jobs signed by its key may run.
+
+        `until_s` is the certificate's last second, wall clock: after it the key counts no more.
+        """
+        self._keys.trust(job_key, until_s, self._clock.wall())
+
+    def connected(self, spooled: Iterable[str]) -> None:
+        """The minion is READY: offer every result that the master has not acknowledged."""
+        self._offered.clear()
+        for jid in spooled:
+            if jid not in self._active:
+                self._offer(jid)
+
+    def received(self, parcel: Parcel) -> None:
+        """A job arrived, for the first time or again."""
+        entry = self._entries.get(parcel.jid)
+        if entry is not None:
+            self._report(entry)
+            return
+        try:
+            body = self._keys.check(parcel, self._clock.wall())
+        except RemoteProtocolError as error:
+            # Not journaled: what was not signed by a master must not be able to use a jid up.
+            self._tell(parcel.jid, TargetState.REFUSED, f"the job was not accepted: {error}")
+            return
+        deliver_ms = min(parcel.deliver_ms, body.deliver_ms)
+        refusal = self._refusal(parcel.jid, deliver_ms)
+        if refusal is not None:
+            self._refuse(parcel.jid, *refusal)
+            return
+        expires = self._clock.monotonic() + deliver_ms / 1000
+        entry = Entry(parcel.jid, Step.RECEIVED, body=body, expires=expires)
+        self._entries[parcel.jid] = entry
+        self._effects.append(self._received_record(parcel, deliver_ms))
+        if self._open and len(self._active) < self._limit:
+            self._fork(entry, body)
+        else:
+            self._queue.append(parcel.jid)
+            self._tell(parcel.jid, TargetState.RECEIVED)
+
+    def forked(self, jid: str, pid: int, ticks: int) -> None:
+        """The job's process waits under this pid; `ticks` is its start time, which no later process
+        shares."""
+        entry = self._entries[jid]
+        if entry.ending is not None:
+            # Cancelled while it was being made: it waits, and is never let into the function.
+            self._effects.append(Kill(jid, pid, SIGKILL))
+            self._not_started(jid, entry.ending, entry.reason)
+            return
+        entry.limit = self._clock.monotonic() + self._longest(entry.body)
+        entry.step, entry.pid, entry.body = Step.STARTED, pid, None
+        entry.started_wall_ms = int(self._clock.wall() * 1000)
+        fields = {"pid": pid, "ticks": ticks, "wall_ms": entry.started_wall_ms}
+        self._effects += [Write(Step.STARTED, jid, fields), Go(jid)]
+        self._tell(jid, TargetState.RUNNING)
+
+    def not_forked(self, jid: str, reason: str) -> None:
+        """The machine has no room for another process: the job was not run, and says so."""
+        entry = self._entries[jid]
+        self._not_started(jid, entry.ending or TargetState.REFUSED, entry.reason or reason)
+
+    def exited(self, jid: str, *, left_result: bool, how: str) -> None:
+        """The job's process ended; `how` is a phrase such as "exit status 1"."""
+        entry = self._entries.get(jid)
+        if entry is None or entry.step is not Step.STARTED:
+            return
+        self._active.discard(jid)
+        if not left_result:
+            self._keep(entry, how)
+        if entry.ending is not None:
+            self._effects.append(Kill(jid, entry.pid, SIGKILL))
+        entry.step = Step.DONE
+        self._effects.append(Write(Step.DONE, jid, lazy=True))
+        self._offer(jid)
+        self._start_queued()
+
+    def acknowledged(self, jid: str) -> None:
+        """The master has committed the return."""
+        entry = self._entries.get(jid)
+        if entry is not None and entry.step in (Step.RECEIVED, Step.STARTED):
+            return
+        self._offered.pop(jid, None)
+        if entry is not None and entry.step is Step.DONE:
+            entry.step = Step.ACKED
+            self._effects.append(Write(Step.ACKED, jid, lazy=True))
+        self._effects.append(Forget(jid))
+
+    def cancel(self, jid: str) -> None:
+        """An operator ends the job. One that has not arrived will not run when it does."""
+        entry = self._entries.get(jid)
+        if entry is None:
+            self._refuse(jid, TargetState.CANCELLED, "cancelled before it arrived")
+        elif entry.step is Step.STARTED:
+            self._end(entry, TargetState.CANCELLED)
+        elif jid in self._active:
+            entry.ending, entry.reason = TargetState.CANCELLED, "cancelled before it started"
+        elif entry.step is Step.RECEIVED:
+            self._queue.remove(jid)
+            self._refuse(jid, TargetState.CANCELLED, "cancelled before it started")
+        else:
+            self._report(entry)
+
+    def forgotten(self, floor: str) -> None:
+        """The journal was compacted: what ended up to this jid is forgotten, and refused if it comes
+        again."""
+        self._floor = max(self._floor, floor)
+        gone = [entry.jid for entry in self._entries.values() if entry.jid <= floor and entry.step in ENDED]
+        for jid in gone:
+            del self._entries[jid]
+
+    def tick(self) -> None:
+        """Time has passed: end what has run too long, drop what waited too long, offer again."""
+        now = self._clock.monotonic()
+        for jid in sorted(self._active):
+            entry = self._entries[jid]
+            if entry.ending is None and now >= entry.limit:
+                self._end(entry, TargetState.TIMED_OUT)
+            elif now >= entry.kill_at:
+                entry.kill_at = NEVER
+                self._effects.append(Kill(jid, entry.pid, SIGKILL))
+        for jid in [jid for jid in self._queue if now >= self._entries[jid].expires]:
+            self._queue.remove(jid)
+            self._refuse(jid, TargetState.EXPIRED, "it waited too long on the minion for a free place")
+        while self._offered and now >= next(iter(self._offered.values())):
+            self._offer(next(iter(self._offered)))
+
+    # -- inside: what comes in
+
+    def _refusal(self, jid: str, deliver_ms: int) -> tuple[TargetState, str] | None:
+        if jid <= self._floor:
+            return TargetState.REFUSED, "the job is older than this minion's journal"
+        if deliver_ms <= 0:
+            return TargetState.EXPIRED, "it could not be delivered in time"
+        if not self._room:
+            return TargetState.REFUSED, "the minion's spool of unsent results is full"
+        if len(self._queue) >= QUEUE_MAX:
+            return TargetState.REFUSED, f"{QUEUE_MAX} jobs wait on the minion already"
+        return None
+
+    def _received_record(self, parcel: Parcel, deliver_ms: int) -> Write:
+        fields = {
+            "body": parcel.body,
+            "sig": parcel.signature,
+            "proof": list(parcel.proof),
+            "deliver_ms": deliver_ms,
+            "wall_ms": int(self._clock.wall() * 1000),
+        }
+        return Write(Step.RECEIVED, parcel.jid, fields)
+
+    # -- inside: what is told
+
+    def _tell(self, jid: str, state: TargetState, reason: str = "") -> None:
+        self._effects.append(Tell(jid, state, reason[:REASON_MAX]))
+
+    def _offer(self, jid: str) -> None:
+        self._offered.pop(jid, None)
+        self._offered[jid] = self._clock.monotonic() + OFFER_AGAIN_S
+        self._effects.append(Offer(jid))
+
+    def _refuse(self, jid: str, state: TargetState, reason: str) -> None:
+        if jid > self._floor or jid in self._entries:
+            # An unknown job at or below the floor is refused without being remembered.
+            self._entries[jid] = Entry(jid, Step.REFUSED, ending=state, reason=reason)
+            self._effects.append(Write(Step.REFUSED, jid, {"reason": f"{state}:{reason[:REASON_MAX]}"}))
+        self._tell(jid, state, reason)
+
+    def _report(self, entry: Entry) -> None:
+        match entry.step:
+            case Step.RECEIVED:
+                self._tell(entry.jid, TargetState.RECEIVED)
+            case Step.STARTED:
+                self._tell(entry.jid, TargetState.RUNNING)
+            case Step.DONE:
+                self._offer(entry.jid)
+            case Step.REFUSED:
+                self._tell(entry.jid, entry.ending or TargetState.REFUSED, entry.reason)
+            case Step.ACKED:
+                self._tell(entry.jid, TargetState.REFUSED, "it ran before, and its result was handed over")
+
+    # -- inside: processes
+
+    def _fork(self, entry: Entry, body: JobBody) -> None:
+        self._active.add(entry.jid)
+        self._effects.append(Fork(entry.jid, body))
+
+    def _start_queued(self) -> None:
+        while self._open and self._queue and len(self._active) < self._limit:
+            entry = self._entries[self._queue.pop(0)]
+            if entry.body is not None:
+                self._fork(entry, entry.body)
+
+    def _not_started(self, jid: str, state: TargetState, reason: str) -> None:
+        self._active.discard(jid)
+        self._refuse(jid, state, reason)
+        self._start_queued()
+
+    def _longest(self, body: JobBody | None) -> float:
+        wanted_s = body.run_ms / 1000 if body is not None and body.run_ms else NEVER
+        return min(wanted_s, self._longest_s or NEVER)
+
+    def _end(self, entry: Entry, state: TargetState) -> None:
+        if entry.ending is None:
+            entry.ending = state
+            entry.limit = NEVER
+            entry.kill_at = self._clock.monotonic() + KILL_GRACE_S
+            self._effects.append(Kill(entry.jid, entry.pid, SIGTERM))
+
+    def _keep(self, entry: Entry, how: str) -> None:
+        why = f"its process ended without a result ({how})"[:REASON_MAX]
+        died = (TargetState.INTERRUPTED, INTERRUPTED_CODE, why)
+        state, code, reason = _ENDINGS.get(entry.ending, died)
+        ran_ms = max(0, int(self._clock.wall() * 1000) - entry.started_wall_ms)
+        self._effects.append(Keep(entry.jid, state, code, reason, entry.started_wall_ms, ran_ms))
+
+    # -- inside: after a restart
+
+    def _replay_received(self, entry: Entry, job: Remembered) -> None:
+        waited_ms = int(self._clock.wall() * 1000) - job.received_wall_ms
+        entry.body = _body_of(job)
+        if not 0 <= waited_ms <= job.deliver_ms:
+            # A clock that was set back or far forward counts as expired: not running it is the safe side.
+            self._refuse(job.jid, TargetState.EXPIRED, "the minion was down past its delivery time")
+        elif entry.body is None:
+            self._refuse(job.jid, TargetState.REFUSED, "this version of the minion cannot read the job")
+        else:
+            entry.expires = self._clock.monotonic() + (job.deliver_ms - waited_ms) / 1000
+            self._queue.append(job.jid)
+
+    def _replay_started(self, entry: Entry, job: Remembered, spooled: Collection[str]) -> None:
+        if job.alive:
+            self._active.add(job.jid)
+            ran_s = max(0.0, self._clock.wall() - job.started_wall_ms / 1000)
+            entry.limit = self._clock.monotonic() + self._longest(_body_of(job)) - ran_s
+            return
+        if job.jid not in spooled:
+            self._keep(entry, "while the minion was down")
+        entry.step = Step.DONE
+        self._effects.append(Write(Step.DONE, job.jid))
+
+
+def _body_of(job: Remembered) -> JobBody | None:
+    """The body as it was received, None when it was not kept or cannot be read any more."""
+    try:
+        return decode_body(job.body) if job.body else None
+    except RemoteProtocolError:
+        return None
+
+
+def _refusal_of(text: str) -> tuple[TargetState, str]:
+    """State and reason from what a REFUSED record says."""
+    state, _, reason = text.partition(":")
+    try:
+        return TargetState(state), reason
+    except ValueError:
+        return TargetState.REFUSED, text

@@ -1,0 +1,101 @@
+"""The jobs on their way to one minion: sent, sent again until acknowledged, and bounded in bytes and number.
+
+Policy of this queue: at most SEND_WINDOW bytes and PARCELS_MAX parcels; what does not fit stays QUEUED in
+the store and is asked for again (`starved`) as soon as there is room. Nothing is dropped that was not
+acknowledged, because the store still has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from saltlite.wire.limits import SEND_WINDOW
+from saltlite.wire.messages import Message
+
+PARCELS_MAX = 64
+"""As many as the link takes at once for one peer: more would only be sealed to be refused."""
+RESEND_MIN_S = 2.0
+RESEND_MAX_S = 60.0
+
+
+@dataclass(slots=True)
+class Parcel:
+    """One job for one minion. Deadlines are monotonic seconds."""
+
+    jid: str
+    body: bytes
+    signature: bytes
+    proof: Sequence[bytes]
+    deliver_until: float
+    resend_at: float = 0.0
+    tries: int = 0
+
+    def message(self, now: float) -> Message:
+        """The `job` message; an expired job says so with 0 ms, which settles whether it ever arrived."""
+        remaining_ms = max(0, int((self.deliver_until - now) * 1000))
+        return {
+            "t": "job",
+            "jid": self.jid,
+            "body": self.body,
+            "sig": self.signature,
+            "proof": self.proof,
+            "deliver_ms": remaining_ms,
+        }
+
+
+class Outbox:
+    """The parcels of one session."""
+
+    __slots__ = ("_bytes", "_parcels", "starved")
+
+    def __init__(self) -> None:
+        self._parcels: dict[str, Parcel] = {}
+        self._bytes = 0
+        self.starved = False
+
+    def __len__(self) -> int:
+        return len(self._parcels)
+
+    def put(self, parcel: Parcel) -> bool:
+        """Take a parcel in; False when it is already there, or when there is no room (then `starved` is set).
+
+        A body larger than the window goes alone.
+        """
+        if parcel.jid in self._parcels:
+            return False
+        full = len(self._parcels) >= PARCELS_MAX or self._bytes + len(parcel.body) > SEND_WINDOW
+        if self._parcels and full:
+            self.starved = True
+            return False
+        self._parcels[parcel.jid] = parcel
+        self._bytes += len(parcel.body)
+        return True
+
+    def settle(self, jid: str) -> bool:
+        """The minion acknowledged the job; True when that made room for jobs left in the store."""
+        parcel = self._parcels.pop(jid, None)
+        if parcel is None:
+            return False
+        self._bytes -= len(parcel.body)
+        room = len(self._parcels) <= PARCELS_MAX // 2 and self._bytes <= SEND_WINDOW // 2
+        if self.starved and room:
+            self.starved = False
+            return True
+        return False
+
+    def due(self, now: float) -> Iterator[Parcel]:
+        """Parcels to send now; each is set to be sent again after 2, 4, 8 … 60 s without an
+        acknowledgement."""
+        for parcel in self._parcels.values():
+            if now >= parcel.resend_at:
+                parcel.resend_at = now + min(RESEND_MAX_S, RESEND_MIN_S * 2 ** min(parcel.tries, 10))
+                parcel.tries += 1
+                yield parcel
+
+    def blocked(self, jid: str, until: float) -> None:
+        """The link had no room for that parcel: it was not sent, try again at `until`."""
+        parcel = self._parcels.get(jid)
+        if parcel is not None:
+            parcel.resend_at = until
+            parcel.tries = max(0, parcel.tries - 1)

@@ -1,0 +1,272 @@
+"""The ports: what the core and the handlers need from the world, as Protocols.
+
+Every port has an in-memory twin and a real adapter in `saltlite.adapters`, and one contract test suite that
+runs against both. Times are wall-clock seconds since 1970 unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from saltlite.model.events import Event
+from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+
+
+class Clock(Protocol):
+    """Time and chance, so that a simulator can own both."""
+
+    def wall(self) -> float:
+        """Seconds since 1970; it may jump, so nothing waits by it."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only go forward: every deadline is one of these."""
+        ...
+
+    def entropy(self, size: int) -> bytes:
+        """Bytes that nobody can guess."""
+        ...
+
+    def uniform(self, low: float, high: float) -> float:
+        """Jitter; not for secrets."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A join token as the store holds it: never the secret."""
+
+    token_id: str
+    secret_hash: str
+    id_glob: str
+    uses_left: int
+    created_at: float
+    expires_at: float
+    created_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """How far one minion has come with one job."""
+
+    id: MinionId
+    state: TargetState
+    reason: str
+    changed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJob:
+    """A job that one minion has not settled yet."""
+
+    jid: Jid
+    body: bytes
+    signature: bytes
+    created_at: float
+    deliver_ms: int
+    minions: tuple[MinionId, ...]
+    state: TargetState = TargetState.QUEUED
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSet:
+    """The execution module functions that a digest stands for. `whole`: it names all of them."""
+
+    digest: str
+    names: frozenset[str]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MinionRow:
+    """What the master remembers of a minion's sessions."""
+
+    id: MinionId
+    fingerprint: Fingerprint
+    address: str
+    version: str
+    boot_id: str
+    incarnation: str
+    functions: str
+    """Digest of its function set, "" when it has not said."""
+    up: bool
+    """Whether it had a session when this was written."""
+    last_seen: float
+    """When a session of it last began or ended."""
+
+
+class Stored(StrEnum):
+    """What became of one return that was handed to the store."""
+
+    NEW = "new"
+    DUPLICATE = "duplicate"
+    UNASSIGNED = "unassigned"
+    """The job was never given to that minion, or its key is not accepted: refused, nothing stored (G8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnCommit:
+    """One return with the key it came in under, and what the store did with it."""
+
+    fingerprint: Fingerprint
+    ret: Return
+
+
+class StoreReader(Protocol):
+    """Questions; each sees the last committed state, and all of them see one state inside `write()`."""
+
+    def store_id(self) -> str:
+        """32 hexadecimal digits made when the store was created: another store, another id."""
+        ...
+
+    def key(self, fingerprint: Fingerprint) -> KeyRecord | None: ...
+
+    def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
+        """Keys in these states, sorted by id, then by first_seen."""
+        ...
+
+    def holder(self, minion: MinionId) -> KeyRecord | None:
+        """The accepted key of that id: at most one."""
+        ...
+
+    def accepted_ids(self) -> list[MinionId]:
+        """Ids of all accepted keys, sorted: what a target is resolved against."""
+        ...
+
+    def count_keys(self, state: KeyState, address: str | None = None) -> int: ...
+
+    def token(self, token_id: str) -> TokenRecord | None: ...
+
+    def preaccepted(self, minion: MinionId) -> Fingerprint | None: ...
+
+    def job(self, jid: Jid) -> Job | None: ...
+
+    def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
+        """The job that this client request already made (G2); request ids of two users never meet."""
+        ...
+
+    def targets(self, jid: Jid) -> list[TargetRow]:
+        """One row a target, sorted by minion id; empty for an unknown job."""
+        ...
+
+    def returns(self, jid: Jid, after: int = 0, limit: int = 1000) -> list[Return]:
+        """Returns of a job with seq > after, in seq order."""
+        ...
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        """Events with seq > after, in seq order. Return bodies are not repeated in them."""
+        ...
+
+    def last_seq(self) -> int:
+        """The highest sequence number given out, 0 for none: where a new reader starts."""
+        ...
+
+    def open_jobs(self, minion: MinionId, after: Jid | None, limit: int) -> list[OpenJob]:
+        """Jobs of that minion still QUEUED, in jid order, with jid > after."""
+        ...
+
+    def unfinished(self, minion: MinionId) -> list[OpenJob]:
+        """Jobs of that minion whose target is not terminal, in jid order, each with its state."""
+        ...
+
+    def expire_due(self, now: float) -> bool:
+        """Whether `expire(now)` would move anything; cheap, and takes no lock."""
+        ...
+
+    def functions(self, digest: str) -> FunctionSet | None: ...
+
+    def function_digests(self, minions: Sequence[MinionId]) -> set[str]:
+        """The digests that these minions last reported; "" stands for those that never did."""
+        ...
+
+    def minions_with_open_jobs(self) -> list[MinionId]: ...
+
+    def minion(self, minion: MinionId) -> MinionRow | None: ...
+
+    def minions(self) -> list[MinionRow]:
+        """Every minion with an accepted key that ever had a session, sorted by id."""
+        ...
+
+
+class StoreWriter(StoreReader, Protocol):
+    """What may be done inside one `write()` transaction."""
+
+    def put_key(self, record: KeyRecord) -> None:
+        """Insert or replace the row of that fingerprint. A second accepted key for one id is a StoreError."""
+        ...
+
+    def delete_key(self, fingerprint: Fingerprint) -> None: ...
+
+    def next_epoch(self) -> int:
+        """1, 2, 3 …: every change of a key takes the next one."""
+        ...
+
+    def put_token(self, token: TokenRecord) -> None: ...
+
+    def use_token(self, token_id: str) -> bool:
+        """Take one use, in one atomic statement; False when none is left (R7)."""
+        ...
+
+    def delete_token(self, token_id: str) -> bool: ...
+
+    def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None: ...
+
+    def delete_preaccept(self, minion: MinionId) -> bool: ...
+
+    def put_job(self, job: Job) -> int:
+        """Insert the job, one QUEUED row a target, and the event salt/job/<jid>/new; its seq.
+
+        The jid must be free and the request id new: StoreError otherwise.
+        """
+        ...
+
+    def jid_taken(self, jid: Jid) -> bool: ...
+
+    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, MinionId]]:
+        """Move targets forward by the rule of saltlite.core.dispatch; those that moved. Unknown ones are skipped."""
+        ...
+
+    def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
+        """Store returns (at most one row a (jid, minion), G7), move their targets, add their events.
+
+        A return whose key is not accepted, or whose job was not assigned to that minion, is UNASSIGNED (G8, S5).
+        """
+        ...
+
+    def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int: ...
+
+    def touch_minions(self, rows: Iterable[MinionRow]) -> None: ...
+
+    def put_functions(self, functions: FunctionSet) -> None:
+        """Keep what a digest stands for; sets that no minion's row names any more are dropped by `prune`."""
+        ...
+
+    def expire(self, now: float) -> list[tuple[Jid, MinionId]]:
+        """Mark EXPIRED each QUEUED target whose delivery time is over and whose minion had no session since the
+        job was committed (no row, or not `up` and last_seen < created_at): only then is it certain that it was
+        never handed over. The others are settled with the minion itself."""
+        ...
+
+    def prune(self, before: float) -> int:
+        """Delete jobs created before that time whose targets are all terminal, with their returns, and
+        events older than it; the number of jobs deleted. Sequence numbers are never given out again."""
+        ...
+
+
+class Store(StoreReader, Protocol):
+    """The master's truth. One instance belongs to one process; open it after the fork."""
+
+    def write(self) -> AbstractContextManager[StoreWriter]:
+        """One transaction: committed and synced when the block ends, rolled back when it raises.
+
+        Raises StoreError when it cannot be committed; then nothing of it was kept.
+        """
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,93 @@
+"""Every error that saltlite raises on purpose, as one tree.
+
+What belongs here: exception classes with their exit code. The message is a sentence that says what is wrong
+and what to do about it; nothing is logged here, and nothing here imports anything of saltlite.
+
+Foreign exceptions (OSError, sqlite3.Error, zmq.ZMQError …) are turned into these once, in the adapter that
+met them. Exit codes are the table of the README; `saltlite.cli.exitcodes` names them.
+"""
+
+from __future__ import annotations
+
+
+class SaltliteError(Exception):
+    """Something went wrong inside saltlite; the text says what, and what to try next."""
+
+    exit_code = 1
+
+
+class UsageError(SaltliteError):
+    """The command line was not understood."""
+
+    exit_code = 2
+
+
+class ConfigError(SaltliteError):
+    """A configuration file cannot be used; each line of the text is `file:line:col: sentence`."""
+
+    exit_code = 2
+
+
+class NoTargetError(SaltliteError):
+    """No accepted minion matches the target, so nothing was published."""
+
+    exit_code = 3
+
+
+class RefusedError(SaltliteError):
+    """The caller may not do this."""
+
+    exit_code = 6
+
+
+class UnreachableError(SaltliteError):
+    """The master cannot be reached, or it went away before it answered."""
+
+    exit_code = 7
+
+
+class StartupError(SaltliteError):
+    """A daemon cannot start: a port in use, a folder that cannot be written, a second master."""
+
+
+class StoreError(SaltliteError):
+    """The master's store refused an operation (disk full, damaged, locked); nothing was changed."""
+
+
+class JournalError(SaltliteError):
+    """The minion's journal or spool cannot be written; the job was refused, not half run."""
+
+
+class LinkError(SaltliteError):
+    """The network link could not be opened or used."""
+
+
+class ProtocolError(SaltliteError):
+    """The wire protocol was broken."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This side tried something that the protocol does not allow: a defect in saltlite."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent something that the protocol does not allow; it costs the peer its session.
+
+    `reason` is a short stable word for counters and tests, such as `bad-mac` or `oversize`.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+class CommandExecutionError(SaltliteError):
+    """An execution module function could not do its work; the text is shown to the caller as it stands."""
+
+
+class CommandNotFoundError(CommandExecutionError):
+    """A program that the function needs is not installed."""
+
+
+class SaltInvocationError(SaltliteError, TypeError):
+    """An execution module function was called with values that it cannot work with."""

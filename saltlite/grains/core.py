@@ -1,0 +1,234 @@
+"""Grains of the operating system, the kernel, Python, and the process that collects them."""
+
+from __future__ import annotations
+
+import grp
+import locale
+import os
+import platform
+import pwd
+import re
+import sys
+import time
+from typing import Any
+
+import saltlite
+
+_NAMES = {
+    "almalinux": "AlmaLinux",
+    "alpine": "Alpine",
+    "amzn": "Amazon",
+    "arch": "Arch",
+    "centos": "CentOS",
+    "debian": "Debian",
+    "devuan": "Devuan",
+    "fedora": "Fedora",
+    "gentoo": "Gentoo",
+    "kali": "Kali",
+    "linuxmint": "Linuxmint",
+    "manjaro": "Manjaro",
+    "ol": "OEL",
+    "opensuse-leap": "SUSE",
+    "opensuse-tumbleweed": "SUSE",
+    "pop": "Pop",
+    "raspbian": "Raspbian",
+    "rhel": "RedHat",
+    "rocky": "Rocky",
+    "sled": "SUSE",
+    "sles": "SUSE",
+    "ubuntu": "Ubuntu",
+    "void": "Void",
+}
+"""ID of os-release -> the grain `os`."""
+
+_FAMILIES = {
+    "Debian": ("Debian", "Devuan", "Ubuntu", "Linuxmint", "Kali", "Pop", "Raspbian"),
+    "RedHat": ("RedHat", "CentOS", "Fedora", "Rocky", "AlmaLinux", "OEL", "Amazon"),
+    "Suse": ("SUSE",),
+    "Arch": ("Arch", "Manjaro"),
+    "Gentoo": ("Gentoo",),
+    "Alpine": ("Alpine",),
+    "Void": ("Void",),
+}
+
+_FAMILY_OF_ID = {"debian": "Debian", "ubuntu": "Debian", "rhel": "RedHat", "fedora": "RedHat", "suse": "Suse"}
+"""What ID_LIKE of an unknown distribution says -> its family."""
+
+_DEBIAN_ARCHITECTURES = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "armv7l": "armhf",
+    "armv6l": "armel",
+    "i386": "i386",
+    "i586": "i386",
+    "i686": "i386",
+    "ppc64le": "ppc64el",
+}
+
+_SHORT_NAMED = ("Debian", "Raspbian")
+"""Their `osfinger` starts with `os`; that of the others with the full name."""
+
+_INITS = {"init": "sysvinit", "openrc-init": "openrc"}
+"""Command of process 1 -> the grain `init`, where the two differ."""
+
+
+def operating_system() -> dict[str, Any]:
+    """Which distribution this is: `os`, `os_family`, `osrelease` and the names derived from them."""
+    release = _os_release()
+    os_id = release.get("ID", "").lower()
+    name = _NAMES.get(os_id) or release.get("NAME", "").split(" ")[0] or "Unknown"
+    version = release.get("VERSION_ID", "")
+    full_name = release.get("NAME", name)
+    numbers = [int(part) for part in version.split(".") if part.isdecimal()]
+    codename = release.get("VERSION_CODENAME", "")
+    if not codename:
+        bracketed = re.search(r"\(([^)]+)\)", release.get("VERSION", ""))
+        codename = bracketed[1] if bracketed else release.get("PRETTY_NAME", "")
+    grains: dict[str, Any] = {
+        "os": name,
+        "os_family": _family(name, release.get("ID_LIKE", "")),
+        "osfullname": full_name,
+        "osrelease": version,
+        "osrelease_info": numbers,
+        "oscodename": codename,
+    }
+    finger = full_name if name not in _SHORT_NAMED else name
+    if numbers:
+        grains["osmajorrelease"] = numbers[0]
+        grains["osfinger"] = f"{finger}-{version if name == 'Ubuntu' else numbers[0]}"
+    else:
+        grains["osfinger"] = finger
+    return grains
+
+
+def kernel() -> dict[str, Any]:
+    """Name, release and version of the kernel, its command line, and the architecture of the machine."""
+    system = os.uname()
+    family = operating_system()["os_family"]
+    return {
+        "kernel": system.sysname,
+        "kernelrelease": system.release,
+        "kernelversion": system.version,
+        "kernelparams": [
+            [name, value if equals else None]
+            for name, equals, value in (word.partition("=") for word in _read("/proc/cmdline").split())
+        ],
+        "cpuarch": system.machine,
+        "osarch": _package_architecture(system.machine, family),
+    }
+
+
+def first_process() -> dict[str, Any]:
+    """The init system, and systemd's version where it runs the machine."""
+    if not os.path.isdir("/run/systemd/system"):
+        command = _read("/proc/1/comm").strip()
+        return {"init": _INITS.get(command, command) or "unknown"}
+    for folder in ("/usr/lib/systemd", "/lib/systemd", "/usr/lib/x86_64-linux-gnu/systemd"):
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            match = re.fullmatch(r"libsystemd-shared-(\d+).*\.so", name)
+            if match:
+                return {"init": "systemd", "systemd": {"version": match[1]}}
+    return {"init": "systemd"}
+
+
+def python() -> dict[str, Any]:
+    """The interpreter that runs the minion, and the version of saltlite."""
+    return {
+        "pythonversion": list(sys.version_info),
+        "pythonexecutable": sys.executable,
+        "pythonpath": list(sys.path),
+        "saltlite_version": saltlite.__version__,
+        "saltversion": saltlite.__version__,
+        "saltpath": os.path.dirname(os.path.abspath(saltlite.__file__)),
+    }
+
+
+def process() -> dict[str, Any]:
+    """The user, paths and shell of the minion, and how to list processes."""
+    uid, gid = os.geteuid(), os.getegid()
+    path = os.environ.get("PATH", os.defpath)
+    return {
+        "uid": uid,
+        "gid": gid,
+        "username": _entry_name(pwd.getpwuid, uid),
+        "groupname": _entry_name(grp.getgrgid, gid),
+        "path": path,
+        "systempath": path.split(os.pathsep),
+        "shell": os.environ.get("SHELL", "/bin/sh"),
+        "ps": "ps -efHww",
+    }
+
+
+def machine_id() -> dict[str, Any]:
+    """The id that systemd or D-Bus gave to this installation."""
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        text = _read(path).strip()
+        if text:
+            return {"machine_id": text}
+    return {}
+
+
+def locale_info() -> dict[str, Any]:
+    """Language, encodings and time zone."""
+    language = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
+    name, _, encoding = language.partition(".")
+    info = {
+        "defaultlanguage": name if name not in {"", "C", "POSIX"} else None,
+        "defaultencoding": encoding or locale.getpreferredencoding(do_setlocale=False),
+        "detectedencoding": sys.getdefaultencoding(),
+        "timezone": time.tzname[0],
+    }
+    return {"locale_info": info, "timezone": _zone()}
+
+
+def _zone() -> str:
+    """The name of the time zone, such as `Europe/Berlin`; empty when the machine does not say."""
+    try:
+        _, found, name = os.readlink("/etc/localtime").partition("/zoneinfo/")
+    except OSError:
+        found, name = "", ""
+    return name if found else _read("/etc/timezone").strip()
+
+
+def _os_release() -> dict[str, str]:
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}
+
+
+def _family(name: str, id_like: str) -> str:
+    for family, members in _FAMILIES.items():
+        if name in members:
+            return family
+    for part in id_like.lower().split():
+        if part in _FAMILY_OF_ID:
+            return _FAMILY_OF_ID[part]
+    return name
+
+
+def _package_architecture(machine: str, family: str) -> str:
+    if family != "Debian":
+        return machine
+    # The file exists where foreign architectures were added; its first line is dpkg's own.
+    lines = _read("/var/lib/dpkg/arch").split()
+    if lines:
+        return lines[0]
+    if machine == "x86_64" and sys.maxsize < 2**32:
+        return "i386"
+    return _DEBIAN_ARCHITECTURES.get(machine, machine)
+
+
+def _entry_name(lookup: Any, number: int) -> str:
+    try:
+        return str(lookup(number)[0])
+    except KeyError:
+        return str(number)
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""

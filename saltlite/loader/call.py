@@ -1,0 +1,172 @@
+"""Calling one execution module function: whatever it does, there is an Outcome.
+
+    the function …                              value                                             retcode
+    returns X                                   X                                                 0
+    returns a dict, `result` or `success` False X                                                 1
+    is a generator                              its items, merged                                 0
+    is `async def`                              what it returns; it runs on an event loop         0
+    sets __context__["retcode"]                 as above                                          that one
+    does not exist                              'm.f' is not available. (or why)                  1
+    takes other arguments                       Passed invalid arguments to m.f: … and its doc    1
+    does not take the keyword                   ERROR executing 'm.f': The following keyword …    1
+    raises CommandExecutionError                ERROR: text                                       1
+    raises SaltInvocationError                  ERROR executing 'm.f': text                       1
+    raises CommandNotFoundError                 Command required for 'm.f' not found: text        1
+    raises anything else, SystemExit included   The minion function caused an exception: …        1
+
+The texts are Salt's. Arguments are bound before the call, so that a TypeError of the body is never reported
+as wrong arguments.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.loader.failure import FunctionUnavailable
+from saltlite.loader.loader import Loader
+
+ERROR_OUTPUTTER = "nested"
+"""Texts of failed calls are always printed this way, whatever the function asked for its results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a call.
+
+    `out` is the outputter that the function asks for, or None. `warnings` are sentences for the person who
+    called; they are no part of the value.
+    """
+
+    value: Any
+    retcode: int
+    out: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def call(
+    loader: Loader,
+    fun: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    pub: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Call `module.function` and report what came of it; raises nothing.
+
+    `pub` tells about the job (jid, fun, arg, user, tgt …): a function that takes `**kwargs` gets each as
+    `__pub_<name>`.
+    """
+    try:
+        function = loader[fun]
+    except FunctionUnavailable as error:
+        hint = f"Did you mean {' or '.join(error.suggestions)}?" if error.suggestions else ""
+        return Outcome(error.text, 1, ERROR_OUTPUTTER, (hint,) if hint else ())
+    except BaseException as error:  # noqa: BLE001 - supervision point: a module file may raise anything while it loads
+        return _failed(_exception_text(error))
+    loader.context.pop("retcode", None)
+    try:
+        refusal = _refusal(fun, function, args, kwargs)
+        if refusal:
+            return _failed(refusal)
+        value = _finish(function(*args, **kwargs, **_pub_for(function, pub or {})))
+        return Outcome(value, _retcode(loader.context, value), loader.outputter(fun))
+    except CommandNotFoundError as error:
+        return _failed(f"Command required for '{fun}' not found: {_text(error)}")
+    except CommandExecutionError as error:
+        return _failed(f"ERROR: {_text(error)}")
+    except SaltInvocationError as error:
+        return _failed(f"ERROR executing '{fun}': {_text(error)}")
+    except BaseException as error:  # noqa: BLE001 - supervision point: no job ends without a return, SystemExit included
+        return _failed(_exception_text(error))
+
+
+def _failed(text: str) -> Outcome:
+    return Outcome(text, 1, ERROR_OUTPUTTER)
+
+
+def _refusal(fun: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Why the arguments do not fit the function's signature, or nothing."""
+    forged = [name for name in kwargs if str(name).startswith("__pub_")]
+    if forged:
+        names = ", ".join(forged)
+        return f"ERROR executing '{fun}': {names} cannot be given: these names tell about the job itself."
+    signature = inspect.signature(function)
+    parameters = signature.parameters.values()
+    if not _takes_any_keyword(function):
+        by_name = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        unknown = [f"{name}={value}" for name, value in kwargs.items() if name not in by_name]
+        if unknown:
+            names = ", ".join(unknown)
+            return f"ERROR executing '{fun}': The following keyword arguments are not valid: {names}"
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        doc = inspect.getdoc(function)
+        return f"Passed invalid arguments to {fun}: {error}" + (f"\n\n{doc}" if doc else "")
+    return ""
+
+
+def _takes_any_keyword(function: Callable[..., Any]) -> bool:
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
+
+
+def _pub_for(function: Callable[..., Any], pub: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"__pub_{name}": value for name, value in pub.items()} if _takes_any_keyword(function) else {}
+
+
+def _finish(value: Any) -> Any:
+    """The value behind a coroutine or a generator."""
+    if inspect.iscoroutine(value):
+        import asyncio  # noqa: PLC0415 - 40 ms that only jobs with async functions pay
+
+        value = asyncio.run(value)
+    if inspect.isasyncgen(value):
+        import asyncio  # noqa: PLC0415 - as above
+
+        async def drain() -> list[Any]:
+            return [item async for item in value]
+
+        return _merge(asyncio.run(drain()))
+    return _merge(value) if inspect.isgenerator(value) else value
+
+
+def _merge(items: Iterable[Any]) -> Any:
+    """Items of a generator as one value: dicts become one dict, anything else a list."""
+    everything = list(items)
+    if everything and all(isinstance(item, dict) for item in everything):
+        merged: dict[Any, Any] = {}
+        for item in everything:
+            merged.update(item)
+        return merged
+    return everything
+
+
+def _retcode(context: Mapping[str, Any], value: Any) -> int:
+    given = context.get("retcode", 0)
+    retcode = given if isinstance(given, int) else 1
+    if (
+        retcode == 0
+        and isinstance(value, dict)
+        and (value.get("result") is False or value.get("success") is False)
+    ):
+        return 1
+    return int(retcode)
+
+
+def _exception_text(error: BaseException) -> str:
+    # The first frame is this file's: it says nothing about the fault.
+    trace = error.__traceback__.tb_next if error.__traceback__ else None
+    lines = traceback.format_exception(type(error), error, trace)
+    return "The minion function caused an exception: " + "".join(lines)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the exception class is the module's, and may fail to describe itself
+        return type(error).__name__

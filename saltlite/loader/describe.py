@@ -1,0 +1,60 @@
+"""Docstrings and argument lists of a module file, read from its text: nothing is imported."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+from saltlite.loader.finder import ModuleFile
+from saltlite.loader.scan import MODULE_BYTES_MAX, module_constants, parse_module, shown_names, top_functions
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One function as `sys.doc` and `sys.argspec` show it.
+
+    Keyword-only arguments stand in `args` behind the others. `defaults` belong to the last of `args`, or
+    None when there are none; a default that is no literal is given as its source text. `varargs` and
+    `kwargs` are the names of `*args` and `**kwargs`, or None.
+    """
+
+    doc: str | None
+    args: tuple[str, ...]
+    defaults: tuple[Any, ...] | None
+    varargs: str | None
+    kwargs: str | None
+
+
+def read_descriptions(file: ModuleFile) -> dict[str, Description]:
+    """Every public function of the file by the name that callers type.
+
+    Raises SyntaxError or OSError when the file changed since it was indexed and cannot be read any more.
+    """
+    with open(file.path, "rb") as stream:
+        tree = parse_module(stream.read(MODULE_BYTES_MAX + 1), file.path)
+    defined = dict(top_functions(tree))
+    shown = shown_names(module_constants(tree), defined)
+    return {shown[name]: _describe(defined[name]) for name in shown}
+
+
+def _describe(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Description:
+    arguments = function.args
+    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    keyword_only = [argument.arg for argument in arguments.kwonlyargs]
+    defaults = [_value(default) for default in arguments.defaults]
+    defaults += [_value(default) for default in arguments.kw_defaults if default is not None]
+    return Description(
+        doc=None if isinstance(function, ast.Lambda) else ast.get_docstring(function),
+        args=tuple(positional + keyword_only),
+        defaults=tuple(defaults) or None,
+        varargs=arguments.vararg.arg if arguments.vararg else None,
+        kwargs=arguments.kwarg.arg if arguments.kwarg else None,
+    )
+
+
+def _value(default: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(default)
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        return ast.unparse(default)

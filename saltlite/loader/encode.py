@@ -1,0 +1,187 @@
+"""Return values as bytes: any Python value becomes msgpack that every reader of saltlite accepts.
+
+    str                     as it is; lone surrogates become U+FFFD
+    bytes, bytearray …      bytes
+    int beyond 64 bits      its digits as text
+    tuple, set, view …      list; sets are sorted
+    datetime, date, time    ISO 8601 text
+    other objects           str() of them
+    map keys                str and int stay; bytes are decoded, everything else becomes text
+    a cycle, DEPTH_MAX      a text that says so
+    more than the limit     cut, and a text in its place says what is missing
+
+Encoding never fails: a job whose function returned has a return.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, KeysView, Mapping, Sequence, Set, ValuesView
+from datetime import date, datetime, time
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.errors import RemoteProtocolError
+
+RETURN_MAX = 16 * 1024 * 1024
+"""Bytes of one encoded return; a larger value is cut."""
+
+DEPTH_MAX = 60
+"""Containers inside each other; what is deeper becomes a text."""
+
+ITEMS_MAX = 1_000_000
+"""Items of one list or map; what is more is cut."""
+
+_NOTICE_BYTES = 200
+"""Kept free of the limit for the texts that say what was cut: one for each level that can be open."""
+
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def encode_return(value: Any, limit: int = RETURN_MAX) -> bytes:
+    """`value` as msgpack of at most `limit` bytes (which must leave room for the notices: 16 KiB or more)."""
+    try:
+        encoded: bytes = msgpack.packb(_Cleaner(limit).clean(value), use_bin_type=True)
+    except Exception as error:  # noqa: BLE001 - supervision point: values are foreign objects and run foreign code
+        encoded = msgpack.packb(
+            f"The function returned a value that cannot be encoded: {type(error).__name__}"
+        )
+    return encoded
+
+
+def decode_return(body: bytes) -> Any:
+    """The value that `encode_return` made `body` of. Raises RemoteProtocolError for other bytes."""
+    if len(body) > RETURN_MAX:
+        raise RemoteProtocolError("oversize", f"a return of {len(body)} bytes")
+    try:
+        return msgpack.unpackb(body, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise RemoteProtocolError("bad-return", str(error)) from error
+
+
+def _refuse_extension(code: int, data: bytes) -> Any:
+    raise ValueError(f"extension type {code} of {len(data)} bytes")
+
+
+class _Cleaner:
+    """Turns a value into what msgpack knows, and counts the bytes that it will take."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._left = limit - _NOTICE_BYTES * (DEPTH_MAX + 4)
+        self._open: set[int] = set()
+
+    def clean(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool):
+            self._left -= 1
+            return value
+        if isinstance(value, int):
+            return self._int(int(value))
+        if isinstance(value, float):
+            self._left -= 9
+            return float(value)
+        if isinstance(value, str):
+            return self._str(value)
+        if isinstance(value, bytes | bytearray | memoryview):
+            return self._bytes(bytes(value))
+        if isinstance(value, Mapping):
+            return self._nested(value, self._map)
+        if isinstance(value, Sequence | Set | KeysView | ValuesView):
+            return self._nested(value, self._list)
+        if isinstance(value, datetime | date | time):
+            return self._str(value.isoformat())
+        return self._str(_text(value))
+
+    def _int(self, value: int) -> Any:
+        if _INT_MIN <= value <= _INT_MAX:
+            self._left -= 1 if -32 <= value < 128 else 9
+            return value
+        return self._str(_digits(value))
+
+    def _str(self, value: str) -> str:
+        text = _SURROGATE.sub("\ufffd", value)
+        size = len(text) if text.isascii() else len(text.encode())
+        if size <= self._left - 5:
+            self._left -= size + 5
+            return text
+        room = max(self._left - 5, 0)
+        kept = text.encode()[:room].decode(errors="ignore")
+        self._left = 0
+        return f"{kept}[{size - room} of {size} bytes are missing: {self._why()}]"
+
+    def _bytes(self, value: bytes) -> bytes | str:
+        if len(value) <= self._left - 5:
+            self._left -= len(value) + 5
+            return value
+        return self._str(f"[{len(value)} bytes are missing: {self._why()}]")
+
+    def _nested(self, value: Any, build: Any) -> Any:
+        if id(value) in self._open:
+            return self._str("[a value that contains itself]")
+        if len(self._open) >= DEPTH_MAX:
+            return self._str(f"[deeper than {DEPTH_MAX} levels]")
+        self._open.add(id(value))
+        try:
+            self._left -= 5
+            return build(value)
+        finally:
+            self._open.discard(id(value))
+
+    def _list(self, value: Any) -> list[Any]:
+        items: list[Any] = []
+        for item in _sorted_set(value) if isinstance(value, Set) else value:
+            if self._left <= 0 or len(items) >= ITEMS_MAX - 1:
+                items.append(f"[{len(value) - len(items)} of {len(value)} items are missing: {self._why()}]")
+                break
+            items.append(self.clean(item))
+        return items
+
+    def _map(self, value: Mapping[Any, Any]) -> dict[Any, Any]:
+        items: dict[Any, Any] = {}
+        for key, item in value.items():
+            if self._left <= 0 or len(items) >= ITEMS_MAX - 1:
+                items[f"[{len(value) - len(items)} of {len(value)} entries are missing]"] = self._why()
+                break
+            items[self._key(key, items)] = self.clean(item)
+        return items
+
+    def _key(self, key: Any, taken: Mapping[Any, Any]) -> Any:
+        if isinstance(key, int) and not isinstance(key, bool) and _INT_MIN <= key <= _INT_MAX:
+            name: Any = self._int(int(key))
+        elif isinstance(key, bytes):
+            name = self._str(key.decode(errors="replace"))
+        else:
+            name = self._str(
+                key if isinstance(key, str) else _digits(key) if isinstance(key, int) else _text(key)
+            )
+        plain, number = name, 2
+        while name in taken:
+            name = f"{plain} ({number})"
+            number += 1
+        return name
+
+    def _why(self) -> str:
+        return f"a return has at most {self._limit} bytes and {ITEMS_MAX} items"
+
+
+def _sorted_set(value: Iterable[Any]) -> list[Any]:
+    try:
+        return sorted(value)
+    except TypeError:
+        return sorted(value, key=repr)
+
+
+def _digits(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # Python refuses to print more than 4300 decimal digits
+        return hex(value)
+
+
+def _text(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - a foreign object's own code
+        return f"[a {type(value).__name__} whose text cannot be made: {type(error).__name__}]"

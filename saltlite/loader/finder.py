@@ -1,0 +1,169 @@
+"""The search path of execution modules and its index.
+
+Order of the layers (the first that has a file name wins it): `module_dirs`, the last one given first, each
+with its `modules` folder or, if there is none, `_modules`; then `<extension_modules>/modules`; then the
+shipped ones. No folder of them is ever put on `sys.path`: a module named like a library would then import
+itself.
+
+The index is plain data: it can be pickled, costs no import, and a refresh parses only files whose
+modification time or size changed. The minion's job server holds it; the processes it forks read it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import saltlite
+from saltlite.loader.failure import Failure, FailureKind, failure_of
+from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
+
+SHIPPED = "shipped"
+"""Name of the layer that comes with saltlite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One folder of the search path; `name` becomes part of the names of its modules."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFile:
+    """One module file as the index knows it; the names are explained at `saltlite.loader.scan.Scan`.
+
+    `rank` is the place of its layer, 0 is asked first. `failure` is set when the file cannot be parsed.
+    """
+
+    path: str
+    stem: str
+    layer: str
+    rank: int
+    mtime_ns: int
+    size: int
+    functions: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    checked: bool = False
+    undetermined: bool = False
+    replaces: bool = False
+    failure: Failure | None = None
+
+
+class Index:
+    """Every visible module file, and which of them may provide a virtual name."""
+
+    def __init__(self, layers: Sequence[Layer], files: Sequence[ModuleFile]) -> None:
+        self.layers = tuple(layers)
+        self.files = tuple(files)
+        self._by_stem = {file.stem: file for file in files}
+        claims: dict[str, list[ModuleFile]] = {}
+        for file in files:
+            for name in file.claims:
+                claims.setdefault(name, []).append(file)
+        for name, claimants in claims.items():
+            claimants.sort(key=functools.partial(_order, name))
+        self._claims = {name: tuple(claimants) for name, claimants in claims.items()}
+        self.undetermined = tuple(file for file in files if file.undetermined)
+
+    def names(self) -> list[str]:
+        """Every virtual name that some file claims, sorted."""
+        return sorted(self._claims)
+
+    def claimants(self, name: str) -> tuple[ModuleFile, ...]:
+        """The files that may provide the virtual name, in the order in which they are asked.
+
+        Within one layer the file that has the virtual name as its file name comes first, then by file name.
+        """
+        return self._claims.get(name, ())
+
+    def file(self, stem: str) -> ModuleFile | None:
+        """The visible file with that file name (without `.py`)."""
+        return self._by_stem.get(stem)
+
+    def function_names(self) -> list[str]:
+        """Every `module.function` that the files promise, whether or not they will load here; sorted."""
+        return sorted(
+            {f"{name}.{fun}" for file in self.files for name in file.claims for fun in file.functions}
+        )
+
+
+def search_layers(opts: Mapping[str, Any]) -> tuple[Layer, ...]:
+    """The search path that a minion configuration asks for, the layer that is asked first at the front."""
+    layers: list[Layer] = []
+    for number, folder in enumerate(reversed(opts.get("module_dirs") or ())):
+        plain = os.path.join(folder, "modules")
+        layers.append(
+            Layer(f"dir{number}", plain if os.path.isdir(plain) else os.path.join(folder, "_modules"))
+        )
+    extensions = opts.get("extension_modules")
+    if extensions:
+        layers.append(Layer("extmods", os.path.join(extensions, "modules")))
+    layers.append(Layer(SHIPPED, os.path.join(os.path.dirname(saltlite.__file__), "modules")))
+    return tuple(layers)
+
+
+def build_index(layers: Sequence[Layer], previous: Index | None = None) -> Index:
+    """Index the layers; files that `previous` knows unchanged are not read again.
+
+    Returns `previous` itself when nothing changed, so that a caller can tell by identity.
+    """
+    known = {file.path: file for file in previous.files} if previous else {}
+    visible: dict[str, ModuleFile] = {}
+    for rank, layer in enumerate(layers):
+        for stem, path, status in _module_files(layer.path):
+            if stem in visible:
+                continue
+            old = known.get(path)
+            if old and (old.mtime_ns, old.size) == (status.st_mtime_ns, status.st_size):
+                visible[stem] = replace(old, layer=layer.name, rank=rank)
+            else:
+                blank = ModuleFile(path, stem, layer.name, rank, status.st_mtime_ns, status.st_size)
+                visible[stem] = _read(blank)
+    files = tuple(sorted(visible.values(), key=lambda file: (file.rank, file.stem)))
+    if previous and previous.files == files and previous.layers == tuple(layers):
+        return previous
+    return Index(layers, files)
+
+
+def _order(name: str, file: ModuleFile) -> tuple[int, bool, str]:
+    return file.rank, file.stem != name, file.stem
+
+
+def _module_files(folder: str) -> Iterator[tuple[str, str, os.stat_result]]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [
+                entry for entry in entries if entry.name.endswith(".py") and not entry.name.startswith("_")
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return  # a folder that does not exist yet is an empty layer
+    for entry in found:
+        try:
+            status = entry.stat()
+        except FileNotFoundError:
+            continue  # removed since the listing, or a dangling link
+        if entry.is_file():
+            yield entry.name[:-3], entry.path, status
+
+
+def _read(blank: ModuleFile) -> ModuleFile:
+    try:
+        with open(blank.path, "rb") as stream:
+            tree = parse_module(stream.read(MODULE_BYTES_MAX + 1), blank.path)
+        scan = scan_module(tree, blank.stem)
+    except (SyntaxError, OSError) as error:
+        failure = failure_of(FailureKind.NOT_IMPORTED, error, blank.path)
+        return replace(blank, claims=(blank.stem,), failure=failure)
+    return replace(
+        blank,
+        functions=scan.functions,
+        claims=scan.claims,
+        checked=scan.checked,
+        undetermined=scan.undetermined,
+        replaces=scan.replaces,
+    )

@@ -1,0 +1,73 @@
+"""Types of the dunder names, for authors of modules and their editors.
+
+A module file writes
+
+    from typing import TYPE_CHECKING
+
+    if TYPE_CHECKING:
+        from saltlite.loader.hints import __grains__, __salt__
+
+and nothing of this is imported when it runs: the loader sets the names in the module itself. Only annotations
+stand here; reading one of these names from this file at run time is an ImportError on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from saltlite.loader.describe import Description
+from saltlite.loader.loader import Candidate
+
+
+class Functions(Protocol):
+    """What `__salt__` is: every function that this minion offers, by `module.function`.
+
+    Indexing loads the module at the first use and raises a KeyError that says why a function is not
+    available.
+    """
+
+    def __getitem__(self, name: str) -> Callable[..., Any]: ...
+
+    def __contains__(self, name: object) -> bool: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def modules(self) -> list[str]:
+        """Names of all modules that are offered here, sorted."""
+        ...
+
+    def functions(self, module: str) -> list[str]:
+        """Function names of one module, sorted; empty when it is not offered."""
+        ...
+
+    def describe(self, name: str) -> Description | None:
+        """Docstring and argument list of `module.function`, or None when it is not offered."""
+        ...
+
+    def candidates(self, module: str) -> list[Candidate]:
+        """The files that could provide a virtual name, in the order in which they are asked."""
+        ...
+
+    def not_loaded(self) -> dict[str, str]:
+        """File name -> sentence, for every file that offers nothing here."""
+        ...
+
+
+__opts__: dict[str, Any]
+"""The minion's configuration, as a plain dict of this job's own."""
+
+__grains__: dict[str, Any]
+"""What the minion knows of its machine."""
+
+__pillar__: dict[str, Any]
+"""Data that the master gives to this minion."""
+
+__context__: dict[str, Any]
+"""A dict that the modules of one job share; `__context__["retcode"]` becomes the job's return code."""
+
+__salt__: Functions
+"""All functions of this minion."""
+
+__salt_system_encoding__: str
+"""The encoding of file names and program output on this machine, such as `utf-8`."""

@@ -1,0 +1,216 @@
+"""The modules of one loader: each file loaded at most once, and the providers of a virtual name.
+
+Rules of this file
+- A name that nobody claims in its text costs the loading of the files that compute their name; every other
+  name costs its claimants only.
+- One layer has one provider for a name: the first claimant, in the order of `Index.claimants`, that loads and
+  answers to it. Providers of one layer are never mixed.
+- Between layers the higher one wins function by function; the lower one fills what is missing, unless the
+  higher one sets `__replace__ = True`.
+- The option `providers` replaces the whole virtual name by the named file, whose `__virtual__` is not asked.
+- A file that failed is not tried again by this loader, and its failure is logged once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from saltlite.loader.failure import Failure, FailureKind, failure_of
+from saltlite.loader.finder import Index, ModuleFile
+from saltlite.loader.inject import build_module
+from saltlite.loader.virtual import initialise, names_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModule:
+    """A module that loaded: the names it answers to, and its functions by the name that callers type."""
+
+    file: ModuleFile
+    names: tuple[str, ...]
+    functions: Mapping[str, Callable[..., Any]]
+    outputters: Mapping[str, str]
+    replaces: bool
+
+
+class Registry:
+    """Loads module files for one loader; `names` are the dunder names that each of them is given."""
+
+    def __init__(self, index: Index, names: Mapping[str, Any]) -> None:
+        self.index = index
+        self._names = names
+        self._loaded: dict[str, LoadedModule | Failure] = {}
+        self._forced_loaded: dict[str, LoadedModule | Failure] = {}
+        opts = names["__opts__"]
+        self._disabled = frozenset(str(name) for name in opts.get("disable_modules") or ())
+        self._forced = self._forced_files(opts.get("providers") or {})
+
+    def providers(self, name: str) -> Iterator[LoadedModule]:
+        """The modules that answer to a virtual name, first asked first; each is loaded when it is reached."""
+        for file in self._winners(name, self._answers):
+            loaded = self._load_for(file, name)
+            if isinstance(loaded, LoadedModule):
+                yield loaded
+
+    def winning_files(self, name: str) -> Iterator[ModuleFile]:
+        """As `providers`, but a file without `__virtual__` and `__init__` is trusted and not loaded."""
+        return self._winners(name, self._should_answer)
+
+    def failures(self, name: str) -> list[Failure]:
+        """Why the files that could have provided `name` did not; empty when none of them failed."""
+        files = list(self._candidates(name))
+        own = self.index.file(name)
+        if own is not None and own not in files and own.stem not in self._disabled:
+            files.append(own)
+        return [loaded for file in files if isinstance(loaded := self._load_for(file, name), Failure)]
+
+    def candidates(self, name: str) -> list[ModuleFile]:
+        """The files that are asked for the virtual name, in order."""
+        return list(self._candidates(name))
+
+    def load(self, file: ModuleFile) -> LoadedModule | Failure:
+        """The module of a file, loaded and asked for its names at the first call."""
+        if file.path not in self._loaded:
+            # A module that asks for itself while it loads, directly or through another one, must see an end.
+            reason = "it was asked for while it was being loaded"
+            self._loaded[file.path] = Failure(FailureKind.NOT_LOADED, reason, file.path)
+            self._loaded[file.path] = self._load(file, None)
+        return self._loaded[file.path]
+
+    def is_disabled(self, name: str) -> bool:
+        """Whether the configuration takes the virtual name or file name away."""
+        return name in self._disabled
+
+    def forced_names(self) -> list[str]:
+        """Virtual names whose provider the configuration chose."""
+        return sorted(self._forced)
+
+    def _forced_files(self, providers: Mapping[str, str]) -> dict[str, ModuleFile]:
+        forced: dict[str, ModuleFile] = {}
+        for name, stem in providers.items():
+            file = self.index.file(str(stem))
+            if file is None:
+                log.error("Option providers: there is no module file %r to provide %r.", stem, name)
+            else:
+                forced[str(name)] = file
+        return forced
+
+    def _candidates(self, name: str) -> Iterator[ModuleFile]:
+        if name in self._disabled:
+            return
+        if name in self._forced:
+            yield self._forced[name]
+            return
+        for file in self.index.claimants(name):
+            if file.stem not in self._disabled:
+                yield file
+
+    def _winners(self, name: str, offers: Callable[[ModuleFile, str], bool]) -> Iterator[ModuleFile]:
+        won = False
+        for file in self._by_layer(self._candidates(name), name, offers):
+            won = True
+            yield file
+        if not won and name not in self._disabled and name not in self._forced:
+            rest = (file for file in self.index.undetermined if file.stem not in self._disabled)
+            yield from self._by_layer(rest, name, offers)
+
+    @staticmethod
+    def _by_layer(
+        files: Iterator[ModuleFile], name: str, offers: Callable[[ModuleFile, str], bool]
+    ) -> Iterator[ModuleFile]:
+        served = -1
+        for file in files:
+            if file.rank != served and offers(file, name):
+                served = file.rank
+                yield file
+                if file.replaces:
+                    return
+
+    def _answers(self, file: ModuleFile, name: str) -> bool:
+        loaded = self._load_for(file, name)
+        return isinstance(loaded, LoadedModule) and name in loaded.names
+
+    def _should_answer(self, file: ModuleFile, name: str) -> bool:
+        if file.checked or file.undetermined or file.path in self._loaded:
+            return self._answers(file, name)
+        return file.failure is None
+
+    def _load_for(self, file: ModuleFile, name: str) -> LoadedModule | Failure:
+        if self._forced.get(name) is not file:
+            return self.load(file)
+        if name not in self._forced_loaded:
+            self._forced_loaded[name] = self._load(file, name)
+        return self._forced_loaded[name]
+
+    def _load(self, file: ModuleFile, forced_name: str | None) -> LoadedModule | Failure:
+        loaded = self._build(file, forced_name)
+        if isinstance(loaded, Failure):
+            level = logging.DEBUG if loaded.kind is FailureKind.REFUSED else logging.WARNING
+            log.log(level, "%s", loaded.sentence(file.stem))
+        return loaded
+
+    def _build(self, file: ModuleFile, forced_name: str | None) -> LoadedModule | Failure:
+        if file.failure is not None:
+            return file.failure
+        try:
+            module = build_module(file, self._names)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - supervision point: a broken file is only omitted
+            return failure_of(FailureKind.NOT_IMPORTED, error, file.path)
+        failure = initialise(module, file)
+        if failure is not None:
+            return failure
+        names = names_of(module, file) if forced_name is None else (forced_name,)
+        if isinstance(names, Failure):
+            return names
+        functions, real_names = _public_functions(module)
+        return LoadedModule(
+            file=file,
+            names=names,
+            functions=functions,
+            outputters=_outputters(module, real_names),
+            replaces=getattr(module, "__replace__", False) is True,
+        )
+
+
+def _public_functions(module: ModuleType) -> tuple[dict[str, Callable[..., Any]], dict[str, str]]:
+    """Functions by shown name, and shown name by Python name.
+
+    Offered are functions and lambdas of the module itself. What `__load__` or `__all__` lists may also be
+    another callable, such as a partial object, but never a class.
+    """
+    space = module.__dict__
+    listed = space.get("__load__", space.get("__all__"))
+    alias = space.get("__func_alias__")
+    shown = alias if isinstance(alias, dict) else {}
+    functions: dict[str, Callable[..., Any]] = {}
+    real_names: dict[str, str] = {}
+    for name in list(space) if listed is None else [str(name) for name in listed]:
+        value: Any = space.get(name)
+        if name.startswith("_") or not _is_offered(value, module.__name__, by_name=listed is not None):
+            continue
+        functions[str(shown.get(name, name))] = value
+        real_names[name] = str(shown.get(name, name))
+    return functions, real_names
+
+
+def _is_offered(value: Any, module_name: str, *, by_name: bool) -> bool:
+    if inspect.isfunction(value):
+        return value.__module__ == module_name
+    if not by_name or inspect.isclass(value):
+        return False
+    return isinstance(value, functools.partial) or callable(value)
+
+
+def _outputters(module: ModuleType, real_names: Mapping[str, str]) -> dict[str, str]:
+    """`__outputter__` by shown name; authors key it by either name."""
+    declared = getattr(module, "__outputter__", None)
+    if not isinstance(declared, dict):
+        return {}
+    return {real_names.get(str(name), str(name)): str(outputter) for name, outputter in declared.items()}

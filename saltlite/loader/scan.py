@@ -1,0 +1,198 @@
+"""What one module file offers, read from its syntax tree: no code of the file runs.
+
+The result is a promise about names only. Where the file computes what it is called (`__virtual__` returning
+a variable, `__virtualname__` set inside a condition) the scan says so with `undetermined`, and the loader
+then has to load the file to know.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+MODULE_BYTES_MAX = 4 * 1024 * 1024
+"""A larger file is not a module; it is recorded as a failure and never parsed."""
+
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SAYS_YES = object()
+_UNKNOWN = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Names that a file offers and claims.
+
+    `functions` are names as callers type them (after `__func_alias__`), sorted. `claims` are the virtual
+    names that the file may answer to. `checked` means that only running the file tells whether it is
+    offered at all: it has `__virtual__` or `__init__`. `replaces` is `__replace__ = True`.
+    """
+
+    functions: tuple[str, ...]
+    claims: tuple[str, ...]
+    checked: bool
+    undetermined: bool
+    replaces: bool
+
+
+def parse_module(source: bytes, path: str) -> ast.Module:
+    """The syntax tree of a module file.
+
+    Raises SyntaxError for anything that Python cannot parse: bytes in another encoding, null bytes, nesting
+    beyond the parser's stack, and files larger than MODULE_BYTES_MAX.
+    """
+    if len(source) > MODULE_BYTES_MAX:
+        raise SyntaxError(f"the file is larger than a module may be ({MODULE_BYTES_MAX} bytes)")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the author's escapes: they show when the module is loaded
+            return ast.parse(source, path)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SyntaxError(f"{type(error).__name__}: {error}") from error
+
+
+def scan_module(tree: ast.Module, stem: str) -> Scan:
+    """What the module file `stem`.py offers, from its syntax tree."""
+    constants, loose = _constants(tree)
+    defined = dict(top_functions(tree))
+    virtual = defined.get("__virtual__")
+    claims, undetermined = _claims(virtual, constants, loose, stem)
+    return Scan(
+        functions=tuple(sorted(shown_names(constants, defined).values())),
+        claims=claims,
+        checked=virtual is not None or "__init__" in defined or "__virtual__" in loose,
+        undetermined=undetermined,
+        replaces=constants.get("__replace__") is True,
+    )
+
+
+def shown_names(constants: Mapping[str, object], defined: Iterable[str]) -> dict[str, str]:
+    """Python name -> the name that callers type, for the public functions of a file."""
+    listed = constants.get("__load__", constants.get("__all__"))
+    alias = constants.get("__func_alias__")
+    shown = alias if isinstance(alias, dict) else {}
+    return {
+        name: str(shown.get(name, name))
+        for name in defined
+        if not name.startswith("_") and (not isinstance(listed, list | tuple) or name in listed)
+    }
+
+
+def module_constants(tree: ast.Module) -> dict[str, object]:
+    """Dunder name -> value, for the dunders that the file assigns a literal at its top level."""
+    return _constants(tree)[0]
+
+
+def top_functions(
+    tree: ast.Module,
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]]:
+    """Every function that the body may bind: `def`, `async def` and `name = lambda`, also in conditions."""
+    for statement in _statements(tree.body):
+        if isinstance(statement, _FUNCTION):
+            yield statement.name, statement
+        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
+            for target in statement.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, statement.value
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If) and _is_type_checking(statement.test):
+            yield from _statements(statement.orelse)
+            continue
+        if isinstance(statement, (*_FUNCTION, ast.ClassDef)):
+            continue
+        for part in ("body", "orelse", "finalbody"):
+            yield from _statements(getattr(statement, part, ()))
+        for handler in getattr(statement, "handlers", ()):
+            yield from _statements(handler.body)
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else test.id if isinstance(test, ast.Name) else ""
+    return name == "TYPE_CHECKING"
+
+
+def _constants(tree: ast.Module) -> tuple[dict[str, object], set[str]]:
+    """Dunders with a literal value, and those whose value only running the body tells."""
+    literal: dict[str, object] = {}
+    loose: set[str] = set()
+    plain = {id(statement) for statement in tree.body}
+    for statement in _statements(tree.body):
+        if isinstance(statement, ast.ImportFrom):
+            loose.update(alias.asname or alias.name for alias in statement.names)
+        for name, value in _assigned(statement):
+            try:
+                literal[name] = ast.literal_eval(value)
+            except (ValueError, TypeError, RecursionError, MemoryError):
+                loose.add(name)
+            if id(statement) not in plain:
+                loose.add(name)
+    return literal, loose
+
+
+def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(statement, ast.Assign):
+        targets, value = statement.targets, statement.value
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets, value = [statement.target], statement.value
+    else:
+        return
+    for target in targets:
+        if isinstance(target, ast.Name) and target.id.startswith("__"):
+            yield target.id, value
+
+
+def _claims(
+    virtual: ast.AST | None, constants: dict[str, object], loose: set[str], stem: str
+) -> tuple[tuple[str, ...], bool]:
+    aliases = constants.get("__virtual_aliases__", ())
+    names = [str(alias) for alias in aliases] if isinstance(aliases, list | tuple) else []
+    undetermined = bool(loose & {"__virtual__", "__virtual_aliases__"})
+    declared = constants.get("__virtualname__")
+    if virtual is None:
+        names.append(stem)
+    elif "__virtualname__" not in loose and isinstance(declared, str):
+        names.append(declared)
+    else:
+        answers = set(_answers(virtual))
+        undetermined = undetermined or _UNKNOWN in answers or "__virtualname__" in loose
+        names += sorted(answer for answer in answers if isinstance(answer, str))
+        if isinstance(declared, str):
+            names.append(declared)
+        if answers & {_SAYS_YES, _UNKNOWN} or not names:
+            names.append(stem)
+    return tuple(dict.fromkeys(names)), undetermined
+
+
+def _answers(virtual: ast.AST) -> Iterator[object]:
+    """What `__virtual__` may return, as far as its text tells."""
+    if isinstance(virtual, ast.Lambda):
+        yield from _answer(virtual.body)
+        return
+    pending: list[ast.AST] = list(ast.iter_child_nodes(virtual))
+    while pending:
+        part = pending.pop()
+        if isinstance(part, (*_FUNCTION, ast.Lambda, ast.ClassDef)):
+            continue
+        if isinstance(part, ast.Return) and part.value is not None:
+            yield from _answer(part.value)
+        pending.extend(ast.iter_child_nodes(part))
+
+
+def _answer(part: ast.expr) -> Iterator[object]:
+    if isinstance(part, ast.Tuple) and part.elts:
+        yield from _answer(part.elts[0])
+    elif isinstance(part, ast.IfExp):
+        yield from _answer(part.body)
+        yield from _answer(part.orelse)
+    elif isinstance(part, ast.Constant):
+        if part.value:
+            yield part.value if isinstance(part.value, str) else _SAYS_YES
+    elif isinstance(part, ast.Compare) or (isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not)):
+        yield _SAYS_YES
+    else:
+        yield _UNKNOWN

@@ -1,0 +1,217 @@
+"""The master's composition root: the only place that builds adapters for its processes.
+
+Each process is forked from a parent that has opened no store and no ZeroMQ context, reads the one key that it
+needs while it still may, gives up root's rights, and only then looks at anything that somebody else sent.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from saltlite.adapters.children import Spec
+from saltlite.adapters.clock import SystemClock
+from saltlite.adapters.lockfile import InstanceLock
+from saltlite.adapters.privileges import account_of, drop_to, private_dir, start_log
+from saltlite.adapters.process import raise_open_files
+from saltlite.adapters.reactor import Reactor
+from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
+from saltlite.config.master import MasterConfig
+from saltlite.core.hub import Hub
+from saltlite.core.ports import Store
+from saltlite.errors import StartupError
+from saltlite.master import identity, inside
+from saltlite.master.context import Identity, Master, Terms
+from saltlite.master.supervisor import Supervisor
+from saltlite.model.keys import fingerprint
+
+OPEN_FILES = 20_000
+"""What the link process asks the kernel for: one descriptor a minion."""
+SOCKET_MODE = 0o600
+MWORKER = "MWorker"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where the master keeps what."""
+
+    config: MasterConfig
+
+    @property
+    def store(self) -> str:
+        """The SQLite file."""
+        return os.path.join(self.config.data_dir, "store.sqlite")
+
+    @property
+    def lock(self) -> str:
+        """Held by the one master of this data_dir."""
+        return os.path.join(self.config.data_dir, "lock")
+
+    @property
+    def client_socket(self) -> str:
+        """Where the CLI and the API connect."""
+        return os.path.join(self.config.sock_dir, "master.ipc")
+
+    @property
+    def link_socket(self) -> str:
+        """Where MWorkers connect to the link process."""
+        return os.path.join(self.config.sock_dir, "link.ipc")
+
+
+def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Run the master until it is told to stop. Raises StartupError when it cannot start."""
+    account = account_of(config.user)
+    private_dir(config.pki_dir, os.geteuid(), os.getegid())
+    for folder in (config.data_dir, config.cachedir):
+        private_dir(folder, account.uid, account.gid)
+    private_dir(config.sock_dir, account.uid, account.gid, 0o755)
+    start_log(config.log_level, config.log_file, account)
+    paths = Paths(config)
+    lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
+    identity.ensure_identity(config.pki_dir, config.master_name or socket.gethostname().lower(), SystemClock())
+    _prepare_store(config, paths)
+    network = _listen(config)
+    link_listener = listen_unix(paths.link_socket, SOCKET_MODE)
+    client_listener = listen_unix(paths.client_socket, SOCKET_MODE)
+    if os.geteuid() == 0:
+        os.chown(paths.link_socket, account.uid, account.gid)
+        os.chown(paths.client_socket, account.uid, account.gid)
+    specs = [
+        Spec("master link", lambda ready: _run_link(config, network, link_listener, ready)),
+        *(
+            Spec(f"{MWORKER}-{number}", lambda ready: _run_mworker(config, paths, client_listener, ready))
+            for number in range(config.worker_threads)
+        ),
+        Spec("maintenance", lambda ready: _run_maintenance(config, paths, ready)),
+    ]
+    reactor = Reactor()
+    # The children must not hold the lock past the supervisor's death, so each lets go of it first.
+    supervisor = Supervisor(reactor, specs, what="the master", before_run=lock.close, on_ready=on_ready)
+    problem = supervisor.run()
+    for path in (paths.client_socket, paths.link_socket):
+        os.unlink(path)
+    lock.close()
+    if problem:
+        raise StartupError(problem)
+
+
+def _listen(config: MasterConfig) -> socket.socket:
+    from saltlite.adapters.zmq_link import listen  # noqa: PLC0415 - only processes that use the network load ZeroMQ
+
+    return listen(config.interface, config.port)
+
+
+def _prepare_store(config: MasterConfig, paths: Paths) -> None:
+    """Create the store, or find out that it cannot be used, as the user that will use it, in a process of its own."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(reading)
+            drop_to(config.user)
+            _open_store(paths).close()
+            status = 0
+        except Exception as error:  # noqa: BLE001 - named supervision point: the last frame of a child process
+            os.write(writing, str(error).encode()[:4096])
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        problem = pipe.read().decode(errors="replace")
+    _, status = os.waitpid(pid, 0)
+    if status != 0:
+        raise StartupError(problem or "the store could not be opened")
+
+
+def _open_store(paths: Paths) -> Store:
+    from saltlite.adapters.sqlite_store import SqliteStore  # noqa: PLC0415 - the link process never loads SQLite
+
+    return SqliteStore(paths.store)
+
+
+def _run_link(
+    config: MasterConfig, network: socket.socket, mworkers: socket.socket, ready: Callable[[], None]
+) -> None:
+    from saltlite.adapters.zmq_link import RouterLink  # noqa: PLC0415 - as in _listen
+    from saltlite.master.link import LinkProcess  # noqa: PLC0415 - as in _listen
+
+    certificate = identity.certificate_of(config.pki_dir)
+    private = identity.link_key(config.pki_dir)
+    raise_open_files(OPEN_FILES)
+    drop_to(config.user)
+    reactor = Reactor()
+    hub = Hub(
+        fleet_public=certificate.fleet_public,
+        certificate=certificate.encode(),
+        private=private,
+        handshakes_per_address=config.handshakes_per_address,
+        clock=SystemClock(),
+    )
+    link = LinkProcess(reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup))
+
+    def accept(sock: socket.socket, _peer: Peer) -> None:
+        link.add_mworker(
+            lambda on_batch, on_close: Channel(
+                reactor,
+                sock,
+                on_batch,
+                on_close,
+                message_max=inside.MESSAGE_MAX,
+                send_buffer_max=inside.BUFFER_MAX,
+            )
+        )
+
+    Acceptor(reactor, mworkers, accept)
+    reactor.on_signal(signal.SIGTERM, link.stop)
+    reactor.on_signal(signal.SIGINT, lambda: None)
+    ready()
+    reactor.run()
+    link.close()
+
+
+def _run_mworker(
+    config: MasterConfig, paths: Paths, clients: socket.socket, ready: Callable[[], None]
+) -> None:
+    from saltlite.master.mworker import LinkChannel, MWorker  # noqa: PLC0415 - the link process never loads handlers
+
+    certificate = identity.certificate_of(config.pki_dir)
+    who = Identity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
+    account = drop_to(config.user)
+    store = _open_store(paths)
+    terms = Terms(
+        timeout_s=config.timeout, deliver_s=config.deliver_by, operators=frozenset({0, account.uid})
+    )
+    reactor = Reactor()
+
+    def make_master(link: LinkChannel) -> Master:
+        return Master(store, SystemClock(), who, terms, link)
+
+    mworker = MWorker(reactor, make_master, paths.link_socket)
+    mworker.serve(clients)
+    _until_sigterm(reactor, ready)
+    store.close()
+
+
+def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], None]) -> None:
+    from saltlite.master.maintenance import Maintenance  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.mworker import LinkChannel  # noqa: PLC0415 - as in _run_mworker
+
+    drop_to(config.user)
+    store = _open_store(paths)
+    reactor = Reactor()
+    link = LinkChannel(reactor, paths.link_socket, inside.MAINTENANCE, lambda _batch: None)
+    Maintenance(reactor, store, SystemClock(), keep_s=config.keep_jobs, link=link)
+    _until_sigterm(reactor, ready)
+    store.close()
+
+
+def _until_sigterm(reactor: Reactor, ready: Callable[[], None]) -> None:
+    reactor.on_signal(signal.SIGTERM, reactor.stop)
+    # Ctrl-C reaches the whole group; the supervisor is who decides.
+    reactor.on_signal(signal.SIGINT, lambda: None)
+    ready()
+    reactor.run()

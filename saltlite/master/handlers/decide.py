@@ -1,0 +1,56 @@
+"""A minion's key has proved itself: pending, accepted, or what else?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from saltlite.core.keyring import Presented, decide
+from saltlite.errors import StoreError
+from saltlite.master.context import Master
+from saltlite.model.events import tag_auth
+from saltlite.model.ids import parse_minion_id
+from saltlite.model.keys import KeyState, fingerprint
+
+
+def handle_decide(master: Master, ask: dict[str, Any]) -> None:
+    """Answers the link by `decided`; "busy" when the store cannot say, which a minion takes as "come again"."""
+    said = ask["said"]
+    presented = Presented(
+        id=parse_minion_id(said["id"]),
+        fingerprint=fingerprint(ask["public"]),
+        public=ask["public"],
+        address=ask["address"],
+        token=said["token"],
+    )
+    try:
+        state = _decide(master, presented)
+    except StoreError:
+        state = "busy"
+    master.link.decided(ask["session"], state, presented.id)
+
+
+def _decide(master: Master, presented: Presented) -> str:
+    known = master.store.key(presented.fingerprint)
+    if known is not None and known.id == presented.id and known.state is KeyState.ACCEPTED:
+        # The usual case at a reconnection storm: nothing to write, so no transaction.
+        return KeyState.ACCEPTED
+    now = master.clock.wall()
+    with master.store.write() as store:
+        verdict = decide(presented, store, now)
+        if verdict.use_token and not store.use_token(verdict.use_token):
+            return "busy"
+        for old in verdict.drop:
+            store.delete_key(old)
+        if verdict.put is not None:
+            store.put_key(verdict.put)
+            if verdict.put.state is KeyState.ACCEPTED:
+                store.delete_preaccept(presented.id)
+            data = {
+                "id": presented.id,
+                "fingerprint": presented.fingerprint,
+                "address": presented.address,
+                "act": verdict.state,
+                "how": verdict.put.how,
+            }
+            store.put_event(tag_auth(), data, now)
+    return verdict.state

@@ -1,0 +1,79 @@
+"""Follow a job by cursor: every return once, in the order of the store's sequence numbers (G7, G9)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltlite.core.acl import Action, Principal, authorize
+from saltlite.errors import UsageError
+from saltlite.master.context import Answer, Follow, Master
+from saltlite.master.handlers.publish import away
+from saltlite.model.ids import Jid, MinionId, parse_jid
+from saltlite.model.job import TERMINAL, TargetState
+
+PAGE = 500
+"""Returns in one message of the stream."""
+
+
+def handle_follow(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers what `publish` answered, then the stream from `after` on."""
+    authorize(principal, Action("follow"), master.terms.operators)
+    jid = parse_jid(request["jid"])
+    job = master.store.job(jid)
+    if job is None:
+        raise UsageError(f"there is no job {jid}: it was never published here, or it is past `keep_jobs`")
+    fields = {
+        "jid": jid,
+        "minions": list(job.minions),
+        "away": away(master, job.minions),
+        "unknown": [],
+        "timeout_s": master.terms.timeout_s,
+        "deliver_ms": job.deliver_ms,
+    }
+    return Answer(fields, follow=Follow(jid, request["after"]))
+
+
+class Follower:
+    """One client that follows one job: what it has been told, and what is new."""
+
+    def __init__(self, master: Master, follow: Follow) -> None:
+        self._master = master
+        self.jid: Jid = follow.jid
+        self._after = follow.after
+        self._told: dict[MinionId, TargetState] = {}
+
+    def news(self) -> dict[str, Any] | None:
+        """The next message of the stream, None when there is nothing new; `end` is set on the last."""
+        store = self._master.store
+        # The states are read before the returns: a target that is terminal here has its return below.
+        rows = store.targets(self.jid)
+        returns = store.returns(self.jid, self._after, PAGE)
+        changed = [row for row in rows if self._told.get(row.id, TargetState.QUEUED) is not row.state]
+        more = len(returns) == PAGE
+        end = not more and all(row.state in TERMINAL for row in rows)
+        if not returns and not changed and not end:
+            return None
+        self._told.update((row.id, row.state) for row in changed)
+        if returns:
+            self._after = returns[-1].seq
+        message: dict[str, Any] = {
+            "seq": self._after,
+            "states": [{"id": row.id, "state": str(row.state), "reason": row.reason} for row in changed],
+            "returns": [
+                {
+                    "id": ret.id,
+                    "state": str(ret.state),
+                    "retcode": ret.retcode,
+                    "body": ret.body,
+                    "started_at": ret.started_at,
+                    "duration_ms": ret.duration_ms,
+                    "reason": ret.reason,
+                    "seq": ret.seq,
+                }
+                for ret in returns
+            ],
+        }
+        if end:
+            message["end"] = True
+        return message

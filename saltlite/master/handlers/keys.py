@@ -1,0 +1,132 @@
+"""Operators' work on keys. A change is answered after every session of the key has felt it (S5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.keyring import refusal
+from saltlite.core.ports import StoreWriter, TargetRow
+from saltlite.errors import UsageError
+from saltlite.master.context import Answer, Master
+from saltlite.model.events import tag_key
+from saltlite.model.ids import parse_minion_id
+from saltlite.model.job import TargetState
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState, fingerprint, parse_fingerprint
+
+ACTIONS: dict[str, KeyState | None] = {
+    "accept": KeyState.ACCEPTED,
+    "reject": KeyState.REJECTED,
+    "revoke": KeyState.REVOKED,
+    "delete": None,
+}
+DELETED = "deleted"
+
+
+def handle_key_list(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Every key, sorted by id."""
+    authorize(principal, Action("key_list"), master.terms.operators)
+    rows = [
+        {
+            "id": key.id,
+            "fingerprint": key.fingerprint,
+            "state": str(key.state),
+            "address": key.address,
+            "first_seen": key.first_seen,
+            "changed_at": key.changed_at,
+            "how": key.how,
+        }
+        for key in master.store.keys()
+    ]
+    return Answer({"keys": rows})
+
+
+def handle_key_change(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """accept, reject, revoke or delete exactly these fingerprints; answers `changed` and `refused`."""
+    authorize(principal, Action("key_change"), master.terms.operators)
+    action = request["action"]
+    if action not in ACTIONS:
+        raise UsageError(f"a key can be accepted, rejected, revoked or deleted, not {action[:40]!r}")
+    wanted = [parse_fingerprint(text) for text in request["fingerprints"]]
+    changed: list[dict[str, str]] = []
+    refused: list[dict[str, str]] = []
+    with master.store.write() as store:
+        for key in wanted:
+            record = store.key(key)
+            reason = "there is no such key" if record is None else _change(store, record, action, principal, master)
+            row = {"id": record.id if record is not None else "", "fingerprint": str(key)}
+            if reason:
+                refused.append({**row, "reason": reason})
+            else:
+                changed.append({**row, "state": str(ACTIONS[action] or DELETED)})
+    changes = [(row["fingerprint"], row["state"], row["id"]) for row in changed]
+    return Answer({"changed": changed, "refused": refused}, key_changes=changes)
+
+
+def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Accept the key with this fingerprint for this id, whenever it comes; if it is pending, now."""
+    authorize(principal, Action("key_preaccept"), master.terms.operators)
+    minion = parse_minion_id(request["id"])
+    key = parse_fingerprint(request["fingerprint"])
+    changes: list[tuple[str, str, str]] = []
+    with master.store.write() as store:
+        record = store.key(key)
+        if record is not None and record.id != minion:
+            raise UsageError(f"that key presented itself as {record.id}, not as {minion}")
+        if record is not None:
+            reason = _change(store, record, "accept", principal, master)
+            if reason:
+                raise UsageError(f"{minion}: {reason}")
+            changes.append((record.fingerprint, str(KeyState.ACCEPTED), record.id))
+        else:
+            store.put_preaccept(minion, key, principal.user)
+    return Answer({}, key_changes=changes)
+
+
+def handle_key_finger(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """The fleet's fingerprint, which minions pin, and this master's own."""
+    authorize(principal, Action("key_finger"), master.terms.operators)
+    certificate = master.identity.certificate
+    return Answer(
+        {
+            "fleet": master.identity.fleet,
+            "master": {
+                "name": certificate.name,
+                "fingerprint": fingerprint(certificate.static_public),
+                "not_after": certificate.not_after,
+            },
+        }
+    )
+
+
+def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Principal, master: Master) -> str:
+    """Carry out one change inside the transaction; the reason why not, "" when done."""
+    now = master.clock.wall()
+    wanted = ACTIONS[action]
+    if wanted is not None:
+        reason = refusal(record, wanted, store)
+        if reason:
+            return reason
+        how = f"{action}ed by {principal.user}".replace("eed", "ed")
+        store.put_key(replace(record, state=wanted, changed_at=now, epoch=store.next_epoch(), how=how))
+        if wanted is KeyState.ACCEPTED:
+            store.delete_preaccept(record.id)
+    else:
+        store.delete_key(record.fingerprint)
+    if record.state is KeyState.ACCEPTED:
+        rows = [
+            (job.jid, TargetRow(record.id, TargetState.REVOKED, f"the key was {wanted or DELETED}", now))
+            for job in store.unfinished(record.id)
+        ]
+        store.set_targets(rows)
+    data = {"id": record.id, "fingerprint": record.fingerprint, "act": str(wanted or DELETED), "by": principal.user}
+    store.put_event(tag_key(), data, now)
+    return ""
+
+
+def accepted_fingerprint(master: Master, minion: str) -> Fingerprint | None:
+    """The fingerprint of the accepted key of that id."""
+    holder = master.store.holder(parse_minion_id(minion))
+    return holder.fingerprint if holder is not None else None

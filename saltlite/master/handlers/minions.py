@@ -1,0 +1,29 @@
+"""Who is up, and who was when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltlite.core.acl import Action, Principal, authorize
+from saltlite.master.context import Answer, Master
+
+
+def handle_minions(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Every accepted minion: `state` is up, away or never; last_seen, address and version where known."""
+    authorize(principal, Action("minions"), master.terms.operators)
+    rows = {row.id: row for row in master.store.minions()}
+    answer = []
+    for minion in master.store.accepted_ids():
+        row = rows.get(minion)
+        up = minion in master.present
+        answer.append(
+            {
+                "id": minion,
+                "state": "up" if up else "away" if row is not None else "never",
+                "last_seen": row.last_seen if row is not None else None,
+                "address": row.address if row is not None else "",
+                "version": row.version if row is not None else "",
+            }
+        )
+    return Answer({"minions": answer})

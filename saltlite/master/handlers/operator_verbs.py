@@ -1,0 +1,78 @@
+"""The table of operator verbs: verb -> fields, handler. A request that the table does not describe is refused.
+
+A request is `{"v": 1, "verb": verb, field: value, …}`; the answer `{"ok": True, …}` or
+`{"ok": False, "exit": exit code, "error": one sentence}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.core.acl import Principal
+from saltlite.errors import UsageError
+from saltlite.master.context import Answer, Master
+from saltlite.master.handlers import follow, job_kill, keys, minions, publish, token_create
+
+PROTOCOL_VERSION = 1
+
+Request = Mapping[str, Any]
+Handler = Callable[[Master, Principal, Request], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorVerb:
+    """One row: the handler, the fields that must be there, and those that may."""
+
+    handle: Handler
+    needs: Mapping[str, type | tuple[type, ...]] = field(default_factory=dict)
+    takes: Mapping[str, type | tuple[type, ...]] = field(default_factory=dict)
+
+
+NUMBER = (int, float)
+
+VERBS: dict[str, OperatorVerb] = {
+    "publish": OperatorVerb(
+        publish.handle_publish,
+        {"request_id": str, "tgt": str, "tgt_type": str, "fun": str, "arg": list, "kwarg": dict},
+        {"deliver_ms": int, "run_ms": int, "follow": bool},
+    ),
+    "follow": OperatorVerb(follow.handle_follow, {"jid": str, "after": int}),
+    "job_kill": OperatorVerb(job_kill.handle_job_kill, {"jid": str}),
+    "key_list": OperatorVerb(keys.handle_key_list),
+    "key_change": OperatorVerb(keys.handle_key_change, {"action": str, "fingerprints": list}),
+    "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": str, "fingerprint": str}),
+    "key_finger": OperatorVerb(keys.handle_key_finger),
+    "token_create": OperatorVerb(
+        token_create.handle_token_create, {"uses": int, "expires_s": NUMBER, "id_glob": str}
+    ),
+    "minions": OperatorVerb(minions.handle_minions),
+}
+
+
+def handle_request(master: Master, principal: Principal, request: object) -> Answer:
+    """The answer to one request of a client. Raises SaltliteError, whose sentence and exit code are the answer."""
+    if not isinstance(request, dict):
+        raise UsageError("a request is a map")
+    if request.get("v") != PROTOCOL_VERSION:
+        raise UsageError(f"this master speaks client protocol {PROTOCOL_VERSION}, the client {request.get('v')!r}")
+    name = request.get("verb")
+    verb = VERBS.get(name) if isinstance(name, str) else None
+    if verb is None:
+        raise UsageError(f"this master knows no request {str(name)[:40]!r}")
+    _check(str(name), verb, request)
+    return verb.handle(master, principal, request)
+
+
+def _check(name: str, verb: OperatorVerb, request: Request) -> None:
+    unknown = set(request) - set(verb.needs) - set(verb.takes) - {"v", "verb"}
+    if unknown:
+        raise UsageError(f"{name} does not take {', '.join(sorted(map(str, unknown)))}")
+    for fields, needed in ((verb.needs, True), (verb.takes, False)):
+        for key, kind in fields.items():
+            if key not in request:
+                if needed:
+                    raise UsageError(f"{name} needs {key}")
+            elif not isinstance(request[key], kind) or (isinstance(request[key], bool) and kind is not bool):
+                raise UsageError(f"{key} of {name} has the wrong type")

@@ -1,0 +1,93 @@
+"""Minions came and went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from saltlite.core.ports import MinionRow, TargetRow
+from saltlite.master.context import Master
+from saltlite.model.events import tag_minion_start, tag_presence_change
+from saltlite.model.ids import MinionId
+from saltlite.model.job import TargetState
+from saltlite.model.keys import Fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of the link's `presence` message."""
+
+    id: MinionId
+    fingerprint: Fingerprint
+    up: bool
+    address: str
+    version: str
+    boot: str
+    incarnation: str
+    functions: str
+
+
+def notice(master: Master, changes: list[Change], *, whole: bool) -> None:
+    """Keep this MWorker's own view. `whole`: whoever is not in `changes` is away."""
+    if whole:
+        master.present.clear()
+    for change in changes:
+        if change.up:
+            master.present[change.id] = master.clock.wall()
+        else:
+            master.present.pop(change.id, None)
+
+
+def record(master: Master, changes: list[Change], *, whole: bool) -> None:
+    """Write it down: last_seen, start events, jobs that were lost with a minion's disk. One MWorker does this.
+
+    Raises StoreError; then only history is lost, and the next change writes the minion's row anew.
+    """
+    now = master.clock.wall()
+    wanted = []
+    gone = _gone(master, changes) if whole else []
+    if not changes and not gone:
+        return
+    with master.store.write() as store:
+        store.touch_minions(gone)
+        for change in changes:
+            before = store.minion(change.id)
+            if change.up and (before is None or before.boot_id != change.boot):
+                data = {"id": change.id, "version": change.version}
+                store.put_event(tag_minion_start(change.id), data, now)
+            if change.up and before is not None and before.incarnation != change.incarnation:
+                reason = "the minion came back with another disk and knows nothing of it"
+                rows = [
+                    (job.jid, TargetRow(change.id, TargetState.LOST, reason, now))
+                    for job in store.unfinished(change.id)
+                    if job.state is not TargetState.QUEUED
+                ]
+                store.set_targets(rows)
+            if change.up and store.functions(change.functions) is None:
+                wanted.append(change.id)
+        store.touch_minions(
+            MinionRow(
+                id=change.id,
+                fingerprint=change.fingerprint,
+                address=change.address,
+                version=change.version,
+                boot_id=change.boot,
+                incarnation=change.incarnation,
+                functions=change.functions,
+                up=change.up,
+                last_seen=now,
+            )
+            for change in changes
+        )
+        data = {
+            "new": [change.id for change in changes if change.up],
+            "lost": [row.id for row in gone] + [change.id for change in changes if not change.up],
+        }
+        store.put_event(tag_presence_change(), data, now)
+    for minion in wanted:
+        master.link.want_functions(minion)
+
+
+def _gone(master: Master, changes: list[Change]) -> list[MinionRow]:
+    """Minions that the store still believes to be up, from the time of an earlier link process."""
+    up = {change.id for change in changes}
+    return [replace(row, up=False) for row in master.store.minions() if row.up and row.id not in up]

@@ -1,0 +1,165 @@
+"""Publish a job: resolve the target, authorise exactly that list, commit, and only then tell anybody.
+
+G1: the jid is answered after the commit. G2: the same request id gives the same jid. G3: what is committed is the
+resolved list, and nothing else is ever sent the job.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.matching import resolve
+from saltlite.core.matching.listing import listed
+from saltlite.core.ports import StoreReader
+from saltlite.errors import NoTargetError, UsageError
+from saltlite.master.context import Answer, Follow, Master
+from saltlite.model.ids import Jid, MinionId, jid_after, jid_at, parse_request_id
+from saltlite.model.job import Job
+from saltlite.model.target import Target, TargetKind
+from saltlite.wire.jobbody import JobBody, encode_body, sign
+from saltlite.wire.limits import JOB_BODY_MAX
+from saltlite.wire.merkle import proofs, root
+
+DELIVER_MAX_MS = 30 * 86_400_000
+RUN_MAX_MS = 365 * 86_400_000
+
+_FUNCTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*\.[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+
+
+def handle_publish(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Fields as in `operator_verbs`; answers jid, minions, away, unknown, timeout_s, deliver_ms."""
+    request_id = parse_request_id(request["request_id"])
+    target = _target(request)
+    fun = request["fun"]
+    if not _FUNCTION.fullmatch(fun):
+        raise UsageError(f"{fun[:80]!r} is not a function: it is written module.function, as in test.ping")
+    deliver_ms = _within(request.get("deliver_ms", int(master.terms.deliver_s * 1000)), DELIVER_MAX_MS, "--deliver-by")
+    run_ms = _within(request.get("run_ms", 0), RUN_MAX_MS, "--run-timeout")
+    known = master.store.job_of_request(request_id, principal.uid)
+    if known is not None:
+        return _answer(master, known, request)
+    with master.store.write() as store:
+        known = store.job_of_request(request_id, principal.uid)
+        if known is None:
+            ids = resolve(target, store.accepted_ids())
+            authorize(principal, Action("publish", fun, ids), master.terms.operators)
+            if not ids:
+                raise NoTargetError(f"no accepted minion matches {target.expression!r}: nothing was published")
+            _refuse_unknown_function(fun, ids, store)
+            job = Job(
+                jid=_free_jid(store, master.clock.wall()),
+                request_id=request_id,
+                user=principal.user,
+                uid=principal.uid,
+                fun=fun,
+                target=target,
+                created_at=master.clock.wall(),
+                deliver_ms=deliver_ms,
+                run_ms=run_ms,
+                body=b"",
+                signature=b"",
+                minions=tuple(ids),
+            )
+            job = _signed(job, request, master.identity.job_private)
+            store.put_job(job)
+    if known is not None:
+        return _answer(master, known, request)
+    master.link.publish(job, proofs(job.minions))
+    return _answer(master, job.jid, request)
+
+
+def away(master: Master, ids: Sequence[MinionId]) -> dict[str, float | None]:
+    """Those of `ids` that have no session now, with the wall-clock time at which each was last seen."""
+    gone = [minion for minion in ids if minion not in master.present]
+    rows = {minion: master.store.minion(minion) for minion in gone}
+    return {minion: row.last_seen if row is not None else None for minion, row in rows.items()}
+
+
+def _answer(master: Master, jid: Jid, request: Mapping[str, Any]) -> Answer:
+    job = master.store.job(jid)
+    ids = job.minions if job is not None else ()
+    target = _target(request)
+    unknown: list[str] = []
+    if target.kind is TargetKind.LIST:
+        unknown = [name for name in listed(target.expression) if name not in set(ids)]
+    fields = {
+        "jid": jid,
+        "minions": list(ids),
+        "away": away(master, ids),
+        "unknown": unknown,
+        "timeout_s": master.terms.timeout_s,
+        "deliver_ms": job.deliver_ms if job is not None else 0,
+    }
+    return Answer(fields, follow=Follow(jid, 0) if request.get("follow") else None)
+
+
+def _target(request: Mapping[str, Any]) -> Target:
+    try:
+        kind = TargetKind(request["tgt_type"])
+    except ValueError:
+        raise UsageError(f"there is no target type {request['tgt_type'][:40]!r}") from None
+    return Target(request["tgt"], kind)
+
+
+def _within(value: int, longest: int, option: str) -> int:
+    if not 0 <= value <= longest:
+        raise UsageError(f"{option} takes at most {longest // 86_400_000} days")
+    return value
+
+
+def _free_jid(store: Any, wall: float) -> Jid:
+    jid = jid_at(int(wall * 1_000_000))
+    while store.jid_taken(jid):
+        jid = jid_after(jid)
+    return jid
+
+
+def _signed(job: Job, request: Mapping[str, Any], private: bytes) -> Job:
+    body = encode_body(
+        JobBody(
+            jid=job.jid,
+            fun=job.fun,
+            args=request["arg"],
+            kwargs=request["kwarg"],
+            user=job.user,
+            audience=root(job.minions),
+            run_ms=job.run_ms,
+            deliver_ms=job.deliver_ms,
+        )
+    )
+    if len(body) > JOB_BODY_MAX:
+        raise UsageError(
+            f"the arguments make a job of {len(body)} bytes, and the limit is {JOB_BODY_MAX}: "
+            "put large data into a file and pass its name"
+        )
+    return Job(
+        jid=job.jid,
+        request_id=job.request_id,
+        user=job.user,
+        uid=job.uid,
+        fun=job.fun,
+        target=job.target,
+        created_at=job.created_at,
+        deliver_ms=job.deliver_ms,
+        run_ms=job.run_ms,
+        body=body,
+        signature=sign(private, body),
+        minions=job.minions,
+    )
+
+
+def _refuse_unknown_function(fun: str, ids: Sequence[MinionId], store: StoreReader) -> None:
+    """Refuse a function that none of these minions has. A minion that never said which it has may have it."""
+    names: set[str] = set()
+    for digest in store.function_digests(ids):
+        known = store.functions(digest) if digest else None
+        if known is None or not known.whole or fun in known.names:
+            return
+        names |= known.names
+    near = difflib.get_close_matches(fun, names, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UsageError(f"none of the {len(ids)} targeted minions has {fun!r}{hint} Nothing was published.")

@@ -1,0 +1,95 @@
+"""What minions report: states of jobs, returns, and which functions they have. Stored in one transaction a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.core.ports import FunctionSet, ReturnCommit, TargetRow
+from saltlite.master.context import Master
+from saltlite.model.ids import Jid, MinionId
+from saltlite.model.job import Return, TargetState
+from saltlite.model.keys import Fingerprint
+
+PASSING = frozenset({TargetState.RECEIVED, TargetState.RUNNING})
+"""States that may wait a moment before they are stored: most are overtaken by their return."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """One row of the link's `reports` message: the session's identity, the message, and the body of a return."""
+
+    id: MinionId
+    fingerprint: Fingerprint
+    message: dict[str, Any]
+    body: bytes | None
+
+
+@dataclass(slots=True)
+class Passing:
+    """States that were reported and are not stored yet, by (jid, minion)."""
+
+    rows: dict[tuple[Jid, MinionId], TargetRow] = field(default_factory=dict)
+
+
+def store_reports(master: Master, reported: Sequence[Reported], passing: Passing) -> list[tuple[str, list[str]]]:
+    """Store a batch; the (fingerprint, jids) to acknowledge. States in passing are only noted down.
+
+    A return that was never assigned to its minion (G8) is acknowledged too: the minion may forget it, the store
+    never had it. Raises StoreError, and then nothing of the batch was stored.
+    """
+    now = master.clock.wall()
+    commits: list[ReturnCommit] = []
+    final: list[tuple[Jid, TargetRow]] = []
+    functions: list[FunctionSet] = []
+    for item in reported:
+        message = item.message
+        if message["t"] == "ret":
+            passing.rows.pop((message["jid"], item.id), None)
+            commits.append(ReturnCommit(item.fingerprint, _return(item)))
+        elif message["t"] == "functions":
+            functions.append(FunctionSet(message["digest"], frozenset(message["names"]), message["whole"]))
+        else:
+            state = TargetState(message["state"])
+            row = TargetRow(item.id, state, message["reason"], now)
+            if state in PASSING:
+                passing.rows[message["jid"], item.id] = row
+            else:
+                passing.rows.pop((message["jid"], item.id), None)
+                final.append((Jid(message["jid"]), row))
+    if commits or final or functions:
+        with master.store.write() as store:
+            if commits:
+                store.put_returns(commits, now)
+            if final:
+                store.set_targets(final)
+            for known in functions:
+                store.put_functions(known)
+    acknowledge: dict[str, list[str]] = {}
+    for commit in commits:
+        acknowledge.setdefault(commit.fingerprint, []).append(commit.ret.jid)
+    return list(acknowledge.items())
+
+
+def store_passing(master: Master, passing: Passing) -> bool:
+    """Store the states that no return has overtaken; whether any target moved."""
+    rows, passing.rows = passing.rows, {}
+    if not rows:
+        return False
+    with master.store.write() as store:
+        return bool(store.set_targets((jid, row) for (jid, _minion), row in rows.items()))
+
+
+def _return(item: Reported) -> Return:
+    message = item.message
+    return Return(
+        jid=Jid(message["jid"]),
+        id=item.id,
+        state=TargetState(message["state"]),
+        retcode=message["code"],
+        body=item.body or b"",
+        started_at=message["start_ms"] / 1000,
+        duration_ms=message["dur_ms"],
+        reason=message["reason"],
+    )

@@ -1,0 +1,142 @@
+"""What the link process and the MWorkers say to each other: one small map a message, over a private Unix socket.
+
+Both ends are this master's own processes, so the maps are not schema-checked; the sizes are bounded all the
+same, because what minions send travels in them. The constructors below are the whole vocabulary.
+
+    link -> MWorker    decide, reports, pull, presence, bell, keys_done
+    MWorker -> link    hello, decided, committed, publish, pulled, cancel, keys, want_functions, sweep, bell
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgpack
+
+from saltlite.core.hub import Decide, Presence, Report
+from saltlite.core.outbox import Parcel
+from saltlite.core.ports import OpenJob
+from saltlite.model.job import Job
+from saltlite.wire.limits import RETURN_MAX
+
+MESSAGE_MAX = 64 * 1024 * 1024
+"""Bytes of one message: a publish to 10,000 minions with its proofs, or a batch of returns."""
+BUFFER_MAX = 512 * 1024 * 1024
+"""Bytes that may wait for an MWorker; past it the MWorker is as good as dead, and is cut off."""
+BATCH_BYTES = RETURN_MAX + 1024 * 1024
+"""A batch of reports is closed when it holds so much."""
+
+MWORKER = "mworker"
+MAINTENANCE = "maintenance"
+"""Roles: an MWorker is given work and told who is up; maintenance only asks."""
+
+Inside = dict[str, Any]
+
+
+def pack(message: Inside) -> bytes:
+    """Encode one message."""
+    packed: bytes = msgpack.packb(message, use_bin_type=True)
+    return packed
+
+
+def unpack(data: bytes) -> Inside:
+    """Decode one message of the other process."""
+    message: Inside = msgpack.unpackb(data, raw=False, strict_map_key=False, max_buffer_size=MESSAGE_MAX)
+    return message
+
+
+# -- from the link
+
+
+def decide(ask: Decide) -> Inside:
+    """What may this key do?"""
+    return {"t": "decide", "session": ask.session, "public": ask.public, "address": ask.address, "said": ask.said}
+
+
+def reports(number: int, items: Sequence[Report]) -> Inside:
+    """Store these; answered by `committed` with the same number."""
+    rows = [[item.id, item.fingerprint, item.message, item.body] for item in items]
+    return {"t": "reports", "n": number, "items": rows}
+
+
+def pull(minion: str, *, fresh: bool) -> Inside:
+    """Which jobs does the store hold for this minion?"""
+    return {"t": "pull", "id": minion, "fresh": fresh}
+
+
+def presence(items: Iterable[Presence], *, record: bool, whole: bool = False) -> Inside:
+    """These came and went. `record`: this MWorker is the one that writes it down. `whole`: nobody else is up."""
+    rows = [
+        [i.id, i.fingerprint, i.up, i.address, i.version, i.boot, i.incarnation, i.functions] for i in items
+    ]
+    return {"t": "presence", "record": record, "whole": whole, "items": rows}
+
+
+def keys_done(number: int) -> Inside:
+    """The key changes of that number have taken effect on every session."""
+    return {"t": "keys_done", "n": number}
+
+
+# -- from an MWorker
+
+
+def hello(role: str) -> Inside:
+    """The first message on a connection to the link."""
+    return {"t": "hello", "role": role}
+
+
+def decided(session: int, state: str, minion: str) -> Inside:
+    """The verdict about a key."""
+    return {"t": "decided", "session": session, "state": state, "id": minion}
+
+
+def committed(number: int, items: Sequence[tuple[str, list[str]]]) -> Inside:
+    """The batch is stored (or refused for good): (fingerprint, jids to acknowledge)."""
+    return {"t": "committed", "n": number, "items": items}
+
+
+def publish(job: Job, proofs: dict[str, list[bytes]]) -> Inside:
+    """A new job, for those of its minions that are up."""
+    return {
+        "t": "publish",
+        "job": [job.jid, job.body, job.signature, job.deliver_ms],
+        "items": list(proofs.items()),
+    }
+
+
+def pulled(minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool) -> Inside:
+    """Jobs of one minion, each with its audience proof and the milliseconds it may still wait."""
+    rows = [[job.jid, job.body, job.signature, proof, left_ms] for job, proof, left_ms in jobs]
+    return {"t": "pulled", "id": minion, "jobs": rows, "starved": starved}
+
+
+def cancel(jid: str, minions: Sequence[str]) -> Inside:
+    """End this job on these minions."""
+    return {"t": "cancel", "jid": jid, "ids": list(minions)}
+
+
+def keys(number: int, changes: Sequence[tuple[str, str, str]]) -> Inside:
+    """Keys changed: (fingerprint, state, id). Answered by `keys_done`."""
+    return {"t": "keys", "n": number, "changes": changes}
+
+
+def want_functions(minion: str) -> Inside:
+    """The store does not know the functions behind this minion's digest."""
+    return {"t": "want_functions", "id": minion}
+
+
+def sweep(minions: Sequence[str]) -> Inside:
+    """The store holds jobs for these minions that nobody acknowledged."""
+    return {"t": "sweep", "ids": list(minions)}
+
+
+def bell(seq: int) -> Inside:
+    """Something was committed up to this sequence number. It may be lost; nothing depends on it but speed."""
+    return {"t": "bell", "seq": seq}
+
+
+def parcel(row: Sequence[Any], now: float) -> Parcel:
+    """The parcel in a row of `publish` or `pulled`: jid, body, signature, proof, milliseconds left."""
+    jid, body, signature, proof, left_ms = row
+    return Parcel(jid, body, signature, proof, now + left_ms / 1000)

@@ -1,0 +1,227 @@
+"""The link process: carries what the hub decides, between the network and the MWorkers.
+
+It writes nothing to disk and runs no handler. It holds every batch of reports until an MWorker has committed it,
+so that an MWorker may die at any time; and it can die itself at any time, because the minions keep what was not
+acknowledged and the store keeps what was not delivered.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.adapters.link import SendResult, ServerLink
+from saltlite.adapters.reactor import Reactor
+from saltlite.adapters.stream import Channel
+from saltlite.core.hub import BLOCKED_RETRY_S, TICK_S, Decide, HangUp, Hub, Presence, Pull, Report, Send
+from saltlite.master import inside
+from saltlite.model.keys import Fingerprint
+
+log = logging.getLogger(__name__)
+
+SPREAD_MS_PER_MINION = 5
+"""At a planned stop, minions are told to come back within so many milliseconds each."""
+SPREAD_MAX_MS = 60_000
+LINGER_S = 0.2
+"""How long the last frames get to leave the machine."""
+WAITING_MAX = 20_000
+"""Messages kept while no MWorker is there; past it they are dropped, and minions say them again."""
+
+
+@dataclass(eq=False, slots=True)
+class MWorkerChannel:
+    """One MWorker, and the batches that it has not committed yet."""
+
+    channel: Channel
+    batches: dict[int, list[Report]] = field(default_factory=dict)
+
+
+class LinkProcess:
+    """Joins hub, network and MWorkers."""
+
+    def __init__(self, reactor: Reactor, hub: Hub, make_link: Callable[[LinkProcess], ServerLink]) -> None:
+        self._reactor = reactor
+        self._hub = hub
+        self._link = make_link(self)
+        self._mworkers: list[MWorkerChannel] = []
+        self._waiting: list[Report | Decide | Pull] = []
+        self._numbers = 0
+        self._carrying = False
+        self._recorded = False
+        self._tick()
+
+    # -- network
+
+    def on_frame(self, route: bytes, connection: int, address: str, frame: bytes) -> None:
+        """A frame arrived from a minion."""
+        self._hub.frame(route, connection, address, frame)
+        self._soon()
+
+    def on_hangup(self, connection: int) -> None:
+        """A connection of the network broke."""
+        self._hub.hangup(connection)
+        self._soon()
+
+    # -- MWorkers
+
+    def add_mworker(self, make_channel: Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]) -> None:
+        """A process of the master connected; what it gets depends on the role that it names."""
+        mworker: MWorkerChannel
+
+        def on_batch(batch: list[bytes]) -> None:
+            for data in batch:
+                self._from_mworker(mworker, inside.unpack(data))
+            self._soon()
+
+        def on_close(_reason: str) -> None:
+            self._lost(mworker)
+
+        mworker = MWorkerChannel(make_channel(on_batch, on_close))
+
+    def stop(self) -> None:
+        """A planned stop: tell the minions, let the frames leave, end the loop."""
+        count = len(self._hub.present())
+        self._hub.leave(min(SPREAD_MAX_MS, SPREAD_MS_PER_MINION * count))
+        self._carry_out()
+        self._reactor.call_later(LINGER_S if count else 0.0, self._reactor.stop)
+
+    def close(self) -> None:
+        """Give the network back."""
+        self._link.close()
+
+    # -- inside
+
+    def _joined(self, mworker: MWorkerChannel) -> None:
+        """An MWorker is there: tell it who is up, and give it what waits."""
+        self._mworkers.append(mworker)
+        # What the store believed of an earlier link's sessions is over; one MWorker says so.
+        mworker.channel.send(inside.pack(inside.presence(self._hub.present(), record=not self._recorded, whole=True)))
+        self._recorded = True
+        waiting, self._waiting = self._waiting, []
+        self._to_mworker(waiting)
+
+    def _soon(self) -> None:
+        # One pass a turn, however many frames the turn brought: that is what makes batches.
+        if not self._carrying:
+            self._carrying = True
+            self._reactor.call_soon(self._carry_out)
+
+    def _carry_out(self) -> None:
+        self._carrying = False
+        for_mworkers: list[Report | Decide | Pull] = []
+        presence: list[Presence] = []
+        full = False
+        while effects := self._hub.take():
+            for effect in effects:
+                if isinstance(effect, Send):
+                    result = self._link.send(effect.route, effect.frame)
+                    if result is not SendResult.OK:
+                        full = full or result is SendResult.FULL
+                        self._hub.unsent(effect, gone=result is SendResult.GONE)
+                elif isinstance(effect, HangUp):
+                    self._link.hang_up(effect.connection, effect.address)
+                elif isinstance(effect, Presence):
+                    presence.append(effect)
+                else:
+                    for_mworkers.append(effect)
+        self._announce(presence)
+        self._to_mworker(for_mworkers)
+        if full:
+            self._reactor.call_later(BLOCKED_RETRY_S, self._retry)
+
+    def _retry(self) -> None:
+        self._hub.tick()
+        self._soon()
+
+    def _tick(self) -> None:
+        self._hub.tick()
+        self._soon()
+        self._reactor.call_later(TICK_S, self._tick)
+
+    def _announce(self, presence: list[Presence]) -> None:
+        if not presence:
+            return
+        for index, mworker in enumerate(list(self._mworkers)):
+            # What the store believed of an earlier link's sessions is over; one MWorker says so.
+        mworker.channel.send(inside.pack(inside.presence(presence, record=index == 0)))
+
+    def _to_mworker(self, items: list[Report | Decide | Pull]) -> None:
+        if not items:
+            return
+        if not self._mworkers:
+            self._waiting += items[: WAITING_MAX - len(self._waiting)]
+            return
+        batch: list[Report] = []
+        size = 0
+        for item in items:
+            if isinstance(item, Decide):
+                self._least_busy().channel.send(inside.pack(inside.decide(item)))
+            elif isinstance(item, Pull):
+                self._least_busy().channel.send(inside.pack(inside.pull(item.id, fresh=item.fresh)))
+            else:
+                batch.append(item)
+                size += len(item.body or b"")
+                if size > inside.BATCH_BYTES:
+                    self._send_batch(batch)
+                    batch, size = [], 0
+        if batch:
+            self._send_batch(batch)
+
+    def _send_batch(self, batch: list[Report]) -> None:
+        mworker = self._least_busy()
+        self._numbers += 1
+        mworker.batches[self._numbers] = batch
+        # What the store believed of an earlier link's sessions is over; one MWorker says so.
+        mworker.channel.send(inside.pack(inside.reports(self._numbers, batch)))
+
+    def _least_busy(self) -> MWorkerChannel:
+        return min(self._mworkers, key=lambda mworker: len(mworker.batches))
+
+    def _lost(self, mworker: MWorkerChannel) -> None:
+        if mworker not in self._mworkers:
+            return
+        self._mworkers.remove(mworker)
+        again = [report for batch in mworker.batches.values() for report in batch]
+        log.warning("an MWorker is gone; %d reports that it had not committed go to another", len(again))
+        self._to_mworker(list(again))
+
+    def _from_mworker(self, mworker: MWorkerChannel, message: dict[str, Any]) -> None:
+        hub = self._hub
+        match message["t"]:
+            case "hello":
+                if message["role"] == inside.MWORKER:
+                    self._joined(mworker)
+            case "committed":
+                mworker.batches.pop(message["n"], None)
+                for key, jids in message["items"]:
+                    hub.committed(Fingerprint(key), jids)
+            case "publish":
+                now = self._reactor.now()
+                jid, body, signature, left_ms = message["job"]
+                for minion, proof in message["items"]:
+                    hub.deliver(minion, [inside.parcel((jid, body, signature, proof, left_ms), now)])
+            case "pulled":
+                now = self._reactor.now()
+                parcels = [inside.parcel(row, now) for row in message["jobs"]]
+                hub.deliver(message["id"], parcels, starved=message["starved"])
+            case "decided":
+                hub.decided(message["session"], message["state"], message["id"])
+            case "keys":
+                for key, state, minion in message["changes"]:
+                    hub.key_changed(Fingerprint(key), state, minion)
+                # The sessions are gone from the table by now: no later frame of theirs is acted on (S5).
+                # What the store believed of an earlier link's sessions is over; one MWorker says so.
+        mworker.channel.send(inside.pack(inside.keys_done(message["n"])))
+            case "cancel":
+                hub.cancel(message["jid"], message["ids"])
+            case "want_functions":
+                hub.want_functions(message["id"])
+            case "sweep":
+                hub.pull(message["ids"])
+            case "bell":
+                data = inside.pack(inside.bell(message["seq"]))
+                for other in list(self._mworkers):
+                    if other is not mworker:
+                        other.channel.send(data)

@@ -1,0 +1,333 @@
+"""One MWorker: every handler of operators and minions runs here.
+
+It has a store connection, a channel to the link process, and takes clients from a Unix socket that all MWorkers
+share. All reports of one turn are committed together. It may be killed at any time: clients ask again with the
+same request id, the link hands its uncommitted batches to another.
+"""
+
+from __future__ import annotations
+
+import logging
+import pwd
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from saltlite.adapters.reactor import Reactor
+from saltlite.adapters.stream import Acceptor, Channel, Peer, connect_unix
+from saltlite.core.acl import Principal
+from saltlite.core.ports import OpenJob
+from saltlite.errors import ProtocolError, SaltliteError, StoreError, UnreachableError
+from saltlite.master import inside
+from saltlite.master.context import Answer, Master
+from saltlite.master.handlers import presence
+from saltlite.master.handlers.decide import handle_decide
+from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.handlers.pull import handle_pull
+from saltlite.master.handlers.reports import Passing, Reported, store_passing, store_reports
+from saltlite.model.ids import MinionId
+from saltlite.model.job import Job
+from saltlite.model.keys import Fingerprint
+from saltlite.wire import codec
+
+log = logging.getLogger(__name__)
+
+PASSING_S = 0.1
+"""States that are soon overtaken are stored together after so long."""
+LINK_RETRY_S = 0.05
+KEYS_DEADLINE_S = 5.0
+"""How long the answer to a key change may wait for the link to act on it."""
+CLIENT_MESSAGE_MAX = 32 * 1024 * 1024
+CLIENT_BUFFER_MAX = 128 * 1024 * 1024
+"""A client that does not read is cut off; it comes back with its cursor and has lost nothing."""
+
+
+class LinkChannel:
+    """The way to the link process; it comes back by itself when the link was restarted."""
+
+    def __init__(
+        self, reactor: Reactor, path: str, role: str, on_message: Callable[[list[bytes]], None]
+    ) -> None:
+        self._reactor = reactor
+        self._path = path
+        self._role = role
+        self._on_message = on_message
+        self._channel: Channel | None = None
+        self._waiting_keys: dict[int, Callable[[str], None]] = {}
+        self._numbers = 0
+        self._connect()
+
+    def decided(self, session: int, state: str, minion: str) -> None:
+        """The verdict about a key."""
+        self._send(inside.decided(session, state, minion))
+
+    def publish(self, job: Job, proofs: dict[str, list[bytes]]) -> None:
+        """Send a committed job to those of its minions that are up."""
+        self._send(inside.publish(job, proofs))
+
+    def pulled(self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool) -> None:
+        """Jobs that the store holds for a minion."""
+        self._send(inside.pulled(minion, jobs, starved=starved))
+
+    def cancel(self, jid: str, minions: Sequence[str]) -> None:
+        """End a job on these minions."""
+        self._send(inside.cancel(jid, minions))
+
+    def want_functions(self, minion: str) -> None:
+        """Ask a minion for the names of its functions."""
+        self._send(inside.want_functions(minion))
+
+    def committed(self, number: int, items: Sequence[tuple[str, list[str]]]) -> None:
+        """A batch of reports is stored."""
+        self._send(inside.committed(number, items))
+
+    def sweep(self, minions: Sequence[str]) -> None:
+        """The store holds jobs for these minions that nobody acknowledged."""
+        self._send(inside.sweep(minions))
+
+    def bell(self, seq: int) -> None:
+        """Ring for the other MWorkers."""
+        self._send(inside.bell(seq))
+
+    def keys(self, changes: Sequence[tuple[str, str, str]], done: Callable[[str], None]) -> None:
+        """Make key changes felt; `done("")` once they are, or with the reason why nobody can say."""
+        self._numbers += 1
+        number = self._numbers
+        self._waiting_keys[number] = done
+        self._send_keys(number, changes)
+        self._reactor.call_later(KEYS_DEADLINE_S, lambda: self._keys_late(number))
+
+    def keys_done(self, number: int) -> None:
+        """The link has acted on the changes of that number."""
+        done = self._waiting_keys.pop(number, None)
+        if done is not None:
+            done("")
+
+    def _send_keys(self, number: int, changes: Sequence[tuple[str, str, str]]) -> None:
+        if number not in self._waiting_keys:
+            return
+        if self._channel is None:
+            self._reactor.call_later(LINK_RETRY_S, lambda: self._send_keys(number, changes))
+        else:
+            self._send(inside.keys(number, changes))
+
+    def _keys_late(self, number: int) -> None:
+        done = self._waiting_keys.pop(number, None)
+        if done is not None:
+            done("the change is stored, but the link process has not confirmed that it dropped the sessions")
+
+    def _connect(self) -> None:
+        try:
+            sock = connect_unix(self._path)
+        except UnreachableError:
+            self._reactor.call_later(LINK_RETRY_S, self._connect)
+            return
+        self._channel = Channel(
+            self._reactor,
+            sock,
+            self._on_message,
+            self._closed,
+            message_max=inside.MESSAGE_MAX,
+            send_buffer_max=inside.BUFFER_MAX,
+        )
+        self._send(inside.hello(self._role))
+
+    def _closed(self, _reason: str) -> None:
+        self._channel = None
+        self._connect()
+
+    def _send(self, message: inside.Inside) -> None:
+        # Without a link there are no sessions: what matters is in the store, and is pulled by the next one.
+        if self._channel is not None:
+            self._channel.send(inside.pack(message))
+
+
+@dataclass(eq=False, slots=True)
+class Client:
+    """One connected client."""
+
+    channel: Channel
+    principal: Principal
+    follower: Follower | None = None
+
+
+class MWorker:
+    """Joins the store, the link and the clients. `master.link` is this MWorker's LinkChannel."""
+
+    def __init__(self, reactor: Reactor, make_master: Callable[[LinkChannel], Master], link_path: str) -> None:
+        self._reactor = reactor
+        self._link = LinkChannel(reactor, link_path, inside.MWORKER, self._from_link)
+        self._master = make_master(self._link)
+        self._clients: set[Client] = set()
+        self._passing = Passing()
+        self._passing_due = False
+        self._seq_seen = 0
+        self._acceptor: Acceptor | None = None
+
+    def serve(self, listener: socket.socket) -> None:
+        """Take clients from this shared listening socket."""
+        self._acceptor = Acceptor(self._reactor, listener, self._accept)
+
+    # -- the link
+
+    def _from_link(self, batch: list[bytes]) -> None:
+        numbers: list[int] = []
+        reported: list[Reported] = []
+        for data in batch:
+            message = inside.unpack(data)
+            if message["t"] == "reports":
+                numbers.append(message["n"])
+                reported += [
+                    Reported(MinionId(minion), Fingerprint(key), said, body)
+                    for minion, key, said, body in message["items"]
+                ]
+            else:
+                self._one_from_link(message)
+        if numbers:
+            self._reports(numbers, reported)
+
+    def _one_from_link(self, message: dict[str, Any]) -> None:
+        match message["t"]:
+            case "decide":
+                handle_decide(self._master, message)
+            case "pull":
+                self._guarded(lambda: handle_pull(self._master, message))
+            case "presence":
+                changes = [presence.Change(*row) for row in message["items"]]
+                presence.notice(self._master, changes, whole=message["whole"])
+                if message["record"]:
+                    self._guarded(lambda: presence.record(self._master, changes, whole=message["whole"]))
+                    self._committed()
+            case "keys_done":
+                self._link.keys_done(message["n"])
+            case "bell":
+                self._ring()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except StoreError as error:
+            log.error("%s", error)  # noqa: TRY400 - the sentence says it all, and the link asks again
+
+    def _reports(self, numbers: list[int], reported: list[Reported]) -> None:
+        try:
+            acknowledge = store_reports(self._master, reported, self._passing)
+        except StoreError as error:
+            # Not acknowledged: the minions keep their results and hand them over again (G6).
+            log.error("%d reports could not be stored: %s", len(reported), error)  # noqa: TRY400 - as above
+            acknowledge = []
+        for number in numbers[:-1]:
+            self._link.committed(number, [])
+        self._link.committed(numbers[-1], acknowledge)
+        if acknowledge:
+            self._committed()
+        if self._passing.rows and not self._passing_due:
+            self._passing_due = True
+            self._reactor.call_later(PASSING_S, self._store_passing)
+
+    def _store_passing(self) -> None:
+        self._passing_due = False
+        try:
+            moved = store_passing(self._master, self._passing)
+        except StoreError as error:
+            log.error("states of jobs could not be stored: %s", error)  # noqa: TRY400 - as above
+            return
+        if moved:
+            self._committed()
+
+    def _committed(self) -> None:
+        """Something was committed here: ring the others, and look for what our own clients wait for."""
+        self._link.bell(0)
+        self._ring()
+
+    def _ring(self) -> None:
+        for client in list(self._clients):
+            if client.follower is not None:
+                self._tell_news(client)
+
+    # -- clients
+
+    def _accept(self, sock: socket.socket, peer: Peer) -> None:
+        client: Client
+
+        def on_batch(batch: list[bytes]) -> None:
+            for data in batch:
+                self._request(client, data)
+
+        def on_close(_reason: str) -> None:
+            self._forget(client)
+
+        channel = Channel(
+            self._reactor,
+            sock,
+            on_batch,
+            on_close,
+            message_max=CLIENT_MESSAGE_MAX,
+            send_buffer_max=CLIENT_BUFFER_MAX,
+        )
+        client = Client(channel, Principal(_user_name(peer.uid), peer.uid))
+        self._clients.add(client)
+
+    def _forget(self, client: Client) -> None:
+        if client in self._clients:
+            self._clients.discard(client)
+            if self._acceptor is not None:
+                self._acceptor.released()
+
+    def _request(self, client: Client, data: bytes) -> None:
+        client.follower = None
+        try:
+            request = codec.decode(data, codec.LOCAL)
+            answer = handle_request(self._master, client.principal, request)
+        except ProtocolError as error:
+            self._say(client, {"ok": False, "exit": 2, "error": f"the request could not be read: {error}"})
+        except SaltliteError as error:
+            self._say(client, {"ok": False, "exit": error.exit_code, "error": str(error)})
+        else:
+            self._answer(client, answer)
+
+    def _answer(self, client: Client, answer: Answer) -> None:
+        if answer.key_changes:
+
+            def done(problem: str) -> None:
+                if problem:
+                    self._say(client, {"ok": False, "exit": 1, "error": problem})
+                else:
+                    self._say(client, {"ok": True, **answer.fields})
+
+            self._link.keys(answer.key_changes, done)
+            self._committed()
+            return
+        self._say(client, {"ok": True, **answer.fields})
+        if answer.follow is not None:
+            client.follower = Follower(self._master, answer.follow)
+            self._tell_news(client)
+
+    def _tell_news(self, client: Client) -> None:
+        follower = client.follower
+        while follower is not None:
+            try:
+                news = follower.news()
+            except StoreError as error:
+                self._say(client, {"ok": False, "exit": 1, "error": str(error)})
+                client.follower = None
+                return
+            if news is None:
+                return
+            self._say(client, news)
+            if news.get("end"):
+                client.follower = None
+                return
+
+    def _say(self, client: Client, message: dict[str, Any]) -> None:
+        # Our own answers: only encoded, not checked against the limits of what strangers may send.
+        client.channel.send(inside.pack(message))
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"

@@ -1,0 +1,66 @@
+"""The master's first process: it starts the others, starts them again when they die, and stops them in order."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Sequence
+
+from saltlite.adapters import systemd
+from saltlite.adapters.children import Children, Spec
+from saltlite.adapters.reactor import Reactor
+
+log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Keeps the children of a daemon and tells systemd how they are.
+
+    `what` is the daemon's name for people. `run()` returns "" after a planned stop, or the sentence of a child
+    that could not start.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        specs: Sequence[Spec],
+        *,
+        what: str,
+        before_run: Callable[[], None],
+        on_ready: Callable[[], None],
+    ) -> None:
+        self._reactor = reactor
+        self._what = what
+        self._tell_ready = on_ready
+        self._problem = ""
+        self._children = Children(
+            reactor, specs, before_run=before_run, on_ready=self._ready, on_failed=self._failed
+        )
+
+    def run(self) -> str:
+        """Start, and stay until SIGTERM or SIGINT."""
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            self._reactor.on_signal(signum, self._stop)
+        self._children.start()
+        self._reactor.run()
+        return self._problem
+
+    def _ready(self) -> None:
+        log.info("%s is ready", self._what)
+        systemd.notify(["READY=1", f"STATUS={len(self._children.pids())} processes run"])
+        self._tell_ready()
+        self._watchdog()
+
+    def _watchdog(self) -> None:
+        interval_s = systemd.watchdog_interval_s()
+        if interval_s is not None:
+            systemd.notify(["WATCHDOG=1"])
+            self._reactor.call_later(interval_s, self._watchdog)
+
+    def _failed(self, sentence: str) -> None:
+        self._problem = self._problem or sentence
+        self._children.stop(self._reactor.stop)
+
+    def _stop(self) -> None:
+        systemd.notify(["STOPPING=1"])
+        self._children.stop(self._reactor.stop)

@@ -1,0 +1,49 @@
+"""Events, and every tag that the core mints (rule R13: a minion writes none of these itself)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from saltlite.model.ids import Jid, MinionId
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One row of the event log. `at` is wall-clock seconds since 1970; `seq` is the reader's cursor."""
+
+    tag: str
+    data: Mapping[str, Any]
+    at: float
+    seq: int = 0
+
+
+def tag_auth() -> str:
+    """A minion presented its key."""
+    return "salt/auth"
+
+
+def tag_key() -> str:
+    """A key changed its state."""
+    return "salt/key"
+
+
+def tag_minion_start(minion: MinionId) -> str:
+    """A minion is READY after a start of its daemon."""
+    return f"salt/minion/{minion}/start"
+
+
+def tag_presence_change() -> str:
+    """Minions came or went."""
+    return "salt/presence/change"
+
+
+def tag_job_new(jid: Jid) -> str:
+    """A job was committed."""
+    return f"salt/job/{jid}/new"
+
+
+def tag_job_return(jid: Jid, minion: MinionId) -> str:
+    """A return was committed."""
+    return f"salt/job/{jid}/ret/{minion}"

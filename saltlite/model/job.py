@@ -1,0 +1,90 @@
+"""Jobs: what was asked for, how far each target has come, and what came back.
+
+The state of one (jid, minion) only moves forward, and the first terminal state wins; `saltlite.core.dispatch`
+holds the table of moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.model.target import Target
+
+
+class TargetState(StrEnum):
+    """How far one minion has come with one job, as somebody acknowledged it."""
+
+    QUEUED = "queued"  # committed on the master, not acknowledged by the minion
+    RECEIVED = "received"  # in the minion's journal
+    RUNNING = "running"  # its process was started
+    RETURNED = "returned"  # the function returned or raised
+    REFUSED = "refused"  # the minion would not run it, and said why
+    EXPIRED = "expired"  # could not be delivered in time
+    CANCELLED = "cancelled"  # killed by an operator
+    TIMED_OUT = "timed_out"  # killed by its own run time limit
+    INTERRUPTED = "interrupted"  # its process died without a result
+    LOST = "lost"  # the minion came back with another disk
+    REVOKED = "revoked"  # the key was revoked before it returned
+
+
+TERMINAL: frozenset[TargetState] = frozenset(TargetState) - {
+    TargetState.QUEUED,
+    TargetState.RECEIVED,
+    TargetState.RUNNING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a client asks to be published."""
+
+    request_id: RequestId
+    target: Target
+    fun: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    deliver_ms: int = 60_000
+    """How long the job may wait to reach a minion."""
+    run_ms: int = 0
+    """How long it may run on a minion; 0 means no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A committed job. `body` is the exact signed byte string that travels; see saltlite.wire.jobbody."""
+
+    jid: Jid
+    request_id: RequestId
+    user: str
+    uid: int
+    fun: str
+    target: Target
+    created_at: float
+    deliver_ms: int
+    run_ms: int
+    body: bytes
+    signature: bytes
+    minions: tuple[MinionId, ...]
+    """The resolved target list, sorted: exactly what was authorised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """What came back from one minion for one job."""
+
+    jid: Jid
+    id: MinionId
+    state: TargetState
+    retcode: int
+    body: bytes
+    """The return value as msgpack, exactly as the minion's job process encoded it."""
+    started_at: float
+    """Wall clock of the minion, seconds since 1970."""
+    duration_ms: int
+    reason: str = ""
+    seq: int = 0
+    """The store's sequence number: what a reader follows. 0 until it is committed."""

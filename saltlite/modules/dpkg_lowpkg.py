@@ -1,0 +1,189 @@
+"""The dpkg database of this machine: what is installed, which files it owns.
+
+Reading only; ``pkg`` installs and removes.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:depends:       dpkg-query
+:platform:      Debian
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __grains__
+
+__virtualname__ = "lowpkg"
+
+_FIELDS = {
+    "version": "Version",
+    "arch": "Architecture",
+    "description": "Description",
+    "group": "Section",
+    "packager": "Maintainer",
+    "url": "Homepage",
+    "source": "Source",
+    "size": "Installed-Size",
+    "status": "db:Status-Abbrev",
+}
+"""Name of an attribute in the result -> dpkg's field."""
+
+_UNIT, _RECORD = "\x1f", "\x1e"
+"""Control characters that no field of a package holds; a description does hold line ends."""
+
+
+def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
+    if __grains__.get("os_family") != "Debian":
+        return False, "The dpkg execution module cannot be loaded: only works on Debian family systems."
+    if shutil.which("dpkg-query") is None:
+        return False, "The dpkg execution module cannot be loaded: dpkg-query is not installed."
+    return __virtualname__
+
+
+def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False) -> dict[str, list[str]]:
+    """
+    The installed packages and their versions, or only the named ones; the names may be globs.
+
+    A package of another architecture than the machine's own is named ``name:arch``. With ``removed`` the
+    packages whose configuration files remain, with ``purge_desired`` those that are marked to be purged.
+
+    CLI Example::
+
+        saltlite '*' lowpkg.list_pkgs
+        saltlite '*' lowpkg.list_pkgs 'python3*'
+    """
+    native = _native_architecture()
+    found: dict[str, list[str]] = {}
+    for want, status, name, version, arch in _query(
+        ["db:Status-Want", "db:Status-Status", "Package", "Version", "Architecture"], packages
+    ):
+        if removed:
+            matches = status == "config-files"
+        else:
+            # dpkg calls a package `installed`, or one of these while its triggers have not run yet.
+            matches = status in {"installed", "triggers-pending", "triggers-awaited"}
+            matches = matches and (want == "purge" or not purge_desired)
+        if matches:
+            shown = name if arch in (native, "all") else f"{name}:{arch}"
+            found.setdefault(shown, []).append(version)
+    return found
+
+
+def info(*packages: str) -> dict[str, dict[str, str]]:
+    """
+    What dpkg knows of the named packages, or of all installed ones: version, arch, description and more.
+
+    CLI Example::
+
+        saltlite '*' lowpkg.info dpkg
+    """
+    found: dict[str, dict[str, str]] = {}
+    for name, *values in _query(["binary:Package", *_FIELDS.values()], packages):
+        row = dict(zip(_FIELDS, values, strict=True))
+        if row.pop("status")[1:2] == "i":
+            native = name.removesuffix(f":{_native_architecture()}")
+            found[native] = {key: text for key, text in row.items() if text}
+    return found
+
+
+def file_list(*packages: str) -> dict[str, list[str]]:
+    """
+    The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
+
+    CLI Example::
+
+        saltlite '*' lowpkg.file_list hostname
+    """
+    by_package = file_dict(*packages)
+    files = {path for paths in by_package["packages"].values() for path in paths}
+    return {"errors": by_package["errors"], "files": sorted(files)}
+
+
+def file_dict(*packages: str) -> dict[str, Any]:
+    """
+    The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
+
+    CLI Example::
+
+        saltlite '*' lowpkg.file_dict hostname
+    """
+    installed = list_pkgs(*packages)
+    errors = [f"Package {name} is not installed." for name in packages if not fnmatch.filter(installed, name)]
+    if not installed:
+        return {"errors": errors, "packages": {}}
+    # One answer for all names: the blocks stand in the order of the names, with an empty line between them.
+    done = _run(["dpkg-query", "-L", "--", *installed])
+    blocks = done.stdout.split("\n\n")
+    if done.returncode or len(blocks) != len(installed):
+        raise CommandExecutionError(f"The dpkg database cannot be read: {done.stderr.strip()}")
+    files = {
+        name: [line for line in block.splitlines() if line.startswith("/")]
+        for name, block in zip(installed, blocks, strict=True)
+    }
+    return {"errors": errors, "packages": files}
+
+
+def owner(*paths: str) -> dict[str, str]:
+    """
+    Which package each path belongs to; an empty text for none. Several owners are parted by commas.
+
+    CLI Example::
+
+        saltlite '*' lowpkg.owner /usr/bin/apt-get
+    """
+    found: dict[str, str] = {}
+    for path in paths:
+        done = _run(["dpkg-query", "-S", "--", _checked(path)])
+        owners = [
+            line.rpartition(": ")[0]
+            for line in done.stdout.splitlines()
+            if not line.startswith("diversion ") and line.rpartition(": ")[2] == path
+        ]
+        found[path] = ",".join(owners)
+    return found
+
+
+def _query(columns: list[str], packages: tuple[str, ...]) -> Iterator[list[str]]:
+    form = _UNIT.join(f"${{{column}}}" for column in columns) + _RECORD
+    names = [_checked(name) for name in packages]
+    done = _run(["dpkg-query", "--showformat", form, "-W", "--", *names])
+    # 1 says that some name matched nothing, which is an answer; anything above it is a damaged database.
+    if done.returncode > 1:
+        raise CommandExecutionError(f"The dpkg database cannot be read: {done.stderr.strip()}")
+    for record in done.stdout.split(_RECORD)[:-1]:
+        yield record.split(_UNIT)
+
+
+def _checked(name: Any) -> str:
+    text = str(name)
+    if not text or text.startswith("-"):
+        raise SaltInvocationError(f"{text!r} is not the name of a package or file.")
+    return text
+
+
+def _native_architecture() -> str:
+    return str(__grains__.get("osarch", ""))
+
+
+def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise CommandNotFoundError(argv[0]) from error

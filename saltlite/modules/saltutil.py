@@ -1,0 +1,164 @@
+"""See and signal the jobs that run on this minion.
+
+The minion keeps one JSON file a running job in ``<data_dir>/running``, named by its jid, with the keys
+``jid``, ``fun``, ``user``, ``pid`` and ``started``. A job's process leads a process group of its own, and a
+signal goes to the whole group.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
+from saltlite.model.ids import parse_jid
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __opts__
+
+RECORD_BYTES_MAX = 64 * 1024
+"""A larger file in the folder is not the minion's."""
+
+
+def running() -> list[dict[str, Any]]:
+    """
+    The jobs that run now, without the one that asks: ``jid``, ``fun``, ``user``, ``pid`` and ``started``.
+
+    CLI Example::
+
+        saltlite '*' saltutil.running
+    """
+    folder = _folder()
+    try:
+        names = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    found = []
+    for name in names:
+        record = _read(os.path.join(folder, name))
+        if record and record["pid"] != os.getpid() and _leads_a_group(record["pid"]):
+            found.append(record)
+    return found
+
+
+def is_running(fun: str) -> list[dict[str, Any]]:
+    """
+    The running jobs of a function; globs work.
+
+    CLI Example::
+
+        saltlite '*' saltutil.is_running state.highstate
+        saltlite '*' saltutil.is_running 'pkg.*'
+    """
+    return [record for record in running() if fnmatch.fnmatchcase(str(record["fun"]), str(fun))]
+
+
+def find_job(jid: str) -> dict[str, Any]:
+    """
+    The running job with that jid, or an empty dict.
+
+    CLI Example::
+
+        saltlite '*' saltutil.find_job 20260131235959123456
+    """
+    wanted = _jid(jid)
+    return next((record for record in running() if record["jid"] == wanted), {})
+
+
+def signal_job(jid: str, sig: int | str) -> str:
+    """
+    Send a signal to the processes of a running job; an empty answer says that it does not run.
+
+    CLI Example::
+
+        saltlite '*' saltutil.signal_job 20260131235959123456 15
+    """
+    number = _signal_number(sig)
+    record = find_job(jid)
+    if not record:
+        return ""
+    try:
+        os.killpg(record["pid"], number)
+    except ProcessLookupError:
+        return ""
+    except PermissionError as error:
+        text = f"This minion may not signal job {jid} at pid {record['pid']}: it runs as another user."
+        raise CommandExecutionError(text) from error
+    return f"Signal {number} sent to job {record['jid']} at pid {record['pid']}"
+
+
+def term_job(jid: str) -> str:
+    """
+    End a running job with SIGTERM.
+
+    CLI Example::
+
+        saltlite '*' saltutil.term_job 20260131235959123456
+    """
+    return signal_job(jid, signal.SIGTERM)
+
+
+def kill_job(jid: str) -> str:
+    """
+    End a running job with SIGKILL.
+
+    CLI Example::
+
+        saltlite '*' saltutil.kill_job 20260131235959123456
+    """
+    return signal_job(jid, signal.SIGKILL)
+
+
+def _folder() -> str:
+    if "data_dir" not in __opts__:
+        raise CommandExecutionError(
+            "This call has no minion behind it, so there are no running jobs to look at."
+        )
+    return os.path.join(__opts__["data_dir"], "running")
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    """The record of one job, or None: it may have ended since the listing, or the file is none of ours."""
+    try:
+        with open(path, "rb") as stream:
+            record = json.loads(stream.read(RECORD_BYTES_MAX))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(record, dict) or not isinstance(record.get("pid"), int) or record["pid"] < 2:
+        return None
+    keys = ("jid", "fun", "user", "pid", "started")
+    return {key: record[key] for key in keys} if all(key in record for key in keys) else None
+
+
+def _leads_a_group(pid: int) -> bool:
+    """Whether that process lives and leads its group, as a job's does; a reused pid almost never does."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        return os.getpgid(pid) == pid
+    return False
+
+
+def _jid(text: Any) -> str:
+    try:
+        return parse_jid(str(text))
+    except UsageError as error:
+        raise SaltInvocationError(str(error)) from error
+
+
+def _signal_number(sig: int | str) -> int:
+    try:
+        name = str(sig)
+        return int(
+            signal.Signals(int(name))
+            if name.isdecimal()
+            else signal.Signals["SIG" + name.removeprefix("SIG")]
+        )
+    except (ValueError, KeyError) as error:
+        raise SaltInvocationError(f"{sig!r} is not a signal: 15, TERM and SIGTERM all name one.") from error

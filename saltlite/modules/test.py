@@ -1,0 +1,394 @@
+"""Small functions to try out a minion, its arguments, its return codes and its loader.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import saltlite
+from saltlite import errors
+from saltlite.errors import SaltInvocationError
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __context__, __opts__, __salt__
+
+__func_alias__ = {"true_": "true", "false_": "false"}
+
+__outputter__ = {"outputter": "txt", "collatz": "yaml"}
+
+RAND_STR_MAX = 1_000_000
+"""Characters of one random text; the return is kept on the master."""
+
+
+def ping() -> bool:
+    """
+    Whether the minion is up and runs jobs. This is no ICMP ping.
+
+    CLI Example::
+
+        saltlite '*' test.ping
+    """
+    return True
+
+
+def version() -> str:
+    """
+    The version of saltlite on the minion.
+
+    CLI Example::
+
+        saltlite '*' test.version
+    """
+    return saltlite.__version__
+
+
+def versions_information() -> dict[str, dict[str, str]]:
+    """
+    Versions of saltlite, of what it depends on, and of the system, as nested data.
+
+    CLI Example::
+
+        saltlite '*' test.versions_information
+    """
+    import importlib.metadata  # noqa: PLC0415 - with platform 15 ms that a ping must not pay
+    import platform  # noqa: PLC0415 - as above
+
+    dependencies = {"Python": platform.python_version()}
+    for name in ("cryptography", "msgpack", "PyYAML", "pyzmq", "tornado"):
+        try:
+            dependencies[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            dependencies[name] = "Not Installed"
+    return {
+        "Salt Version": {"saltlite": saltlite.__version__},
+        "Dependency Versions": dependencies,
+        "System Versions": {
+            "machine": platform.machine(),
+            "release": platform.release(),
+            "system": platform.system(),
+            "version": platform.version(),
+        },
+    }
+
+
+def versions_report() -> str:
+    """
+    The same as ``versions_information``, as text for a person.
+
+    CLI Example::
+
+        saltlite '*' test.versions_report
+    """
+    lines: list[str] = []
+    for title, rows in versions_information().items():
+        lines += [f"{title}:", *(f"{name:>14}: {text}" for name, text in rows.items()), ""]
+    return "\n".join(lines).rstrip()
+
+
+def echo(text: Any) -> Any:
+    """
+    Return what was given.
+
+    CLI Example::
+
+        saltlite '*' test.echo 'foo bar baz quo qux'
+    """
+    return text
+
+
+def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    """
+    Return the arguments as the function sees them.
+
+    CLI Example::
+
+        saltlite '*' test.arg 1 "two" 3.1 txt="hello" wow='{a: 1, b: "hello"}'
+    """
+    return {"args": args, "kwargs": kwargs}
+
+
+def arg_type(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    """
+    Return the types of the arguments.
+
+    CLI Example::
+
+        saltlite '*' test.arg_type 1 'int'
+    """
+    return {
+        "args": [str(type(value)) for value in args],
+        "kwargs": {name: str(type(value)) for name, value in kwargs.items()},
+    }
+
+
+def arg_repr(*args: Any, **kwargs: Any) -> dict[str, str]:
+    """
+    Return Python's notation of the arguments.
+
+    CLI Example::
+
+        saltlite '*' test.arg_repr 1 "two" 3.1 txt="hello" wow='{a: 1, b: "hello"}'
+    """
+    return {"args": repr(args), "kwargs": repr(kwargs)}
+
+
+def kwarg(**kwargs: Any) -> dict[str, Any]:
+    """
+    Return the keyword arguments.
+
+    CLI Example::
+
+        saltlite '*' test.kwarg num=1 txt="two" env='{a: 1, b: "hello"}'
+    """
+    return kwargs
+
+
+def collatz(start: int) -> tuple[list[int], float]:
+    """
+    The Collatz sequence from ``start`` to 1, and the seconds that it took.
+
+    CLI Example::
+
+        saltlite '*' test.collatz 3
+    """
+    number = _positive("start", start)
+    began = time.perf_counter()
+    steps = []
+    while number != 1:
+        steps.append(number)
+        number = number * 3 + 1 if number % 2 else number // 2
+    return steps, time.perf_counter() - began
+
+
+def fib(num: int) -> tuple[int, float]:
+    """
+    The ``num``-th Fibonacci number, and the seconds that it took.
+
+    CLI Example::
+
+        saltlite '*' test.fib 3
+    """
+    count = int(num)
+    if count < 0:
+        raise SaltInvocationError("num is a whole number from 0 upwards.")
+    began = time.perf_counter()
+    low, high = 0, 1
+    for _ in range(count):
+        low, high = high, low + high
+    return low, time.perf_counter() - began
+
+
+def sleep(length: float) -> bool:
+    """
+    Do nothing for ``length`` seconds.
+
+    CLI Example::
+
+        saltlite '*' test.sleep 20
+    """
+    time.sleep(float(length))
+    return True
+
+
+def rand_sleep(max: float = 60) -> bool:
+    """
+    Do nothing for a random time of up to ``max`` seconds.
+
+    CLI Example::
+
+        saltlite '*' test.rand_sleep 60
+    """
+    time.sleep(int.from_bytes(os.urandom(4)) / 2**32 * float(max))
+    return True
+
+
+def rand_str(size: int = 1000, hash_type: str | None = None) -> str:
+    """
+    A random text of ``size`` hexadecimal digits, or a hash of one.
+
+    CLI Example::
+
+        saltlite '*' test.rand_str
+        saltlite '*' test.rand_str hash_type=sha256
+    """
+    if hash_type is not None:
+        import hashlib  # noqa: PLC0415 - 2 ms that a ping must not pay
+
+        if hash_type not in hashlib.algorithms_available:
+            raise SaltInvocationError(f"There is no hash {hash_type!r}; sha256 is one that is always there.")
+        return hashlib.new(hash_type, os.urandom(64)).hexdigest()
+    length = _positive("size", size)
+    if length > RAND_STR_MAX:
+        raise SaltInvocationError(f"size is at most {RAND_STR_MAX}, not {length}.")
+    return os.urandom(length // 2 + 1).hex()[:length]
+
+
+def exception(message: str = "Test Exception") -> None:
+    """
+    Raise an exception, to see how that is reported.
+
+    CLI Example::
+
+        saltlite '*' test.exception 'Oh noes!'
+    """
+    raise Exception(message)  # noqa: TRY002 - the plainest exception is what this function is for
+
+
+def raise_exception(name: str, *args: Any, **kwargs: Any) -> None:
+    """
+    Raise an exception by name: one of Python's own, or one of saltlite's.
+
+    CLI Example::
+
+        saltlite '*' test.raise_exception TypeError "An integer is required"
+        saltlite '*' test.raise_exception CommandExecutionError "Something went wrong"
+    """
+    given = {key: value for key, value in kwargs.items() if not key.startswith("__pub_")}
+    bare = str(name).rpartition(".")[2]
+    found = getattr(errors, bare, None) or getattr(builtins, bare, None)
+    if not (isinstance(found, type) and issubclass(found, BaseException)):
+        raise SaltInvocationError(f"There is no exception {name!r}.")
+    raise found(*args, **given)
+
+
+def true_() -> bool:
+    """
+    Always True.
+
+    CLI Example::
+
+        saltlite '*' test.true
+    """
+    return True
+
+
+def false_() -> bool:
+    """
+    Always False: a result like any other, so the return code is 0.
+
+    CLI Example::
+
+        saltlite '*' test.false
+    """
+    return False
+
+
+def outputter(data: Any) -> Any:
+    """
+    Return ``data`` and ask for the ``txt`` outputter.
+
+    CLI Example::
+
+        saltlite '*' test.outputter foobar
+    """
+    return data
+
+
+def retcode(code: int = 42) -> bool:
+    """
+    Return True with the return code ``code``.
+
+    CLI Example::
+
+        saltlite '*' test.retcode 42
+    """
+    __context__["retcode"] = int(code)
+    return True
+
+
+def provider(module: str) -> str | None:
+    """
+    Which file provides a module here, or None when there is none.
+
+    CLI Example::
+
+        saltlite '*' test.provider pkg
+    """
+    for candidate in __salt__.candidates(str(module)):
+        if candidate.chosen:
+            return candidate.stem
+    return None
+
+
+def providers() -> dict[str, str | None]:
+    """
+    Every module that is offered here, and the file that provides it.
+
+    CLI Example::
+
+        saltlite '*' test.providers
+    """
+    return {module: provider(module) for module in __salt__.modules()}
+
+
+def not_loaded() -> dict[str, str]:
+    """
+    The module files that offer nothing here, and why.
+
+    CLI Example::
+
+        saltlite '*' test.not_loaded
+    """
+    return __salt__.not_loaded()
+
+
+def get_opts() -> dict[str, Any]:
+    """
+    The configuration that modules on this minion see.
+
+    CLI Example::
+
+        saltlite '*' test.get_opts
+    """
+    return dict(__opts__)
+
+
+def conf_test() -> Any:
+    """
+    The value of the option ``test.foo`` of the minion's configuration.
+
+    CLI Example::
+
+        saltlite '*' test.conf_test
+    """
+    return __salt__["config.option"]("test.foo")
+
+
+def cross_test(func: str, args: list[Any] | None = None) -> Any:
+    """
+    Call another function through ``__salt__``.
+
+    CLI Example::
+
+        saltlite '*' test.cross_test test.echo '[hello]'
+    """
+    return __salt__[func](*(args or ()))
+
+
+def assertion(assertion: Any) -> None:
+    """
+    Fail unless the argument is true.
+
+    CLI Example::
+
+        saltlite '*' test.assertion False
+    """
+    if not assertion:
+        raise AssertionError
+
+
+def _positive(name: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError) as error:
+        raise SaltInvocationError(f"{name} is a whole number, not {value!r}.") from error
+    if number < 1:
+        raise SaltInvocationError(f"{name} is a whole number from 1 upwards, not {number}.")
+    return number

@@ -1,0 +1,226 @@
+"""Outer frames: `u8 version | u8 type | body`, all integers big endian.
+
+    1 HELLO   minion to master   noise message 1 (32) | mac1 (16)
+    2 REPLY   master to minion   noise message 2
+    3 AUTH    minion to master   noise message 3
+    4 DATA    both ways          u64 session | u64 counter | ciphertext and tag
+    5 BUSY    master to minion   u32 retry_ms, before AUTH only
+    6 QUERY   minion to master   nothing: asks for the fleet's public key, for a first contact
+    7 FLEET   master to minion   the fleet's Ed25519 public key (32)
+
+BUSY and FLEET prove nothing: they may slow a minion down or tell it what to show to an operator, no more.
+mac1 proves nothing either, for whoever knows the fleet can make it; it lets a master drop a scanner for the
+price of two hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from saltlite.errors import LocalProtocolError, RemoteProtocolError
+from saltlite.model.keys import FINGERPRINT_BYTES
+from saltlite.wire.limits import FRAME_MAX, FRAME_MAX_BEFORE_AUTH
+from saltlite.wire.noise import KEY_BYTES, TAG_BYTES
+
+VERSION = 1
+MAC1_BYTES = 16
+DATA_HEADER_BYTES = 18
+DATA_MIN = DATA_HEADER_BYTES + TAG_BYTES
+
+
+class FrameType(IntEnum):
+    """The second byte of every frame."""
+
+    HELLO = 1
+    REPLY = 2
+    AUTH = 3
+    DATA = 4
+    BUSY = 5
+    QUERY = 6
+    FLEET = 7
+
+
+# Whole frames, in bytes: (shortest, longest).
+_BOUNDS: dict[FrameType, tuple[int, int]] = {
+    FrameType.HELLO: (2 + KEY_BYTES + MAC1_BYTES, 2 + KEY_BYTES + MAC1_BYTES),
+    FrameType.REPLY: (2 + KEY_BYTES + KEY_BYTES + 2 * TAG_BYTES, FRAME_MAX_BEFORE_AUTH),
+    FrameType.AUTH: (2 + KEY_BYTES + 2 * TAG_BYTES, FRAME_MAX_BEFORE_AUTH),
+    FrameType.DATA: (DATA_MIN, FRAME_MAX),
+    FrameType.BUSY: (2 + 4, 2 + 4),
+    FrameType.QUERY: (2, 2),
+    FrameType.FLEET: (2 + KEY_BYTES, 2 + KEY_BYTES),
+}
+
+_TYPES = {int(kind): kind for kind in FrameType}
+_U32 = struct.Struct(">I")
+_DATA_PREFIX = struct.Struct(">BBQ")
+_DATA_NUMBERS = struct.Struct(">QQ")
+_DATA_START = bytes((VERSION, FrameType.DATA))
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first message of a handshake, with the filter in front of it."""
+
+    message: bytes
+    mac1: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The second message of a handshake."""
+
+    message: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """The third message of a handshake."""
+
+    message: bytes
+
+
+class Data(NamedTuple):
+    """A sealed frame. `raw` is the whole of it, untouched: Session.open takes that."""
+
+    session: int
+    counter: int
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """The master asks to come again in `retry_ms` milliseconds."""
+
+    retry_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A minion that pins no fleet yet asks which one this is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The fleet's Ed25519 public key, 32 bytes, unproved."""
+
+    public: bytes
+
+
+Frame = Hello | Reply | Auth | Data | Busy | Query | Fleet
+
+
+def prologue(fleet: bytes) -> bytes:
+    """What both sides mix into the handshake first; `fleet` is the 25-byte fingerprint of the fleet key.
+
+    A minion and a master of other fleets or other versions cannot finish a handshake.
+    """
+    return b"saltlite/1" + _checked_fleet(fleet)
+
+
+def hello(message: bytes, fleet: bytes) -> bytes:
+    """The HELLO frame for Noise message 1 to the fleet with this 25-byte fingerprint."""
+    return _frame(FrameType.HELLO, message + _mac1(message, fleet))
+
+
+def hello_is_for(received: Hello, fleet: bytes) -> bool:
+    """Whether the sender knows the fleet with this 25-byte fingerprint. Takes the same time either way."""
+    return hmac.compare_digest(received.mac1, _mac1(received.message, fleet))
+
+
+def reply(message: bytes) -> bytes:
+    """The REPLY frame for Noise message 2."""
+    return _frame(FrameType.REPLY, message)
+
+
+def auth(message: bytes) -> bytes:
+    """The AUTH frame for Noise message 3."""
+    return _frame(FrameType.AUTH, message)
+
+
+def busy(retry_ms: int) -> bytes:
+    """The BUSY frame: come again in `retry_ms` milliseconds (0 to 2**32 - 1)."""
+    if not 0 <= retry_ms < 2**32:
+        raise LocalProtocolError(f"BUSY carries 0 to 2**32 - 1 milliseconds, not {retry_ms}")
+    return _frame(FrameType.BUSY, _U32.pack(retry_ms))
+
+
+def query() -> bytes:
+    """The QUERY frame."""
+    return _frame(FrameType.QUERY, b"")
+
+
+def fleet(public: bytes) -> bytes:
+    """The FLEET frame: the answer to QUERY."""
+    return _frame(FrameType.FLEET, public)
+
+
+def data_prefix(session: int) -> bytes:
+    """The first ten bytes of every DATA frame of a session: version, type, session id."""
+    return _DATA_PREFIX.pack(VERSION, FrameType.DATA, session)
+
+
+def parse(frame: bytes) -> Frame:
+    """The frame in these bytes, checked for version, type and length; nothing in it is verified yet.
+
+    Raises RemoteProtocolError with the reason `version`, `unknown-frame`, `truncated` or `oversize`.
+    """
+    # DATA first: a master reads little else.
+    if frame[:2] == _DATA_START and DATA_MIN <= len(frame) <= FRAME_MAX:
+        session, counter = _DATA_NUMBERS.unpack_from(frame, 2)
+        return Data(session, counter, frame)
+    kind = _kind_of(frame)
+    body = frame[2:]
+    match kind:
+        case FrameType.HELLO:
+            return Hello(body[:KEY_BYTES], body[KEY_BYTES:])
+        case FrameType.REPLY:
+            return Reply(body)
+        case FrameType.AUTH:
+            return Auth(body)
+        case FrameType.BUSY:
+            return Busy(_U32.unpack(body)[0])
+        case FrameType.FLEET:
+            return Fleet(body)
+    return Query()
+
+
+def _kind_of(frame: bytes) -> FrameType:
+    """The type of a frame whose length fits it."""
+    if len(frame) < 2:
+        raise RemoteProtocolError("truncated", "a frame has at least two bytes")
+    if frame[0] != VERSION:
+        raise RemoteProtocolError("version", f"the peer speaks version {frame[0]}, this side {VERSION}")
+    kind = _TYPES.get(frame[1])
+    if kind is None:
+        raise RemoteProtocolError("unknown-frame", f"there is no frame type {frame[1]}")
+    shortest, longest = _BOUNDS[kind]
+    if len(frame) < shortest:
+        raise RemoteProtocolError("truncated", f"{kind.name} has {len(frame)} bytes of at least {shortest}")
+    if len(frame) > longest:
+        raise RemoteProtocolError("oversize", f"{kind.name} has {len(frame)} bytes of at most {longest}")
+    return kind
+
+
+def _frame(kind: FrameType, body: bytes) -> bytes:
+    frame = bytes((VERSION, kind)) + body
+    shortest, longest = _BOUNDS[kind]
+    if not shortest <= len(frame) <= longest:
+        raise LocalProtocolError(f"{kind.name} has {shortest} to {longest} bytes, not {len(frame)}")
+    return frame
+
+
+def _mac1(message: bytes, fleet: bytes) -> bytes:
+    key = hashlib.sha256(b"mac1" + _checked_fleet(fleet)).digest()
+    return hmac.digest(key, message, "sha256")[:MAC1_BYTES]
+
+
+def _checked_fleet(fleet: bytes) -> bytes:
+    if len(fleet) != FINGERPRINT_BYTES:
+        raise LocalProtocolError(f"a fleet fingerprint has {FINGERPRINT_BYTES} bytes, not {len(fleet)}")
+    return fleet

@@ -1,0 +1,169 @@
+"""The signed job body: the exact bytes that say what runs, for whom, and by whose order.
+
+The master's job key signs them once; the process that runs jobs on a minion verifies them itself, so that
+neither the network process of the minion nor that of the master can make up a job. The encoding is a msgpack
+map with one-letter keys:
+
+    v version=1   j jid   f function   a args   k kwargs   u user   t audience root   r run_ms   d deliver_ms
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
+from saltlite.model.ids import Jid, parse_jid
+from saltlite.wire import codec
+from saltlite.wire.limits import JOB_BODY_MAX, MESSAGE_ARRAY, MESSAGE_CONTAINERS, MESSAGE_DEPTH
+from saltlite.wire.merkle import HASH_BYTES
+
+BODY = codec.Limits(
+    depth=MESSAGE_DEPTH + 2,  # the map and the list or map of arguments, around what the user wrote
+    map=MESSAGE_ARRAY,
+    array=MESSAGE_ARRAY,
+    string=JOB_BODY_MAX,
+    binary=JOB_BODY_MAX,
+    containers=MESSAGE_CONTAINERS,
+    total=JOB_BODY_MAX,
+)
+"""What may be in a job body."""
+
+FUNCTION_MAX = 128
+"""Characters of a function's name, `module.function`."""
+
+USER_MAX = 128
+"""Characters of the name of whoever gave the order."""
+
+DURATION_MAX_MS = 366 * 86_400_000
+"""Milliseconds: the longest run time or delivery time that a job can ask for."""
+
+SEED_BYTES = 32
+_VERSION = 1
+_DOMAIN = b"saltlite job 1\0"
+_KEYS = frozenset("vjfakutrd")
+_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobBody:
+    """One job as it is signed. `audience` is merkle.root over the target ids; durations are milliseconds,
+    `run_ms` 0 means no limit; the job is to be delivered within `deliver_ms` of the time in its jid.
+    """
+
+    jid: Jid
+    fun: str
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    user: str
+    audience: bytes
+    run_ms: int
+    deliver_ms: int
+
+
+def encode_body(body: JobBody) -> bytes:
+    """The bytes of `body`. Raises UsageError when a minion would refuse them, with what to change."""
+    problem = _problem(body)
+    if problem:
+        raise UsageError(f"the job cannot be published: {problem}")
+    message = {
+        "v": _VERSION,
+        "j": body.jid,
+        "f": body.fun,
+        "a": body.args,
+        "k": body.kwargs,
+        "u": body.user,
+        "t": body.audience,
+        "r": body.run_ms,
+        "d": body.deliver_ms,
+    }
+    try:
+        return codec.encode_checked(message, BODY)
+    except LocalProtocolError as error:
+        raise UsageError(f"the arguments of {body.fun} cannot travel in a job: {error}") from error
+
+
+def decode_body(data: bytes) -> JobBody:
+    """The job in `data`, whose signature the caller has verified.
+
+    Raises RemoteProtocolError("bad-job") when a field is missing, unknown or wrong, or with a reason of
+    codec.decode when the bytes are not even a message.
+    """
+    message = codec.decode(data, BODY)
+    if type(message) is not dict or message.keys() != _KEYS or message["v"] != _VERSION:
+        raise RemoteProtocolError("bad-job", "its fields are not those of version 1")
+    body = JobBody(
+        jid=message["j"],
+        fun=message["f"],
+        args=message["a"],
+        kwargs=message["k"],
+        user=message["u"],
+        audience=message["t"],
+        run_ms=message["r"],
+        deliver_ms=message["d"],
+    )
+    problem = _problem(body)
+    if problem:
+        raise RemoteProtocolError("bad-job", problem)
+    return body
+
+
+def sign(job_private: bytes, body: bytes) -> bytes:
+    """The 64-byte Ed25519 signature of the master's job key, a raw 32-byte seed, over an encoded body."""
+    if len(job_private) != SEED_BYTES:
+        raise LocalProtocolError(f"an Ed25519 seed has {SEED_BYTES} bytes, not {len(job_private)}")
+    return Ed25519PrivateKey.from_private_bytes(job_private).sign(_DOMAIN + body)
+
+
+def verify(job_public: bytes, body: bytes, signature: bytes) -> None:
+    """Return if the holder of `job_public` (32 bytes) signed exactly `body`.
+
+    Raises RemoteProtocolError("bad-job-signature"); nothing of such a body may be looked at.
+    """
+    try:
+        Ed25519PublicKey.from_public_bytes(job_public).verify(signature, _DOMAIN + body)
+    except (InvalidSignature, ValueError):
+        raise RemoteProtocolError("bad-job-signature", "the master did not sign this job") from None
+
+
+def _problem(body: JobBody) -> str:
+    """What is wrong with the fields of a job, or nothing. They may have any type: they come from a peer."""
+    try:
+        parse_jid(body.jid)
+    except UsageError as error:
+        return str(error)
+    checks = (
+        (
+            _is_function(body.fun),
+            f"a function is named module.function, in at most {FUNCTION_MAX} characters",
+        ),
+        (type(body.args) is list, "the arguments are a list"),
+        (
+            type(body.kwargs) is dict and all(type(key) is str for key in body.kwargs),
+            "keyword arguments have names",
+        ),
+        (_is_user(body.user), f"a user's name has 1 to {USER_MAX} printable characters"),
+        (
+            type(body.audience) is bytes and len(body.audience) == HASH_BYTES,
+            f"the audience has {HASH_BYTES} bytes",
+        ),
+        (_is_duration(body.run_ms), f"a run time has 0 to {DURATION_MAX_MS} ms"),
+        (_is_duration(body.deliver_ms), f"a delivery time has 0 to {DURATION_MAX_MS} ms"),
+    )
+    return next((sentence for holds, sentence in checks if not holds), "")
+
+
+def _is_function(name: object) -> bool:
+    return type(name) is str and len(name) <= FUNCTION_MAX and _FUNCTION.fullmatch(name) is not None
+
+
+def _is_user(name: object) -> bool:
+    return type(name) is str and 1 <= len(name) <= USER_MAX and name.isprintable()
+
+
+def _is_duration(milliseconds: object) -> bool:
+    return type(milliseconds) is int and 0 <= milliseconds <= DURATION_MAX_MS

@@ -1,0 +1,105 @@
+"""Every limit of the protocol, by name, with its unit and what happens at the limit.
+
+These are defaults and ceilings, not settings: whoever enforces a rate or a budget takes it as a constructor
+value (a laboratory starts a thousand minions from one address), and has its default from here. Both sides
+must agree on the sizes of frames and messages; raising one of those is a new protocol version.
+"""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# Frames and messages ------------------------------------------------------------------------------
+
+FRAME_MAX_BEFORE_AUTH = 512
+"""Bytes of one whole frame of the handshake. A longer one is refused and costs the sender its connection."""
+
+FRAME_MAX = 128 * KIB
+"""Bytes of one whole DATA frame, header and tag included. A longer one is refused; the session ends."""
+
+CHUNK = 64 * KIB
+"""Bytes of one piece of a file or of a large return; larger data is cut into these."""
+
+JOB_BODY_MAX = 64 * KIB
+"""Bytes of one signed job body. A publish above it is refused with a sentence for the caller."""
+
+RETURN_MAX = 16 * MIB
+"""Bytes of one encoded return value. The minion cuts a larger one, and says so in the return."""
+
+MESSAGE_DEPTH = 16
+"""Levels of maps and arrays inside each other in a protocol message. Deeper is refused; the session ends."""
+
+MESSAGE_MAP = 256
+"""Entries of one map in a protocol message. More is refused; the session ends."""
+
+MESSAGE_ARRAY = 4096
+"""Items of one array in a protocol message. More is refused; the session ends."""
+
+MESSAGE_STRING = 64 * KIB
+"""Bytes of one string or one binary value in a protocol message. More is refused; the session ends."""
+
+MESSAGE_CONTAINERS = 8192
+"""Maps and arrays in one protocol message: an empty map is one byte on the wire and 64 in memory."""
+
+# Handshakes and keys ------------------------------------------------------------------------------
+
+HANDSHAKE_TIMEOUT_S = 10
+"""Seconds from HELLO to AUTH. A handshake that takes longer is forgotten."""
+
+HANDSHAKES_PER_S = 1000
+"""Handshakes begun each second on one master. Above it the answer is BUSY."""
+
+HANDSHAKES_PER_S_PER_ADDRESS = 10
+"""Handshakes begun each second from one network address. Above it the answer is BUSY."""
+
+OPEN_HANDSHAKES = 4096
+"""Unfinished handshakes on one master. Above it the answer is BUSY; nothing already begun is dropped."""
+
+OPEN_HANDSHAKES_PER_ADDRESS = 32
+"""Unfinished handshakes from one network address. Above it the answer is BUSY."""
+
+PENDING_KEYS = 1000
+"""Keys that wait for an operator. When full, the one that was not seen for longest makes room."""
+
+PENDING_KEYS_PER_ADDRESS = 16
+"""Keys from one network address that wait for an operator. A further one is refused."""
+
+# Sessions -----------------------------------------------------------------------------------------
+
+SESSION_MAX_AGE_S = 86_400
+"""Seconds; the minion's state machine spreads it by a quarter either way, then makes a new handshake."""
+
+SESSION_MAX_FRAMES = 2**40
+"""Frames in one direction under one key. The session refuses to seal or open more; make a new handshake."""
+
+# Flow and memory ----------------------------------------------------------------------------------
+
+SEND_WINDOW = 256 * KIB
+"""Bytes sent to one minion that its link has not taken yet. Above it the rest waits in the store."""
+
+RETURN_CREDIT = 1 * MIB
+"""Bytes of returns that one minion may have under way. It waits for CREDIT before it sends more."""
+
+RETURN_MEMORY = 256 * MIB
+"""Bytes of returns under way in one master. Above it no further CREDIT is given; minions keep their spool."""
+
+SPOOL_BYTES = 256 * MIB
+"""Bytes of results that a minion keeps for a master that is away. When full it refuses new jobs."""
+
+SPOOL_RESULTS = 10_000
+"""Results that a minion keeps for a master that is away. When full it refuses new jobs."""
+
+# Jobs and heartbeats ------------------------------------------------------------------------------
+
+JOBS_QUEUED_PER_MINION = 1000
+"""Jobs that wait for one offline minion. A publish that would add one more is refused for it."""
+
+JOBS_RUNNING_PER_MINION = 16
+"""Job processes of one minion at once. Further jobs wait in its journal, in order."""
+
+HEARTBEAT_MIN_S = 15
+"""Seconds between two heartbeats of one minion, at least. The master names the pace in WELCOME."""
+
+HEARTBEATS_PER_S = 500
+"""Heartbeats each second that one master asks for; with more minions the pace gets slower."""

@@ -1,0 +1,227 @@
+"""The messages inside DATA frames: one table, verb -> who may send it, in which state, with which fields.
+
+Rules of this file (R1, R2): a message that the table does not describe exactly is refused; no message has a
+sender field, because the session is the sender; operator verbs do not exist here at all.
+
+A message is a msgpack map `{"t": verb, field: value, …}`. `check()` is called on both sides, for what
+comes in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from saltlite.errors import RemoteProtocolError, UsageError
+from saltlite.model.ids import parse_jid, parse_minion_id
+from saltlite.wire.limits import CHUNK, JOB_BODY_MAX, RETURN_MAX
+from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX
+
+Message = Mapping[str, Any]
+Check = Callable[[object], bool]
+
+REASON_MAX = 512
+JIDS_MAX = 256
+FUNCTIONS_MAX = 4096
+FUNCTION_NAME_MAX = 128
+DIGEST_DIGITS = 32
+SPREAD_MAX_MS = 3_600_000
+HEARTBEAT_MAX_MS = 3_600_000
+WALL_MAX_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999: a later one cannot be shown as a date."""
+
+
+class Sender(StrEnum):
+    """Which end of the link a verb belongs to."""
+
+    MASTER = "master"
+    MINION = "minion"
+
+
+def _jid(value: object) -> bool:
+    try:
+        parse_jid(value)
+    except UsageError:
+        return False
+    return True
+
+
+def _minion_id(value: object) -> bool:
+    try:
+        parse_minion_id(value)
+    except UsageError:
+        return False
+    return True
+
+
+def _whole(low: int, high: int) -> Check:
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def _text(longest: int) -> Check:
+    return lambda value: isinstance(value, str) and len(value) <= longest
+
+
+def _word(longest: int) -> Check:
+    """Text that can be shown in one line as it is."""
+    return lambda value: isinstance(value, str) and len(value) <= longest and value.isprintable()
+
+
+def _octets(shortest: int, longest: int) -> Check:
+    return lambda value: isinstance(value, bytes) and shortest <= len(value) <= longest
+
+
+def _list_of(check: Check, longest: int) -> Check:
+    return lambda value: isinstance(value, list) and len(value) <= longest and all(map(check, value))
+
+
+def _flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _one_of(*words: str) -> Check:
+    return lambda value: value in words
+
+
+_MS = _whole(0, 2**53)
+_WALL_MS = _whole(0, WALL_MAX_MS)
+_WAIT_MS = _whole(0, 10 * 365 * 86_400_000)
+_REASON = _text(REASON_MAX)
+_JIDS = _list_of(_jid, JIDS_MAX)
+_DIGEST = _word(DIGEST_DIGITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One row of the table. `before_accept`: a pending minion may send it, or be sent it."""
+
+    sender: Sender
+    fields: Mapping[str, Check]
+    before_accept: bool = False
+
+
+VERBS: dict[str, Verb] = {
+    # master -> minion
+    "welcome": Verb(
+        Sender.MASTER,
+        {
+            "state": _one_of("accepted", "pending", "rejected", "revoked", "conflict", "busy"),
+            "hb_ms": _whole(100, HEARTBEAT_MAX_MS),
+        },
+        before_accept=True,
+    ),
+    "state": Verb(
+        Sender.MASTER,
+        {"state": _one_of("accepted", "pending", "rejected", "revoked", "conflict", "deleted", "replaced")},
+        before_accept=True,
+    ),
+    "beat": Verb(Sender.MASTER, {}, before_accept=True),
+    "job": Verb(
+        Sender.MASTER,
+        {
+            "jid": _jid,
+            "body": _octets(1, JOB_BODY_MAX),
+            "sig": _octets(64, 64),
+            "proof": _list_of(_octets(HASH_BYTES, HASH_BYTES), PROOF_MAX),
+            "deliver_ms": _WAIT_MS,
+        },
+    ),
+    "cancel": Verb(Sender.MASTER, {"jid": _jid}),
+    "ret_ack": Verb(Sender.MASTER, {"jids": _JIDS}),
+    "grant": Verb(Sender.MASTER, {"jid": _jid}),
+    "want_functions": Verb(Sender.MASTER, {}),
+    "lame": Verb(Sender.MASTER, {"spread_ms": _whole(0, SPREAD_MAX_MS)}, before_accept=True),
+    # minion -> master
+    "hb": Verb(Sender.MINION, {"running": _JIDS, "spool": _whole(0, 2**31)}, before_accept=True),
+    "job_state": Verb(
+        Sender.MINION,
+        {
+            "jid": _jid,
+            "state": _one_of("received", "running", "refused", "expired", "cancelled"),
+            "reason": _REASON,
+        },
+    ),
+    "ret": Verb(
+        Sender.MINION,
+        {
+            "jid": _jid,
+            "state": _one_of("returned", "timed_out", "interrupted", "cancelled"),
+            "code": _whole(-(2**31), 2**31),
+            "body": _octets(0, CHUNK),
+            "size": _whole(0, RETURN_MAX),
+            "start_ms": _WALL_MS,
+            "dur_ms": _MS,
+            "reason": _REASON,
+        },
+    ),
+    "functions": Verb(
+        Sender.MINION,
+        {"digest": _DIGEST, "names": _list_of(_word(FUNCTION_NAME_MAX), FUNCTIONS_MAX), "whole": _flag},
+    ),
+    "part": Verb(Sender.MINION, {"jid": _jid, "offset": _whole(0, RETURN_MAX), "data": _octets(1, CHUNK)}),
+    "bye": Verb(Sender.MINION, {"reason": _REASON}, before_accept=True),
+}
+
+_UUID = _word(32)
+
+AUTH_FIELDS: dict[str, Check] = {
+    "id": _minion_id,
+    "boot": _UUID,
+    "incarnation": _UUID,
+    "version": _word(32),
+    "token": _text(96),
+    "functions": _DIGEST,
+}
+"""The payload of AUTH: what a minion says of itself once the master has proved itself."""
+
+REPLY_FIELDS: dict[str, Check] = {
+    "cert": _octets(1, 320),
+    "now": _whole(0, 2**53),
+}
+"""The payload of REPLY: the master's proof, and its clock in seconds since 1970 (to be logged, never
+trusted)."""
+
+
+def functions_digest(names: Iterable[str]) -> str:
+    """What stands for a set of function names in AUTH and in `functions`: 32 hexadecimal digits.
+
+    Minions with the same functions have the same digest, so the master asks only one of them.
+    """
+    return hashlib.sha256("\n".join(sorted(set(names))).encode()).hexdigest()[:DIGEST_DIGITS]
+
+
+def check(message: object, sender: Sender, *, accepted: bool) -> Message:
+    """`message` as the table describes it, or RemoteProtocolError.
+
+    Reasons: `bad-message` (not a map, a field missing, unknown, or of the wrong kind), `unknown-verb`
+    (also for a verb of the other side), `not-accepted` (a verb that a pending minion has no part in).
+    """
+    if not isinstance(message, dict):
+        raise RemoteProtocolError("bad-message", "not a map")
+    name = message.get("t")
+    verb = VERBS.get(name) if isinstance(name, str) else None
+    if verb is None or verb.sender is not sender:
+        raise RemoteProtocolError("unknown-verb", repr(name)[:40])
+    if not accepted and not verb.before_accept:
+        raise RemoteProtocolError("not-accepted", str(name))
+    _check_fields(message, verb.fields, 1)
+    return message
+
+
+def check_payload(payload: object, fields: Mapping[str, Check]) -> Message:
+    """A handshake payload as AUTH_FIELDS or REPLY_FIELDS describe it; RemoteProtocolError("bad-message")."""
+    if not isinstance(payload, dict):
+        raise RemoteProtocolError("bad-message", "not a map")
+    _check_fields(payload, fields, 0)
+    return payload
+
+
+def _check_fields(message: Mapping[str, Any], fields: Mapping[str, Check], besides: int) -> None:
+    if len(message) != len(fields) + besides:
+        raise RemoteProtocolError("bad-message", "fields missing or unknown")
+    for field, fits in fields.items():
+        if field not in message or not fits(message[field]):
+            raise RemoteProtocolError("bad-message", field)

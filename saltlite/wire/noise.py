@@ -1,0 +1,303 @@
+"""The handshake: Noise_XX_25519_ChaChaPoly_SHA256, both roles, without IO.
+
+The contract is the Noise Protocol Framework, revision 34 (sections 5 and 7); names of tokens and steps are
+its names. There is one suite and nothing to negotiate: another suite is another protocol version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from enum import Enum
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from saltlite.errors import LocalProtocolError, RemoteProtocolError
+from saltlite.wire.limits import FRAME_MAX_BEFORE_AUTH
+
+PROTOCOL_NAME = b"Noise_XX_25519_ChaChaPoly_SHA256"
+KEY_BYTES = 32
+TAG_BYTES = 16
+
+
+class Role(Enum):
+    """Who speaks first. A minion is the initiator, a master the responder."""
+
+    INITIATOR = "initiator"
+    RESPONDER = "responder"
+
+
+class _Token(Enum):
+    E = "e"
+    S = "s"
+    EE = "ee"
+    ES = "es"
+    SE = "se"
+
+
+# The pattern XX. Even messages go from the initiator to the responder, odd ones back.
+_PATTERN: tuple[tuple[_Token, ...], ...] = (
+    (_Token.E,),
+    (_Token.E, _Token.EE, _Token.S, _Token.ES),
+    (_Token.S, _Token.SE),
+)
+
+# Which key each side brings to a Diffie-Hellman token: (initiator's, responder's).
+_DH: dict[_Token, tuple[_Token, _Token]] = {
+    _Token.EE: (_Token.E, _Token.E),
+    _Token.ES: (_Token.E, _Token.S),
+    _Token.SE: (_Token.S, _Token.E),
+}
+
+MESSAGE_MAX = FRAME_MAX_BEFORE_AUTH - 2
+"""Bytes of one handshake message: what fits beside the two bytes of frame header."""
+
+PAYLOAD_MAX = MESSAGE_MAX - KEY_BYTES - (KEY_BYTES + TAG_BYTES) - TAG_BYTES
+"""Bytes of payload that fit into every handshake message (the second one has the most overhead)."""
+
+_NONCE = struct.Struct("<4xQ")
+
+
+def public_of(private: bytes) -> bytes:
+    """The X25519 public key (32 bytes) of a raw private key. Raises LocalProtocolError if that has not 32."""
+    return _private_key(private).public_key().public_bytes_raw()
+
+
+def nonce_of(counter: int) -> bytes:
+    """The 12-byte ChaCha20-Poly1305 nonce of a counter in Noise: four zero bytes, then little endian."""
+    return _NONCE.pack(counter)
+
+
+class CipherState:
+    """One direction's key. `aead` is the cipher itself, for a session that counts its own frames.
+
+    A (key, counter) pair must never encrypt twice: whoever takes `aead` from here counts from 0 and lets go
+    of this object.
+    """
+
+    __slots__ = ("_counter", "aead")
+
+    def __init__(self, key: bytes) -> None:
+        self.aead = ChaCha20Poly1305(key)
+        self._counter = 0
+
+    def encrypt(self, associated: bytes, plaintext: bytes) -> bytes:
+        """Ciphertext and tag under the next counter."""
+        sealed = self.aead.encrypt(nonce_of(self._counter), plaintext, associated)
+        self._counter += 1
+        return sealed
+
+    def decrypt(self, associated: bytes, sealed: bytes) -> bytes:
+        """The plaintext. Raises RemoteProtocolError("bad-handshake") if the tag is wrong."""
+        try:
+            plaintext = self.aead.decrypt(nonce_of(self._counter), sealed, associated)
+        except InvalidTag:
+            raise RemoteProtocolError("bad-handshake", "a tag does not match") from None
+        self._counter += 1
+        return plaintext
+
+
+class Handshake:
+    """One handshake, one side. Feed it in turn; it does no IO and keeps no time.
+
+    `static` and `ephemeral` are raw X25519 private keys of 32 bytes; `ephemeral` must be fresh random bytes,
+    used for this handshake only. `prologue` is what both sides must already agree on.
+
+    A call out of turn raises LocalProtocolError and changes nothing. Anything wrong with what the peer sent
+    raises RemoteProtocolError("bad-handshake"); from then on the object is dead, its keys are gone, and every
+    call raises LocalProtocolError.
+    """
+
+    __slots__ = ("_ciphers", "_dead", "_hash", "_private", "_remote", "_role", "_step", "_symmetric")
+
+    def __init__(self, role: Role, static: bytes, prologue: bytes, ephemeral: bytes) -> None:
+        self._role = role
+        self._private = {_Token.S: _private_key(static), _Token.E: _private_key(ephemeral)}
+        self._remote: dict[_Token, bytes] = {}
+        self._symmetric = _Symmetric(prologue)
+        self._step = 0
+        self._dead = False
+        self._hash = b""
+        self._ciphers: tuple[CipherState, CipherState] | None = None
+
+    @property
+    def finished(self) -> bool:
+        """All three messages have passed, and both sides have proved their static keys."""
+        return self._step == len(_PATTERN)
+
+    @property
+    def remote_static(self) -> bytes:
+        """The peer's static public key, 32 bytes: known from message 2 (initiator) or 3 (responder) on."""
+        if _Token.S not in self._remote:
+            raise LocalProtocolError("the peer's static key is not known: the handshake has not brought it")
+        return self._remote[_Token.S]
+
+    @property
+    def hash(self) -> bytes:
+        """The handshake hash, 32 bytes: the same on both sides, and different for every handshake."""
+        if not self.finished:
+            raise LocalProtocolError("the handshake hash exists when all messages have passed")
+        return self._hash
+
+    def write(self, payload: bytes) -> bytes:
+        """The next message to send. A payload travels in the clear in message 1, encrypted in 2 and 3.
+
+        Raises LocalProtocolError out of turn or when the payload is longer than PAYLOAD_MAX, and
+        RemoteProtocolError("bad-handshake") when the peer's key, seen earlier, was a weak one.
+        """
+        self._expect(writing=True)
+        if len(payload) > PAYLOAD_MAX:
+            raise LocalProtocolError(
+                f"a handshake payload has at most {PAYLOAD_MAX} bytes, not {len(payload)}"
+            )
+        try:
+            message = self._write(payload)
+        except RemoteProtocolError:
+            self._die()
+            raise
+        self._advance()
+        return message
+
+    def read(self, message: bytes) -> bytes:
+        """The payload of the peer's next message.
+
+        Raises LocalProtocolError out of turn, RemoteProtocolError("bad-handshake") for a message that is not
+        the one that an honest peer sends next.
+        """
+        self._expect(writing=False)
+        try:
+            payload = self._read(message)
+        except RemoteProtocolError:
+            self._die()
+            raise
+        self._advance()
+        return payload
+
+    def split(self) -> tuple[CipherState, CipherState]:
+        """The ciphers for (sending, receiving) on this side; given out once."""
+        if self._ciphers is None:
+            raise LocalProtocolError("the session keys exist once, after the last message of the handshake")
+        ciphers, self._ciphers = self._ciphers, None
+        return ciphers
+
+    def _expect(self, *, writing: bool) -> None:
+        if self._dead:
+            raise LocalProtocolError("this handshake has failed; start a new one")
+        if self.finished:
+            raise LocalProtocolError("this handshake is finished; use the session")
+        my_turn = (self._step % 2 == 0) is (self._role is Role.INITIATOR)
+        if my_turn is not writing:
+            raise LocalProtocolError(f"message {self._step + 1} of the handshake is the other side's to send")
+
+    def _write(self, payload: bytes) -> bytes:
+        parts = []
+        for token in _PATTERN[self._step]:
+            if token in _DH:
+                self._mix_dh(token)
+                continue
+            public = self._private[token].public_key().public_bytes_raw()
+            if token is _Token.E:
+                self._symmetric.mix_hash(public)
+                parts.append(public)
+            else:
+                parts.append(self._symmetric.encrypt_and_hash(public))
+        parts.append(self._symmetric.encrypt_and_hash(payload))
+        return b"".join(parts)
+
+    def _read(self, message: bytes) -> bytes:
+        if len(message) > MESSAGE_MAX:
+            raise RemoteProtocolError("bad-handshake", "the message is too long")
+        at = 0
+        for token in _PATTERN[self._step]:
+            if token in _DH:
+                self._mix_dh(token)
+                continue
+            size = KEY_BYTES + (TAG_BYTES if token is _Token.S else 0)
+            part = message[at : at + size]
+            if len(part) != size:
+                raise RemoteProtocolError("bad-handshake", "the message is too short")
+            at += size
+            if token is _Token.E:
+                self._symmetric.mix_hash(part)
+                self._remote[token] = part
+            else:
+                self._remote[token] = self._symmetric.decrypt_and_hash(part)
+        return self._symmetric.decrypt_and_hash(message[at:])
+
+    def _mix_dh(self, token: _Token) -> None:
+        initiator, responder = _DH[token]
+        mine, theirs = (initiator, responder) if self._role is Role.INITIATOR else (responder, initiator)
+        try:
+            shared = self._private[mine].exchange(X25519PublicKey.from_public_bytes(self._remote[theirs]))
+        except ValueError:
+            # Noise leaves an all-zero result to the implementation; it means that the peer chose a point of
+            # small order, so that the secret would not depend on our key.
+            raise RemoteProtocolError("bad-handshake", "the peer's public key is a weak one") from None
+        self._symmetric.mix_key(shared)
+
+    def _advance(self) -> None:
+        self._step += 1
+        if self.finished:
+            first, second = self._symmetric.split()
+            self._hash = self._symmetric.hash
+            self._ciphers = (first, second) if self._role is Role.INITIATOR else (second, first)
+            self._forget()
+
+    def _die(self) -> None:
+        self._dead = True
+        self._remote.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let go of every secret that could open recorded traffic later."""
+        self._private.clear()
+        self._symmetric = _Symmetric(b"")
+
+
+class _Symmetric:
+    """Noise's SymmetricState: the chaining key, the transcript hash, and the cipher once there is a key."""
+
+    __slots__ = ("_chaining", "_cipher", "hash")
+
+    def __init__(self, prologue: bytes) -> None:
+        # The name has exactly HASHLEN bytes, so that Noise takes it as it stands.
+        self.hash = PROTOCOL_NAME
+        self._chaining = PROTOCOL_NAME
+        self._cipher: CipherState | None = None
+        self.mix_hash(prologue)
+
+    def mix_hash(self, data: bytes) -> None:
+        self.hash = hashlib.sha256(self.hash + data).digest()
+
+    def mix_key(self, material: bytes) -> None:
+        self._chaining, key = _hkdf(self._chaining, material)
+        self._cipher = CipherState(key)
+
+    def encrypt_and_hash(self, plaintext: bytes) -> bytes:
+        sealed = plaintext if self._cipher is None else self._cipher.encrypt(self.hash, plaintext)
+        self.mix_hash(sealed)
+        return sealed
+
+    def decrypt_and_hash(self, sealed: bytes) -> bytes:
+        plaintext = sealed if self._cipher is None else self._cipher.decrypt(self.hash, sealed)
+        self.mix_hash(sealed)
+        return plaintext
+
+    def split(self) -> tuple[CipherState, CipherState]:
+        first, second = _hkdf(self._chaining, b"")
+        return CipherState(first), CipherState(second)
+
+
+def _hkdf(chaining: bytes, material: bytes) -> tuple[bytes, bytes]:
+    secret = hmac.digest(chaining, material, "sha256")
+    first = hmac.digest(secret, b"\x01", "sha256")
+    return first, hmac.digest(secret, first + b"\x02", "sha256")
+
+
+def _private_key(raw: bytes) -> X25519PrivateKey:
+    if len(raw) != KEY_BYTES:
+        raise LocalProtocolError(f"an X25519 private key has {KEY_BYTES} bytes, not {len(raw)}")
+    return X25519PrivateKey.from_private_bytes(raw)

@@ -1,0 +1,84 @@
+"""What the loader and the grains cost. Run by hand: `python tests/bench/bench_loader.py`; prints JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import platform
+import statistics
+import time
+from collections.abc import Callable
+
+from saltlite.grains.collect import collect
+from saltlite.loader.call import call
+from saltlite.loader.finder import Index, build_index, search_layers
+from saltlite.loader.loader import Loader
+
+ROUNDS = 30
+
+
+def timed(action: Callable[[], object]) -> list[float]:
+    """Milliseconds of each of ROUNDS runs."""
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        action()
+        times.append((time.perf_counter() - began) * 1000)
+    return times
+
+
+def forked_call(index: Index, grains: dict[str, object], fun: str) -> tuple[float, float]:
+    """Fork, load and call once: milliseconds inside the child, and until the parent has seen it end."""
+    reading, writing = os.pipe()
+    began = time.perf_counter()
+    child = os.fork()
+    if child == 0:
+        inside = time.perf_counter()
+        outcome = call(Loader(index, {}, grains, {}), fun, (), {})
+        os.write(writing, b"%f" % ((time.perf_counter() - inside) * 1000 if outcome.retcode == 0 else -1))
+        os._exit(0)
+    os.waitpid(child, 0)
+    whole = (time.perf_counter() - began) * 1000
+    inner = float(os.read(reading, 64))
+    os.close(reading)
+    os.close(writing)
+    return inner, whole
+
+
+def summary(times: list[float]) -> dict[str, float]:
+    """First, median and largest of some milliseconds."""
+    return {name: round(value, 3) for name, value in (
+        ("first_ms", times[0]), ("median_ms", statistics.median(times)), ("max_ms", max(times)),
+    )}  # fmt: skip
+
+
+def main() -> None:
+    """Measure, and print one JSON object."""
+    layers = search_layers({})
+    index = build_index(layers)
+    grains = collect({})
+    report: dict[str, object] = {
+        "machine": {
+            "python": platform.python_version(),
+            "cpus": os.cpu_count(),
+            "kernel": platform.release(),
+        },
+        "index_cold": summary(timed(lambda: build_index(layers))),
+        "index_refresh": summary(timed(lambda: build_index(layers, index))),
+        "index_files": len(index.files),
+        "index_pickle_bytes": len(pickle.dumps(index)),
+        "grains": summary(timed(lambda: collect({}))),
+    }
+    for fun in ("test.ping", "grains.ls", "pkg.list_holds"):
+        forked_call(index, grains, fun)  # writes the cache of compiled files, where that is allowed
+        pairs = [forked_call(index, grains, fun) for _ in range(ROUNDS)]
+        report[f"forked {fun}"] = {
+            "load_and_call": summary([inner for inner, _ in pairs]),
+            "fork_to_exit": summary([whole for _, whole in pairs]),
+        }
+    print(json.dumps(report, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,536 @@
+"""A master's hub and minions joined by the in-memory link, with a clock that stands still: for the core's tests.
+
+The drivers in here do what the daemons do, as simply as possible: the master's store is a few dicts, a minion's
+journal and spool are the real ones on a disk in memory, a job's process is a row in a dict that ends when the
+test says so. `entered` counts how often a function was entered: the promise is once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.link import SendResult
+from saltlite.adapters.memory_disk import MemoryDisk, memory_journal, memory_spool
+from saltlite.adapters.memory_link import DEFAULT_ADDRESS, Fate, Flight, MemoryNetwork
+from saltlite.core import connection, hub, jobs
+from saltlite.core.connection import Connection, Identity, Phase
+from saltlite.core.dispatch import advance
+from saltlite.core.hub import Hub
+from saltlite.core.jobs import Jobs
+from saltlite.core.minion_ports import Record, SpoolEntry
+from saltlite.core.outbox import Parcel
+from saltlite.model.ids import Jid, jid_at
+from saltlite.model.job import TERMINAL, TargetState
+from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes
+from saltlite.wire import jobbody, merkle
+from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
+from saltlite.wire.limits import CHUNK
+from saltlite.wire.messages import functions_digest
+from saltlite.wire.noise import public_of
+
+DAY = 86_400
+FUNCTIONS = ["test.ping", "test.sleep"]
+
+
+def seed(name: str) -> bytes:
+    """A private key that follows from a name."""
+    return name.encode().ljust(32, b".")
+
+
+def ed25519_public(private: bytes) -> bytes:
+    """The public half of an Ed25519 seed."""
+    return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+FLEET_PRIVATE = seed("fleet")
+FLEET_PUBLIC = ed25519_public(FLEET_PRIVATE)
+FLEET = fingerprint_bytes(FLEET_PUBLIC)
+MASTER_PRIVATE = seed("master")
+JOB_PRIVATE = seed("jobs")
+JOB_PUBLIC = ed25519_public(JOB_PRIVATE)
+
+
+def certificate(now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE) -> MasterCertificate:
+    """A certificate of this master by the fleet, valid from an hour ago."""
+    terms = CertificateTerms(
+        static_public=public_of(static),
+        job_public=JOB_PUBLIC,
+        name="m1",
+        serial=1,
+        epoch=1,
+        not_before=int(now) - 3600,
+        not_after=int(now) - 3600 + days * DAY,
+    )
+    return issue(FLEET_PRIVATE, terms)
+
+
+def make_hub(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> Hub:
+    """A hub of this fleet."""
+    return Hub(
+        fleet_public=FLEET_PUBLIC,
+        certificate=certificate(clock.wall()).encode() if cert is None else cert,
+        private=MASTER_PRIVATE,
+        handshakes_per_address=per_address,
+        clock=clock,
+    )
+
+
+def identity(name: str, token: str = "") -> Identity:
+    """What the minion of that name says of itself."""
+    return Identity(
+        id=name,
+        private=seed(f"key of {name}"),
+        boot="b" * 32,
+        incarnation="i" * 32,
+        version="1.0",
+        functions=functions_digest(FUNCTIONS),
+        token=token,
+    )
+
+
+def key_of(name: str) -> Fingerprint:
+    """The fingerprint of that minion's key."""
+    return fingerprint(public_of(seed(f"key of {name}")))
+
+
+@dataclass(slots=True)
+class StoredJob:
+    """A job as the fake store has it."""
+
+    body: bytes
+    signature: bytes
+    minions: list[str]
+    created_at: float
+    deliver_ms: int
+    states: dict[str, TargetState]
+    returns: dict[str, bytes] = field(default_factory=dict)
+
+
+class Master:
+    """The hub with its link and a store of dicts. `decide` is what an MWorker says about a key."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.clock = fleet.clock
+        self.jobs: dict[str, StoredJob] = {}
+        self.keys: dict[Fingerprint, str] = {}
+        self.present: set[str] = set()
+        self.came_and_went: list[tuple[str, bool]] = []
+        self.undecided: list[hub.Decide] = []
+        self.holds_decisions = False
+        self.store_fails = False
+        self.start()
+
+    def start(self) -> None:
+        """A link process begins: no session is known."""
+        self.hub = make_hub(self.clock)
+        self.link = self.fleet.network.server(self._frame, self.hub.hangup)
+        self.present.clear()
+        self._tick_at = self._sweep_at = self.clock.monotonic()
+
+    def stop(self) -> None:
+        """The link process dies."""
+        self.link.close()
+
+    def _frame(self, route: bytes, number: int, address: str, frame: bytes) -> None:
+        self.hub.frame(route, number, address, frame)
+        self.carry()
+
+    def deadline(self) -> float:
+        return min(self._tick_at, self._sweep_at)
+
+    def tick(self) -> None:
+        now = self.clock.monotonic()
+        if now >= self._tick_at:
+            self._tick_at = now + hub.TICK_S
+            self.hub.tick()
+        if now >= self._sweep_at:
+            self._sweep_at = now + 15.0
+            self.hub.pull(sorted({m for job in self.jobs.values() for m in job.minions}))
+        self.carry()
+
+    def carry(self) -> None:
+        """Carry out what the hub wants."""
+        while effects := self.hub.take():
+            for effect in effects:
+                self._one(effect)
+
+    def _one(self, effect: hub.Effect) -> None:
+        match effect:
+            case hub.Send():
+                result = self.link.send(effect.route, effect.frame)
+                if result is SendResult.FULL:
+                    self._tick_at = min(self._tick_at, self.clock.monotonic() + hub.BLOCKED_RETRY_S)
+                if result is not SendResult.OK:
+                    self.hub.unsent(effect, gone=result is SendResult.GONE)
+            case hub.HangUp():
+                self.fleet.note("master", f"hangs up on {effect.address}")
+                self.link.hang_up(effect.connection, effect.address)
+            case hub.Decide():
+                self.fleet.note("master", f"decides about {effect.said['id']}")
+                if self.holds_decisions:
+                    self.undecided.append(effect)
+                else:
+                    self.decide(effect)
+            case hub.Presence():
+                self.fleet.note("master", f"{effect.id} is {'up' if effect.up else 'away'}")
+                self.came_and_went.append((effect.id, effect.up))
+                (self.present.add if effect.up else self.present.discard)(effect.id)
+            case hub.Report():
+                self._report(effect)
+            case hub.Pull():
+                self._pull(effect)
+
+    def decide(self, ask: hub.Decide) -> None:
+        """Accept a key that brings the token "good", else what was said of it before, else pending."""
+        key = fingerprint(ask.public)
+        if ask.said["token"] == "t.good":
+            self.keys.setdefault(key, "accepted")
+        self.hub.decided(ask.session, self.keys.setdefault(key, "pending"), ask.said["id"])
+
+    def change_key(self, name: str, state: str) -> None:
+        """What `saltlite key` does."""
+        self.fleet.note("operator", f"{name} becomes {state}")
+        key = key_of(name)
+        if state == "deleted":
+            self.keys.pop(key, None)
+        else:
+            self.keys[key] = state
+        if state != "accepted":
+            for job in self.jobs.values():
+                if name in job.states:
+                    job.states[name] = advance(job.states[name], TargetState.REVOKED)
+        self.hub.key_changed(key, state, name)
+        self.carry()
+
+    def publish(
+        self, names: Iterable[str], fun: str = "test.ping", *, deliver_ms: int = 60_000, run_ms: int = 0
+    ) -> str:
+        """Commit a job and send it to those that are up; its jid."""
+        minions = sorted(names)
+        jid = jid_at(int(self.clock.wall() * 1_000_000) + len(self.jobs))
+        body, signature = signed(jid, minions, fun, deliver_ms=deliver_ms, run_ms=run_ms)
+        self.jobs[jid] = StoredJob(
+            body=body,
+            signature=signature,
+            minions=minions,
+            created_at=self.clock.wall(),
+            deliver_ms=deliver_ms,
+            states=dict.fromkeys(minions, TargetState.QUEUED),
+        )
+        self.fleet.note("operator", f"{fun} for {', '.join(minions)}")
+        for name in minions:
+            self.hub.deliver(name, [self._parcel(jid, name)])
+        self.carry()
+        return jid
+
+    def cancel(self, jid: str) -> None:
+        """What `saltlite job kill` does."""
+        self.fleet.note("operator", "kills the job")
+        self.hub.cancel(jid, self.jobs[jid].minions)
+        self.carry()
+
+    def state(self, jid: str, name: str) -> TargetState:
+        return self.jobs[jid].states[name]
+
+    def unfinished(self) -> list[tuple[str, str, TargetState]]:
+        """Every (jid, minion) that has no terminal state."""
+        rows = [(jid, name, state) for jid, job in self.jobs.items() for name, state in job.states.items()]
+        return [row for row in rows if row[2] not in TERMINAL]
+
+    def _parcel(self, jid: str, name: str) -> Parcel:
+        job = self.jobs[jid]
+        left_s = job.created_at + job.deliver_ms / 1000 - self.clock.wall()
+        proof = merkle.proofs(job.minions)[name]
+        return Parcel(jid, job.body, job.signature, proof, self.clock.monotonic() + left_s)
+
+    def _pull(self, ask: hub.Pull) -> None:
+        wanted = [
+            jid
+            for jid, job in self.jobs.items()
+            if (state := job.states.get(ask.id)) is not None
+            and (state is TargetState.QUEUED or (ask.fresh and state not in TERMINAL))
+        ]
+        rows = wanted[:16]
+        parcels = [self._parcel(jid, ask.id) for jid in rows]
+        self.hub.deliver(ask.id, parcels, starved=len(rows) < len(wanted))
+
+    def _report(self, report: hub.Report) -> None:
+        message = report.message
+        if self.store_fails or message["t"] == "functions":
+            return
+        job = self.jobs.get(message["jid"])
+        if job is not None and report.id in job.states and self.keys[report.fingerprint] == "accepted":
+            state = TargetState(message["state"])
+            job.states[report.id] = advance(job.states[report.id], state)
+            if message["t"] == "ret":
+                job.returns.setdefault(report.id, report.body or b"")
+        self.fleet.note("master", f"stores {message['state']} of {report.id}")
+        if message["t"] == "ret":
+            self.hub.committed(report.fingerprint, [message["jid"]])
+
+
+class Minion:
+    """A connection, its jobs, and what they stand on."""
+
+    def __init__(self, fleet: Fleet, name: str, *, token: str = "", fleet_key: bytes | None = FLEET) -> None:
+        self.fleet = fleet
+        self.name = name
+        self.disk = MemoryDisk()
+        self.processes: dict[str, int] = {}
+        self.result = b"\xc3"
+        self.limit = 4
+        self.reasons: list[str] = []
+        self._identity = identity(name, token)
+        self._fleet_key = fleet_key
+        self.link = fleet.network.client(self._up, self._frame, self._down, ip=f"10.0.0.{len(fleet.minions) + 1}")
+        self.boot()
+
+    # -- a life of the daemon
+
+    def boot(self) -> None:
+        """Start: replay the journal, connect."""
+        clock = self.fleet.clock
+        self.journal = memory_journal(self.disk, entropy=clock.entropy)
+        self.spool = memory_spool(self.disk)
+        entries = self.journal.open()
+        self.spool.open()
+        self.jobs = Jobs(self.name, clock, limit=self.limit, longest_s=0.0)
+        self.connection = Connection(self._identity, (DEFAULT_ADDRESS,), self._fleet_key, clock)
+        remembered = [
+            jobs.Remembered(
+                jid=entry.jid,
+                step=entry.step,
+                body=entry.body,
+                received_wall_ms=entry.received_wall_ms,
+                deliver_ms=entry.deliver_ms,
+                pid=entry.pid,
+                started_wall_ms=entry.started_wall_ms,
+                reason=entry.reason,
+                alive=entry.jid in self.processes,
+            )
+            for entry in entries
+        ]
+        self.jobs.replay(remembered, self.spool.jids(), self.journal.floor)
+        self.jobs.open()
+        self.connection.start()
+        self.carry()
+
+    def kill(self, *, power: bool = False) -> None:
+        """The daemon dies, or the whole machine loses its power; `boot()` follows."""
+        self.link.close()
+        if power:
+            self.processes.clear()
+            self.disk.crash()
+
+    def finish(self, jid: str) -> None:
+        """The job's process returns."""
+        if self.processes.pop(jid, None) is None:
+            return
+        started = int(self.fleet.clock.wall() * 1000)
+        self.spool.write(jid, SpoolEntry(TargetState.RETURNED, 0, self.result, started, 0))
+        self.jobs.exited(jid, left_result=True, how="exit status 0")
+        self.carry()
+
+    # -- the link
+
+    def _up(self) -> None:
+        self.connection.link_up()
+        self.carry()
+
+    def _frame(self, frame: bytes) -> None:
+        self.connection.frame(frame)
+        self.carry()
+
+    def _down(self, reason: str) -> None:
+        self.connection.link_down(reason)
+        self.carry()
+
+    # -- time
+
+    def deadline(self) -> float:
+        return min(self.connection.deadline(), self.jobs.deadline())
+
+    def tick(self) -> None:
+        now = self.fleet.clock.monotonic()
+        if now >= self.connection.deadline():
+            self.connection.tick()
+        if now >= self.jobs.deadline():
+            self.jobs.tick()
+        self.carry()
+
+    # -- effects
+
+    def carry(self) -> None:
+        """Carry out what both machines want."""
+        while effects := [*self.connection.take(), *self.jobs.take()]:
+            for effect in effects:
+                if isinstance(effect, connection.Effect):
+                    self._network(effect)
+                else:
+                    self._work(effect)
+
+    def _network(self, effect: connection.Effect) -> None:
+        match effect:
+            case connection.Open():
+                self.link.open(effect.address)
+            case connection.Close():
+                self.link.close()
+            case connection.SendFrame():
+                self.link.send(effect.frame)
+            case connection.Deliver():
+                self._told(effect.message)
+            case connection.Trust():
+                self.jobs.trust(effect.certificate.job_public, effect.certificate.not_after)
+            case connection.Changed():
+                self.fleet.note(self.name, f"[{effect.phase}] {effect.reason}".rstrip())
+                self.reasons.append(effect.reason)
+                if effect.phase is Phase.READY:
+                    self.jobs.connected(self.spool.jids())
+
+    def _told(self, message: Mapping[str, Any]) -> None:
+        match message["t"]:
+            case "job":
+                parcel = jobs.Parcel(
+                    message["jid"], message["body"], message["sig"], message["proof"], message["deliver_ms"]
+                )
+                self.jobs.received(parcel)
+            case "cancel":
+                self.jobs.cancel(message["jid"])
+            case "ret_ack":
+                for jid in message["jids"]:
+                    self.jobs.acknowledged(jid)
+            case "grant":
+                body = self.spool.read(message["jid"]).body
+                for at in range(0, len(body), CHUNK):
+                    part = {"t": "part", "jid": message["jid"], "offset": at, "data": body[at : at + CHUNK]}
+                    self.connection.send(part)
+            case "want_functions":
+                names = {"names": FUNCTIONS, "digest": functions_digest(FUNCTIONS), "whole": True}
+                self.connection.send({"t": "functions", **names})
+
+    def _work(self, effect: jobs.Effect) -> None:
+        match effect:
+            case jobs.Write():
+                self.journal.append([Record(effect.step, effect.jid, effect.fields)])
+                if not effect.lazy:
+                    self.journal.sync()
+            case jobs.Fork():
+                self.processes[effect.jid] = 4000 + len(self.fleet.entered)
+                self.jobs.forked(effect.jid, self.processes[effect.jid], 1)
+            case jobs.Go():
+                self.fleet.note(self.name, "enters the function")
+                self.fleet.entered[effect.jid, self.name] += 1
+            case jobs.Kill():
+                if self.processes.pop(effect.jid, None) is not None:
+                    self.jobs.exited(effect.jid, left_result=False, how="signal 15")
+            case jobs.Keep():
+                result = SpoolEntry(
+                    effect.state, effect.code, b"", effect.start_ms, effect.dur_ms, effect.reason
+                )
+                self.spool.write(effect.jid, result)
+            case jobs.Forget():
+                self.spool.remove(effect.jid)
+            case jobs.Tell():
+                self.connection.send(
+                    {"t": "job_state", "jid": effect.jid, "state": effect.state, "reason": effect.reason}
+                )
+            case jobs.Offer():
+                self._offer(effect.jid)
+
+    def _offer(self, jid: str) -> None:
+        if self.connection.phase is not Phase.READY:
+            return
+        entry = self.spool.read(jid)
+        whole = len(entry.body) <= CHUNK
+        self.connection.send(
+            {
+                "t": "ret",
+                "jid": jid,
+                "state": entry.state,
+                "code": entry.code,
+                "body": entry.body if whole else b"",
+                "size": len(entry.body),
+                "start_ms": entry.start_ms,
+                "dur_ms": entry.dur_ms,
+                "reason": entry.reason,
+            }
+        )
+
+
+class Fleet:
+    """One master, any number of minions, one network, one clock."""
+
+    def __init__(self, fate: Callable[[Flight], Fate] = lambda _flight: Fate.DELIVER) -> None:
+        self.clock = ManualClock(seed=7)
+        self.network = MemoryNetwork(fate)
+        self.entered: Counter[tuple[str, str]] = Counter()
+        self.notes: list[tuple[str, str]] = []
+        self.minions: dict[str, Minion] = {}
+        self.master = Master(self)
+
+    def note(self, who: str, what: str) -> None:
+        """One line of the trace."""
+        self.notes.append((who, what))
+
+    def minion(self, name: str = "web1", *, token: str = "t.good", fleet_key: bytes | None = FLEET) -> Minion:
+        """A new minion, on its way to the master."""
+        self.minions[name] = Minion(self, name, token=token, fleet_key=fleet_key)
+        return self.minions[name]
+
+    def ready(self, name: str = "web1") -> Minion:
+        """A new minion that has joined."""
+        minion = self.minion(name)
+        self.settle()
+        assert minion.connection.phase is Phase.READY
+        return minion
+
+    def settle(self) -> None:
+        """Move frames until the network is quiet; no time passes."""
+        while self.network.deliver():
+            pass
+
+    def run(self, seconds: float) -> None:
+        """Let time pass, from one deadline to the next."""
+        self.settle()
+        until = self.clock.monotonic() + seconds
+        while True:
+            machines = [self.master, *self.minions.values()]
+            moment = min(machine.deadline() for machine in machines)
+            if moment > until:
+                break
+            self.clock.advance(max(0.0, moment - self.clock.monotonic()) + 1e-6)
+            for machine in machines:
+                machine.tick()
+            self.settle()
+        self.clock.advance(max(0.0, until - self.clock.monotonic()))
+
+
+def signed(
+    jid: str, minions: Iterable[str], fun: str = "test.ping", *, deliver_ms: int = 60_000, run_ms: int = 0
+) -> tuple[bytes, bytes]:
+    """A job body and its signature by this fleet's master."""
+    body = jobbody.encode_body(
+        jobbody.JobBody(
+            jid=Jid(jid),
+            fun=fun,
+            user="root",
+            audience=merkle.root(list(minions)),
+            run_ms=run_ms,
+            deliver_ms=deliver_ms,
+        )
+    )
+    return body, jobbody.sign(JOB_PRIVATE, body)
+
+
+def unpack(body: bytes) -> object:
+    """What a return says."""
+    value: object = msgpack.unpackb(body)
+    return value

@@ -1,0 +1,136 @@
+"""The master's end of the Unix socket, scripted: it answers what the test says and records what was asked."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+JID = "20260131235959123456"
+DROP = "drop"
+"""In a script: close this connection here."""
+
+Step = dict[str, Any] | bytes | str | threading.Event
+Script = Callable[[dict[str, Any]], Iterable[Step]]
+"""From a request to what happens: a map is sent as a frame, bytes as they are, an event is waited for."""
+
+_LENGTH = struct.Struct(">I")
+
+
+def published(
+    *minions: str, away: dict[str, float | None] | None = None, timeout_s: float = 5.0
+) -> dict[str, Any]:
+    """The answer to a publish."""
+    return {"ok": True, "jid": JID, "minions": list(minions), "away": away or {}, "timeout_s": timeout_s}
+
+
+def returned(seq: int, minion: str, value: object, *, retcode: int = 0) -> dict[str, Any]:
+    """One message of a stream, with one return."""
+    body = msgpack.packb(value)
+    row = {"id": minion, "state": "returned", "retcode": retcode, "body": body, "reason": "", "seq": seq}
+    return {"seq": seq, "states": [], "returns": [{**row, "started_at": 0.0, "duration_ms": 1}]}
+
+
+def state(seq: int, minion: str, name: str, reason: str = "") -> dict[str, Any]:
+    """One message of a stream, with one move."""
+    return {"seq": seq, "states": [{"id": minion, "state": name, "reason": reason}], "returns": []}
+
+
+def end(seq: int) -> dict[str, Any]:
+    """The last message of a stream."""
+    return {"seq": seq, "states": [], "returns": [], "end": True}
+
+
+def fixed(*steps: Step) -> Script:
+    """Every request gets the same."""
+    return lambda request: steps
+
+
+def good_job(request: dict[str, Any]) -> Iterable[Step]:
+    """A job on two minions that both return at once."""
+    yield published("web1", "web2")
+    if request["follow"]:
+        yield returned(1, "web2", {"a": 1})
+        yield returned(2, "web1", True)
+        yield end(2)
+
+
+class FakeMaster:
+    """Serves `folder`/master.ipc with one script until the context ends; `folder` has the config too."""
+
+    def __init__(self, folder: Path, script: Script) -> None:
+        self.config_dir = str(folder)
+        self.socket_path = str(folder / "master.ipc")
+        self.requests: list[dict[str, Any]] = []
+        self.closed = threading.Event()
+        self._script = script
+        self._connections: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        (folder / "master").write_text(f"sock_dir: {folder}\n")
+
+    def __enter__(self) -> Self:
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(self.socket_path)
+        self._listener.listen(16)
+        self._start(self._accept)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.closed.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+        self._listener.close()
+
+    def _start(self, body: Callable[..., None], *args: Any) -> None:
+        thread = threading.Thread(target=body, args=args)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while not self.closed.is_set():
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._connections.append(connection)
+            self._start(self._serve, connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            for request in _requests(connection):
+                self.requests.append(request)
+                for step in self._script(request):
+                    if not self._take(connection, step):
+                        return
+
+    def _take(self, connection: socket.socket, step: Step) -> bool:
+        if isinstance(step, threading.Event):
+            while not step.wait(0.02):
+                if self.closed.is_set():
+                    return False
+        elif isinstance(step, bytes):
+            connection.sendall(step)
+        elif isinstance(step, dict):
+            payload = msgpack.packb(step)
+            connection.sendall(_LENGTH.pack(len(payload)) + payload)
+        return step != DROP
+
+
+def _requests(connection: socket.socket) -> Iterator[dict[str, Any]]:
+    stream = connection.makefile("rb")
+    with stream:
+        while header := stream.read(_LENGTH.size):
+            yield msgpack.unpackb(stream.read(_LENGTH.unpack(header)[0]))

@@ -1,0 +1,261 @@
+"""`cmd` against real processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.loader.call import Outcome, call
+from saltlite.loader.finder import build_index, search_layers
+from saltlite.loader.loader import Loader
+from saltlite.modules import _command
+
+INDEX = build_index(search_layers({}))
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a command as another user")
+
+
+def typed(fun: str, *args: Any, **kwargs: Any) -> Outcome:
+    """Call as an operator does."""
+    return call(Loader(INDEX, {}, {}, {}), fun, args, kwargs, pub={"jid": "20260131235959123456"})
+
+
+def crossed(fun: str, *args: Any, **kwargs: Any) -> Outcome:
+    """Call as another module does."""
+    return call(Loader(INDEX, {}, {}, {}), fun, args, kwargs)
+
+
+def wait_for(condition: Any, bound_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + bound_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(condition())
+
+
+def test_a_typed_command_goes_through_the_shell() -> None:
+    assert typed("cmd.run", "echo one two | wc -w").value == "2"
+
+
+def test_a_cross_call_uses_no_shell() -> None:
+    assert crossed("cmd.run", "echo one | wc -w").value == "one | wc -w"
+
+
+def test_without_shell_a_quoted_word_stays_one() -> None:
+    assert typed("cmd.run", "printf '%s.' 'a b' '$HOME'", python_shell=False).value == "a b.$HOME."
+
+
+def test_a_list_is_taken_word_by_word_also_through_the_shell() -> None:
+    assert typed("cmd.run", ["echo", "a; echo b"]).value == "a; echo b"
+
+
+def test_shell_goes_through_the_shell_for_modules_too() -> None:
+    assert crossed("cmd.shell", "echo $((1 + 2))").value == "3"
+
+
+def test_run_mixes_error_output_in_and_run_all_parts_it() -> None:
+    command = "echo out; echo err >&2; exit 3"
+    assert typed("cmd.run", command) == Outcome("out\nerr", 3)
+    outcome = typed("cmd.run_all", command)
+    assert {key: outcome.value[key] for key in ("stdout", "stderr", "retcode")} == {
+        "stdout": "out",
+        "stderr": "err",
+        "retcode": 3,
+    }
+    assert outcome.value["pid"] > 1
+
+
+def test_run_stdout_run_stderr_and_retcode_give_their_part() -> None:
+    command = "echo out; echo err >&2; exit 3"
+    values = [typed(f"cmd.{name}", command).value for name in ("run_stdout", "run_stderr", "retcode")]
+    assert values == ["out", "err", 3]
+
+
+def test_the_retcode_of_the_command_becomes_that_of_the_job() -> None:
+    assert typed("cmd.run", "exit 42").retcode == 42
+
+
+def test_ignore_retcode_keeps_the_job_at_0() -> None:
+    outcome = typed("cmd.run_all", "exit 42", ignore_retcode=True)
+    assert (outcome.retcode, outcome.value["retcode"]) == (0, 42)
+
+
+@pytest.mark.parametrize(
+    "success", [{"success_retcodes": [7]}, {"success_retcodes": "6,7"}, {"success_stdout": ["fine"]}]
+)
+def test_a_failure_may_be_declared_a_success(success: dict[str, Any]) -> None:
+    outcome = typed("cmd.run_all", "echo fine; exit 7", **success)
+    assert (outcome.retcode, outcome.value["retcode"]) == (0, 0)
+
+
+def test_success_stderr_looks_at_error_output() -> None:
+    assert typed("cmd.run_all", "echo ok >&2; exit 7", success_stderr=["ok"]).retcode == 0
+
+
+def test_raise_err_turns_a_failure_into_an_error() -> None:
+    outcome = typed("cmd.run", "echo why; exit 2", raise_err=True)
+    assert outcome == Outcome("ERROR: The command ended with return code 2: why", 1, "nested")
+
+
+def test_a_signal_is_a_negative_retcode() -> None:
+    assert typed("cmd.retcode", "kill -9 $$").value == -9
+
+
+def test_output_that_is_no_utf8_is_readable() -> None:
+    assert typed("cmd.run", r"printf 'a\377b'").value == "a\ufffdb"
+
+
+def test_output_encoding_decodes() -> None:
+    assert typed("cmd.run", r"printf '\344'", output_encoding="latin-1").value == "ä"
+
+
+def test_rstrip_false_keeps_the_line_end() -> None:
+    assert typed("cmd.run", "echo a", rstrip=False).value == "a\n"
+
+
+def test_hide_output_hides_it() -> None:
+    assert typed("cmd.run", "echo secret", hide_output=True).value == ""
+
+
+def test_stdin_reaches_the_command() -> None:
+    assert typed("cmd.run", "cat", stdin="hello").value == "hello"
+
+
+def test_without_stdin_a_reader_sees_the_end_at_once() -> None:
+    assert typed("cmd.run", "cat", timeout=20) == Outcome("", 0)
+
+
+def test_cwd_is_where_the_command_runs(tmp_path: Path) -> None:
+    assert typed("cmd.run", "pwd", cwd=str(tmp_path)).value == str(tmp_path)
+
+
+@pytest.mark.parametrize("cwd", ["relative", "/nowhere/at/all"])
+def test_a_cwd_that_is_no_absolute_folder_is_refused(cwd: str) -> None:
+    text = f"ERROR: Specified cwd '{cwd}' either not absolute or does not exist"
+    assert typed("cmd.run", "pwd", cwd=cwd).value == text
+
+
+def test_env_adds_to_the_environment_and_clean_env_replaces_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEPT", "yes")
+    assert typed("cmd.run", "echo $KEPT-$NEW", env={"NEW": 1}).value == "yes-1"
+    assert typed("cmd.run", "echo $KEPT-$NEW", env=[{"NEW": "a"}, {"NEW": "b"}], clean_env=True).value == "-b"
+
+
+def test_commands_run_in_the_c_locale_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    assert typed("cmd.run", "echo $LC_ALL").value == "C"
+    assert typed("cmd.run", "echo $LC_ALL", reset_system_locale=False).value == "C.UTF-8"
+
+
+def test_umask_applies() -> None:
+    assert typed("cmd.run", "umask", umask="077").value == "0077"
+
+
+def test_children_stay_in_the_process_group_of_the_job() -> None:
+    assert typed("cmd.run", "ps -o pgid= -p $$").value.strip() == str(os.getpgrp())
+
+
+def test_a_time_limit_kills_the_whole_tree_and_keeps_the_output(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    began = time.monotonic()
+    outcome = typed("cmd.run", f"echo begun; sh -c 'echo $$ > {marker}; sleep 300'; true", timeout=0.5)
+    assert time.monotonic() - began < 30
+    assert outcome.retcode == 1
+    assert outcome.value.startswith("begun\n")
+    assert outcome.value.endswith(" : Timed out after 0.5 seconds")
+    grandchild = marker.read_text().strip()
+    assert wait_for(
+        lambda: (
+            not Path(f"/proc/{grandchild}").exists() or "Z" in Path(f"/proc/{grandchild}/stat").read_text()
+        )
+    )
+
+
+def test_output_beyond_the_limit_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_command, "OUTPUT_BYTES_MAX", 1000)
+    value = typed("cmd.run", "head -c 5000 /dev/zero | tr '\\0' x").value
+    assert value.startswith("x" * 1000 + "\n[4000 more bytes of output were dropped")
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    text = "Command required for 'cmd.run' not found: nosuchprog (there is no such program on this minion)"
+    assert typed("cmd.run", "nosuchprog", python_shell=False).value == text
+
+
+def test_a_shell_that_is_not_there_is_named() -> None:
+    options = {"shell": "/bin/nosuch"}
+    assert typed("cmd.run", "true", **options).value == "ERROR: The shell /bin/nosuch is not available."
+
+
+@pytest.mark.parametrize(
+    ("command", "kwargs", "text"),
+    [
+        ("  ", {}, "There is no command to run"),
+        ("echo 'open", {"python_shell": False}, "cannot be split into words"),
+        ("true", {"colour": 1}, "keyword arguments are not valid: colour"),
+        ("true", {"timeout": "soon"}, "timeout is a number of seconds"),
+        ("true", {"umask": "rwx"}, "umask is an octal number"),
+        ("true", {"env": "A=1"}, "env is a dict"),
+        ("true", {"output_encoding": "utf-99"}, "knows no encoding"),
+    ],
+)
+def test_values_that_cannot_work_are_refused_before_anything_runs(
+    command: str, kwargs: dict[str, Any], text: str
+) -> None:
+    outcome = typed("cmd.run", command, **kwargs)
+    assert outcome.value.startswith("ERROR executing 'cmd.run': ")
+    assert text in outcome.value
+
+
+def test_an_unknown_user_or_group_is_named() -> None:
+    assert typed("cmd.run", "id", runas="nosuchuser").value == "ERROR: User 'nosuchuser' is not available"
+    assert (
+        typed("cmd.run", "id", group="nosuchgroup").value
+        == "ERROR: There is no group 'nosuchgroup' on this minion."
+    )
+
+
+@ROOT
+def test_runas_changes_user_groups_and_home() -> None:
+    assert typed("cmd.run", "id -un; id -Gn; echo $USER", runas="nobody").value == "nobody\nnogroup\nnobody"
+
+
+@ROOT
+def test_a_script_runs_as_another_user_who_cannot_read_the_original(tmp_path: Path) -> None:
+    script = tmp_path / "check.sh"
+    script.write_text('#!/bin/sh\nid -un; echo "$1"\n')
+    script.chmod(0o600)
+    outcome = typed("cmd.script", str(script), "'a b'", runas="nobody", cwd="/")
+    assert outcome.value["stdout"] == "nobody\na b"
+
+
+def test_a_script_runs_without_execute_bit_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(copies))
+    script = tmp_path / "check.sh"
+    script.write_text("#!/bin/sh\necho $1; exit 4\n")
+    outcome = typed("cmd.script", str(script), args=["x y"])
+    assert (outcome.value["stdout"], outcome.retcode) == ("x y", 4)
+    assert list(copies.iterdir()) == []
+
+
+@pytest.mark.parametrize("source", ["salt://check.sh", "https://x/check.sh", "check.sh"])
+def test_a_script_that_is_no_local_path_is_refused(source: str) -> None:
+    assert "give the absolute path" in typed("cmd.script", source).value
+
+
+def test_code_runs_in_its_interpreter() -> None:
+    code = "import sys; print(sys.argv[1])"
+    assert typed("cmd.exec_code", "python3", code, args="hello").value == "hello"
+    assert typed("cmd.exec_code_all", "sh", ["exit 5"]).value["retcode"] == 5
+
+
+def test_programs_are_found() -> None:
+    assert typed("cmd.which", "sh").value.endswith("/sh")
+    assert typed("cmd.which_bin", ["nosuchprog", "sh"]).value.endswith("/sh")
+    assert (typed("cmd.has_exec", "sh").value, typed("cmd.has_exec", "nosuchprog").value) == (True, False)

@@ -1,0 +1,190 @@
+"""The in-memory store and the SQLite store give the same answers after any sequence of operations."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
+from saltlite.adapters.sqlite_store import SqliteStore
+from saltlite.core.ports import (
+    FunctionSet,
+    MinionRow,
+    ReturnCommit,
+    Store,
+    StoreWriter,
+    TargetRow,
+    TokenRecord,
+)
+from saltlite.errors import StoreError
+from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
+from saltlite.model.job import TERMINAL, Job, Return, TargetState
+from saltlite.model.keys import KeyRecord, KeyState, fingerprint
+from saltlite.model.target import Target
+
+IDS = [MinionId("web1"), MinionId("web10"), MinionId("db1")]
+JIDS = [jid_at(1_800_000_000_000_000 + n) for n in range(4)]
+TOKEN = "k3f9aaaa"
+DIGESTS = ["", "d1", "d2"]
+
+Step = Callable[[StoreWriter], Any]
+
+ids = st.sampled_from(IDS)
+jids = st.sampled_from(JIDS)
+times = st.integers(0, 40).map(float)
+states = st.sampled_from(sorted(TargetState))
+publics = st.sampled_from([bytes([n]) * 32 for n in range(4)])
+
+function_sets = st.builds(
+    FunctionSet,
+    st.sampled_from(DIGESTS[1:]),
+    st.frozensets(st.sampled_from(["test.ping", "cmd.run"])),
+    st.booleans(),
+)
+
+
+@st.composite
+def keys(draw: st.DrawFn) -> KeyRecord:
+    public, state = draw(publics), draw(st.sampled_from(sorted(KeyState)))
+    return KeyRecord(draw(ids), fingerprint(public), public, state, draw(ids), draw(times), draw(times), 1)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    return Job(
+        jid=draw(jids),
+        request_id=RequestId(f"{draw(st.integers(0, 5)):032x}"),
+        user="root",
+        uid=draw(st.integers(0, 1)),
+        fun="test.ping",
+        target=Target("*"),
+        created_at=draw(times),
+        deliver_ms=draw(st.integers(0, 20_000)),
+        run_ms=0,
+        body=b"body",
+        signature=b"s",
+        minions=tuple(draw(st.lists(ids, max_size=3))),
+    )
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> ReturnCommit:
+    ret = Return(
+        draw(jids), draw(ids), draw(st.sampled_from(sorted(TERMINAL))), 0, draw(st.binary(max_size=3)), 0.0, 1
+    )
+    return ReturnCommit(fingerprint(draw(publics)), ret)
+
+
+def put_token(uses: int) -> Step:
+    return lambda tx: tx.put_token(TokenRecord(TOKEN, "0", "*", uses, 0.0, 1.0, "root"))
+
+
+def set_target(jid: Jid, row: TargetRow) -> Step:
+    return lambda tx: tx.set_targets([(jid, row)])
+
+
+@st.composite
+def sessions(draw: st.DrawFn) -> MinionRow:
+    at = draw(times)
+    return MinionRow(
+        id=draw(ids),
+        fingerprint=fingerprint(draw(publics)),
+        address="10.0.0.1",
+        version="0.1",
+        boot_id=f"boot{at}",
+        incarnation="disk",
+        functions=draw(st.sampled_from(DIGESTS)),
+        up=draw(st.booleans()),
+        last_seen=at,
+    )
+
+
+steps: st.SearchStrategy[Step] = st.one_of(
+    keys().map(lambda record: lambda tx: tx.put_key(record)),
+    publics.map(lambda public: lambda tx: tx.delete_key(fingerprint(public))),
+    st.integers(0, 2).map(put_token),
+    st.just(lambda tx: tx.use_token(TOKEN)),
+    st.just(lambda tx: tx.delete_token(TOKEN)),
+    st.just(lambda tx: tx.next_epoch()),
+    ids.map(lambda minion: lambda tx: tx.put_preaccept(minion, fingerprint(b"p"), "root")),
+    ids.map(lambda minion: lambda tx: tx.delete_preaccept(minion)),
+    jobs().map(lambda job: lambda tx: tx.put_job(job)),
+    st.builds(set_target, jids, st.builds(TargetRow, ids, states, st.sampled_from(["", "why"]), times)),
+    st.tuples(st.lists(commits(), max_size=6), times).map(lambda a: lambda tx: tx.put_returns(*a)),
+    times.map(lambda at: lambda tx: tx.put_event("tag", {"at": at}, at)),
+    sessions().map(lambda row: lambda tx: tx.touch_minions([row])),
+    function_sets.map(lambda known: lambda tx: tx.put_functions(known)),
+    times.map(lambda now: lambda tx: tx.expire(now)),
+    times.map(lambda before: lambda tx: tx.prune(before)),
+)
+transactions = st.lists(st.tuples(st.lists(steps, max_size=8), st.booleans()), max_size=8)
+
+
+class RolledBackError(Exception):
+    """Raised inside a transaction to end it."""
+
+
+def run(store: Store, step_list: list[Step], *, rolled_back: bool) -> list[Any]:
+    """What each step answered, or the text of its refusal, and what the transaction saw at its end."""
+    answers: list[Any] = []
+    try:
+        with store.write() as tx:
+            for step in step_list:
+                try:
+                    answers.append(step(tx))
+                except StoreError as refusal:
+                    answers.append(str(refusal))
+            answers.append(everything(tx))
+            if rolled_back:
+                raise RolledBackError  # noqa: TRY301 - leaving the block is the point
+    except RolledBackError:
+        answers.append("rolled back")
+    return answers
+
+
+def everything(store: Any) -> dict[str, Any]:
+    """Every answer of a StoreReader, for all ids and jids there are."""
+    return {
+        "keys": store.keys(),
+        "pending": store.keys(frozenset({KeyState.PENDING})),
+        "accepted": store.accepted_ids(),
+        "counts": [(store.count_keys(state), store.count_keys(state, "web1")) for state in KeyState],
+        "holders": [store.holder(minion) for minion in IDS],
+        "token": store.token(TOKEN),
+        "preaccepted": [store.preaccepted(minion) for minion in IDS],
+        "jobs": [store.job(jid) for jid in JIDS],
+        "requests": [store.job_of_request(RequestId(f"{n:032x}"), n % 2) for n in range(6)],
+        "targets": [store.targets(jid) for jid in JIDS],
+        "returns": [store.returns(jid) for jid in JIDS],
+        "later returns": [store.returns(jid, after=3, limit=2) for jid in JIDS],
+        "events": store.events(),
+        "later events": store.events(after=2, limit=3),
+        "seq": store.last_seq(),
+        "open": [store.open_jobs(minion, None, 10) for minion in IDS],
+        "later open": [store.open_jobs(minion, JIDS[0], 1) for minion in IDS],
+        "unfinished": [store.unfinished(minion) for minion in IDS],
+        "expiry due": [store.expire_due(now) for now in (0.0, 10.0, 30.0, 100.0)],
+        "functions": [store.functions(digest) for digest in DIGESTS],
+        "digests": [store.function_digests(IDS[:n]) for n in range(len(IDS) + 1)],
+        "minions with open jobs": store.minions_with_open_jobs(),
+        "minion": [store.minion(minion) for minion in IDS],
+        "minions": store.minions(),
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(transactions)
+def test_both_stores_answer_alike_whatever_is_done_to_them(plan: list[tuple[list[Step], bool]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        real, twin = SqliteStore(f"{folder}/store.db"), MemoryStore(MemoryDisk())
+        try:
+            for step_list, rolled_back in plan:
+                real_answers = run(real, step_list, rolled_back=rolled_back)
+                assert run(twin, step_list, rolled_back=rolled_back) == real_answers
+                assert everything(twin) == everything(real)
+        finally:
+            real.close()

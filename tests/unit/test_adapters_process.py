@@ -1,0 +1,117 @@
+"""Names, parents and identities of processes, as the kernel shows them."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from saltlite.adapters.process import (
+    TITLE_BYTES,
+    freeze_heap,
+    raise_open_files,
+    set_parent_death_signal,
+    set_title,
+    start_ticks,
+)
+
+
+def in_child(work: Callable[[], str]) -> str:
+    """What `work` returned in a forked process."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writing, work().encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    os.waitpid(pid, 0)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [("saltlite-link", "saltlite-link"), ("x" * 40, "x" * TITLE_BYTES), ("é" * 20, "é" * 7)],
+)
+def test_the_title_is_what_the_kernel_shows_cut_between_characters(title: str, shown: str) -> None:
+    def work() -> str:
+        set_title(title)
+        return Path("/proc/self/comm").read_text()
+
+    assert in_child(work) == f"{shown}\n"
+
+
+def test_a_child_dies_with_its_parent() -> None:
+    reading, writing = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        here = os.getpid()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            set_parent_death_signal(signal.SIGKILL, here)
+            os.write(writing, b"ready")
+            signal.pause()
+        os.close(writing)
+        os.read(reading, 5)
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(parent, 0)
+    # The pipe ends only when the last process that holds its writing end is dead.
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() in ("", "ready")
+
+
+def test_a_child_whose_parent_died_before_it_asked_gets_the_signal_at_once() -> None:
+    pid = os.fork()
+    if pid == 0:
+        set_parent_death_signal(signal.SIGKILL, 1 << 30)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_start_ticks_name_a_process_as_long_as_it_lives() -> None:
+    mine = start_ticks(os.getpid())
+    assert mine is not None
+    assert start_ticks(os.getpid()) == mine
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        set_title(") R 1 (x")
+        os.write(writing, b"x")
+        signal.pause()
+    os.read(reading, 1)
+    child = start_ticks(pid)
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    zombie = start_ticks(pid)
+    os.waitpid(pid, 0)
+    os.close(reading)
+    os.close(writing)
+    assert child is not None
+    assert child >= mine
+    assert zombie is None
+    assert start_ticks(pid) is None
+
+
+def test_the_limit_of_descriptors_is_raised_but_not_beyond_the_hard_one() -> None:
+    def work() -> str:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200))
+        raised = raise_open_files(100), raise_open_files(1000), raise_open_files(50)
+        return f"{raised} {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}"
+
+    assert in_child(work) == "(100, 200, 200) 200"
+
+
+def test_a_frozen_heap_is_not_looked_at_by_the_collector() -> None:
+    def work() -> str:
+        freeze_heap()
+        return str(gc.get_freeze_count() > 1000)
+
+    assert in_child(work) == "True"

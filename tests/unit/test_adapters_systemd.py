@@ -1,0 +1,73 @@
+"""The notify protocol, against a socket that plays systemd."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from saltlite.adapters.systemd import notify, watchdog_interval_s
+
+
+@pytest.fixture(params=["path", "abstract"])
+def init(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        if request.param == "path":
+            sock.bind(str(tmp_path / "notify"))
+            monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        else:
+            sock.bind(f"\0saltlite-test-{os.getpid()}")
+            monkeypatch.setenv("NOTIFY_SOCKET", f"@saltlite-test-{os.getpid()}")
+        sock.settimeout(5)
+        yield sock
+
+
+def test_systemd_gets_all_lines_in_one_message(init: socket.socket) -> None:
+    assert notify(["READY=1", "STATUS=4 minions of 5 are up"])
+    assert init.recv(4096) == b"READY=1\nSTATUS=4 minions of 5 are up"
+
+
+def test_an_init_system_that_does_not_read_never_blocks_the_daemon(init: socket.socket) -> None:
+    for _ in range(100_000):
+        if not notify(["WATCHDOG=1"]):
+            return
+    pytest.fail("the queue of the socket never filled up")
+
+
+@pytest.mark.parametrize("path", [None, "", "relative", "/nowhere/notify"])
+def test_without_systemd_nothing_happens(monkeypatch: pytest.MonkeyPatch, path: str | None) -> None:
+    if path is None:
+        monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    else:
+        monkeypatch.setenv("NOTIFY_SOCKET", path)
+    assert not notify(["READY=1"])
+
+
+@pytest.mark.parametrize(
+    ("usec", "pid", "interval"),
+    [
+        ("30000000", None, 15.0),
+        ("30000000", "mine", 15.0),
+        ("30000000", "1", None),
+        ("0", None, None),
+        ("soon", None, None),
+        (None, None, None),
+    ],
+)
+def test_the_watchdog_is_fed_twice_as_often_as_systemd_asks(
+    monkeypatch: pytest.MonkeyPatch, usec: str | None, pid: str | None, interval: float | None
+) -> None:
+    for name, value in (
+        ("WATCHDOG_USEC", usec),
+        ("WATCHDOG_PID", str(os.getpid()) if pid == "mine" else pid),
+    ):
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+    assert watchdog_interval_s() == interval

@@ -1,0 +1,91 @@
+"""The sample files in conf/ and what the descriptors say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from saltlite.config.load import load_master, load_minion
+from saltlite.config.master import MasterConfig
+from saltlite.config.minion import MinionConfig
+from saltlite.config.nearest import nearest
+from saltlite.config.options import assemble, options_of
+from saltlite.config.render import main, samples
+
+CONF = Path(__file__).parents[2] / "conf"
+
+
+@pytest.mark.parametrize("name", ["master", "minion"])
+def test_the_checked_in_sample_is_what_the_descriptors_say(name: str) -> None:
+    checked_in = (CONF / name).read_text(encoding="utf-8")
+    assert checked_in == samples()[name], "run `python -m saltlite.config.render` and commit conf/"
+
+
+def test_the_samples_as_they_are_set_nothing(tmp_path: Path) -> None:
+    assert main(["render", str(tmp_path)]) == 0
+    assert load_master(str(tmp_path)).origins == {}
+    assert load_minion(str(tmp_path)).origins == {}
+
+
+def test_the_samples_uncommented_are_exactly_the_defaults(tmp_path: Path) -> None:
+    for name, text in samples().items():
+        (tmp_path / name).write_text(re.sub(r"^#(?=\S)", "", text, flags=re.MULTILINE))
+    master, minion = load_master(str(tmp_path)), load_minion(str(tmp_path))
+    assert master.config == MasterConfig()
+    assert minion.config == MinionConfig()
+    assert set(master.origins) == set(options_of(MasterConfig))
+    assert set(minion.origins) == set(options_of(MinionConfig))
+
+
+def test_the_module_examples_of_the_minion_sample_load(tmp_path: Path) -> None:
+    (tmp_path / "minion").write_text(re.sub(r"^#   ", "", samples()["minion"], flags=re.MULTILINE))
+    assert load_minion(str(tmp_path)).config.module_config == {
+        "test.foo": "some text",
+        "test.bar": [1, 2, 3],
+        "test.baz": {"spam": "eggs"},
+    }
+
+
+def test_a_secret_is_marked_in_the_sample() -> None:
+    described = samples()["minion"].split("\n#join_token:")[0].rsplit("\n\n", 1)[1]
+    assert "It is a secret." in described
+
+
+def test_the_defaults_of_the_classes_are_those_of_no_file() -> None:
+    assert assemble(MasterConfig, {}) == MasterConfig()
+    assert assemble(MinionConfig, {}) == MinionConfig()
+
+
+def test_a_configuration_made_by_hand_follows_root_dir() -> None:
+    config = assemble(MasterConfig, {"root_dir": "/tmp/x", "data_dir": "store"})
+    assert (config.sock_dir, config.data_dir) == ("/tmp/x/run/saltlite/master", "/tmp/x/store")
+
+
+def test_two_configurations_share_no_lists() -> None:
+    MinionConfig().master.append("other")
+    assert MinionConfig().master == ["salt"]
+
+
+def test_the_nearest_name_is_found_and_a_strange_one_is_not() -> None:
+    assert nearest("publish_prot", ["port", "publish_port", "ret_port"]) == "publish_port"
+    assert nearest("zzz", ["port", "publish_port"]) is None
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("saltlite.config.fast", {"yaml", "dataclasses", "typing", "asyncio", "cryptography", "zmq"}),
+        ("saltlite.config.minion", {"yaml", "asyncio", "cryptography", "zmq", "tornado"}),
+        ("saltlite.config.load", {"asyncio", "cryptography", "zmq", "tornado", "msgpack"}),
+    ],
+)
+def test_imports_stay_light(module: str, forbidden: set[str]) -> None:
+    program = f"import sys; before = set(sys.modules); import {module}; print(*(set(sys.modules) - before))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=CONF.parent, check=True, capture_output=True, text=True
+    )
+    assert forbidden.isdisjoint(done.stdout.split())
