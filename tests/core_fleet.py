@@ -36,6 +36,8 @@ from saltlite.wire.messages import functions_digest
 from saltlite.wire.noise import public_of
 
 DAY = 86_400
+NOW = 1_800_000_000.0
+"""Where the wall clock stands: after the build date that certificates are judged by."""
 FUNCTIONS = ["test.ping", "test.sleep"]
 
 
@@ -469,7 +471,7 @@ class Fleet:
     """One master, any number of minions, one network, one clock."""
 
     def __init__(self, fate: Callable[[Flight], Fate] = lambda _flight: Fate.DELIVER) -> None:
-        self.clock = ManualClock(seed=7)
+        self.clock = ManualClock(seed=7, wall=NOW)
         self.network = MemoryNetwork(fate)
         self.entered: Counter[tuple[str, str]] = Counter()
         self.notes: list[tuple[str, str]] = []

@@ -36,10 +36,15 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A child: the name that `ps` shows, and what it runs. `run` gets `ready`, and returns when it is done."""
+    """A child: the name that `ps` shows, and what it runs. `run` gets `ready`, and returns when it is done.
+
+    `before_fork` and `after_fork` run in the parent around each fork, for what the two share.
+    """
 
     name: str
     run: Callable[[Callable[[], None]], None]
+    before_fork: Callable[[], None] = lambda: None
+    after_fork: Callable[[], None] = lambda: None
 
 
 @dataclass(eq=False, slots=True)
@@ -107,6 +112,7 @@ class Children:
     def _fork(self, spec: Spec) -> None:
         if self._stopping is not None:
             return
+        spec.before_fork()
         read_end, write_end = os.pipe2(os.O_CLOEXEC)
         parent = os.getpid()
         pid = os.fork()
@@ -114,6 +120,7 @@ class Children:
             os.close(read_end)
             self._become(spec, write_end, parent)
         os.close(write_end)
+        spec.after_fork()
         os.set_blocking(read_end, False)
         child = Child(self._reactor, pid, lambda status: self._ended(spec, status))
         self._running[spec.name] = _Running(spec, child, read_end, self._reactor.now())
@@ -175,7 +182,13 @@ class Children:
         lived_s = self._reactor.now() - running.started
         pause = RESTART_MIN_S if lived_s >= STEADY_S else self._pauses.get(spec.name, RESTART_MIN_S)
         self._pauses[spec.name] = min(RESTART_MAX_S, pause * 2)
-        log.error("%s (pid %d) ended (%s); it starts again in %g s", spec.name, running.child.pid, how(status), pause)
+        log.error(
+            "%s (pid %d) ended (%s); it starts again in %g s",
+            spec.name,
+            running.child.pid,
+            how(status),
+            pause,
+        )
         self._reactor.call_later(pause, lambda: self._fork(spec))
 
     def _end_all(self) -> None:
@@ -188,16 +201,15 @@ class Children:
 
 
 def how(status: int | None) -> str:
-    """A wait status in words: `exit status 1`, `killed by SIGKILL`."""
+    """What `Child` reported, in words: `exit status 1`, `killed by SIGKILL`."""
     if status is None:
         return "nobody knows how"
-    code = os.waitstatus_to_exitcode(status)
-    if code >= 0:
-        return f"exit status {code}"
+    if status >= 0:
+        return f"exit status {status}"
     try:
-        return f"killed by {signal.Signals(-code).name}"
+        return f"killed by {signal.Signals(-status).name}"
     except ValueError:
-        return f"killed by signal {-code}"
+        return f"killed by signal {-status}"
 
 
 def _say_ready(pipe: int, parent: int) -> None:

@@ -71,7 +71,9 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
     start_log(config.log_level, config.log_file, account)
     paths = Paths(config)
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
-    identity.ensure_identity(config.pki_dir, config.master_name or socket.gethostname().lower(), SystemClock())
+    identity.ensure_identity(
+        config.pki_dir, config.master_name or socket.gethostname().lower(), SystemClock()
+    )
     _prepare_store(config, paths)
     network = _listen(config)
     link_listener = listen_unix(paths.link_socket, SOCKET_MODE)
@@ -151,7 +153,9 @@ def _run_link(
         handshakes_per_address=config.handshakes_per_address,
         clock=SystemClock(),
     )
-    link = LinkProcess(reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup))
+    link = LinkProcess(
+        reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup)
+    )
 
     def accept(sock: socket.socket, _peer: Peer) -> None:
         link.add_mworker(

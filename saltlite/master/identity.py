@@ -1,10 +1,10 @@
 """The master's own keys: made once, read by the process that needs each, and by no other.
 
-    fleet.key     Ed25519 seed: the fleet. Whoever has it can pose as any master. Root's, used here only
-    fleet.id      its fingerprint, for people
-    master.key    X25519: the link process proves itself with it
-    job.key       Ed25519 seed: MWorkers sign jobs with it
-    master.cert   the certificate that the fleet key signed for the two
+fleet.key     Ed25519 seed: the fleet. Whoever has it can pose as any master. Root's, used here only
+fleet.id      its fingerprint, for people
+master.key    X25519: the link process proves itself with it
+job.key       Ed25519 seed: MWorkers sign jobs with it
+master.cert   the certificate that the fleet key signed for the two
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from saltlite.adapters.privileges import read_secret, write_secret
 from saltlite.core.ports import Clock
 from saltlite.errors import ProtocolError, StartupError
 from saltlite.model.keys import fingerprint
-from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
-from saltlite.wire.limits import CERTIFICATE_MAX_DAYS
+from saltlite.wire.certificate import CERTIFICATE_MAX_DAYS, CertificateTerms, MasterCertificate, issue
 from saltlite.wire.noise import public_of
 
 DAY_S = 86_400
@@ -94,7 +93,9 @@ def _ensure_key(pki_dir: str, name: str, clock: Clock) -> bytes:
 def _key(pki_dir: str, name: str) -> bytes:
     key = read_secret(_path(pki_dir, name))
     if key is None or len(key) != KEY_BYTES:
-        raise StartupError(f"{_path(pki_dir, name)} is not a key of {KEY_BYTES} bytes: restore it from a backup")
+        raise StartupError(
+            f"{_path(pki_dir, name)} is not a key of {KEY_BYTES} bytes: restore it from a backup"
+        )
     return key
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgpack
-
+from saltlite.adapters.packing import Inside
 from saltlite.core.hub import Decide, Presence, Report
 from saltlite.core.outbox import Parcel
 from saltlite.core.ports import OpenJob
@@ -31,27 +30,19 @@ MWORKER = "mworker"
 MAINTENANCE = "maintenance"
 """Roles: an MWorker is given work and told who is up; maintenance only asks."""
 
-Inside = dict[str, Any]
-
-
-def pack(message: Inside) -> bytes:
-    """Encode one message."""
-    packed: bytes = msgpack.packb(message, use_bin_type=True)
-    return packed
-
-
-def unpack(data: bytes) -> Inside:
-    """Decode one message of the other process."""
-    message: Inside = msgpack.unpackb(data, raw=False, strict_map_key=False, max_buffer_size=MESSAGE_MAX)
-    return message
-
 
 # -- from the link
 
 
 def decide(ask: Decide) -> Inside:
     """What may this key do?"""
-    return {"t": "decide", "session": ask.session, "public": ask.public, "address": ask.address, "said": ask.said}
+    return {
+        "t": "decide",
+        "session": ask.session,
+        "public": ask.public,
+        "address": ask.address,
+        "said": ask.said,
+    }
 
 
 def reports(number: int, items: Sequence[Report]) -> Inside:

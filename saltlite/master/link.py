@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saltlite.adapters.link import SendResult, ServerLink
+from saltlite.adapters.packing import pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Channel
 from saltlite.core.hub import BLOCKED_RETRY_S, TICK_S, Decide, HangUp, Hub, Presence, Pull, Report, Send
@@ -66,13 +67,15 @@ class LinkProcess:
 
     # -- MWorkers
 
-    def add_mworker(self, make_channel: Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]) -> None:
+    def add_mworker(
+        self, make_channel: Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]
+    ) -> None:
         """A process of the master connected; what it gets depends on the role that it names."""
         mworker: MWorkerChannel
 
         def on_batch(batch: list[bytes]) -> None:
             for data in batch:
-                self._from_mworker(mworker, inside.unpack(data))
+                self._from_mworker(mworker, unpack(data))
             self._soon()
 
         def on_close(_reason: str) -> None:
@@ -97,7 +100,9 @@ class LinkProcess:
         """An MWorker is there: tell it who is up, and give it what waits."""
         self._mworkers.append(mworker)
         # What the store believed of an earlier link's sessions is over; one MWorker says so.
-        mworker.channel.send(inside.pack(inside.presence(self._hub.present(), record=not self._recorded, whole=True)))
+        mworker.channel.send(
+            pack(inside.presence(self._hub.present(), record=not self._recorded, whole=True))
+        )
         self._recorded = True
         waiting, self._waiting = self._waiting, []
         self._to_mworker(waiting)
@@ -144,8 +149,7 @@ class LinkProcess:
         if not presence:
             return
         for index, mworker in enumerate(list(self._mworkers)):
-            # What the store believed of an earlier link's sessions is over; one MWorker says so.
-        mworker.channel.send(inside.pack(inside.presence(presence, record=index == 0)))
+            mworker.channel.send(pack(inside.presence(presence, record=index == 0)))
 
     def _to_mworker(self, items: list[Report | Decide | Pull]) -> None:
         if not items:
@@ -157,9 +161,9 @@ class LinkProcess:
         size = 0
         for item in items:
             if isinstance(item, Decide):
-                self._least_busy().channel.send(inside.pack(inside.decide(item)))
+                self._least_busy().channel.send(pack(inside.decide(item)))
             elif isinstance(item, Pull):
-                self._least_busy().channel.send(inside.pack(inside.pull(item.id, fresh=item.fresh)))
+                self._least_busy().channel.send(pack(inside.pull(item.id, fresh=item.fresh)))
             else:
                 batch.append(item)
                 size += len(item.body or b"")
@@ -173,8 +177,7 @@ class LinkProcess:
         mworker = self._least_busy()
         self._numbers += 1
         mworker.batches[self._numbers] = batch
-        # What the store believed of an earlier link's sessions is over; one MWorker says so.
-        mworker.channel.send(inside.pack(inside.reports(self._numbers, batch)))
+        mworker.channel.send(pack(inside.reports(self._numbers, batch)))
 
     def _least_busy(self) -> MWorkerChannel:
         return min(self._mworkers, key=lambda mworker: len(mworker.batches))
@@ -212,8 +215,7 @@ class LinkProcess:
                 for key, state, minion in message["changes"]:
                     hub.key_changed(Fingerprint(key), state, minion)
                 # The sessions are gone from the table by now: no later frame of theirs is acted on (S5).
-                # What the store believed of an earlier link's sessions is over; one MWorker says so.
-        mworker.channel.send(inside.pack(inside.keys_done(message["n"])))
+                mworker.channel.send(pack(inside.keys_done(message["n"])))
             case "cancel":
                 hub.cancel(message["jid"], message["ids"])
             case "want_functions":
@@ -221,7 +223,7 @@ class LinkProcess:
             case "sweep":
                 hub.pull(message["ids"])
             case "bell":
-                data = inside.pack(inside.bell(message["seq"]))
+                data = pack(inside.bell(message["seq"]))
                 for other in list(self._mworkers):
                     if other is not mworker:
                         other.channel.send(data)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, connect_unix
 from saltlite.core.acl import Principal
@@ -138,10 +139,10 @@ class LinkChannel:
         self._channel = None
         self._connect()
 
-    def _send(self, message: inside.Inside) -> None:
+    def _send(self, message: Inside) -> None:
         # Without a link there are no sessions: what matters is in the store, and is pulled by the next one.
         if self._channel is not None:
-            self._channel.send(inside.pack(message))
+            self._channel.send(pack(message))
 
 
 @dataclass(eq=False, slots=True)
@@ -156,7 +157,9 @@ class Client:
 class MWorker:
     """Joins the store, the link and the clients. `master.link` is this MWorker's LinkChannel."""
 
-    def __init__(self, reactor: Reactor, make_master: Callable[[LinkChannel], Master], link_path: str) -> None:
+    def __init__(
+        self, reactor: Reactor, make_master: Callable[[LinkChannel], Master], link_path: str
+    ) -> None:
         self._reactor = reactor
         self._link = LinkChannel(reactor, link_path, inside.MWORKER, self._from_link)
         self._master = make_master(self._link)
@@ -176,7 +179,7 @@ class MWorker:
         numbers: list[int] = []
         reported: list[Reported] = []
         for data in batch:
-            message = inside.unpack(data)
+            message = unpack(data)
             if message["t"] == "reports":
                 numbers.append(message["n"])
                 reported += [
@@ -323,7 +326,7 @@ class MWorker:
 
     def _say(self, client: Client, message: dict[str, Any]) -> None:
         # Our own answers: only encoded, not checked against the limits of what strangers may send.
-        client.channel.send(inside.pack(message))
+        client.channel.send(pack(message))
 
 
 def _user_name(uid: int) -> str:

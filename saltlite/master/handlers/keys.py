@@ -55,7 +55,11 @@ def handle_key_change(master: Master, principal: Principal, request: Mapping[str
     with master.store.write() as store:
         for key in wanted:
             record = store.key(key)
-            reason = "there is no such key" if record is None else _change(store, record, action, principal, master)
+            reason = (
+                "there is no such key"
+                if record is None
+                else _change(store, record, action, principal, master)
+            )
             row = {"id": record.id if record is not None else "", "fingerprint": str(key)}
             if reason:
                 refused.append({**row, "reason": reason})
@@ -121,7 +125,12 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
             for job in store.unfinished(record.id)
         ]
         store.set_targets(rows)
-    data = {"id": record.id, "fingerprint": record.fingerprint, "act": str(wanted or DELETED), "by": principal.user}
+    data = {
+        "id": record.id,
+        "fingerprint": record.fingerprint,
+        "act": str(wanted or DELETED),
+        "by": principal.user,
+    }
     store.put_event(tag_key(), data, now)
     return ""
 

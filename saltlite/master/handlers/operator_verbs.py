@@ -56,7 +56,9 @@ def handle_request(master: Master, principal: Principal, request: object) -> Ans
     if not isinstance(request, dict):
         raise UsageError("a request is a map")
     if request.get("v") != PROTOCOL_VERSION:
-        raise UsageError(f"this master speaks client protocol {PROTOCOL_VERSION}, the client {request.get('v')!r}")
+        raise UsageError(
+            f"this master speaks client protocol {PROTOCOL_VERSION}, the client {request.get('v')!r}"
+        )
     name = request.get("verb")
     verb = VERBS.get(name) if isinstance(name, str) else None
     if verb is None:

@@ -78,11 +78,11 @@ def record(master: Master, changes: list[Change], *, whole: bool) -> None:
             )
             for change in changes
         )
-        data = {
+        changed = {
             "new": [change.id for change in changes if change.up],
             "lost": [row.id for row in gone] + [change.id for change in changes if not change.up],
         }
-        store.put_event(tag_presence_change(), data, now)
+        store.put_event(tag_presence_change(), changed, now)
     for minion in wanted:
         master.link.want_functions(minion)
 

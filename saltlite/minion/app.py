@@ -1,0 +1,292 @@
+"""The minion's composition root: the only place that builds adapters for its processes.
+
+The job server is the first process and the parent of the others, because only a process without threads, sockets
+of the network and module code may be forked from again and again, and because it keeps the rights that a network
+process which died must not need to get back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped] # msgpack ships no types
+
+from saltlite import __version__
+from saltlite.adapters import systemd
+from saltlite.adapters.children import Children, Spec
+from saltlite.adapters.clock import SystemClock
+from saltlite.adapters.folder import PosixFolder
+from saltlite.adapters.journal import DiskJournal
+from saltlite.adapters.lockfile import InstanceLock
+from saltlite.adapters.privileges import Account, account_of, drop_to, private_dir, start_log
+from saltlite.adapters.process import Child, freeze_heap
+from saltlite.adapters.reactor import Reactor
+from saltlite.adapters.spool import DiskSpool
+from saltlite.adapters.stream import Channel
+from saltlite.config.minion import MinionConfig
+from saltlite.config.options import options_of
+from saltlite.config.values import parse_address
+from saltlite.core.jobs import Jobs
+from saltlite.errors import JournalError, StartupError
+from saltlite.grains.collect import collect
+from saltlite.grains.network import names
+from saltlite.loader.finder import Index, build_index, search_layers
+from saltlite.minion import identity, inside
+from saltlite.minion.jobprocess import Surroundings
+from saltlite.minion.jobserver import Disk, JobServer
+from saltlite.model.ids import MinionId
+from saltlite.wire.messages import functions_digest
+
+log = logging.getLogger(__name__)
+
+GRAINS_DEADLINE_S = 30.0
+"""How long finding the grains may take; then jobs start with those of the configuration only."""
+
+
+def run_minion(config: MinionConfig, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Run the minion until it is told to stop. Raises StartupError when it cannot start."""
+    clock = SystemClock()
+    me, account = Account("", os.geteuid(), os.getegid()), account_of(config.user)
+    for folder in (config.pki_dir, config.data_dir, config.cachedir):
+        private_dir(folder, me.uid, me.gid)
+    running_dir = os.path.join(config.data_dir, "running")
+    private_dir(running_dir, me.uid, me.gid)
+    start_log(config.log_level, config.log_file, account)
+    lock = InstanceLock(
+        os.path.join(config.data_dir, "lock"), program="saltlite-minion", root_dir=config.root_dir
+    )
+    minion = _Minion(config, clock, lock, running_dir, on_ready)
+    minion.run()
+    lock.close()
+
+
+class _Minion:
+    """The first process: job server, and parent of the network process."""
+
+    def __init__(
+        self,
+        config: MinionConfig,
+        clock: SystemClock,
+        lock: InstanceLock,
+        running_dir: str,
+        on_ready: Callable[[], None],
+    ) -> None:
+        token = identity.join_token(config)
+        self._config = config
+        self._clock = clock
+        self._on_ready = on_ready
+        self._id = identity.minion_id(config, str(names()["fqdn"]))
+        self._fleet = identity.Fleet(config, token)
+        self._fleet.keep()
+        self._token = f"{token.token_id}.{token.secret}" if token is not None else ""
+        self._boot = clock.entropy(16).hex()
+        identity.minion_key(config.pki_dir, clock)
+        self._reactor = Reactor()
+        self._problem = ""
+        self._opts = _opts(config, self._id)
+        self._index = build_index(search_layers(self._opts))
+        spool_dir = os.path.join(config.data_dir, "spool")
+        self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
+        disk = Disk(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir)
+        surroundings = Surroundings(self._opts, {"id": self._id}, self._fresh_index, spool_dir, self._phase)
+        jobs = Jobs(self._id, clock, limit=config.jobs_max, longest_s=config.run_timeout)
+        self._server = JobServer(
+            self._reactor, jobs, disk, clock, surroundings, fleet_of=self._fleet.of, fail=self._fail
+        )
+        self._pair: tuple[socket.socket, socket.socket] | None = None
+        self._children = Children(
+            self._reactor,
+            [Spec("minion link", self._run_network, self._make_pair, self._attach)],
+            before_run=lock.close,
+            on_ready=self._ready,
+            on_failed=self._fail,
+        )
+
+    def run(self) -> None:
+        """Start, and stay until SIGTERM or SIGINT. Raises StartupError."""
+        try:
+            self._server.replay()
+        except JournalError as error:
+            raise StartupError(str(error)) from error
+        _import_for_jobs()
+        freeze_heap()
+        self._find_grains()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            self._reactor.on_signal(signum, self._stop)
+        self._children.start()
+        self._reactor.run()
+        if self._problem:
+            raise StartupError(self._problem)
+
+    # -- what the job server asks for
+
+    def _fresh_index(self) -> Index:
+        self._index = build_index(search_layers(self._opts), self._index)
+        return self._index
+
+    def _phase(self, phase: str, reason: str) -> None:
+        systemd.notify([f"STATUS=connection: {phase}{f' ({reason})' if reason else ''}"])
+
+    # -- grains
+
+    def _find_grains(self) -> None:
+        """Find them in a process of their own: whatever a grain does, the job server lives."""
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                with os.fdopen(writing, "wb") as pipe:
+                    pipe.write(msgpack.packb(collect(self._opts), default=str))
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(writing)
+        os.set_blocking(reading, False)
+        found = bytearray()
+
+        def finish() -> None:
+            self._reactor.remove_reader(reading)
+            os.close(reading)
+            deadline.cancel()
+            child.signal(signal.SIGKILL)
+            try:
+                grains: dict[str, Any] = msgpack.unpackb(bytes(found), strict_map_key=False)
+            except ValueError:
+                log.error("the grains could not be found; only those of the configuration are there")  # noqa: TRY400 - the process that failed has said why
+                grains = dict(self._config.grains)
+            self._server.grains_are({**grains, "id": self._id})
+
+        def readable() -> None:
+            while chunk := _read(reading):
+                found.extend(chunk)
+            if chunk == b"":
+                finish()
+
+        child = Child(self._reactor, pid, lambda _status: None)
+        deadline = self._reactor.call_later(GRAINS_DEADLINE_S, finish)
+        self._reactor.add_reader(reading, readable)
+
+    # -- the network process
+
+    def _make_pair(self) -> None:
+        self._pair = socket.socketpair()
+
+    def _attach(self) -> None:
+        if self._pair is None:
+            return
+        ours, theirs = self._pair
+        theirs.close()
+        self._pair = None
+        channel = Channel(
+            self._reactor,
+            ours,
+            self._server.on_batch,
+            lambda _reason: None,
+            message_max=inside.MESSAGE_MAX,
+            send_buffer_max=inside.BUFFER_MAX,
+        )
+        self._server.attach(channel)
+
+    def _run_network(self, ready: Callable[[], None]) -> None:
+        from saltlite.adapters.zmq_link import DealerLink  # noqa: PLC0415 - only this process loads ZeroMQ
+        from saltlite.core.connection import Connection, Identity  # noqa: PLC0415 - as above
+        from saltlite.minion.network import NetworkProcess  # noqa: PLC0415 - as above
+
+        if self._pair is None:
+            raise StartupError("the network process was started without a way to the job server")
+        ours, theirs = self._pair
+        ours.close()
+        functions = self._index.function_names()
+        me = Identity(
+            id=self._id,
+            private=identity.minion_key(self._config.pki_dir, self._clock),
+            boot=self._boot,
+            incarnation=self._journal.incarnation,
+            version=__version__,
+            functions=functions_digest(functions),
+            token=self._token,
+        )
+        drop_to(self._config.user)
+        reactor = Reactor()
+        connection = Connection(me, masters_of(self._config), self._fleet.raw(), self._clock)
+        network = NetworkProcess(
+            reactor,
+            connection,
+            lambda owner: DealerLink(reactor, owner.on_up, owner.on_frame, owner.on_down),
+            functions,
+        )
+        channel = Channel(
+            reactor,
+            theirs,
+            network.on_batch,
+            network.on_closed,
+            message_max=inside.MESSAGE_MAX,
+            send_buffer_max=inside.BUFFER_MAX,
+        )
+        reactor.on_signal(signal.SIGTERM, network.stop)
+        # Ctrl-C reaches the whole group; the job server is who decides.
+        reactor.on_signal(signal.SIGINT, lambda: None)
+        ready()
+        network.start(channel)
+        reactor.run()
+
+    # -- life and death
+
+    def _ready(self) -> None:
+        log.info("minion %s is ready", self._id)
+        systemd.notify(["READY=1"])
+        self._on_ready()
+        self._watchdog()
+
+    def _watchdog(self) -> None:
+        interval_s = systemd.watchdog_interval_s()
+        if interval_s is not None:
+            systemd.notify(["WATCHDOG=1"])
+            self._reactor.call_later(interval_s, self._watchdog)
+
+    def _fail(self, sentence: str) -> None:
+        self._problem = self._problem or sentence
+        self._stop()
+
+    def _stop(self) -> None:
+        systemd.notify(["STOPPING=1"])
+        self._children.stop(self._reactor.stop)
+
+
+def masters_of(config: MinionConfig) -> tuple[str, ...]:
+    """`host:port` of each configured master, in order."""
+    pairs = [parse_address(text, config.port) for text in config.master]
+    return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in pairs)
+
+
+def _opts(config: MinionConfig, minion: MinionId) -> dict[str, Any]:
+    """What modules see as `__opts__`: every option that is no secret, and the configuration of modules."""
+    values = {
+        name: getattr(config, name) for name, known in options_of(MinionConfig).items() if not known.secret
+    }
+    return {**values, **config.module_config, "id": minion}
+
+
+def _import_for_jobs() -> None:
+    """Import once what almost every job needs, so that each finds it in the memory it shares with us."""
+    import grp  # noqa: F401, PLC0415 - for the processes forked later
+    import pwd  # noqa: F401, PLC0415
+    import selectors  # noqa: F401, PLC0415
+    import shlex  # noqa: F401, PLC0415
+    import shutil  # noqa: F401, PLC0415
+    import subprocess  # noqa: F401, PLC0415
+    import tempfile  # noqa: F401, PLC0415
+
+
+def _read(fd: int) -> bytes | None:
+    """What is there to read, b"" at the end, None for nothing yet."""
+    try:
+        return os.read(fd, 65536)
+    except BlockingIOError:
+        return None

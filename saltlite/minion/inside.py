@@ -1,0 +1,93 @@
+"""What the job server and the network process say to each other: one small map a message, over a socket pair.
+
+The job server does not believe the network process: what can make it run something is signed by a master, and
+checked where it is run. The network process may die at any time and is started again.
+
+    network -> job server    ready, trust, job, cancel, acked, fetch, phase
+    job server -> network    state, result, body, status
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from saltlite.adapters.packing import Inside
+from saltlite.core.minion_ports import SpoolEntry
+from saltlite.wire.limits import RETURN_MAX
+from saltlite.wire.messages import Message
+
+MESSAGE_MAX = RETURN_MAX + 1024 * 1024
+BUFFER_MAX = 64 * 1024 * 1024
+"""Bytes that may wait between the two; results beyond it wait in the spool."""
+
+
+# -- from the network process
+
+
+def ready() -> Inside:
+    """The connection is READY: offer what the master has not acknowledged."""
+    return {"t": "ready"}
+
+
+def trust(certificate: bytes) -> Inside:
+    """A master proved itself with this certificate; the job server verifies it again."""
+    return {"t": "trust", "cert": certificate}
+
+
+def job(message: Message) -> Inside:
+    """A job of the master, as it came."""
+    return {**message, "t": "job"}
+
+
+def cancel(jid: str) -> Inside:
+    """An operator ends a job."""
+    return {"t": "cancel", "jid": jid}
+
+
+def acked(jids: Sequence[str]) -> Inside:
+    """The master has committed these returns."""
+    return {"t": "acked", "jids": list(jids)}
+
+
+def fetch(jid: str) -> Inside:
+    """The master has room for the large result of that job."""
+    return {"t": "fetch", "jid": jid}
+
+
+def phase(name: str, reason: str) -> Inside:
+    """Where the connection is, for `systemctl status`."""
+    return {"t": "phase", "phase": name, "reason": reason}
+
+
+# -- from the job server
+
+
+def state(jid: str, name: str, reason: str) -> Inside:
+    """How far a job has come."""
+    return {"t": "state", "jid": jid, "state": name, "reason": reason}
+
+
+def result(jid: str, entry: SpoolEntry, *, inline_max: int) -> Inside:
+    """A result; its body travels along when it is small, and is fetched otherwise."""
+    size = len(entry.body)
+    return {
+        "t": "result",
+        "jid": jid,
+        "state": str(entry.state),
+        "code": entry.code,
+        "body": entry.body if size <= inline_max else b"",
+        "size": size,
+        "start_ms": entry.start_ms,
+        "dur_ms": entry.dur_ms,
+        "reason": entry.reason,
+    }
+
+
+def body(jid: str, content: bytes) -> Inside:
+    """The body of a large result."""
+    return {"t": "body", "jid": jid, "body": content}
+
+
+def status(running: Sequence[str], spooled: int) -> Inside:
+    """What heartbeats report."""
+    return {"t": "status", "running": list(running), "spooled": spooled}

@@ -1,0 +1,369 @@
+"""The job server: carries out what the jobs machine decides, with journal, spool and processes.
+
+It is the minion's first process and its only lasting one with rights. It runs no module code: modules are
+imported in the process of a job, where a broken one ends nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from saltlite.adapters.children import how
+from saltlite.adapters.packing import Inside, pack, unpack
+from saltlite.adapters.process import Child, start_ticks
+from saltlite.adapters.reactor import Reactor, Timer
+from saltlite.adapters.stream import Channel
+from saltlite.core.job_effects import (
+    Effect,
+    Forget,
+    Fork,
+    Go,
+    Keep,
+    Kill,
+    Offer,
+    Parcel,
+    Remembered,
+    Tell,
+    Write,
+)
+from saltlite.core.jobs import Jobs
+from saltlite.core.minion_ports import Journal, JournalEntry, Record, Spool, SpoolEntry, Step
+from saltlite.core.ports import Clock
+from saltlite.errors import JournalError, ProtocolError
+from saltlite.minion import inside
+from saltlite.minion.jobprocess import JobCall, Surroundings, fork_job
+from saltlite.wire.certificate import MasterCertificate
+from saltlite.wire.limits import CHUNK
+
+log = logging.getLogger(__name__)
+
+OFFERS_OPEN = 32
+"""Results handed to the network process and not acknowledged; the rest wait in the spool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """What the job server keeps on disk. `running_dir` has one file a running job, for `saltutil.running`."""
+
+    journal: Journal
+    spool: Spool
+    running_dir: str
+
+
+class JobServer:
+    """Joins the jobs machine, the disk, the processes of jobs and the network process.
+
+    `fleet_of` answers the pinned fleet fingerprint (25 bytes) for a certificate that a master showed, or raises
+    RemoteProtocolError. `stop` is called when the journal cannot be written: what cannot be remembered must not
+    be run, so the daemon ends and says why.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        jobs: Jobs,
+        disk: Disk,
+        clock: Clock,
+        surroundings: Surroundings,
+        *,
+        fleet_of: Callable[[MasterCertificate], bytes],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._reactor = reactor
+        self._jobs = jobs
+        self._disk = disk
+        self._clock = clock
+        self._surroundings = surroundings
+        self._fleet_of = fleet_of
+        self._fail = fail
+        self._channel: Channel | None = None
+        self._gates: dict[str, int] = {}
+        self._children: dict[str, Child] = {}
+        self._waiting: deque[str] = deque()
+        self._offered: set[str] = set()
+        self._timer: Timer | None = None
+        self._told_status: tuple[list[str], int] | None = None
+
+    # -- start
+
+    def replay(self) -> None:
+        """Read journal and spool, and go on where an earlier job server was stopped. Raises JournalError."""
+        journal, spool = self._disk.journal, self._disk.spool
+        entries = journal.open()
+        spool.open()
+        if journal.repaired:
+            log.warning("%s", journal.repaired)
+        remembered = [_remembered(entry) for entry in entries]
+        for job in remembered:
+            if job.alive:
+                self._watch(job.jid, job.pid)
+        for name in set(os.listdir(self._disk.running_dir)) - {job.jid for job in remembered if job.alive}:
+            os.unlink(os.path.join(self._disk.running_dir, name))
+        self._jobs.replay(remembered, spool.jids(), journal.floor)
+        self._jobs.room(in_spool=spool.has_room())
+        self._carry_out()
+        if journal.should_compact():
+            self._compact()
+
+    def grains_are(self, grains: dict[str, Any]) -> None:
+        """The grains were found: jobs may start."""
+        self._surroundings.grains.update(grains)
+        self._jobs.open()
+        self._carry_out()
+
+    def attach(self, channel: Channel) -> None:
+        """A network process was started; `channel` leads to it."""
+        self._channel = channel
+        self._told_status = None
+        self._tell_status()
+
+    # -- the network process
+
+    def on_batch(self, batch: list[bytes]) -> None:
+        """Messages of the network process arrived."""
+        for data in batch:
+            self._from_network(unpack(data))
+        self._carry_out()
+
+    def _from_network(self, message: Inside) -> None:
+        match message["t"]:
+            case "job":
+                parcel = Parcel(
+                    message["jid"], message["body"], message["sig"], message["proof"], message["deliver_ms"]
+                )
+                self._jobs.received(parcel)
+            case "cancel":
+                self._jobs.cancel(message["jid"])
+            case "acked":
+                for jid in message["jids"]:
+                    self._offered.discard(jid)
+                    self._jobs.acknowledged(jid)
+            case "fetch":
+                self._fetched(message["jid"])
+            case "trust":
+                self._trust(message["cert"])
+            case "ready":
+                self._offered.clear()
+                self._waiting.clear()
+                self._jobs.connected(self._disk.spool.jids())
+            case "phase":
+                self._surroundings.phase_is(message["phase"], message["reason"])
+
+    def _trust(self, raw: bytes) -> None:
+        try:
+            certificate = MasterCertificate.decode(raw)
+            certificate.verify(self._fleet_of(certificate), int(self._clock.wall()))
+        except ProtocolError as error:
+            log.error("a certificate that the network process passed on was refused: %s", error)  # noqa: TRY400 - a sentence
+            return
+        self._jobs.trust(certificate.job_public, certificate.not_after)
+
+    def _fetched(self, jid: str) -> None:
+        entry = self._read(jid)
+        if entry is not None:
+            self._tell(inside.body(jid, entry.body))
+
+    # -- effects
+
+    def _carry_out(self) -> None:
+        try:
+            while effects := self._jobs.take():
+                self._in_order(effects)
+            self._hand_over()
+        except JournalError as error:
+            self._fail(str(error))
+            return
+        self._tell_status()
+        self._arm()
+
+    def _in_order(self, effects: list[Effect]) -> None:
+        """Carry effects out in order; neighbouring records share a sync, and are on disk before what follows."""
+        unwritten: list[Write] = []
+        for effect in effects:
+            if isinstance(effect, Write):
+                unwritten.append(effect)
+                continue
+            # A fork only makes a process that waits: it may share the sync of the record that lets it go.
+            if not isinstance(effect, Fork):
+                self._write(unwritten)
+                unwritten = []
+            self._one(effect)
+            if isinstance(effect, Fork):
+                # Its answer belongs right behind it, before anything that follows it in this list.
+                following = self._jobs.take()
+                unwritten = self._after_fork(unwritten, following)
+        self._write(unwritten)
+
+    def _after_fork(self, unwritten: list[Write], following: list[Effect]) -> list[Write]:
+        for effect in following:
+            if isinstance(effect, Write):
+                unwritten.append(effect)
+            else:
+                self._write(unwritten)
+                unwritten = []
+                self._one(effect)
+        return unwritten
+
+    def _write(self, writes: list[Write]) -> None:
+        if not writes:
+            return
+        journal = self._disk.journal
+        journal.append([Record(write.step, write.jid, write.fields) for write in writes])
+        if not all(write.lazy for write in writes):
+            journal.sync()
+
+    def _one(self, effect: Effect) -> None:
+        match effect:
+            case Fork(jid, body):
+                call = JobCall(jid, body.fun, body.args, body.kwargs, body.user)
+                self._fork(call)
+            case Go(jid):
+                gate = self._gates.pop(jid)
+                os.write(gate, b"!")
+                os.close(gate)
+            case Tell(jid, state, reason):
+                self._tell(inside.state(jid, str(state), reason))
+            case Offer(jid):
+                self._waiting.append(jid)
+            case Kill(jid, pid, signum):
+                self._kill(jid, pid, signum)
+            case Keep(jid, state, code, reason, start_ms, dur_ms):
+                self._disk.spool.write(jid, SpoolEntry(state, code, b"", start_ms, dur_ms, reason))
+            case Forget(jid):
+                self._disk.spool.remove(jid)
+                self._jobs.room(in_spool=self._disk.spool.has_room())
+            case Write():
+                raise AssertionError("records are written by _write")
+
+    def _fork(self, call: JobCall) -> None:
+        try:
+            pid, gate = fork_job(call, self._surroundings)
+        except OSError as error:
+            self._jobs.not_forked(call.jid, f"the minion cannot start another process: {error.strerror}")
+            return
+        self._gates[call.jid] = gate
+        self._watch(call.jid, pid)
+        self._note_running(call, pid)
+        self._jobs.forked(call.jid, pid, start_ticks(pid) or 0)
+
+    def _watch(self, jid: str, pid: int) -> None:
+        self._children[jid] = Child(self._reactor, pid, lambda status: self._exited(jid, status))
+
+    def _exited(self, jid: str, status: int | None) -> None:
+        self._children.pop(jid, None)
+        gate = self._gates.pop(jid, None)
+        if gate is not None:
+            os.close(gate)
+        self._forget_running(jid)
+        try:
+            left_result = self._disk.spool.noticed(jid)
+        except JournalError as error:
+            self._fail(str(error))
+            return
+        self._jobs.room(in_spool=self._disk.spool.has_room())
+        self._jobs.exited(jid, left_result=left_result, how=how(status))
+        self._carry_out()
+        if self._disk.journal.should_compact():
+            self._compact()
+
+    def _kill(self, jid: str, pid: int, signum: int) -> None:
+        log.info("job %s: signal %d to its process group", jid, signum)
+        try:
+            os.killpg(pid, signum)
+        except ProcessLookupError:
+            pass
+        except PermissionError as error:
+            log.warning("job %s: its process group cannot be signalled: %s", jid, error)
+
+    # -- results
+
+    def _hand_over(self) -> None:
+        while self._waiting and len(self._offered) < OFFERS_OPEN:
+            jid = self._waiting.popleft()
+            entry = self._read(jid)
+            if entry is not None:
+                self._offered.add(jid)
+                self._tell(inside.result(jid, entry, inline_max=CHUNK))
+
+    def _read(self, jid: str) -> SpoolEntry | None:
+        try:
+            return self._disk.spool.read(jid)
+        except JournalError as error:
+            log.error("%s", error)  # noqa: TRY400 - the sentence says it all
+            return None
+
+    def _tell(self, message: Inside) -> None:
+        if self._channel is not None:
+            self._channel.send(pack(message))
+
+    def _tell_status(self) -> None:
+        status = self._jobs.running, self._disk.spool.usage()[0]
+        if status != self._told_status:
+            self._told_status = status
+            self._tell(inside.status(*status))
+
+    # -- time
+
+    def _arm(self) -> None:
+        deadline = self._jobs.deadline()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline != float("inf"):
+            self._timer = self._reactor.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._jobs.tick()
+        self._carry_out()
+
+    def _compact(self) -> None:
+        try:
+            self._disk.journal.compact(int(self._clock.wall() * 1000))
+        except JournalError as error:
+            log.warning("the journal could not be made smaller, and is used as it is: %s", error)
+            return
+        self._jobs.forgotten(self._disk.journal.floor)
+
+    # -- what `saltutil.running` reads
+
+    def _note_running(self, call: JobCall, pid: int) -> None:
+        note = {
+            "jid": call.jid,
+            "fun": call.fun,
+            "user": call.user,
+            "pid": pid,
+            "started": self._clock.wall(),
+        }
+        path = os.path.join(self._disk.running_dir, call.jid)
+        # Hidden until it is whole; readers skip names that are no jid.
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump(note, file)
+        os.rename(path + ".new", path)
+
+    def _forget_running(self, jid: str) -> None:
+        try:
+            os.unlink(os.path.join(self._disk.running_dir, jid))
+        except FileNotFoundError:
+            return
+
+
+def _remembered(entry: JournalEntry) -> Remembered:
+    alive = entry.step is Step.STARTED and entry.ticks != 0 and start_ticks(entry.pid) == entry.ticks
+    return Remembered(
+        jid=entry.jid,
+        step=entry.step,
+        body=entry.body,
+        received_wall_ms=entry.received_wall_ms,
+        deliver_ms=entry.deliver_ms,
+        pid=entry.pid,
+        started_wall_ms=entry.started_wall_ms,
+        reason=entry.reason,
+        alive=alive,
+    )

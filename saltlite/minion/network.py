@@ -1,0 +1,226 @@
+"""The network process of a minion: joins the connection machine, the link, and the job server.
+
+Whoever takes this process over can delay jobs and see what passes, and no more: it holds no right, writes
+nothing, and cannot make the job server run what no master signed for this minion.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from saltlite.adapters.link import ClientLink, SendResult
+from saltlite.adapters.packing import Inside, pack, unpack
+from saltlite.adapters.reactor import Reactor, Timer
+from saltlite.adapters.stream import Channel
+from saltlite.core.connection import Changed, Close, Connection, Deliver, Open, Phase, SendFrame, Trust
+from saltlite.errors import LinkError
+from saltlite.minion import inside
+from saltlite.wire.limits import CHUNK
+from saltlite.wire.messages import FUNCTION_NAME_MAX, FUNCTIONS_MAX, Message, functions_digest
+
+log = logging.getLogger(__name__)
+
+FULL_RETRY_S = 0.02
+"""The link does not say when it has room again; it is asked so often."""
+
+
+@dataclass(slots=True)
+class Transfer:
+    """A large result on its way, part by part."""
+
+    jid: str
+    body: bytes
+    offset: int = 0
+
+
+class NetworkProcess:
+    """`functions` are the names that this minion's modules promise."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        connection: Connection,
+        make_link: Callable[[NetworkProcess], ClientLink],
+        functions: Sequence[str],
+    ) -> None:
+        self._reactor = reactor
+        self._connection = connection
+        self._functions = functions
+        self._link = make_link(self)
+        self._channel: Channel | None = None
+        self._backlog: deque[bytes] = deque()
+        self._transfers: deque[Transfer] = deque()
+        self._retry_due = False
+        self._timer: Timer | None = None
+
+    def start(self, channel: Channel) -> None:
+        """Connect; `channel` leads to the job server."""
+        self._channel = channel
+        self._connection.start()
+        self._carry_out()
+
+    # -- the link
+
+    def on_up(self) -> None:
+        """The link is connected."""
+        self._connection.link_up()
+        self._carry_out()
+
+    def on_frame(self, frame: bytes) -> None:
+        """A frame of the master arrived."""
+        self._connection.frame(frame)
+        self._carry_out()
+
+    def on_down(self, reason: str) -> None:
+        """The link is gone, or could not be made."""
+        self._connection.link_down(reason)
+        self._carry_out()
+
+    def stop(self) -> None:
+        """A planned stop."""
+        self._connection.close("the minion is stopping")
+        self._carry_out()
+        self._reactor.call_later(0.05, self._reactor.stop)
+
+    # -- the job server
+
+    def on_batch(self, batch: list[bytes]) -> None:
+        """Messages of the job server arrived."""
+        for data in batch:
+            self._from_job_server(unpack(data))
+        self._carry_out()
+
+    def on_closed(self, reason: str) -> None:
+        """The job server is gone: this process has no purpose without it."""
+        log.error("the job server is gone: %s", reason)
+        self._reactor.stop()
+
+    def _from_job_server(self, message: Inside) -> None:
+        match message.pop("t"):
+            case "state":
+                self._connection.send({"t": "job_state", **message})
+            case "result":
+                self._connection.send({"t": "ret", **message})
+            case "body":
+                self._transfers.append(Transfer(message["jid"], message["body"]))
+                self._pump()
+            case "status":
+                self._connection.running = message["running"]
+                self._connection.spooled = message["spooled"]
+
+    # -- effects
+
+    def _carry_out(self) -> None:
+        while effects := self._connection.take():
+            for effect in effects:
+                match effect:
+                    case SendFrame(frame):
+                        self._send(frame)
+                    case Deliver(message):
+                        self._deliver(message)
+                    case Open(address):
+                        self._open(address)
+                    case Close():
+                        self._backlog.clear()
+                        self._transfers.clear()
+                        self._link.close()
+                    case Changed(phase, reason):
+                        self._changed(phase, reason)
+                    case Trust(_, certificate):
+                        self._tell(inside.trust(certificate.encode()))
+        self._arm()
+
+    def _open(self, address: str) -> None:
+        self._backlog.clear()
+        try:
+            self._link.open(address)
+        except LinkError as error:
+            reason = str(error)
+            self._reactor.call_soon(lambda: self.on_down(reason))
+
+    def _changed(self, phase: Phase, reason: str) -> None:
+        level = logging.WARNING if reason else logging.INFO
+        log.log(level, "connection: %s%s", phase, f" ({reason})" if reason else "")
+        self._tell(inside.phase(phase, reason))
+        if phase is Phase.READY:
+            self._tell(inside.ready())
+
+    def _deliver(self, message: Message) -> None:
+        match message["t"]:
+            case "job":
+                self._tell(inside.job(message))
+            case "cancel":
+                self._tell(inside.cancel(message["jid"]))
+            case "ret_ack":
+                self._tell(inside.acked(message["jids"]))
+            case "grant":
+                self._tell(inside.fetch(message["jid"]))
+            case "want_functions":
+                self._connection.send(functions_message(self._functions))
+
+    def _tell(self, message: Inside) -> None:
+        if self._channel is not None:
+            self._channel.send(pack(message))
+
+    # -- sending
+
+    def _send(self, frame: bytes) -> None:
+        # Sealed frames are numbered, so they leave in their order or not at all.
+        if self._backlog or self._link.send(frame) is SendResult.FULL:
+            self._backlog.append(frame)
+            self._retry_later()
+
+    def _retry_later(self) -> None:
+        if not self._retry_due:
+            self._retry_due = True
+            self._reactor.call_later(FULL_RETRY_S, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_due = False
+        while self._backlog:
+            if self._link.send(self._backlog[0]) is SendResult.FULL:
+                self._retry_later()
+                return
+            self._backlog.popleft()
+        self._pump()
+        self._carry_out()
+
+    def _pump(self) -> None:
+        """Send parts of large results as long as the link takes them."""
+        while self._transfers and not self._backlog:
+            transfer = self._transfers[0]
+            data = transfer.body[transfer.offset : transfer.offset + CHUNK]
+            part = {"t": "part", "jid": transfer.jid, "offset": transfer.offset, "data": data}
+            if not self._connection.send(part):
+                self._transfers.clear()
+                return
+            transfer.offset += len(data)
+            if transfer.offset >= len(transfer.body):
+                self._transfers.popleft()
+            for effect in self._connection.take():
+                if isinstance(effect, SendFrame):
+                    self._send(effect.frame)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._reactor.call_at(self._connection.deadline(), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._connection.tick()
+        self._carry_out()
+
+
+def functions_message(names: Sequence[str]) -> Message:
+    """The `functions` message; past FUNCTIONS_MAX names it says that it is not the whole set."""
+    fitting = [name for name in names if len(name) <= FUNCTION_NAME_MAX][:FUNCTIONS_MAX]
+    return {
+        "t": "functions",
+        "digest": functions_digest(names),
+        "names": fitting,
+        "whole": len(fitting) == len(names),
+    }

@@ -1,0 +1,27 @@
+"""The state of one target moves forward only, and the first end is final."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from saltlite.core.dispatch import advance
+from saltlite.model.job import TERMINAL, TargetState
+
+ORDER = [TargetState.QUEUED, TargetState.RECEIVED, TargetState.RUNNING]
+
+
+@pytest.mark.parametrize(("current", "heard"), list(itertools.product(ORDER, ORDER)))
+def test_the_further_of_two_states_counts(current: TargetState, heard: TargetState) -> None:
+    assert advance(current, heard) is max(current, heard, key=ORDER.index)
+
+
+@pytest.mark.parametrize(("current", "heard"), list(itertools.product(ORDER, sorted(TERMINAL))))
+def test_every_open_state_may_end_in_every_way(current: TargetState, heard: TargetState) -> None:
+    assert advance(current, heard) is heard
+
+
+@pytest.mark.parametrize(("current", "heard"), list(itertools.product(sorted(TERMINAL), TargetState)))
+def test_an_end_is_final(current: TargetState, heard: TargetState) -> None:
+    assert advance(current, heard) is current

@@ -1,0 +1,257 @@
+"""What becomes of a key that presents itself, and what an operator may do with one."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
+from saltlite.core.keyring import (
+    CONFLICT_EVERY_S,
+    CONFLICTS_KEPT,
+    SEEN_EVERY_S,
+    UNSEEN_S,
+    Presented,
+    Verdict,
+    decide,
+    refusal,
+)
+from saltlite.core.ports import TokenRecord
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import TRANSITIONS, KeyRecord, KeyState, fingerprint, secret_hash
+from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_ADDRESS, SESSION_MAX_AGE_S
+
+NOW = 1_800_000_000.0
+SECRET = "a" * 32
+TOKEN = TokenRecord("tok00001", secret_hash(SECRET), "web*", 1, NOW, NOW + 3600.0, "root")
+GOOD = f"{TOKEN.token_id}.{SECRET}"
+
+
+def public(name: str) -> bytes:
+    return name.encode().ljust(32, b".")
+
+
+def presented(
+    name: str = "web1", *, key: str = "", token: str = "", address: str = "10.0.0.1"
+) -> Presented:
+    raw = public(key or name)
+    return Presented(MinionId(name), fingerprint(raw), raw, address, token)
+
+
+def record(
+    name: str, state: KeyState, *, key: str = "", at: float = NOW, address: str = "10.0.0.1"
+) -> KeyRecord:
+    raw = public(key or name)
+    return KeyRecord(MinionId(name), fingerprint(raw), raw, state, address, at, at, 0)
+
+
+def store(*records: KeyRecord, tokens: tuple[TokenRecord, ...] = (TOKEN,)) -> MemoryStore:
+    it = MemoryStore(MemoryDisk())
+    with it.write() as writer:
+        for row in records:
+            writer.put_key(row)
+        for token in tokens:
+            writer.put_token(token)
+    return it
+
+
+def apply(it: MemoryStore, who: Presented, now: float = NOW) -> Verdict:
+    """Decide, and write down what the verdict says."""
+    verdict = decide(who, it, now)
+    with it.write() as writer:
+        for old in verdict.drop:
+            writer.delete_key(old)
+        if verdict.put is not None:
+            writer.put_key(verdict.put)
+    return verdict
+
+
+# -- an unknown key
+
+
+def test_an_unknown_key_waits() -> None:
+    verdict = decide(presented(), store(), NOW)
+    assert (verdict.state, verdict.use_token) == (KeyState.PENDING, "")
+    assert verdict.put is not None
+    assert (verdict.put.state, verdict.put.how) == (KeyState.PENDING, "first contact")
+
+
+def test_a_good_token_accepts_and_is_used() -> None:
+    verdict = decide(presented(token=GOOD), store(), NOW)
+    assert (verdict.state, verdict.use_token) == (KeyState.ACCEPTED, TOKEN.token_id)
+    assert verdict.put is not None
+    assert verdict.put.how == "join token tok00001 of root"
+
+
+@pytest.mark.parametrize(
+    ("token", "row"),
+    [
+        (f"{TOKEN.token_id}.{'b' * 32}", TOKEN),
+        (f"unknown1.{SECRET}", TOKEN),
+        (TOKEN.token_id, TOKEN),
+        (f"{TOKEN.token_id}.", TOKEN),
+        (f".{SECRET}", TOKEN),
+        (GOOD, replace(TOKEN, expires_at=NOW)),
+        (GOOD, replace(TOKEN, uses_left=0)),
+        (GOOD, replace(TOKEN, id_glob="db*")),
+        (GOOD, replace(TOKEN, id_glob="WEB1")),
+    ],
+    ids=["secret", "unknown", "bare", "empty", "no id", "expired", "used", "other glob", "case"],
+)
+def test_a_bad_token_accepts_nobody_and_says_that_it_was_bad(token: str, row: TokenRecord) -> None:
+    verdict = decide(presented(token=token), store(tokens=(row,)), NOW)
+    assert (verdict.state, verdict.use_token) == (KeyState.PENDING, "")
+    assert verdict.put is not None
+    assert verdict.put.how == "first contact; its join token was not accepted"
+
+
+def test_a_preaccepted_fingerprint_is_accepted() -> None:
+    it = store()
+    with it.write() as writer:
+        writer.put_preaccept(MinionId("web1"), presented().fingerprint, "root")
+    verdict = decide(presented(), it, NOW)
+    assert verdict.state == KeyState.ACCEPTED
+    assert verdict.put is not None
+    assert verdict.put.how == "pre-accepted"
+
+
+def test_another_key_than_the_preaccepted_one_waits() -> None:
+    it = store()
+    with it.write() as writer:
+        writer.put_preaccept(MinionId("web1"), presented().fingerprint, "root")
+    assert decide(presented(key="another"), it, NOW).state == KeyState.PENDING
+
+
+# -- a known key
+
+
+@pytest.mark.parametrize("state", [KeyState.ACCEPTED, KeyState.REJECTED, KeyState.REVOKED])
+@pytest.mark.parametrize("token", ["", GOOD])
+def test_a_decision_stands_whatever_is_presented_with_the_key(state: KeyState, token: str) -> None:
+    assert decide(presented(token=token), store(record("web1", state)), NOW) == Verdict(state)
+
+
+@pytest.mark.parametrize("state", [KeyState.PENDING, KeyState.CONFLICT])
+def test_an_open_key_stays_as_it_is_until_a_token_comes(state: KeyState) -> None:
+    it = store(record("web1", state))
+    assert decide(presented(), it, NOW) == Verdict(state)
+    assert decide(presented(token=GOOD), it, NOW).state == KeyState.ACCEPTED
+
+
+@pytest.mark.parametrize("state", list(KeyState))
+def test_a_key_that_changes_its_id_is_a_conflict_and_changes_nothing(state: KeyState) -> None:
+    it = store(record("web1", state))
+    assert decide(presented("web2", key="web1", token=GOOD), it, NOW) == Verdict(KeyState.CONFLICT)
+
+
+def test_a_pending_key_that_comes_again_is_noted_down_now_and_then() -> None:
+    it = store(record("web1", KeyState.PENDING))
+    assert apply(it, presented(address="10.0.0.2"), NOW + SEEN_EVERY_S - 1.0).put is None
+    verdict = apply(it, presented(address="10.0.0.2"), NOW + SEEN_EVERY_S)
+    assert verdict.put is not None
+    assert (verdict.put.address, verdict.put.first_seen, verdict.put.changed_at) == (
+        "10.0.0.2",
+        NOW,
+        NOW + SEEN_EVERY_S,
+    )
+
+
+# -- an id that has an accepted key
+
+
+@pytest.mark.parametrize("token", ["", GOOD])
+def test_a_second_key_for_an_accepted_id_never_displaces_the_first(token: str) -> None:
+    it = store(record("web1", KeyState.ACCEPTED))
+    verdict = apply(it, presented(key="thief", token=token))
+    assert (verdict.state, verdict.use_token) == (KeyState.CONFLICT, "")
+    holder = it.holder(MinionId("web1"))
+    assert holder is not None
+    assert holder.fingerprint == presented().fingerprint
+
+
+def test_a_pending_key_becomes_a_conflict_when_another_took_its_id() -> None:
+    it = store(record("web1", KeyState.ACCEPTED), record("web1", KeyState.PENDING, key="second"))
+    assert apply(it, presented(key="second")).state == KeyState.CONFLICT
+
+
+def test_of_many_conflicts_on_an_id_the_last_three_are_kept() -> None:
+    it = store(record("web1", KeyState.ACCEPTED))
+    for number in range(CONFLICTS_KEPT + 1):
+        apply(it, presented(key=f"thief {number}"), NOW + number * CONFLICT_EVERY_S)
+    kept = it.keys(frozenset({KeyState.CONFLICT}))
+    assert {row.public for row in kept} == {public(f"thief {number}") for number in (1, 2, 3)}
+
+
+def test_a_storm_of_conflicts_is_answered_and_not_written_down() -> None:
+    it = store(record("web1", KeyState.ACCEPTED))
+    verdicts = [apply(it, presented(key=f"thief {number}"), NOW + number) for number in range(50)]
+    assert {verdict.state for verdict in verdicts} == {KeyState.CONFLICT}
+    assert sum(verdict.put is not None for verdict in verdicts) == CONFLICTS_KEPT
+
+
+def test_a_conflict_that_comes_again_is_not_a_new_one() -> None:
+    it = store(record("web1", KeyState.ACCEPTED), record("web1", KeyState.CONFLICT, key="thief"))
+    assert decide(presented(key="thief"), it, NOW) == Verdict(KeyState.CONFLICT)
+
+
+def test_a_conflict_is_still_one_when_the_holder_is_gone_until_somebody_decides() -> None:
+    it = store(record("web1", KeyState.REVOKED), record("web1", KeyState.CONFLICT, key="thief"))
+    assert decide(presented(key="thief"), it, NOW) == Verdict(KeyState.CONFLICT)
+
+
+# -- limits
+
+
+def test_pending_keys_of_one_address_have_a_limit() -> None:
+    rows = [record(f"m{number}", KeyState.PENDING) for number in range(PENDING_KEYS_PER_ADDRESS)]
+    it = store(*rows)
+    assert decide(presented(), it, NOW) == Verdict("busy")
+    assert decide(presented(address="10.0.0.2"), it, NOW).state == KeyState.PENDING
+    assert decide(presented(token=GOOD), it, NOW).state == KeyState.ACCEPTED
+
+
+@pytest.fixture(scope="module")
+def crowd() -> list[KeyRecord]:
+    return [
+        record(f"m{number}", KeyState.PENDING, at=NOW + number, address=f"10.1.{number // 16}.1")
+        for number in range(PENDING_KEYS)
+    ]
+
+
+def test_when_all_places_are_taken_a_key_that_still_comes_is_not_displaced(crowd: list[KeyRecord]) -> None:
+    it = store(*crowd)
+    assert decide(presented(), it, NOW + UNSEEN_S - 1.0) == Verdict("busy")
+
+
+def test_when_all_places_are_taken_the_key_not_seen_for_longest_makes_room(crowd: list[KeyRecord]) -> None:
+    it = store(*crowd)
+    verdict = decide(presented(), it, NOW + UNSEEN_S)
+    assert (verdict.state, verdict.drop) == (KeyState.PENDING, (crowd[0].fingerprint,))
+
+
+def test_a_session_cannot_last_as_long_as_a_key_counts_as_seen() -> None:
+    assert UNSEEN_S > 1.25 * SESSION_MAX_AGE_S + SEEN_EVERY_S
+
+
+# -- what an operator may do
+
+
+@pytest.mark.parametrize(("before", "wanted"), list(itertools.product(KeyState, KeyState)))
+def test_an_operator_may_make_exactly_the_changes_of_the_table(before: KeyState, wanted: KeyState) -> None:
+    row = record("web1", before)
+    reason = refusal(row, wanted, store(row))
+    assert (reason == "") is (wanted in TRANSITIONS[before])
+
+
+@pytest.mark.parametrize("before", [KeyState.PENDING, KeyState.CONFLICT, KeyState.REJECTED])
+def test_a_key_is_not_accepted_while_another_holds_the_id(before: KeyState) -> None:
+    row = record("web1", before, key="second")
+    it = store(record("web1", KeyState.ACCEPTED), row)
+    assert f"({presented().fingerprint}); revoke or delete that one first" in refusal(
+        row, KeyState.ACCEPTED, it
+    )
+    with it.write() as writer:
+        writer.put_key(record("web1", KeyState.REVOKED))
+    assert refusal(row, KeyState.ACCEPTED, it) == ""

@@ -1,0 +1,98 @@
+"""The outbox of one session: a window in bytes and parcels, sent again until acknowledged."""
+
+from __future__ import annotations
+
+from saltlite.core.outbox import PARCELS_MAX, RESEND_MAX_S, RESEND_MIN_S, Outbox, Parcel
+from saltlite.wire.limits import SEND_WINDOW
+
+
+def parcel(jid: str, size: int = 10, until: float = 1e9) -> Parcel:
+    return Parcel(jid, b"b" * size, b"s" * 64, [b"p" * 32], until)
+
+
+def jids(outbox: Outbox, now: float) -> list[str]:
+    return [parcel.jid for parcel in outbox.due(now)]
+
+
+def test_a_parcel_says_how_long_it_may_still_take() -> None:
+    message = parcel("1", until=100.0).message(98.5)
+    assert (message["jid"], message["deliver_ms"], message["proof"]) == ("1", 1500, [b"p" * 32])
+
+
+def test_a_parcel_that_is_too_late_says_zero_and_not_less() -> None:
+    assert parcel("1", until=100.0).message(200.0)["deliver_ms"] == 0
+
+
+def test_a_parcel_is_due_at_once_and_then_ever_more_seldom() -> None:
+    outbox = Outbox()
+    outbox.put(parcel("1"))
+    times = [now / 2 for now in range(2000) if jids(outbox, now / 2)]
+    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    assert times[0] == 0.0
+    assert gaps[:5] == [2.0, 4.0, 8.0, 16.0, 32.0]
+    assert set(gaps[5:]) == {RESEND_MAX_S}
+
+
+def test_a_settled_parcel_is_not_sent_again() -> None:
+    outbox = Outbox()
+    outbox.put(parcel("1"))
+    outbox.settle("1")
+    assert jids(outbox, 1e6) == []
+    assert len(outbox) == 0
+
+
+def test_a_parcel_is_taken_once() -> None:
+    outbox = Outbox()
+    assert outbox.put(parcel("1"))
+    assert not outbox.put(parcel("1"))
+    assert len(outbox) == 1
+    assert not outbox.starved
+
+
+def test_above_the_window_the_rest_stays_outside_and_is_asked_for_below_half_of_it() -> None:
+    outbox = Outbox()
+    quarter = SEND_WINDOW // 4
+    assert all(outbox.put(parcel(str(number), quarter)) for number in range(4))
+    assert not outbox.put(parcel("4", 1))
+    assert outbox.starved
+    assert [outbox.settle(str(number)) for number in range(4)] == [False, True, False, False]
+
+
+def test_many_small_parcels_have_a_limit_of_their_own() -> None:
+    outbox = Outbox()
+    taken = sum(outbox.put(parcel(str(number), 1)) for number in range(2 * PARCELS_MAX))
+    assert taken == PARCELS_MAX
+    assert outbox.starved
+
+
+def test_a_body_larger_than_the_window_goes_alone() -> None:
+    outbox = Outbox()
+    assert outbox.put(parcel("1", SEND_WINDOW + 1))
+    assert not outbox.put(parcel("2", 1))
+    assert outbox.settle("1")
+    assert outbox.put(parcel("2", 1))
+
+
+def test_room_is_not_announced_to_a_store_that_has_nothing_more() -> None:
+    outbox = Outbox()
+    outbox.put(parcel("1"))
+    assert not outbox.settle("1")
+    assert not outbox.settle("unknown")
+
+
+def test_whoever_is_starved_is_asked_for_when_the_last_parcel_is_settled() -> None:
+    outbox = Outbox()
+    outbox.put(parcel("1", SEND_WINDOW))
+    outbox.starved = True
+    assert outbox.settle("1")
+
+
+def test_a_blocked_parcel_is_tried_again_soon_and_does_not_count_as_sent() -> None:
+    outbox = Outbox()
+    outbox.put(parcel("1"))
+    assert jids(outbox, 0.0) == ["1"]
+    outbox.blocked("1", 0.05)
+    outbox.blocked("unknown", 0.05)
+    assert jids(outbox, 0.04) == []
+    assert jids(outbox, 0.05) == ["1"]
+    assert jids(outbox, 0.05 + RESEND_MIN_S) == ["1"]
