@@ -13,7 +13,7 @@ from saltlite.master.context import Answer, Master
 from saltlite.model.events import tag_key
 from saltlite.model.keys import JoinToken, secret_hash
 
-USES_MAX = 10_000
+USES_MAX = 1_000_000
 EXPIRES_MAX_S = 365 * 86_400
 GLOB_MAX = 256
 
