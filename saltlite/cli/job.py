@@ -144,6 +144,8 @@ def _follow(client: LocalClient, progress: Progress, printer: _Printer, timeout_
 
 def _tell_missing(progress: Progress, console: Console) -> None:
     waited_s = time.monotonic() - progress.published_at
+    for line in outcome.failed_lines(progress):
+        console.note(line)
     for line in outcome.missing_lines(progress, waited_s=waited_s, now=console.now()):
         console.note(line)
     if waiting := outcome.open_minions(progress):

@@ -23,12 +23,16 @@ _STATES = {
     "revoked": ("its key was revoked before it returned", exitcodes.MISSING),
 }
 
+_REASON_SAYS_ALL = frozenset({"cancelled", "timed_out", "interrupted", "revoked", "lost"})
+
 
 def exit_code(progress: Progress) -> int:
     """The code for the whole job; of several the first in WORST_FIRST."""
     codes = {_STATES.get(progress.states[m], ("", exitcodes.MISSING))[1] for m in progress.missing()}
     if any(reply.state == "returned" and reply.failed() for reply in progress.replies.values()):
         codes.add(exitcodes.FAILED)
+    if progress.published.unknown:
+        codes.add(exitcodes.MISSING)
     return next((code for code in exitcodes.WORST_FIRST if code in codes), exitcodes.OK)
 
 
@@ -39,7 +43,15 @@ def open_minions(progress: Progress) -> list[str]:
 
 def missing_lines(progress: Progress, *, waited_s: float, now: float) -> list[str]:
     """`id: why`, sorted by id. `now` is wall-clock seconds since 1970."""
-    return [f"{m}: {_why(progress, m, waited_s, now)}" for m in progress.missing()]
+    why = {m: _why(progress, m, waited_s, now) for m in progress.missing()}
+    why |= dict.fromkeys(progress.published.unknown, "no accepted minion has this id")
+    return [f"{m}: {reason}" for m, reason in sorted(why.items())]
+
+
+def failed_lines(progress: Progress) -> list[str]:
+    """One line for each minion whose function failed, sorted by id; its return says how."""
+    failed = [reply for reply in progress.replies.values() if reply.state == "returned" and reply.failed()]
+    return [f"{reply.id}: failed with retcode {reply.retcode}" for reply in sorted(failed, key=lambda reply: reply.id)]
 
 
 def _why(progress: Progress, minion: str, waited_s: float, now: float) -> str:
@@ -55,4 +67,6 @@ def _why(progress: Progress, minion: str, waited_s: float, now: float) -> str:
         return "returned, but the master does not have the return"
     said = _STATES.get(state, (state,))[0]
     reason = progress.reasons.get(minion)
+    if reason and state in _REASON_SAYS_ALL:
+        return reason
     return f"{said}: {reason}" if reason else said

@@ -27,7 +27,7 @@ _TERMINAL_RANK = 3
 class Published:
     """The master's answer to a publish: who was targeted, and what was known of them at that moment."""
 
-    __slots__ = ("away", "jid", "minions", "timeout_s")
+    __slots__ = ("away", "jid", "minions", "timeout_s", "unknown")
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         """Raises RemoteProtocolError for an answer without the promised fields."""
@@ -36,6 +36,8 @@ class Published:
             self.minions: list[str] = answer["minions"]
             self.away: dict[str, float | None] = answer["away"]
             """Targets without a session, and when they were last seen (seconds since 1970; None is never)."""
+            self.unknown: list[str] = answer.get("unknown", [])
+            """Names of a list target that no accepted minion has."""
             self.timeout_s = float(answer["timeout_s"])
             """The master's own setting for how long to wait for silent minions."""
         except (KeyError, TypeError, ValueError) as error:

@@ -58,6 +58,8 @@ DECIDING_MAX = OPEN_HANDSHAKES
 """Sessions whose key is being decided about. A further one is told to come again."""
 PENDING_SESSIONS = PENDING_KEYS
 """Sessions of keys that wait for an operator. A further one is told to come again."""
+PULL_AGAIN_S = 600.0
+"""A minion is asked anew about its unsettled jobs so often: whatever was lost on the way, nothing stays in doubt."""
 HELD_MAX = 256
 """Messages kept for a minion whose link is full; one that takes none of so many is hung up on."""
 
@@ -79,6 +81,8 @@ class Peer:
     beat_s: float = HEARTBEAT_MIN_S
     """The pace that this minion was told."""
     outbox: Outbox = field(default_factory=Outbox)
+    pull_at: float = 0.0
+    """When its unsettled jobs are asked about anew."""
     held: list[Message] = field(default_factory=list)
     """What the link had no room for, in order."""
 
@@ -110,7 +114,7 @@ class Hub:
         self._by_connection: dict[int, set[int]] = {}
         self._laden: dict[int, Peer] = {}
         self._assembly = Assembly()
-        self._silence_due = clock.monotonic()
+        self._look_due = clock.monotonic()
         self._effects: list[Effect] = []
         self.refused_frames: dict[str, int] = {}
 
@@ -171,9 +175,10 @@ class Hub:
         """Time has passed; called every TICK_S, and after BLOCKED_RETRY_S when the link was full."""
         now = self._clock.monotonic()
         self._effects += [HangUp(*origin) for origin in self._doorway.overdue()]
-        if now >= self._silence_due:
-            self._silence_due = now + TICK_S
-            self._end_silent(now)
+        if now >= self._look_due:
+            self._look_due = now + TICK_S
+            for peer in list(self._peers.values()):
+                self._look_after(peer, now)
             self._grant(self._assembly.expire(now))
         for number, peer in list(self._laden.items()):
             if peer.outbox or peer.held:
@@ -348,9 +353,7 @@ class Hub:
         if message["size"] == len(message["body"]):
             self._effects.append(Report(peer.id, peer.fingerprint, message, message["body"]))
         elif message["body"]:
-            raise RemoteProtocolError(
-                "bad-message", "a return comes whole, or is announced by its size alone"
-            )
+            raise RemoteProtocolError("bad-message", "a return comes whole, or is announced by its size alone")
         else:
             self._grant(self._assembly.announce(peer.session.id, message, self._clock.monotonic()))
         self._settle(peer, message["jid"])
@@ -370,7 +373,7 @@ class Hub:
         self._replace(self._by_key.get(peer.fingerprint), peer)
         self._by_key[peer.fingerprint] = peer
         self._effects.append(_presence(peer, up=True))
-        self._effects.append(Pull(minion, fresh=True))
+        self._ask_anew(peer, self._clock.monotonic())
 
     def _replace(self, older: Peer | None, newer: Peer) -> None:
         if older is not None and older is not newer and older.session.id in self._peers:
@@ -385,13 +388,18 @@ class Hub:
         self._welcome(peer, "busy")
         self._drop(peer)
 
-    def _end_silent(self, now: float) -> None:
-        for peer in list(self._peers.values()):
-            if peer.state is None:
-                if now - peer.since >= DECISION_S:
-                    self._send_away(peer)
-            elif now - peer.last_heard >= SILENCE_BEATS * peer.beat_s:
-                self._cut_off(peer)
+    def _ask_anew(self, peer: Peer, now: float) -> None:
+        peer.pull_at = now + PULL_AGAIN_S
+        self._effects.append(Pull(peer.id, fresh=True))
+
+    def _look_after(self, peer: Peer, now: float) -> None:
+        if peer.state is None:
+            if now - peer.since >= DECISION_S:
+                self._send_away(peer)
+        elif now - peer.last_heard >= SILENCE_BEATS * peer.beat_s:
+            self._cut_off(peer)
+        elif peer.state is KeyState.ACCEPTED and now >= peer.pull_at and not peer.outbox:
+            self._ask_anew(peer, now)
 
     def _cut_off(self, peer: Peer) -> None:
         """End a session, and let the peer know by ending its connection."""

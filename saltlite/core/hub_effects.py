@@ -69,7 +69,7 @@ class Presence:
 class Pull:
     """Ask an MWorker for the jobs of this minion that the store still holds.
 
-    `fresh`: the session has just begun, so whatever is not settled is asked about anew.
+    `fresh`: whatever is not settled is asked about anew, because the session has just begun or is old.
     """
 
     id: str

@@ -14,6 +14,7 @@ from saltlite.core.hub import (
     DECISION_S,
     HELD_MAX,
     PENDING_SESSIONS,
+    PULL_AGAIN_S,
     SILENCE_BEATS,
     TICK_S,
     Decide,
@@ -743,6 +744,17 @@ def test_a_sweep_asks_only_for_those_who_are_up_and_have_nothing_under_way() -> 
     table.take()
     table.hub.pull(["away", "idle", "laden"])
     assert table.take() == [Pull("idle", fresh=False)]
+
+
+def test_a_session_that_lasts_is_asked_anew_about_what_is_not_settled() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    for _ in range(int(PULL_AGAIN_S / 10)):
+        assert len(of(Pull, table.done)) == 1
+        table.wait(10.0)
+        assert guest.alive
+    assert of(Pull, table.done) == [Pull("web1", fresh=True)] * 2
 
 
 def test_a_return_is_acknowledged_when_it_was_committed_and_not_before() -> None:

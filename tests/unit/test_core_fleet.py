@@ -1,0 +1,331 @@
+"""Hub, connections and jobs joined: what an operator sees of joining, jobs, revocation, silence and restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from saltlite.adapters.memory_link import Fate, Flight
+from saltlite.core.connection import BACKOFF_MAX_S, Phase
+from saltlite.core.hub import SILENCE_BEATS
+from saltlite.core.jobs import OFFER_AGAIN_S
+from saltlite.model.job import TargetState
+from saltlite.wire.limits import CHUNK, HEARTBEAT_MIN_S, RETURN_MAX
+from tests.core_fleet import Fleet, key_of
+
+HOUR = 3600.0
+NOTICED_S = SILENCE_BEATS * HEARTBEAT_MIN_S + BACKOFF_MAX_S + 10.0
+
+
+class Network:
+    """What becomes of frames: all delivered, until the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.lost_to_server = False
+        self.lost_to_client = False
+
+    def __call__(self, flight: Flight) -> Fate:
+        lost = self.lost_to_server if flight.to_server else self.lost_to_client
+        return Fate.DROP if lost else Fate.DELIVER
+
+
+def test_a_minion_with_a_token_joins_and_stays() -> None:
+    fleet = Fleet()
+    minion = fleet.ready()
+    fleet.run(HOUR)
+    assert minion.connection.phase is Phase.READY
+    assert fleet.master.came_and_went == [("web1", True)]
+    assert fleet.master.hub.refused_frames == {}
+
+
+def test_a_pending_minion_gets_its_job_in_the_moment_it_is_accepted() -> None:
+    fleet = Fleet()
+    minion = fleet.minion(token="")
+    fleet.run(HOUR)
+    assert minion.connection.phase is Phase.PENDING
+    jid = fleet.master.publish(["web1"])
+    fleet.settle()
+    assert fleet.entered == {}
+    fleet.master.change_key("web1", "accepted")
+    fleet.settle()
+    assert minion.connection.phase is Phase.READY
+    assert fleet.entered == {(jid, "web1"): 1}
+
+
+def test_a_minion_of_another_fleet_never_proves_itself_and_never_stops_trying() -> None:
+    fleet = Fleet()
+    minion = fleet.minion(fleet_key=b"o" * 25)
+    fleet.run(HOUR)
+    assert set(fleet.master.hub.refused_frames) == {"bad-mac"}
+    assert minion.reasons.count("") > HOUR / BACKOFF_MAX_S
+    assert fleet.master.keys == {}
+
+
+def test_the_first_contact_of_a_minion_that_may_trust_pins_the_fleet() -> None:
+    fleet = Fleet()
+    minion = fleet.minion(fleet_key=None)
+    fleet.settle()
+    assert minion.connection.phase is Phase.READY
+
+
+def test_a_job_runs_returns_and_leaves_nothing_behind() -> None:
+    fleet = Fleet()
+    minion = fleet.ready()
+    jid = fleet.master.publish(["web1"])
+    fleet.settle()
+    assert fleet.master.state(jid, "web1") is TargetState.RUNNING
+    minion.finish(jid)
+    fleet.settle()
+    assert fleet.master.state(jid, "web1") is TargetState.RETURNED
+    assert fleet.master.jobs[jid].returns == {"web1": minion.result}
+    assert minion.spool.jids() == []
+    assert fleet.entered == {(jid, "web1"): 1}
+
+
+@pytest.mark.parametrize("size", [CHUNK + 1, 3 * CHUNK, RETURN_MAX // 4])
+def test_a_large_return_arrives_whole(size: int) -> None:
+    fleet = Fleet()
+    minion = fleet.ready()
+    minion.result = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    jid = fleet.master.publish(["web1"])
+    fleet.settle()
+    minion.finish(jid)
+    fleet.run(5.0)
+    if fleet.master.state(jid, "web1") is not TargetState.RETURNED:
+        # The link was full in the middle of it: a new session starts it over.
+        fleet.run(NOTICED_S)
+    assert fleet.master.jobs[jid].returns == {"web1": minion.result}
+
+
+def test_a_job_reaches_only_the_minions_that_it_is_for() -> None:
+    fleet = Fleet()
+    for name in ("web1", "web2", "db1"):
+        fleet.ready(name)
+    jid = fleet.master.publish(["web1", "web2"])
+    fleet.run(60.0)
+    assert fleet.entered == {(jid, "web1"): 1, (jid, "web2"): 1}
+
+
+def test_a_revoked_minion_gets_nothing_more_and_does_not_come_back() -> None:
+    fleet = Fleet()
+    minion = fleet.ready()
+    jid = fleet.master.publish(["web1"])
+    fleet.settle()
+    fleet.master.change_key("web1", "revoked")
+    minion.finish(jid)
+    late = fleet.master.publish(["web1"])
+    fleet.run(4 * HOUR)
+    assert minion.connection.phase in (Phase.REFUSED, Phase.CONNECT)
+    assert fleet.master.state(jid, "web1") is TargetState.REVOKED
+    assert fleet.master.jobs[jid].returns == {}
+    assert (late, "web1") not in fleet.entered
+    assert fleet.master.present == set()
+
+
+def test_a_job_under_way_while_its_minion_is_revoked_is_not_run_by_a_later_session() -> None:
+    fleet = Fleet()
+    fleet.ready()
+    jid = fleet.master.publish(["web1"])
+    fleet.master.change_key("web1", "deleted")
+    fleet.run(HOUR)
+    assert fleet.master.state(jid, "web1") is TargetState.REVOKED
+    assert fleet.master.keys[key_of("web1")] == "accepted"  # by its token, as a new key would
+
+
+def test_a_revocation_wins_over_a_verdict_that_was_read_before_it() -> None:
+    fleet = Fleet()
+    fleet.master.holds_decisions = True
+    minion = fleet.minion()
+    fleet.settle()
+    (ask,) = fleet.master.undecided
+    fleet.master.change_key("web1", "revoked")
+    fleet.master.hub.decided(ask.session, "accepted", "web1")
+    fleet.master.carry()
+    fleet.master.holds_decisions = False
+    fleet.run(HOUR)
+    assert fleet.master.came_and_went == []
+    assert minion.connection.phase is not Phase.READY
+
+
+def test_an_acceptance_is_not_lost_to_a_verdict_that_was_read_before_it() -> None:
+    fleet = Fleet()
+    fleet.master.holds_decisions = True
+    minion = fleet.minion(token="")
+    fleet.settle()
+    (ask,) = fleet.master.undecided
+    fleet.master.change_key("web1", "accepted")
+    fleet.master.hub.decided(ask.session, "pending", "web1")
+    fleet.master.carry()
+    fleet.master.holds_decisions = False
+    fleet.run(10.0)
+    assert minion.connection.phase is Phase.READY
+
+
+def test_a_deleted_minion_comes_back_as_pending_within_seconds() -> None:
+    fleet = Fleet()
+    minion = fleet.minion(token="")
+    fleet.settle()
+    fleet.master.change_key("web1", "accepted")
+    fleet.settle()
+    fleet.master.change_key("web1", "deleted")
+    fleet.run(5.0)
+    assert minion.connection.phase is Phase.PENDING
+    assert fleet.master.keys == {key_of("web1"): "pending"}
+
+
+def test_a_second_machine_with_the_same_key_takes_the_place_of_the_first_and_the_id_stays_up() -> None:
+    fleet = Fleet()
+    fleet.ready()
+    clone = fleet.minion("web1")
+    fleet.settle()
+    assert clone.connection.phase is Phase.READY
+    assert fleet.master.present == {"web1"}
+    assert fleet.master.came_and_went == [("web1", True), ("web1", True)]
+
+
+def test_silence_is_noticed_on_both_sides_and_healed() -> None:
+    network = Network()
+    fleet = Fleet(network)
+    minion = fleet.ready()
+    network.lost_to_client = network.lost_to_server = True
+    fleet.run(SILENCE_BEATS * HEARTBEAT_MIN_S + 2.0)
+    assert minion.connection.phase is not Phase.READY
+    assert fleet.master.present == set()
+    network.lost_to_client = network.lost_to_server = False
+    fleet.run(BACKOFF_MAX_S + 15.0)
+    assert minion.connection.phase is Phase.READY
+    assert fleet.master.present == {"web1"}
+
+
+@pytest.mark.parametrize("to_server", [True, False])
+def test_a_network_that_works_one_way_only_is_noticed(to_server: bool) -> None:
+    network = Network()
+    fleet = Fleet(network)
+    minion = fleet.ready()
+    network.lost_to_server, network.lost_to_client = to_server, not to_server
+    fleet.run(NOTICED_S)
+    assert minion.connection.phase is not Phase.READY
+    assert fleet.master.present == set()
+
+
+def test_a_master_that_restarts_has_its_minions_back_and_no_job_runs_twice() -> None:
+    fleet = Fleet()
+    for name in ("web1", "web2", "web3"):
+        fleet.ready(name)
+    jid = fleet.master.publish(["web1", "web2", "web3"])
+    fleet.settle()
+    fleet.master.hub.leave(3000)
+    fleet.master.carry()
+    fleet.settle()
+    fleet.master.stop()
+    fleet.master.start()
+    fleet.minions["web2"].finish(jid)
+    fleet.run(75.0)
+    assert fleet.master.present == {"web1", "web2", "web3"}
+    assert fleet.master.state(jid, "web2") is TargetState.RETURNED
+    assert set(fleet.entered.values()) == {1}
+
+
+def test_a_job_that_was_published_while_its_minion_was_away_runs_when_it_comes() -> None:
+    fleet = Fleet()
+    fleet.master.keys[key_of("web1")] = "accepted"
+    jid = fleet.master.publish(["web1"])
+    fleet.run(30.0)
+    fleet.ready()
+    assert fleet.entered == {(jid, "web1"): 1}
+
+
+def test_a_job_whose_time_was_over_when_its_minion_came_is_expired_by_the_minion_itself() -> None:
+    fleet = Fleet()
+    fleet.master.keys[key_of("web1")] = "accepted"
+    jid = fleet.master.publish(["web1"], deliver_ms=10_000)
+    fleet.run(30.0)
+    fleet.ready()
+    assert fleet.master.state(jid, "web1") is TargetState.EXPIRED
+    assert fleet.entered == {}
+
+
+def test_a_killed_job_returns_cancelled() -> None:
+    fleet = Fleet()
+    minion = fleet.ready()
+    jid = fleet.master.publish(["web1"], "test.sleep")
+    fleet.settle()
+    fleet.master.cancel(jid)
+    fleet.run(5.0)
+    assert fleet.master.state(jid, "web1") is TargetState.CANCELLED
+    assert minion.spool.jids() == []
+
+
+def test_a_job_that_runs_too_long_returns_timed_out() -> None:
+    fleet = Fleet()
+    fleet.ready()
+    jid = fleet.master.publish(["web1"], run_ms=3_000)
+    fleet.run(10.0)
+    assert fleet.master.state(jid, "web1") is TargetState.TIMED_OUT
+
+
+def test_a_minion_that_is_killed_adopts_its_job_and_hands_the_result_over() -> None:
+    fleet = Fleet()
+    minion = fleet.ready()
+    jid = fleet.master.publish(["web1"])
+    fleet.settle()
+    minion.kill()
+    minion.boot()
+    fleet.run(10.0)
+    minion.finish(jid)
+    fleet.settle()
+    assert fleet.master.state(jid, "web1") is TargetState.RETURNED
+    assert fleet.entered == {(jid, "web1"): 1}
+
+
+def test_a_machine_that_loses_its_power_says_interrupted_and_does_not_run_the_job_again() -> None:
+    fleet = Fleet()
+    minion = fleet.ready()
+    jid = fleet.master.publish(["web1"])
+    fleet.settle()
+    minion.kill(power=True)
+    minion.boot()
+    fleet.run(10.0)
+    assert fleet.master.state(jid, "web1") is TargetState.INTERRUPTED
+    assert fleet.entered == {(jid, "web1"): 1}
+
+
+def test_a_result_that_the_store_could_not_take_is_offered_again() -> None:
+    fleet = Fleet()
+    minion = fleet.ready()
+    jid = fleet.master.publish(["web1"])
+    fleet.settle()
+    fleet.master.store_fails = True
+    minion.finish(jid)
+    fleet.settle()
+    assert minion.spool.jids() == [jid]
+    fleet.master.store_fails = False
+    fleet.run(OFFER_AGAIN_S + 1.0)
+    assert fleet.master.state(jid, "web1") is TargetState.RETURNED
+    assert minion.spool.jids() == []
+
+
+def test_hundreds_of_jobs_go_through_the_window_in_order_and_each_runs_once() -> None:
+    fleet = Fleet()
+    minion = fleet.ready()
+    minion.jobs.room(in_spool=True)
+    jids = [fleet.master.publish(["web1"], deliver_ms=10**9) for _ in range(300)]
+    for _ in range(1000):
+        fleet.run(0.2)
+        for jid in list(minion.processes):
+            minion.finish(jid)
+        if not fleet.master.unfinished():
+            break
+    assert {fleet.master.state(jid, "web1") for jid in jids} == {TargetState.RETURNED}
+    assert fleet.entered == {(jid, "web1"): 1 for jid in jids}
+
+
+def test_a_flood_of_handshakes_from_one_address_does_not_keep_a_minion_elsewhere_out() -> None:
+    fleet = Fleet()
+    for number in range(40):
+        stranger = fleet.network.client(lambda: None, lambda _frame: None, lambda _why: None, ip="10.6.6.6")
+        stranger.open("master:4515")
+        fleet.settle()
+        stranger.send(b"\x01\x01" + bytes([number]) * 48)
+    fleet.settle()
+    assert fleet.master.hub.refused_frames == {"bad-mac": 40}
+    assert fleet.ready().connection.phase is Phase.READY
