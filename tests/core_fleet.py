@@ -102,6 +102,10 @@ def key_of(name: str) -> Fingerprint:
     return fingerprint(public_of(seed(f"key of {name}")))
 
 
+class PowerCut(Exception):  # noqa: N818 - it is an event of the test, not an error of the product
+    """The machine is off from this operation of its disk on."""
+
+
 @dataclass(slots=True)
 class StoredJob:
     """A job as the fake store has it."""
@@ -285,7 +289,8 @@ class Minion:
     def __init__(self, fleet: Fleet, name: str, *, token: str = "", fleet_key: bytes | None = FLEET) -> None:
         self.fleet = fleet
         self.name = name
-        self.disk = MemoryDisk()
+        self.disk = MemoryDisk(before=self._before)
+        self.cut_after: int | None = None
         self.processes: dict[str, int] = {}
         self.result = b"\xc3"
         self.limit = 4
@@ -299,6 +304,16 @@ class Minion:
 
     def boot(self) -> None:
         """Start: replay the journal, connect."""
+        try:
+            self._replay()
+        except PowerCut:
+            self._restart()
+            return
+        self.jobs.open()
+        self.connection.start()
+        self.carry()
+
+    def _replay(self) -> None:
         clock = self.fleet.clock
         self.journal = memory_journal(self.disk, entropy=clock.entropy)
         self.spool = memory_spool(self.disk)
@@ -321,9 +336,6 @@ class Minion:
             for entry in entries
         ]
         self.jobs.replay(remembered, self.spool.jids(), self.journal.floor)
-        self.jobs.open()
-        self.connection.start()
-        self.carry()
 
     def kill(self, *, power: bool = False) -> None:
         """The daemon dies, or the whole machine loses its power; `boot()` follows."""
@@ -337,9 +349,24 @@ class Minion:
         if self.processes.pop(jid, None) is None:
             return
         started = int(self.fleet.clock.wall() * 1000)
-        self.spool.write(jid, SpoolEntry(TargetState.RETURNED, 0, self.result, started, 0))
+        try:
+            self.spool.write(jid, SpoolEntry(TargetState.RETURNED, 0, self.result, started, 0))
+        except PowerCut:
+            self._restart()
+            return
         self.jobs.exited(jid, left_result=True, how="exit status 0")
         self.carry()
+
+    def _before(self, _operation: str) -> None:
+        if self.cut_after is not None:
+            self.cut_after -= 1
+            if self.cut_after < 0:
+                raise PowerCut
+
+    def _restart(self) -> None:
+        self.cut_after = None
+        self.kill(power=True)
+        self.boot()
 
     # -- the link
 
@@ -371,13 +398,16 @@ class Minion:
     # -- effects
 
     def carry(self) -> None:
-        """Carry out what both machines want."""
-        while effects := [*self.connection.take(), *self.jobs.take()]:
-            for effect in effects:
-                if isinstance(effect, connection.Effect):
-                    self._network(effect)
-                else:
-                    self._work(effect)
+        """Carry out what both machines want, until nothing is left or the power goes."""
+        try:
+            while effects := [*self.connection.take(), *self.jobs.take()]:
+                for effect in effects:
+                    if isinstance(effect, connection.Effect):
+                        self._network(effect)
+                    else:
+                        self._work(effect)
+        except PowerCut:
+            self._restart()
 
     def _network(self, effect: connection.Effect) -> None:
         match effect:

@@ -104,10 +104,11 @@ class Children:
         self._reactor.call_later(STOP_S, self._end_all)
         self._all_gone()
 
-    def signal(self, signum: int) -> None:
-        """Pass a signal on to every child."""
-        for running in list(self._running.values()):
-            running.child.signal(signum)
+    def end(self, name: str) -> None:
+        """Ask one child to end; it is started again."""
+        running = self._running.get(name)
+        if running is not None:
+            running.child.signal(signal.SIGTERM)
 
     def _fork(self, spec: Spec) -> None:
         if self._stopping is not None:

@@ -32,6 +32,9 @@ OPEN_FILES = 20_000
 """What the link process asks the kernel for: one descriptor a minion."""
 SOCKET_MODE = 0o600
 MWORKER = "MWorker"
+LINK = "master link"
+RENEW_S = 12 * 3600.0
+"""How often the certificate is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
         os.chown(paths.link_socket, account.uid, account.gid)
         os.chown(paths.client_socket, account.uid, account.gid)
     specs = [
-        Spec("master link", lambda ready: _run_link(config, network, link_listener, ready)),
+        Spec(LINK, lambda ready: _run_link(config, network, link_listener, ready)),
         *(
             Spec(f"{MWORKER}-{number}", lambda ready: _run_mworker(config, paths, client_listener, ready))
             for number in range(config.worker_threads)
@@ -92,12 +95,19 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
     reactor = Reactor()
     # The children must not hold the lock past the supervisor's death, so each lets go of it first.
     supervisor = Supervisor(reactor, specs, what="the master", before_run=lock.close, on_ready=on_ready)
+    # Minions believe a certificate for 90 days at most; a link process with the old one makes way for the next.
+    supervisor.every(RENEW_S, lambda: supervisor.restart(LINK) if _ensure_identity(config) else None)
     problem = supervisor.run()
     for path in (paths.client_socket, paths.link_socket):
         os.unlink(path)
     lock.close()
     if problem:
         raise StartupError(problem)
+
+
+def _ensure_identity(config: MasterConfig) -> bool:
+    name = config.master_name or socket.gethostname().lower()
+    return identity.ensure_identity(config.pki_dir, name, SystemClock())
 
 
 def _listen(config: MasterConfig) -> socket.socket:
@@ -158,8 +168,8 @@ def _run_link(
     )
 
     def accept(sock: socket.socket, _peer: Peer) -> None:
-        link.add_mworker(
-            lambda on_batch, on_close: Channel(
+        def make_channel(on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Channel:
+            return Channel(
                 reactor,
                 sock,
                 on_batch,
@@ -167,9 +177,10 @@ def _run_link(
                 message_max=inside.MESSAGE_MAX,
                 send_buffer_max=inside.BUFFER_MAX,
             )
-        )
 
-    Acceptor(reactor, mworkers, accept)
+        link.add_mworker(make_channel, acceptor.released)
+
+    acceptor = Acceptor(reactor, mworkers, accept)
     reactor.on_signal(signal.SIGTERM, link.stop)
     reactor.on_signal(signal.SIGINT, lambda: None)
     ready()

@@ -15,7 +15,7 @@ from saltlite.adapters.privileges import read_secret, write_secret
 from saltlite.core.ports import Clock
 from saltlite.errors import ProtocolError, StartupError
 from saltlite.model.keys import fingerprint
-from saltlite.wire.certificate import CERTIFICATE_MAX_DAYS, CertificateTerms, MasterCertificate, issue
+from saltlite.wire.certificate import CERTIFICATE_MAX_DAYS, CertificateTerms, MasterCertificate, is_name, issue
 from saltlite.wire.noise import public_of
 
 DAY_S = 86_400
@@ -37,6 +37,8 @@ def ensure_identity(pki_dir: str, name: str, clock: Clock) -> bool:
     if old is not None and old.name == name and old.not_before <= now <= old.not_after - RENEW_DAYS * DAY_S:
         return False
     epoch = old.epoch + 1 if old is not None else 1
+    if not is_name(name):
+        raise StartupError(f"{name[:80]!r} cannot be the name of a master: set `master_name` to 1 to 64 printable bytes")
     certificate = issue(
         fleet_private,
         CertificateTerms(

@@ -31,6 +31,9 @@ WAITING_MAX = 20_000
 """Messages kept while no MWorker is there; past it they are dropped, and minions say them again."""
 
 
+MakeChannel = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]
+
+
 @dataclass(eq=False, slots=True)
 class MWorkerChannel:
     """One MWorker, and the batches that it has not committed yet."""
@@ -67,10 +70,11 @@ class LinkProcess:
 
     # -- MWorkers
 
-    def add_mworker(
-        self, make_channel: Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]
-    ) -> None:
-        """A process of the master connected; what it gets depends on the role that it names."""
+    def add_mworker(self, make_channel: MakeChannel, released: Callable[[], None]) -> None:
+        """A process of the master connected; what it gets depends on the role that it names.
+
+        `released` is called when the connection is over.
+        """
         mworker: MWorkerChannel
 
         def on_batch(batch: list[bytes]) -> None:
@@ -79,6 +83,7 @@ class LinkProcess:
             self._soon()
 
         def on_close(_reason: str) -> None:
+            released()
             self._lost(mworker)
 
         mworker = MWorkerChannel(make_channel(on_batch, on_close))

@@ -45,6 +45,20 @@ class Supervisor:
         self._reactor.run()
         return self._problem
 
+    def every(self, seconds: float, work: Callable[[], None]) -> None:
+        """Do something again and again while the daemon runs."""
+
+        def run() -> None:
+            work()
+            self._reactor.call_later(seconds, run)
+
+        self._reactor.call_later(seconds, run)
+
+    def restart(self, name: str) -> None:
+        """Have a child end as if by a planned stop; it is started again at once."""
+        log.info("%s starts anew", name)
+        self._children.end(name)
+
     def _ready(self) -> None:
         log.info("%s is ready", self._what)
         systemd.notify(["READY=1", f"STATUS={len(self._children.pids())} processes run"])

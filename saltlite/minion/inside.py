@@ -3,7 +3,7 @@
 The job server does not believe the network process: what can make it run something is signed by a master, and
 checked where it is run. The network process may die at any time and is started again.
 
-    network -> job server    ready, trust, job, cancel, acked, fetch, phase
+    network -> job server    ready, trust, phase; and what the master said, as it came: job, cancel, ret_ack, grant
     job server -> network    state, result, body, status
 """
 
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from saltlite.adapters.packing import Inside
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.wire.limits import RETURN_MAX
-from saltlite.wire.messages import Message
 
 MESSAGE_MAX = RETURN_MAX + 1024 * 1024
 BUFFER_MAX = 64 * 1024 * 1024
@@ -32,26 +31,6 @@ def ready() -> Inside:
 def trust(certificate: bytes) -> Inside:
     """A master proved itself with this certificate; the job server verifies it again."""
     return {"t": "trust", "cert": certificate}
-
-
-def job(message: Message) -> Inside:
-    """A job of the master, as it came."""
-    return {**message, "t": "job"}
-
-
-def cancel(jid: str) -> Inside:
-    """An operator ends a job."""
-    return {"t": "cancel", "jid": jid}
-
-
-def acked(jids: Sequence[str]) -> Inside:
-    """The master has committed these returns."""
-    return {"t": "acked", "jids": list(jids)}
-
-
-def fetch(jid: str) -> Inside:
-    """The master has room for the large result of that job."""
-    return {"t": "fetch", "jid": jid}
 
 
 def phase(name: str, reason: str) -> Inside:

@@ -40,6 +40,7 @@ from saltlite.minion import inside
 from saltlite.minion.jobprocess import JobCall, Surroundings, fork_job
 from saltlite.wire.certificate import MasterCertificate
 from saltlite.wire.limits import CHUNK
+from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
 
@@ -126,26 +127,18 @@ class JobServer:
     # -- the network process
 
     def on_batch(self, batch: list[bytes]) -> None:
-        """Messages of the network process arrived."""
-        for data in batch:
-            self._from_network(unpack(data))
+        """Messages of the network process arrived. Nonsense from it costs it its life: it is started anew."""
+        try:
+            for data in batch:
+                self._from_network(unpack(data))
+        except (ProtocolError, KeyError, TypeError, ValueError) as error:
+            log.error("the network process sent what it must not (%r): it is cut off", error)  # noqa: TRY400 - a sentence
+            if self._channel is not None:
+                self._channel.close()
         self._carry_out()
 
     def _from_network(self, message: Inside) -> None:
         match message["t"]:
-            case "job":
-                parcel = Parcel(
-                    message["jid"], message["body"], message["sig"], message["proof"], message["deliver_ms"]
-                )
-                self._jobs.received(parcel)
-            case "cancel":
-                self._jobs.cancel(message["jid"])
-            case "acked":
-                for jid in message["jids"]:
-                    self._offered.discard(jid)
-                    self._jobs.acknowledged(jid)
-            case "fetch":
-                self._fetched(message["jid"])
             case "trust":
                 self._trust(message["cert"])
             case "ready":
@@ -153,7 +146,27 @@ class JobServer:
                 self._waiting.clear()
                 self._jobs.connected(self._disk.spool.jids())
             case "phase":
-                self._surroundings.phase_is(message["phase"], message["reason"])
+                self._surroundings.phase_is(str(message["phase"]), str(message["reason"]))
+            case _:
+                self._from_master(check(message, Sender.MASTER, accepted=True))
+
+    def _from_master(self, message: Message) -> None:
+        jid = message.get("jid", "")
+        match message["t"]:
+            case "job":
+                self._jobs.received(
+                    Parcel(jid, message["body"], message["sig"], message["proof"], message["deliver_ms"])
+                )
+            case "cancel":
+                self._jobs.cancel(jid)
+            case "ret_ack":
+                for acknowledged in message["jids"]:
+                    self._offered.discard(acknowledged)
+                    self._jobs.acknowledged(acknowledged)
+            case "grant":
+                entry = self._read(jid)
+                if entry is not None:
+                    self._tell(inside.body(jid, entry.body))
 
     def _trust(self, raw: bytes) -> None:
         try:
@@ -163,11 +176,6 @@ class JobServer:
             log.error("a certificate that the network process passed on was refused: %s", error)  # noqa: TRY400 - a sentence
             return
         self._jobs.trust(certificate.job_public, certificate.not_after)
-
-    def _fetched(self, jid: str) -> None:
-        entry = self._read(jid)
-        if entry is not None:
-            self._tell(inside.body(jid, entry.body))
 
     # -- effects
 
@@ -342,10 +350,13 @@ class JobServer:
             "started": self._clock.wall(),
         }
         path = os.path.join(self._disk.running_dir, call.jid)
-        # Hidden until it is whole; readers skip names that are no jid.
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            json.dump(note, file)
-        os.rename(path + ".new", path)
+        try:
+            # Hidden until it is whole; readers skip names that are no jid.
+            with open(path + ".new", "w", encoding="utf-8") as file:
+                json.dump(note, file)
+            os.rename(path + ".new", path)
+        except OSError as error:
+            log.warning("job %s will not be listed by saltutil.running: %s", call.jid, error)
 
     def _forget_running(self, jid: str) -> None:
         try:

@@ -149,17 +149,10 @@ class NetworkProcess:
             self._tell(inside.ready())
 
     def _deliver(self, message: Message) -> None:
-        match message["t"]:
-            case "job":
-                self._tell(inside.job(message))
-            case "cancel":
-                self._tell(inside.cancel(message["jid"]))
-            case "ret_ack":
-                self._tell(inside.acked(message["jids"]))
-            case "grant":
-                self._tell(inside.fetch(message["jid"]))
-            case "want_functions":
-                self._connection.send(functions_message(self._functions))
+        if message["t"] == "want_functions":
+            self._connection.send(functions_message(self._functions))
+        else:
+            self._tell(dict(message))
 
     def _tell(self, message: Inside) -> None:
         if self._channel is not None:

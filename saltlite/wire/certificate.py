@@ -75,7 +75,7 @@ class MasterCertificate(CertificateTerms):
             name = data[_FIXED.size : _FIXED.size + length].decode()
         except UnicodeDecodeError:
             raise RemoteProtocolError("bad-certificate", "its name is not UTF-8") from None
-        if not _is_name(name):
+        if not is_name(name):
             raise RemoteProtocolError("bad-certificate", "its name cannot be shown")
         return cls(
             static_public=static,
@@ -166,7 +166,7 @@ def _content(fleet_public: bytes, terms: CertificateTerms) -> bytes:
 def _check_terms(terms: CertificateTerms) -> None:
     if len(terms.static_public) != PUBLIC_BYTES or len(terms.job_public) != PUBLIC_BYTES:
         raise LocalProtocolError(f"the public keys of a certificate have {PUBLIC_BYTES} bytes")
-    if not _is_name(terms.name):
+    if not is_name(terms.name):
         raise LocalProtocolError(f"the name of a master has 1 to {NAME_MAX} bytes that can be shown")
     numbers = (terms.serial, terms.epoch, terms.not_before, terms.not_after)
     if not all(0 <= number < 2**64 for number in numbers):
@@ -177,5 +177,6 @@ def _check_terms(terms: CertificateTerms) -> None:
         )
 
 
-def _is_name(name: str) -> bool:
+def is_name(name: str) -> bool:
+    """Whether a master can be called that: 1 to NAME_MAX bytes that can be shown."""
     return name.isprintable() and 1 <= len(name.encode()) <= NAME_MAX
