@@ -12,94 +12,23 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]  # the package ships no type information
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.link import SendResult
 from saltlite.adapters.memory_disk import MemoryDisk, memory_journal, memory_spool
 from saltlite.adapters.memory_link import DEFAULT_ADDRESS, Fate, Flight, MemoryNetwork
 from saltlite.core import connection, hub, jobs
-from saltlite.core.connection import Connection, Identity, Phase
+from saltlite.core.connection import Connection, Phase
 from saltlite.core.dispatch import advance
-from saltlite.core.hub import Hub
 from saltlite.core.jobs import Jobs
 from saltlite.core.minion_ports import Record, SpoolEntry
 from saltlite.core.outbox import Parcel
-from saltlite.model.ids import Jid, jid_at
+from saltlite.model.ids import jid_at
 from saltlite.model.job import TERMINAL, TargetState
-from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes
-from saltlite.wire import jobbody, merkle
-from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
+from saltlite.model.keys import Fingerprint, fingerprint
+from saltlite.wire import merkle
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import functions_digest
-from saltlite.wire.noise import public_of
-
-DAY = 86_400
-NOW = 1_800_000_000.0
-"""Where the wall clock stands: after the build date that certificates are judged by."""
-FUNCTIONS = ["test.ping", "test.sleep"]
-
-
-def seed(name: str) -> bytes:
-    """A private key that follows from a name."""
-    return name.encode().ljust(32, b".")
-
-
-def ed25519_public(private: bytes) -> bytes:
-    """The public half of an Ed25519 seed."""
-    return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
-
-
-FLEET_PRIVATE = seed("fleet")
-FLEET_PUBLIC = ed25519_public(FLEET_PRIVATE)
-FLEET = fingerprint_bytes(FLEET_PUBLIC)
-MASTER_PRIVATE = seed("master")
-JOB_PRIVATE = seed("jobs")
-JOB_PUBLIC = ed25519_public(JOB_PRIVATE)
-
-
-def certificate(now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE) -> MasterCertificate:
-    """A certificate of this master by the fleet, valid from an hour ago."""
-    terms = CertificateTerms(
-        static_public=public_of(static),
-        job_public=JOB_PUBLIC,
-        name="m1",
-        serial=1,
-        epoch=1,
-        not_before=int(now) - 3600,
-        not_after=int(now) - 3600 + days * DAY,
-    )
-    return issue(FLEET_PRIVATE, terms)
-
-
-def make_hub(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> Hub:
-    """A hub of this fleet."""
-    return Hub(
-        fleet_public=FLEET_PUBLIC,
-        certificate=certificate(clock.wall()).encode() if cert is None else cert,
-        private=MASTER_PRIVATE,
-        handshakes_per_address=per_address,
-        clock=clock,
-    )
-
-
-def identity(name: str, token: str = "") -> Identity:
-    """What the minion of that name says of itself."""
-    return Identity(
-        id=name,
-        private=seed(f"key of {name}"),
-        boot="b" * 32,
-        incarnation="i" * 32,
-        version="1.0",
-        functions=functions_digest(FUNCTIONS),
-        token=token,
-    )
-
-
-def key_of(name: str) -> Fingerprint:
-    """The fingerprint of that minion's key."""
-    return fingerprint(public_of(seed(f"key of {name}")))
+from tests.core_keys import FLEET, FUNCTIONS, GOOD_TOKEN, NOW, identity, key_of, make_hub, signed
 
 
 class PowerCut(Exception):  # noqa: N818 - it is an event of the test, not an error of the product
@@ -195,9 +124,9 @@ class Master:
                 self._pull(effect)
 
     def decide(self, ask: hub.Decide) -> None:
-        """Accept a key that brings the token "good", else what was said of it before, else pending."""
+        """Accept a key that brings GOOD_TOKEN, else what was said of it before, else pending."""
         key = fingerprint(ask.public)
-        if ask.said["token"] == "t.good":
+        if ask.said["token"] == GOOD_TOKEN:
             self.keys.setdefault(key, "accepted")
         self.hub.decided(ask.session, self.keys.setdefault(key, "pending"), ask.said["id"])
 
@@ -344,6 +273,10 @@ class Minion:
             self.processes.clear()
             self.disk.crash()
 
+    def phase(self) -> Phase:
+        """Where the connection is."""
+        return self.connection.phase
+
     def finish(self, jid: str) -> None:
         """The job's process returns."""
         if self.processes.pop(jid, None) is None:
@@ -464,9 +397,7 @@ class Minion:
                 if self.processes.pop(effect.jid, None) is not None:
                     self.jobs.exited(effect.jid, left_result=False, how="signal 15")
             case jobs.Keep():
-                result = SpoolEntry(
-                    effect.state, effect.code, b"", effect.start_ms, effect.dur_ms, effect.reason
-                )
+                result = SpoolEntry(effect.state, effect.code, b"", effect.start_ms, effect.dur_ms, effect.reason)
                 self.spool.write(effect.jid, result)
             case jobs.Forget():
                 self.spool.remove(effect.jid)
@@ -512,7 +443,7 @@ class Fleet:
         """One line of the trace."""
         self.notes.append((who, what))
 
-    def minion(self, name: str = "web1", *, token: str = "t.good", fleet_key: bytes | None = FLEET) -> Minion:
+    def minion(self, name: str = "web1", *, token: str = GOOD_TOKEN, fleet_key: bytes | None = FLEET) -> Minion:
         """A new minion, on its way to the master."""
         self.minions[name] = Minion(self, name, token=token, fleet_key=fleet_key)
         return self.minions[name]
@@ -521,7 +452,7 @@ class Fleet:
         """A new minion that has joined."""
         minion = self.minion(name)
         self.settle()
-        assert minion.connection.phase is Phase.READY
+        assert minion.phase() is Phase.READY
         return minion
 
     def settle(self) -> None:
@@ -534,7 +465,7 @@ class Fleet:
         self.settle()
         until = self.clock.monotonic() + seconds
         while True:
-            machines = [self.master, *self.minions.values()]
+            machines: list[Master | Minion] = [self.master, *self.minions.values()]
             moment = min(machine.deadline() for machine in machines)
             if moment > until:
                 break
@@ -543,26 +474,3 @@ class Fleet:
                 machine.tick()
             self.settle()
         self.clock.advance(max(0.0, until - self.clock.monotonic()))
-
-
-def signed(
-    jid: str, minions: Iterable[str], fun: str = "test.ping", *, deliver_ms: int = 60_000, run_ms: int = 0
-) -> tuple[bytes, bytes]:
-    """A job body and its signature by this fleet's master."""
-    body = jobbody.encode_body(
-        jobbody.JobBody(
-            jid=Jid(jid),
-            fun=fun,
-            user="root",
-            audience=merkle.root(list(minions)),
-            run_ms=run_ms,
-            deliver_ms=deliver_ms,
-        )
-    )
-    return body, jobbody.sign(JOB_PRIVATE, body)
-
-
-def unpack(body: bytes) -> object:
-    """What a return says."""
-    value: object = msgpack.unpackb(body)
-    return value

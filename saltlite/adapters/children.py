@@ -157,10 +157,10 @@ class Children:
         said = os.read(running.pipe, _SENTENCE_MAX)
         if said == _READY:
             running.ready = True
-            if not self._was_ready and len(self._running) == len(self._specs):
-                if all(other.ready for other in self._running.values()):
-                    self._was_ready = True
-                    self._on_ready()
+            ready = [name for name, other in self._running.items() if other.ready]
+            if not self._was_ready and len(ready) == len(self._specs):
+                self._was_ready = True
+                self._on_ready()
             return
         self._reactor.remove_reader(running.pipe)
         if not said:

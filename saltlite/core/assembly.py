@@ -63,6 +63,9 @@ class Assembly:
         line = self._lines.setdefault(session, _Line())
         known = line.granted.get(jid)
         if known is not None and known.message["size"] == message["size"]:
+            if len(known.body) == message["size"]:
+                # It is whole and waits for its commit, which is answered by the acknowledgement.
+                return []
             # The minion starts over, after a frame was lost to a full link.
             line.granted[jid] = Partial(message, known.cost, now + GRANT_S)
             return [(session, jid)]

@@ -141,9 +141,7 @@ class Connection:
     allowed only where the configuration says so by name. `masters` are `host:port`, tried in turn.
     """
 
-    def __init__(
-        self, identity: Identity, masters: tuple[str, ...], fleet: bytes | None, clock: Clock
-    ) -> None:
+    def __init__(self, identity: Identity, masters: tuple[str, ...], fleet: bytes | None, clock: Clock) -> None:
         self.phase = Phase.BACKOFF
         self.running: list[str] = []
         self.spooled = 0

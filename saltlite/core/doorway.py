@@ -66,9 +66,7 @@ class Doorway:
         self._private = private
         self._clock = clock
         open_per_address = max(OPEN_HANDSHAKES_PER_ADDRESS, int(handshakes_per_address))
-        self._admission = Admission(
-            HANDSHAKES_PER_S, handshakes_per_address, open_per_address, clock.monotonic()
-        )
+        self._admission = Admission(HANDSHAKES_PER_S, handshakes_per_address, open_per_address, clock.monotonic())
         # All wait equally long, so the first is always the next to be overdue.
         self._openings: dict[bytes, _Opening] = {}
 

@@ -335,7 +335,8 @@ class Jobs:
                 self._tell(entry.jid, TargetState.RECEIVED)
             case Step.STARTED:
                 self._tell(entry.jid, TargetState.RUNNING)
-            case Step.DONE:
+            case Step.DONE if entry.jid not in self._offered:
+                # Only what is not on its way already: two transfers of one result would meet each other.
                 self._offer(entry.jid)
             case Step.REFUSED:
                 self._tell(entry.jid, entry.ending or TargetState.REFUSED, entry.reason)

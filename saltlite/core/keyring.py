@@ -76,16 +76,11 @@ def refusal(record: KeyRecord, wanted: KeyState, store: StoreReader) -> str:
     if wanted is record.state:
         return f"it is {record.state} already"
     if wanted not in TRANSITIONS[record.state]:
-        return (
-            f"a key that is {record.state} cannot become {wanted}; delete it, and its minion presents it anew"
-        )
+        return f"a key that is {record.state} cannot become {wanted}; delete it, and its minion presents it anew"
     if wanted is KeyState.ACCEPTED:
         holder = store.holder(record.id)
         if holder is not None:
-            return (
-                f"{record.id} has an accepted key already ({holder.fingerprint}); "
-                "revoke or delete that one first"
-            )
+            return f"{record.id} has an accepted key already ({holder.fingerprint}); revoke or delete that one first"
     return ""
 
 
@@ -126,9 +121,7 @@ def _good_token(presented: Presented, store: StoreReader, now: float) -> TokenRe
     return token
 
 
-def _record(
-    presented: Presented, known: KeyRecord | None, state: KeyState, how: str, now: float
-) -> KeyRecord:
+def _record(presented: Presented, known: KeyRecord | None, state: KeyState, how: str, now: float) -> KeyRecord:
     return KeyRecord(
         id=presented.id,
         fingerprint=presented.fingerprint,

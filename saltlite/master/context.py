@@ -14,7 +14,7 @@ from saltlite.wire.certificate import MasterCertificate
 
 
 class ToLink(Protocol):
-    """What handlers may ask of the link process. A message to a link that is down is not lost work: the store has it."""
+    """What handlers may ask of the link process. Nothing is lost with a link that is down: the store has it."""
 
     def decided(self, session: int, state: str, minion: str) -> None: ...
 

@@ -38,7 +38,7 @@ def ensure_identity(pki_dir: str, name: str, clock: Clock) -> bool:
         return False
     epoch = old.epoch + 1 if old is not None else 1
     if not is_name(name):
-        raise StartupError(f"{name[:80]!r} cannot be the name of a master: set `master_name` to 1 to 64 printable bytes")
+        raise StartupError(f"{name[:80]!r} cannot be the name of a master: set `master_name` (at most 64 bytes)")
     certificate = issue(
         fleet_private,
         CertificateTerms(

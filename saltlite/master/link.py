@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from saltlite.adapters.link import SendResult, ServerLink
-from saltlite.adapters.packing import pack, unpack
+from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Channel
 from saltlite.core.hub import BLOCKED_RETRY_S, TICK_S, Decide, HangUp, Hub, Presence, Pull, Report, Send
@@ -195,25 +194,17 @@ class LinkProcess:
         log.warning("an MWorker is gone; %d reports that it had not committed go to another", len(again))
         self._to_mworker(list(again))
 
-    def _from_mworker(self, mworker: MWorkerChannel, message: dict[str, Any]) -> None:
+    def _from_mworker(self, mworker: MWorkerChannel, message: Inside) -> None:
         hub = self._hub
         match message["t"]:
-            case "hello":
-                if message["role"] == inside.MWORKER:
-                    self._joined(mworker)
+            case "hello" if message["role"] == inside.MWORKER:
+                self._joined(mworker)
             case "committed":
                 mworker.batches.pop(message["n"], None)
                 for key, jids in message["items"]:
                     hub.committed(Fingerprint(key), jids)
-            case "publish":
-                now = self._reactor.now()
-                jid, body, signature, left_ms = message["job"]
-                for minion, proof in message["items"]:
-                    hub.deliver(minion, [inside.parcel((jid, body, signature, proof, left_ms), now)])
-            case "pulled":
-                now = self._reactor.now()
-                parcels = [inside.parcel(row, now) for row in message["jobs"]]
-                hub.deliver(message["id"], parcels, starved=message["starved"])
+            case "publish" | "pulled":
+                self._deliver(message)
             case "decided":
                 hub.decided(message["session"], message["state"], message["id"])
             case "keys":
@@ -221,14 +212,32 @@ class LinkProcess:
                     hub.key_changed(Fingerprint(key), state, minion)
                 # The sessions are gone from the table by now: no later frame of theirs is acted on (S5).
                 mworker.channel.send(pack(inside.keys_done(message["n"])))
-            case "cancel":
-                hub.cancel(message["jid"], message["ids"])
-            case "want_functions":
-                hub.want_functions(message["id"])
-            case "sweep":
-                hub.pull(message["ids"])
             case "bell":
-                data = pack(inside.bell(message["seq"]))
-                for other in list(self._mworkers):
-                    if other is not mworker:
-                        other.channel.send(data)
+                self._ring(mworker, message["seq"])
+            case _:
+                self._ask_minions(message)
+
+    def _deliver(self, message: Inside) -> None:
+        now = self._reactor.now()
+        if message["t"] == "pulled":
+            parcels = [inside.parcel(row, now) for row in message["jobs"]]
+            self._hub.deliver(message["id"], parcels, starved=message["starved"])
+            return
+        jid, body, signature, left_ms = message["job"]
+        for minion, proof in message["items"]:
+            self._hub.deliver(minion, [inside.parcel((jid, body, signature, proof, left_ms), now)])
+
+    def _ring(self, ringer: MWorkerChannel, seq: int) -> None:
+        data = pack(inside.bell(seq))
+        for other in list(self._mworkers):
+            if other is not ringer:
+                other.channel.send(data)
+
+    def _ask_minions(self, message: Inside) -> None:
+        match message["t"]:
+            case "cancel":
+                self._hub.cancel(message["jid"], message["ids"])
+            case "want_functions":
+                self._hub.want_functions(message["id"])
+            case "sweep":
+                self._hub.pull(message["ids"])

@@ -72,6 +72,15 @@ def test_an_announcement_again_starts_over() -> None:
     assert it.part(1, part("a", 0, b"done"), 0.0) == (ret("a", 4), b"done")
 
 
+def test_an_announcement_of_what_is_whole_and_not_committed_yet_is_not_granted_again() -> None:
+    it = Assembly()
+    it.announce(1, ret("a", 2), 0.0)
+    it.part(1, part("a", 0, b"xx"), 0.0)
+    assert it.announce(1, ret("a", 2), 0.0) == []
+    it.expire(COMMIT_S)
+    assert it.announce(1, ret("a", 2), COMMIT_S) == [(1, "a")]
+
+
 def test_an_announcement_with_another_size_is_a_new_one_and_takes_no_more_memory_than_it_says() -> None:
     it = full()
     assert it.announce(1, ret("a", CHUNK), 0.0) == [(1, "a")]

@@ -33,16 +33,12 @@ def public(name: str) -> bytes:
     return name.encode().ljust(32, b".")
 
 
-def presented(
-    name: str = "web1", *, key: str = "", token: str = "", address: str = "10.0.0.1"
-) -> Presented:
+def presented(name: str = "web1", *, key: str = "", token: str = "", address: str = "10.0.0.1") -> Presented:
     raw = public(key or name)
     return Presented(MinionId(name), fingerprint(raw), raw, address, token)
 
 
-def record(
-    name: str, state: KeyState, *, key: str = "", at: float = NOW, address: str = "10.0.0.1"
-) -> KeyRecord:
+def record(name: str, state: KeyState, *, key: str = "", at: float = NOW, address: str = "10.0.0.1") -> KeyRecord:
     raw = public(key or name)
     return KeyRecord(MinionId(name), fingerprint(raw), raw, state, address, at, at, 0)
 
@@ -249,9 +245,7 @@ def test_an_operator_may_make_exactly_the_changes_of_the_table(before: KeyState,
 def test_a_key_is_not_accepted_while_another_holds_the_id(before: KeyState) -> None:
     row = record("web1", before, key="second")
     it = store(record("web1", KeyState.ACCEPTED), row)
-    assert f"({presented().fingerprint}); revoke or delete that one first" in refusal(
-        row, KeyState.ACCEPTED, it
-    )
+    assert f"({presented().fingerprint}); revoke or delete that one first" in refusal(row, KeyState.ACCEPTED, it)
     with it.write() as writer:
         writer.put_key(record("web1", KeyState.REVOKED))
     assert refusal(row, KeyState.ACCEPTED, it) == ""

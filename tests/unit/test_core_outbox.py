@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from saltlite.core.outbox import PARCELS_MAX, RESEND_MAX_S, RESEND_MIN_S, Outbox, Parcel
 from saltlite.wire.limits import SEND_WINDOW
 
@@ -27,7 +29,7 @@ def test_a_parcel_is_due_at_once_and_then_ever_more_seldom() -> None:
     outbox = Outbox()
     outbox.put(parcel("1"))
     times = [now / 2 for now in range(2000) if jids(outbox, now / 2)]
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert times[0] == 0.0
     assert gaps[:5] == [2.0, 4.0, 8.0, 16.0, 32.0]
     assert set(gaps[5:]) == {RESEND_MAX_S}

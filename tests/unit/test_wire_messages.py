@@ -66,9 +66,7 @@ def reason(message: object, sender: Sender, *, accepted: bool = True) -> str:
 @pytest.mark.parametrize("accepted", [True, False])
 @pytest.mark.parametrize("sender", list(Sender))
 @pytest.mark.parametrize("verb", sorted(VERBS))
-def test_every_verb_passes_from_its_sender_in_its_state_only(
-    verb: str, sender: Sender, accepted: bool
-) -> None:
+def test_every_verb_passes_from_its_sender_in_its_state_only(verb: str, sender: Sender, accepted: bool) -> None:
     row = VERBS[verb]
     expected = ""
     if row.sender is not sender:

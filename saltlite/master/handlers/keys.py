@@ -28,6 +28,7 @@ DELETED = "deleted"
 def handle_key_list(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Every key, sorted by id."""
     authorize(principal, Action("key_list"), master.terms.operators)
+    records = master.store.keys()
     rows = [
         {
             "id": key.id,
@@ -38,7 +39,7 @@ def handle_key_list(master: Master, principal: Principal, _request: Mapping[str,
             "changed_at": key.changed_at,
             "how": key.how,
         }
-        for key in master.store.keys()
+        for key in records
     ]
     return Answer({"keys": rows})
 

@@ -21,10 +21,8 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     answers each by what its journal says, and so nothing that was lost on the way stays in doubt (G5).
     """
     minion = MinionId(ask["id"])
-    if ask["fresh"]:
-        jobs = master.store.unfinished(minion)
-    else:
-        jobs = master.store.open_jobs(minion, None, PAGE + 1)
+    store = master.store
+    jobs = store.unfinished(minion) if ask["fresh"] else store.open_jobs(minion, None, PAGE + 1)
     rows: list[tuple[OpenJob, list[bytes], int]] = []
     size = 0
     now = master.clock.wall()

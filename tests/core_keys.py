@@ -1,0 +1,101 @@
+"""Keys, a certificate, and signed jobs of one fleet that exists for the tests only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.core.connection import Identity
+from saltlite.core.hub import Hub
+from saltlite.model.ids import Jid
+from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes
+from saltlite.wire import jobbody, merkle
+from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
+from saltlite.wire.messages import functions_digest
+from saltlite.wire.noise import public_of
+
+DAY = 86_400
+NOW = 1_800_000_000.0
+"""Where the wall clock stands: after the build date that certificates are judged by."""
+GOOD_TOKEN = "t.good"
+FUNCTIONS = ["test.ping", "test.sleep"]
+
+
+def seed(name: str) -> bytes:
+    """A private key that follows from a name."""
+    return name.encode().ljust(32, b".")
+
+
+def ed25519_public(private: bytes) -> bytes:
+    """The public half of an Ed25519 seed."""
+    return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+FLEET_PRIVATE = seed("fleet")
+FLEET_PUBLIC = ed25519_public(FLEET_PRIVATE)
+FLEET = fingerprint_bytes(FLEET_PUBLIC)
+MASTER_PRIVATE = seed("master")
+JOB_PRIVATE = seed("jobs")
+JOB_PUBLIC = ed25519_public(JOB_PRIVATE)
+
+
+def certificate(now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE) -> MasterCertificate:
+    """A certificate of this master by the fleet, valid from an hour ago."""
+    terms = CertificateTerms(
+        static_public=public_of(static),
+        job_public=JOB_PUBLIC,
+        name="m1",
+        serial=1,
+        epoch=1,
+        not_before=int(now) - 3600,
+        not_after=int(now) - 3600 + days * DAY,
+    )
+    return issue(FLEET_PRIVATE, terms)
+
+
+def make_hub(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> Hub:
+    """A hub of this fleet."""
+    return Hub(
+        fleet_public=FLEET_PUBLIC,
+        certificate=certificate(clock.wall()).encode() if cert is None else cert,
+        private=MASTER_PRIVATE,
+        handshakes_per_address=per_address,
+        clock=clock,
+    )
+
+
+def identity(name: str, token: str = "") -> Identity:
+    """What the minion of that name says of itself."""
+    return Identity(
+        id=name,
+        private=seed(f"key of {name}"),
+        boot="b" * 32,
+        incarnation="i" * 32,
+        version="1.0",
+        functions=functions_digest(FUNCTIONS),
+        token=token,
+    )
+
+
+def key_of(name: str) -> Fingerprint:
+    """The fingerprint of that minion's key."""
+    return fingerprint(public_of(seed(f"key of {name}")))
+
+
+def signed(
+    jid: str, minions: Iterable[str], fun: str = "test.ping", *, deliver_ms: int = 60_000, run_ms: int = 0
+) -> tuple[bytes, bytes]:
+    """A job body and its signature by this fleet's master."""
+    body = jobbody.encode_body(
+        jobbody.JobBody(
+            jid=Jid(jid),
+            fun=fun,
+            user="root",
+            audience=merkle.root(list(minions)),
+            run_ms=run_ms,
+            deliver_ms=deliver_ms,
+        )
+    )
+    return body, jobbody.sign(JOB_PRIVATE, body)

@@ -1,0 +1,279 @@
+"""Sessions on the master: presence, replacement, revocation (S5), jobs, returns, and links that are full."""
+
+from __future__ import annotations
+
+import pytest
+
+from saltlite.core.hub import (
+    BLOCKED_RETRY_S,
+    HELD_MAX,
+    PULL_AGAIN_S,
+    SILENCE_BEATS,
+    TICK_S,
+    HangUp,
+    Presence,
+    Pull,
+    Report,
+    Send,
+)
+from saltlite.core.outbox import PARCELS_MAX, RESEND_MIN_S
+from saltlite.wire import codec
+from saltlite.wire.limits import (
+    CHUNK,
+    HEARTBEAT_MIN_S,
+    HEARTBEATS_PER_S,
+)
+from saltlite.wire.messages import JIDS_MAX
+from tests.core_guest import JID, JID2, MESSAGES, Guest, Table, jid, of, parcel
+
+# -- sessions
+
+
+def test_an_accepted_minion_is_announced_and_its_jobs_are_asked_for() -> None:
+    table = Table()
+    guest = table.join("web1")
+    effects = table.take()
+    assert [(up.id, up.up, up.fingerprint) for up in of(Presence, effects)] == [("web1", True, guest.key)]
+    assert of(Pull, effects) == [Pull("web1", fresh=True)]
+
+
+def test_a_newer_session_of_a_key_replaces_the_older_and_the_minion_never_goes_away() -> None:
+    table = Table()
+    older = table.join("web1")
+    table.take()
+    newer = table.join("web1")
+    effects = table.take()
+    told = [send for send in of(Send, effects) if send.route == older.route]
+    assert older.session is not None
+    assert [codec.decode(older.session.open(send.frame)) for send in told] == [{"t": "state", "state": "replaced"}]
+    assert [up.up for up in of(Presence, effects)] == [True]
+    assert newer.alive
+    older.say({"t": "hb", "running": [], "spool": 0})
+    assert table.refused() == {"no-session": 1}
+
+
+def test_another_key_that_is_accepted_for_the_same_id_replaces_the_session_of_the_first() -> None:
+    table = Table()
+    older = table.join("web1")
+    newer = Guest(table, "other")
+    newer.name = "web1"
+    newer.prove()
+    newer.decided("accepted")
+    table.take()
+    older.say({"t": "job_state", **MESSAGES["job_state"]})
+    assert of(Report, table.take()) == []
+    assert [up.fingerprint for up in table.hub.present()] == [newer.key]
+
+
+def test_pending_is_accepted_in_its_session() -> None:
+    table = Table()
+    guest = table.join("web1", "pending")
+    table.take()
+    table.hub.key_changed(guest.key, "accepted", "web1")
+    assert guest.heard() == [{"t": "state", "state": "accepted"}]
+    assert of(Pull, table.done) == [Pull("web1", fresh=True)]
+
+
+@pytest.mark.parametrize("state", ["rejected", "revoked", "deleted"])
+@pytest.mark.parametrize("before", ["pending", "accepted"])
+def test_after_a_key_was_taken_away_nothing_of_it_is_acted_on(before: str, state: str) -> None:
+    """S5: from the moment that `key_changed` returns."""
+    table = Table()
+    guest = table.join("web1", before)
+    on_its_way = guest.seal({"t": "ret", **MESSAGES["ret"]})
+    table.take()
+    table.hub.key_changed(guest.key, state, "web1")
+    assert guest.heard() == [{"t": "state", "state": state}]
+    guest.raw(on_its_way)
+    table.hub.deliver("web1", [parcel(1, table)])
+    table.hub.cancel(JID, ["web1"])
+    table.wait(TICK_S)
+    effects = table.take()
+    assert [effect for effect in effects if not isinstance(effect, Presence)] == []
+    assert of(HangUp, table.done) == []
+
+
+def test_a_silent_minion_is_away_after_two_and_a_half_beats_and_is_hung_up_on() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    table.wait(SILENCE_BEATS * HEARTBEAT_MIN_S - 1.0)
+    assert table.take() == []
+    table.wait(1.0)
+    effects = table.take()
+    assert [up.up for up in of(Presence, effects)] == [False]
+    assert HangUp(guest.number, guest.address) in effects
+
+
+def test_a_minion_that_beats_stays() -> None:
+    table = Table()
+    guest = table.join("web1")
+    for _ in range(20):
+        table.wait(HEARTBEAT_MIN_S)
+        assert guest.alive
+
+
+def test_the_pace_gets_slower_with_the_number_of_minions() -> None:
+    table = Table()
+    table.hub._peers = dict.fromkeys(range(HEARTBEATS_PER_S * 60))  # type: ignore[assignment]  # only counted
+    assert table.hub.heartbeat_s == 60.0
+
+
+def test_a_connection_that_is_gone_is_noticed_by_sending() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    table.hub.hangup(guest.number)
+    (probe,) = of(Send, table.take())
+    table.hub.unsent(probe, gone=True)
+    assert [up.up for up in of(Presence, table.take())] == [False]
+
+
+def test_leaving_tells_everybody_lame() -> None:
+    table = Table()
+    guest, pending = table.join("web1"), table.join("p1", "pending")
+    table.take()
+    table.hub.leave(500)
+    sends = of(Send, table.take())
+    assert {send.route for send in sends} == {guest.route, pending.route}
+    assert guest.session is not None
+    assert codec.decode(guest.session.open(sends[0].frame)) == {"t": "lame", "spread_ms": 500}
+
+
+# -- jobs and returns
+
+
+def test_a_job_is_sent_until_it_is_acknowledged() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    table.hub.deliver("web1", [parcel(1, table)])
+    assert [message["t"] for message in guest.heard()] == ["job"]
+    table.wait(RESEND_MIN_S)
+    assert [message["deliver_ms"] for message in guest.heard()] == [58_000]
+    guest.say({"t": "job_state", "jid": jid(1), "state": "received", "reason": ""})
+    table.wait(RESEND_MIN_S * 2)
+    assert guest.heard() == []
+
+
+def test_a_job_for_somebody_who_is_away_stays_in_the_store() -> None:
+    table = Table()
+    table.hub.deliver("web1", [parcel(1, table)])
+    assert table.take() == []
+
+
+def test_more_jobs_than_fit_are_asked_for_again_once_there_is_room() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    table.hub.deliver("web1", [parcel(number, table) for number in range(PARCELS_MAX + 1)])
+    sent = [message["jid"] for message in guest.heard()]
+    assert len(sent) == PARCELS_MAX
+    for number in sent:
+        assert of(Pull, table.take()) == []
+        guest.say({"t": "job_state", "jid": number, "state": "received", "reason": ""})
+        if of(Pull, table.take()):
+            break
+    assert sent.index(number) == PARCELS_MAX // 2 - 1
+
+
+def test_a_sweep_asks_only_for_those_who_are_up_and_have_nothing_under_way() -> None:
+    table = Table()
+    table.join("idle")
+    table.join("laden")
+    table.hub.deliver("laden", [parcel(1, table)])
+    table.take()
+    table.hub.pull(["away", "idle", "laden"])
+    assert table.take() == [Pull("idle", fresh=False)]
+
+
+def test_a_session_that_lasts_is_asked_anew_about_what_is_not_settled() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    for _ in range(int(PULL_AGAIN_S / 10)):
+        assert len(of(Pull, table.done)) == 1
+        table.wait(10.0)
+        assert guest.alive
+    assert of(Pull, table.done) == [Pull("web1", fresh=True)] * 2
+
+
+def test_a_return_is_acknowledged_when_it_was_committed_and_not_before() -> None:
+    table = Table()
+    guest = table.join("web1")
+    guest.say({"t": "ret", **MESSAGES["ret"]})
+    assert [e for e in guest.heard() if e["t"] == "ret_ack"] == []
+    table.hub.committed(guest.key, [JID])
+    assert guest.heard() == [{"t": "ret_ack", "jids": [JID]}]
+
+
+def test_a_batch_of_acknowledgements_is_cut_to_what_a_minion_takes() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    jids = [jid(number) for number in range(2 * JIDS_MAX + 1)]
+    table.hub.committed(guest.key, jids)
+    heard = guest.heard()
+    assert [len(message["jids"]) for message in heard] == [JIDS_MAX, JIDS_MAX, 1]
+    assert [number for message in heard for number in message["jids"]] == jids
+
+
+def test_a_large_return_is_granted_put_together_and_reported_once() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    body = b"r" * (CHUNK + 10)
+    guest.say({"t": "ret", **MESSAGES["ret"], "body": b"", "size": len(body)})
+    assert guest.heard() == [{"t": "grant", "jid": JID}]
+    guest.say({"t": "part", "jid": JID, "offset": 0, "data": body[:CHUNK]})
+    guest.say({"t": "part", "jid": JID, "offset": CHUNK, "data": body[CHUNK:]})
+    (report,) = of(Report, table.take())
+    assert (report.message["jid"], report.body) == (JID, body)
+
+
+def test_a_return_that_is_neither_whole_nor_announced_is_refused() -> None:
+    table = Table()
+    guest = table.join("web1")
+    guest.say({"t": "ret", **MESSAGES["ret"], "body": b"x", "size": 2})
+    assert table.refused() == {"bad-message": 1}
+
+
+# -- a full link
+
+
+def test_a_job_that_the_link_could_not_take_is_sent_again_soon() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    table.hub.deliver("web1", [parcel(1, table)])
+    (send,) = of(Send, table.take())
+    table.hub.unsent(send, gone=False)
+    table.wait(BLOCKED_RETRY_S)
+    assert [message["t"] for message in guest.heard()] == ["job"]
+
+
+def test_what_the_link_could_not_take_is_said_later_in_order() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    table.hub.cancel(JID, ["web1"])
+    (send,) = of(Send, table.take())
+    table.hub.unsent(send, gone=False)
+    table.hub.cancel(JID2, ["web1"])
+    assert table.take() == []
+    table.wait(BLOCKED_RETRY_S)
+    assert [message["jid"] for message in guest.heard()] == [JID, JID2]
+
+
+def test_a_minion_that_takes_nothing_is_hung_up_on_and_not_remembered() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    for number in range(HELD_MAX + 1):
+        table.hub.cancel(jid(number), ["web1"])
+        for send in of(Send, table.take()):
+            table.hub.unsent(send, gone=False)
+    assert HangUp(guest.number, guest.address) in table.done
+    table.wait(BLOCKED_RETRY_S)
+    assert table.take() == []
+    assert table.hub.present() == []

@@ -1,0 +1,316 @@
+"""The master's side before a key is decided about: what strangers may do, and what floods cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from saltlite.core.hub import (
+    DECIDING_MAX,
+    DECISION_S,
+    PENDING_SESSIONS,
+    Decide,
+    HangUp,
+    Report,
+    Send,
+)
+from saltlite.wire import frames
+from saltlite.wire.limits import (
+    HANDSHAKE_TIMEOUT_S,
+    OPEN_HANDSHAKES,
+    OPEN_HANDSHAKES_PER_ADDRESS,
+)
+from saltlite.wire.noise import Handshake, Role, public_of
+from tests.core_guest import JID, Guest, Table, of
+from tests.core_keys import FLEET, FLEET_PUBLIC
+
+# -- strangers
+
+
+def test_a_good_handshake_asks_an_mworker_about_exactly_the_key_that_was_proved() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.prove()
+    (ask,) = of(Decide, table.take())
+    assert (ask.public, ask.address, ask.said["id"]) == (public_of(guest.private), guest.address, "web1")
+
+
+def test_query_is_answered_with_the_fleet_key() -> None:
+    guest = Guest(Table(), "web1")
+    guest.raw(frames.query())
+    assert [send.frame for send in guest.mine()] == [frames.fleet(FLEET_PUBLIC)]
+
+
+BAD_BEFORE_AUTH = {
+    "truncated": b"",
+    "version": b"\x02\x01",
+    "unknown-frame": b"\x01\x09",
+    "oversize": b"\x01\x01" + b"x" * 600,
+    "bad-mac": b"\x01\x01" + b"x" * 48,
+    "unexpected-frame": frames.busy(1),
+}
+
+
+@pytest.mark.parametrize("reason", BAD_BEFORE_AUTH)
+def test_a_stranger_that_breaks_the_protocol_is_counted_and_hung_up_on(reason: str) -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.raw(BAD_BEFORE_AUTH[reason])
+    assert table.take() == [HangUp(guest.number, guest.address)]
+    assert table.refused() == {reason: 1}
+
+
+@pytest.mark.parametrize("frame", [frames.reply(b"r" * 100), frames.fleet(FLEET_PUBLIC)])
+def test_frames_of_a_master_are_refused_from_minions(frame: bytes) -> None:
+    table = Table()
+    Guest(table, "web1").raw(frame)
+    assert table.refused() == {"unexpected-frame": 1}
+
+
+def test_a_hello_for_another_fleet_costs_no_handshake() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    handshake = Handshake(Role.INITIATOR, guest.private, frames.prologue(b"o" * 25), b"e" * 32)
+    guest.raw(frames.hello(handshake.write(b""), b"o" * 25))
+    assert of(Send, table.take()) == []
+    assert table.refused() == {"bad-mac": 1}
+
+
+def test_a_hello_with_a_weak_key_is_refused_and_leaves_nothing() -> None:
+    table = Table()
+    for number in range(OPEN_HANDSHAKES_PER_ADDRESS * 2):
+        guest = Guest(table, f"m{number}")
+        guest.raw(frames.hello(b"\0" * 32, FLEET))
+    assert table.refused() == {"bad-handshake": OPEN_HANDSHAKES_PER_ADDRESS * 2}
+    assert frames.parse(Guest(table, "web1").hello()).__class__ is frames.Reply
+
+
+def test_a_second_hello_ends_the_handshake() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.hello()
+    assert guest.hello() == b""
+    assert table.refused() == {"second-hello": 1}
+
+
+def test_a_hello_on_a_connection_with_a_session_is_refused_and_hung_up_on() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    guest.raw(frames.hello(b"\x09" + b"\0" * 31, FLEET))
+    assert table.take() == [HangUp(guest.number, guest.address)]
+    assert table.refused() == {"second-hello": 1}
+
+
+def test_auth_without_hello_and_auth_twice_are_refused() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.raw(frames.auth(b"a" * 100))
+    guest.prove()
+    guest.raw(frames.auth(b"a" * 100))
+    assert table.refused() == {"unexpected-frame": 2}
+    assert len(of(Decide, table.take())) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id": "../x"},
+        {"id": "WEB1"},
+        {"id": ["web1"]},
+        {"extra": 1},
+        {"version": 1},
+        {"version": "\x1b[2J"},
+        {"token": "t" * 97},
+        {"functions": b"f"},
+    ],
+)
+def test_auth_that_the_table_does_not_describe_reaches_nobody(changed: dict[str, Any]) -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    answer = frames.parse(guest.hello())
+    assert isinstance(answer, frames.Reply)
+    guest.handshake.read(answer.message)
+    guest.raw(guest.auth(**changed))
+    assert of(Decide, table.take()) == []
+    assert table.refused() == {"bad-message": 1}
+
+
+def test_an_auth_with_a_changed_byte_reaches_nobody() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    answer = frames.parse(guest.hello())
+    assert isinstance(answer, frames.Reply)
+    guest.handshake.read(answer.message)
+    raw = bytearray(guest.auth())
+    raw[10] ^= 1
+    guest.raw(bytes(raw))
+    assert of(Decide, table.take()) == []
+    assert table.refused() == {"bad-handshake": 1}
+
+
+def test_a_handshake_that_takes_too_long_is_forgotten_and_hung_up_on() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.hello()
+    table.wait(HANDSHAKE_TIMEOUT_S)
+    assert HangUp(guest.number, guest.address) in table.take()
+    guest.raw(frames.auth(b"a" * 100))
+    assert table.refused() == {"unexpected-frame": 1}
+
+
+def test_one_address_gets_busy_above_its_open_handshakes() -> None:
+    table = Table(per_address=OPEN_HANDSHAKES_PER_ADDRESS)
+    for number in range(OPEN_HANDSHAKES_PER_ADDRESS):
+        table.clock.advance(0.1)
+        assert isinstance(frames.parse(Guest(table, f"m{number}").hello()), frames.Reply)
+    table.clock.advance(0.1)
+    assert isinstance(frames.parse(Guest(table, "late").hello()), frames.Busy)
+    assert isinstance(frames.parse(Guest(table, "web1", address="10.0.0.10").hello()), frames.Reply)
+
+
+def test_query_above_the_rate_of_an_address_is_answered_with_busy() -> None:
+    guest = Guest(Table(per_address=1.0), "web1")
+    guest.raw(frames.query())
+    guest.raw(frames.query())
+    assert isinstance(frames.parse(guest.mine()[1].frame), frames.Busy)
+
+
+def test_all_addresses_together_have_a_limit_of_open_handshakes_and_begun_ones_go_on() -> None:
+    table = Table()
+    first = Guest(table, "first", address="10.9.9.9")
+    answer = frames.parse(first.hello())
+    assert isinstance(answer, frames.Reply)
+    for number in range(OPEN_HANDSHAKES - 1):
+        table.clock.advance(0.002)
+        Guest(table, f"m{number}", address=f"10.1.{number // 256}.{number % 256}").hello()
+    late = Guest(table, "late", address="10.8.8.8")
+    assert isinstance(frames.parse(late.hello()), frames.Busy)
+    first.handshake.read(answer.message)
+    first.raw(first.auth())
+    assert len(of(Decide, table.take())) == 1
+
+
+# -- deciding
+
+
+def test_before_the_verdict_a_minion_may_beat_and_say_good_bye_and_nothing_else() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.prove()
+    table.take()
+    assert guest.alive
+    guest.say({"t": "job_state", "jid": JID, "state": "received", "reason": ""})
+    effects = table.take()
+    assert of(Report, effects) == []
+    assert HangUp(guest.number, guest.address) in effects
+    assert table.refused() == {"not-accepted": 1}
+
+
+@pytest.mark.parametrize("state", ["rejected", "revoked", "conflict", "busy"])
+def test_a_refused_key_is_told_so_and_its_session_is_gone(state: str) -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.prove()
+    table.take()
+    guest.decided(state)
+    assert guest.heard() == [{"t": "welcome", "state": state, "hb_ms": 15_000}]
+    guest.say({"t": "hb", "running": [], "spool": 0})
+    assert table.refused() == {"no-session": 1}
+    assert of(HangUp, table.done) == []
+
+
+def test_a_verdict_for_a_session_that_is_gone_changes_nothing() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.prove()
+    guest.say({"t": "bye", "reason": ""})
+    table.take()
+    guest.decided("accepted")
+    assert table.take() == []
+    assert table.hub.present() == []
+
+
+def test_a_second_verdict_changes_nothing() -> None:
+    table = Table()
+    guest = table.join("web1", "pending")
+    guest.decided("accepted")
+    assert table.hub.present() == []
+
+
+def test_a_verdict_that_does_not_come_sends_the_minion_away_even_if_it_beats() -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.prove()
+    for _ in range(int(DECISION_S / 5)):
+        assert guest.alive
+        table.wait(5.0)
+    assert guest.heard()[-1]["state"] == "busy"
+
+
+@pytest.mark.parametrize("state", ["accepted", "revoked", "deleted"])
+def test_a_key_that_changes_while_it_is_decided_about_is_decided_about_anew(state: str) -> None:
+    """The verdict under way may have been read before the change: it must not win (S5)."""
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.prove()
+    table.take()
+    table.hub.key_changed(guest.key, state, "web1")
+    assert [message["state"] for message in guest.heard()] == ["busy"]
+    guest.decided("accepted")
+    assert table.hub.present() == []
+
+
+def test_a_key_is_decided_about_in_one_session_at_a_time() -> None:
+    table = Table()
+    older = Guest(table, "web1")
+    older.prove()
+    newer = Guest(table, "web1")
+    newer.prove()
+    older.decided("accepted")
+    assert table.hub.present() == []
+    newer.decided("accepted")
+    assert [up.id for up in table.hub.present()] == ["web1"]
+
+
+def test_sessions_that_wait_for_a_verdict_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert DECIDING_MAX == OPEN_HANDSHAKES
+    monkeypatch.setattr("saltlite.core.hub.DECIDING_MAX", 3)
+    table = Table()
+    for number in range(3):
+        Guest(table, f"m{number}").prove()
+    late = Guest(table, "late")
+    late.prove()
+    assert [message["state"] for message in late.heard()] == ["busy"]
+    assert [ask.said["id"] for ask in of(Decide, table.done)] == ["m0", "m1", "m2"]
+
+
+def test_pending_sessions_have_a_limit_and_a_place_that_is_left_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert PENDING_SESSIONS == 1000
+    monkeypatch.setattr("saltlite.core.hub.PENDING_SESSIONS", 2)
+    table = Table()
+    accepted = table.join("web1")
+    first = table.join("p1", "pending")
+    table.join("p2", "pending")
+    late = Guest(table, "p3")
+    late.prove()
+    table.take()
+    late.decided("pending")
+    assert late.heard()[0]["state"] == "busy"
+    assert accepted.alive
+    first.say({"t": "bye", "reason": ""})
+    assert table.join("p3", "pending").alive
+
+
+def test_a_pending_key_may_come_again_when_all_places_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saltlite.core.hub.PENDING_SESSIONS", 1)
+    table = Table()
+    older = table.join("p1", "pending")
+    table.take()
+    assert table.join("p1", "pending").alive
+    assert table.refused() == {}
+    older.say({"t": "hb", "running": [], "spool": 0})
+    assert table.refused() == {"no-session": 1}

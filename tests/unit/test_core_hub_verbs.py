@@ -1,0 +1,115 @@
+"""Who may say what to the master when (R1, R2), and that a bad frame costs its own session only (R9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from saltlite.core.hub import (
+    HangUp,
+    Report,
+)
+from saltlite.wire.messages import VERBS, Sender, functions_digest
+from tests.core_guest import MESSAGES, Guest, Table, of
+
+# -- who may say what: R1
+
+
+def test_the_messages_of_this_test_are_the_verbs_of_the_table() -> None:
+    assert set(MESSAGES) == set(VERBS)
+
+
+@pytest.mark.parametrize("state", ["deciding", "pending", "accepted"])
+@pytest.mark.parametrize("verb", [*sorted(VERBS), "publish", "key_change", "__class__", ""])
+def test_every_verb_in_every_state_is_taken_exactly_when_the_table_says_so(verb: str, state: str) -> None:
+    table = Table()
+    guest = Guest(table, "web1")
+    guest.prove()
+    if state != "deciding":
+        guest.decided(state)
+    table.take()
+    guest.say({"t": verb, **MESSAGES.get(verb, {})})
+    row = VERBS.get(verb)
+    allowed = row is not None and row.sender is Sender.MINION and (row.before_accept or state == "accepted")
+    # A part that was not granted is refused for that reason, which comes after the table.
+    expected = "bad-part" if verb == "part" and allowed else None
+    if not allowed:
+        expected = "not-accepted" if row is not None and row.sender is Sender.MINION else "unknown-verb"
+    assert dict(table.refused()) == ({expected: 1} if expected else {})
+    reported = bool(of(Report, table.take()))
+    assert reported is (allowed and verb in {"job_state", "ret", "functions"})
+
+
+@pytest.mark.parametrize("verb", ["hb", "job_state", "ret", "functions", "part", "bye"])
+def test_a_field_too_many_or_too_few_costs_the_session(verb: str) -> None:
+    for change in ("more", "less"):
+        message = {"t": verb, **MESSAGES[verb]}
+        if change == "more":
+            message["id"] = "web2"
+        else:
+            message.popitem()
+        table = Table()
+        guest = table.join("web1")
+        table.take()
+        guest.say(message)
+        assert table.refused() == {"bad-message": 1}
+        assert of(Report, table.take()) == []
+
+
+def test_what_is_reported_is_filed_under_the_session_and_nothing_else() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    guest.say({"t": "ret", **MESSAGES["ret"]})
+    (report,) = of(Report, table.take())
+    assert (report.id, report.fingerprint, report.body) == ("web1", guest.key, b"\xc0")
+
+
+def test_a_false_digest_of_functions_is_refused_because_other_minions_share_digests() -> None:
+    table = Table()
+    guest = table.join("web1")
+    guest.say({"t": "functions", "digest": functions_digest(["a.b"]), "names": [], "whole": True})
+    assert table.refused() == {"bad-message": 1}
+    assert of(Report, table.take()) == []
+
+
+# -- bad frames in a session
+
+
+def test_a_bad_frame_ends_its_own_session_and_no_other() -> None:
+    table = Table()
+    bad, good = table.join("bad"), table.join("good")
+    raw = bytearray(bad.seal({"t": "beat"}))
+    raw[-1] ^= 1
+    bad.raw(bytes(raw))
+    assert HangUp(bad.number, bad.address) in table.take()
+    assert [up.id for up in table.hub.present()] == ["good"]
+    assert good.alive
+
+
+def test_a_replayed_frame_is_not_acted_on() -> None:
+    table = Table()
+    guest = table.join("web1")
+    raw = guest.seal({"t": "job_state", **MESSAGES["job_state"]})
+    guest.raw(raw)
+    guest.raw(raw)
+    assert len(of(Report, table.take())) == 1
+    assert table.refused() == {"replay": 1}
+
+
+def test_nobody_can_speak_or_do_harm_in_the_session_of_another() -> None:
+    table = Table()
+    victim, thief = table.join("web1"), table.join("thief")
+    table.take()
+    table.hub.frame(thief.route, -1, "", victim.seal({"t": "bye", "reason": ""}))
+    assert table.refused() == {"no-session": 1}
+    assert table.take() == []
+    assert victim.alive
+    assert thief.alive
+
+
+def test_a_truncated_data_frame_is_counted_and_harms_nobody() -> None:
+    table = Table()
+    guest = table.join("web1")
+    guest.raw(b"\x01\x04" + b"\0" * 10)
+    assert table.refused() == {"truncated": 1}
+    assert guest.alive
