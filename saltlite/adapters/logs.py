@@ -42,9 +42,7 @@ REPEATS_KEPT: Final = 256
 
 LOG_FILE_MODE: Final = 0o640
 
-_context: contextvars.ContextVar[tuple[tuple[str, str], ...]] = contextvars.ContextVar(
-    "log_context", default=()
-)
+_context: contextvars.ContextVar[tuple[tuple[str, str], ...]] = contextvars.ContextVar("log_context", default=())
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028, 0x2029)}
 _ESCAPED.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\t"})
 
@@ -226,9 +224,7 @@ class LineHandler(logging.Handler):
             text = self._text(record)
         except (TypeError, ValueError, KeyError) as error:
             # A wrong format string is a defect of the caller's; it must not cost the daemon its life.
-            text = (
-                f"ERROR {__name__} a log line of {record.pathname}:{record.lineno} has a bad format: {error}"
-            )
+            text = f"ERROR {__name__} a log line of {record.pathname}:{record.lineno} has a bad format: {error}"
         write, swallowed = self._repeats.see((record.levelno, text), self._monotonic())
         stamp = _stamp(record.created)
         self._report(stamp, swallowed)
@@ -265,9 +261,7 @@ class LineHandler(logging.Handler):
 
 def _stamp(created: float) -> str:
     seconds = int(created)
-    return (
-        f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int((created - seconds) * 1000):03d}Z"
-    )
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int((created - seconds) * 1000):03d}Z"
 
 
 def _priority(level: int) -> int:

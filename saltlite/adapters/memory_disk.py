@@ -46,9 +46,7 @@ class MemoryFile:
 class MemoryDisk:
     """Folders with files. `capacity` is in bytes; a write that does not fit stores what fits, then fails."""
 
-    def __init__(
-        self, *, before: Callable[[str], None] = lambda _: None, capacity: int | None = None
-    ) -> None:
+    def __init__(self, *, before: Callable[[str], None] = lambda _: None, capacity: int | None = None) -> None:
         self.before = before
         self.capacity = capacity
         self._folders: dict[str, MemoryFolder] = {}

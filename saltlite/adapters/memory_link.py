@@ -217,9 +217,7 @@ class MemoryServerLink:
         self._network.forget(self._address)
         for pipe in self.pipes.values():
             pipe.server_ended = True
-            self._network.later(
-                partial(self._network.end_client, pipe, f"{self._address} closed the connection")
-            )
+            self._network.later(partial(self._network.end_client, pipe, f"{self._address} closed the connection"))
         self.pipes.clear()
 
     def arrived(self, pipe: _Pipe, frame: bytes) -> None:
@@ -295,6 +293,4 @@ class MemoryClientLink:
 
     def _refused(self, number: int, address: str) -> None:
         if number == self._opened:
-            self._on_down(
-                f"{address} refused the connection or has no route: is saltlite-master running there?"
-            )
+            self._on_down(f"{address} refused the connection or has no route: is saltlite-master running there?")

@@ -149,9 +149,7 @@ class _MemoryReader:
 
     def unfinished(self, minion: MinionId) -> list[OpenJob]:
         rows = {jid: rows[minion] for jid, rows in self._tables.targets.items() if minion in rows}
-        found = [
-            (self._tables.jobs[jid], row.state) for jid, row in rows.items() if row.state not in TERMINAL
-        ]
+        found = [(self._tables.jobs[jid], row.state) for jid, row in rows.items() if row.state not in TERMINAL]
         return [
             OpenJob(job.jid, job.body, job.signature, job.created_at, job.deliver_ms, job.minions, state)
             for job, state in sorted(found, key=lambda pair: pair[0].jid)

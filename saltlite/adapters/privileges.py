@@ -224,9 +224,7 @@ def write_secret(path: str, data: bytes) -> None:
         finally:
             os.close(directory)
     except OSError as error:
-        raise StartupError(
-            f"{path} cannot be written ({error.strerror}): run as root or set `root_dir`"
-        ) from error
+        raise StartupError(f"{path} cannot be written ({error.strerror}): run as root or set `root_dir`") from error
 
 
 def start_log(level: str, log_file: str, account: Account) -> None:

@@ -89,9 +89,7 @@ class DiskSpool:
             return decode(jid, data)
         except ValueError as error:
             self._put_aside(jid)
-            raise JournalError(
-                f"the result {path} is damaged ({error}); it was renamed to {jid}{DAMAGED}"
-            ) from error
+            raise JournalError(f"the result {path} is damaged ({error}); it was renamed to {jid}{DAMAGED}") from error
 
     def remove(self, jid: str) -> None:
         """Remove one result, without a sync: one that comes back is offered again, and that is harmless."""

@@ -111,9 +111,7 @@ class Channel:
         Raises LocalProtocolError for a message longer than `message_max`.
         """
         if len(payload) > self._message_max:
-            raise LocalProtocolError(
-                f"a message of {len(payload)} bytes is over the limit of {self._message_max}"
-            )
+            raise LocalProtocolError(f"a message of {len(payload)} bytes is over the limit of {self._message_max}")
         if self._closed:
             return
         self._outgoing.append(_HEADER.pack(len(payload)))
@@ -344,17 +342,13 @@ def connect_unix(path: str) -> socket.socket:
         sock.connect(path)
     except PermissionError as error:
         sock.close()
-        raise RefusedError(
-            f"user {os.geteuid()} may not connect to {path}: ask its owner for access"
-        ) from error
+        raise RefusedError(f"user {os.geteuid()} may not connect to {path}: ask its owner for access") from error
     except BlockingIOError as error:
         sock.close()
         raise UnreachableError(f"too many connections wait at {path}: try again in a moment") from error
     except OSError as error:
         sock.close()
-        raise UnreachableError(
-            f"nobody answers on {path}: {error.strerror or error}; is the daemon up?"
-        ) from error
+        raise UnreachableError(f"nobody answers on {path}: {error.strerror or error}; is the daemon up?") from error
     return sock
 
 

@@ -17,9 +17,7 @@ def notify(state_lines: Iterable[str]) -> bool:
     if not path.startswith(("/", "@")):
         return False
     address = "\0" + path[1:] if path.startswith("@") else path
-    with socket.socket(
-        socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-    ) as sock:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as sock:
         try:
             sock.sendto("\n".join(state_lines).encode(), address)
         except OSError:

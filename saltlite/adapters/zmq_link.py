@@ -47,9 +47,7 @@ FIRST_FRAME_S: Final = 30.0
 _GENERATED_ROUTE_LENGTH = 5
 _GENERATED_ROUTE_BEGIN = 0
 _HANDSHAKE_FAILURES = (
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_AUTH
 )
 _SERVER_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 _CLIENT_EVENTS = (
@@ -368,12 +366,8 @@ class _Connection:
 
     def _why_not_connected(self) -> str:
         if (self._reactor.now() - self._began) * 1000 < CONNECT_TIMEOUT_MS:
-            return (
-                f"{self._address} refused the connection or has no route: is saltlite-master running there?"
-            )
-        return (
-            f"{self._address} did not answer in {CONNECT_TIMEOUT_MS / 1000:g} s: check address and firewall"
-        )
+            return f"{self._address} refused the connection or has no route: is saltlite-master running there?"
+        return f"{self._address} did not answer in {CONNECT_TIMEOUT_MS / 1000:g} s: check address and firewall"
 
     def _end(self, reason: str) -> None:
         if not self._socket.closed:

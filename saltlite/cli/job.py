@@ -150,6 +150,4 @@ def _tell_missing(progress: Progress, console: Console) -> None:
         console.note(line)
     if waiting := outcome.open_minions(progress):
         jid, count = progress.published.jid, f"{len(waiting)} of {len(progress.states)}"
-        console.note(
-            f"saltlite: job {jid} stays open for {count} minions; end it with `saltlite job kill {jid}`"
-        )
+        console.note(f"saltlite: job {jid} stays open for {count} minions; end it with `saltlite job kill {jid}`")

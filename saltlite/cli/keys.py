@@ -55,21 +55,15 @@ def run_change(argv: Sequence[str], console: Console, change: Change) -> int:
         raise UsageError(f"say which keys to {change.action}: an id, or a glob such as 'web*'")
     console.quiet = parsed.on("quiet")
     with open_client(parsed) as client:
-        rows = select(
-            client.call("key_list")["keys"], parsed.words, change, parsed.options.get("fingerprint")
-        )
+        rows = select(client.call("key_list")["keys"], parsed.words, change, parsed.options.get("fingerprint"))
         if not parsed.on("yes") and not _agreed(rows, change.action, console):
             console.error("saltlite: nothing was changed")
             return exitcodes.INTERRUPTED
-        answer = client.call(
-            "key_change", action=change.action, fingerprints=[row["fingerprint"] for row in rows]
-        )
+        answer = client.call("key_change", action=change.action, fingerprints=[row["fingerprint"] for row in rows])
     return _show_change(answer, parsed, console)
 
 
-def select(
-    rows: Sequence[Row], patterns: Sequence[str], change: Change, fingerprint: str | None
-) -> list[Row]:
+def select(rows: Sequence[Row], patterns: Sequence[str], change: Change, fingerprint: str | None) -> list[Row]:
     """The keys that are meant, in the order of `rows`.
 
     Raises NoTargetError when a pattern finds none, RefusedError when none of them has the fingerprint, and
@@ -79,16 +73,12 @@ def select(
     if fingerprint is not None:
         if fingerprint not in chosen:
             others = ", ".join(f"{row['id']} has {row['fingerprint']}" for row in chosen.values())
-            raise RefusedError(
-                f"no key here has the fingerprint {fingerprint} ({others}): find out why first"
-            )
+            raise RefusedError(f"no key here has the fingerprint {fingerprint} ({others}): find out why first")
         return [chosen[fingerprint]]
     ids = [row["id"] for row in chosen.values()]
     doubled = sorted({minion for minion in ids if ids.count(minion) > 1}) if change.one_key_an_id else []
     if doubled:
-        raise UsageError(
-            f"{', '.join(doubled)}: more than one key has this id; choose one with --fingerprint"
-        )
+        raise UsageError(f"{', '.join(doubled)}: more than one key has this id; choose one with --fingerprint")
     return [row for row in rows if row["fingerprint"] in chosen]
 
 

@@ -41,9 +41,7 @@ class Option:
     def line(self) -> str:
         """The option's line in the help text."""
         start = "  " + ", ".join(self.names) + (f" {self.metavar}" if self.metavar else "")
-        gap = (
-            "\n" + " " * _HELP_COLUMN if len(start) > _HELP_COLUMN - 2 else " " * (_HELP_COLUMN - len(start))
-        )
+        gap = "\n" + " " * _HELP_COLUMN if len(start) > _HELP_COLUMN - 2 else " " * (_HELP_COLUMN - len(start))
         return start + gap + self.help
 
 

@@ -41,9 +41,7 @@ class Connection:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             # A socket with a Python timeout is not blocking, and then a full backlog is an error at once.
-            self._socket.setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_TIMEOUT_S, 0)
-            )
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_TIMEOUT_S, 0))
             self._socket.connect(path)
         except OSError as error:
             self._socket.close()
@@ -122,11 +120,7 @@ def _connect_error(path: str, error: OSError) -> UnreachableError | RefusedError
             f"the master did not take a connection on {path} within {SEND_TIMEOUT_S}s: "
             "it is overloaded or stopped; look at its log"
         )
-    said = (
-        ""
-        if isinstance(error, FileNotFoundError | ConnectionRefusedError)
-        else f" ({error.strerror or error})"
-    )
+    said = "" if isinstance(error, FileNotFoundError | ConnectionRefusedError) else f" ({error.strerror or error})"
     return UnreachableError(
         f"the master does not answer on {path}{said}: is saltlite-master running? "
         "Start it, or name its configuration folder with -c"

@@ -76,9 +76,7 @@ def _decode_body(minion: str, body: bytes) -> Any:
     try:
         return msgpack.unpackb(body, strict_map_key=False, unicode_errors="replace", ext_hook=_no_extension)
     except (ValueError, TypeError) as error:  # TypeError: a list as the key of a map
-        raise RemoteProtocolError(
-            "bad-return", f"the return of {minion} cannot be decoded: {error}"
-        ) from error
+        raise RemoteProtocolError("bad-return", f"the return of {minion} cannot be decoded: {error}") from error
 
 
 def _no_extension(code: int, _data: bytes) -> Any:

@@ -56,9 +56,7 @@ def _text_of(written: Written) -> str:
     if not isinstance(written, Scalar):
         raise MisfitError(written)
     if not written.quoted and isinstance(resolve(written.text), bool | None):
-        raise MisfitError(
-            written, f"{written.text} is not text here; put it in quotes if it is meant as text"
-        )
+        raise MisfitError(written, f"{written.text} is not text here; put it in quotes if it is meant as text")
     if _CONTROL.search(written.text):
         raise MisfitError(written, "it holds a line break or another control character")
     return written.text
@@ -188,9 +186,7 @@ class FilePath:
     def read(self, written: Written) -> str:
         text = _text_of(written)
         if text.startswith("~"):
-            raise MisfitError(
-                written, f"{text[:80]!r} starts with '~', which is not expanded; write the whole path"
-            )
+            raise MisfitError(written, f"{text[:80]!r} starts with '~', which is not expanded; write the whole path")
         if not (text or self.may_be_empty) or (self.absolute and not text.startswith("/")):
             raise MisfitError(written)
         return text

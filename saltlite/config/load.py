@@ -135,9 +135,7 @@ class _Reading:
                     return
                 self._set(path, key, value)
         elif root is not None and not is_empty(root):
-            self._complain(
-                path, root.where, f"lines of `option: value` are needed here, not {describe(root)}"
-            )
+            self._complain(path, root.where, f"lines of `option: value` are needed here, not {describe(root)}")
 
     def _set(self, path: str, key: Scalar, value: Written) -> None:
         name = key.text

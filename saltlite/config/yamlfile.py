@@ -157,9 +157,7 @@ class _Tree:
     def _end(self) -> None:
         done = self._open.pop()
         written: Written = (
-            Map(done.where, tuple(done.pairs.values()))
-            if done.is_map
-            else Sequence(done.where, tuple(done.items))
+            Map(done.where, tuple(done.pairs.values())) if done.is_map else Sequence(done.where, tuple(done.items))
         )
         size = self._values - done.first_value + 1
         self._remember(done.anchor, _Anchored(written, size, done.height))

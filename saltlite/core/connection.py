@@ -33,7 +33,7 @@ from saltlite.core.ports import Clock
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire import codec, frames
-from saltlite.wire.certificate import MasterCertificate
+from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.limits import HANDSHAKE_TIMEOUT_S, SESSION_MAX_AGE_S
 from saltlite.wire.messages import (
     JIDS_MAX,
@@ -54,9 +54,6 @@ REFUSED_S = 600.0
 SETTLED_S = 60.0
 """After so long in READY the back-off starts from its minimum again."""
 SILENCE_BEATS = 2.5
-
-BUILD_DATE_S = 1_763_683_200
-"""No certificate is judged as of an earlier day than this build's, whatever the minion's clock says."""
 
 
 FOR_JOBS = frozenset({"job", "cancel", "ret_ack", "grant", "want_functions"})

@@ -52,15 +52,11 @@ def advance(entry: JournalEntry | None, record: Record, floor: str) -> JournalEn
         was = "unknown" if entry is None else entry.step
         raise JournalError(f"the journal has job {record.jid[:40]} as {was}: it cannot become {step}")
     if fields.keys() != wanted.keys() or not all(type(fields[name]) is wanted[name] for name in wanted):
-        raise JournalError(
-            f"a {step} record has the fields {', '.join(wanted) or 'none'}, not {', '.join(fields)}"
-        )
+        raise JournalError(f"a {step} record has the fields {', '.join(wanted) or 'none'}, not {', '.join(fields)}")
     if entry is None:
         return _first(record, parse_jid(record.jid), floor)
     if step is Step.STARTED:
-        return replace(
-            entry, step=step, pid=fields["pid"], ticks=fields["ticks"], started_wall_ms=fields["wall_ms"]
-        )
+        return replace(entry, step=step, pid=fields["pid"], ticks=fields["ticks"], started_wall_ms=fields["wall_ms"])
     return JournalEntry(
         entry.jid, step, received_wall_ms=entry.received_wall_ms, reason=fields.get("reason", entry.reason)
     )
@@ -71,9 +67,7 @@ def _first(record: Record, jid: Jid, floor: str) -> JournalEntry:
     if record.step is Step.REFUSED:
         return JournalEntry(jid, record.step, reason=fields["reason"])
     if jid <= floor:
-        raise JournalError(
-            f"job {jid} is not newer than {floor}, which this journal has forgotten: refuse it"
-        )
+        raise JournalError(f"job {jid} is not newer than {floor}, which this journal has forgotten: refuse it")
     return JournalEntry(
         jid,
         record.step,
@@ -85,9 +79,7 @@ def _first(record: Record, jid: Jid, floor: str) -> JournalEntry:
     )
 
 
-def changes(
-    entries: Mapping[Jid, JournalEntry], records: Iterable[Record], floor: str
-) -> dict[Jid, JournalEntry]:
+def changes(entries: Mapping[Jid, JournalEntry], records: Iterable[Record], floor: str) -> dict[Jid, JournalEntry]:
     """The entries that these records change, as they are after the last one. Raises as `advance` does."""
     changed: dict[Jid, JournalEntry] = {}
     for record in records:

@@ -29,9 +29,7 @@ SOURCES: tuple[Callable[[], dict[str, Any]], ...] = (
 )
 
 
-def collect(
-    opts: Mapping[str, Any], sources: tuple[Callable[[], dict[str, Any]], ...] = SOURCES
-) -> dict[str, Any]:
+def collect(opts: Mapping[str, Any], sources: tuple[Callable[[], dict[str, Any]], ...] = SOURCES) -> dict[str, Any]:
     """The grains of this machine, then those of the option `grains`, which win; `id` is the minion's id.
 
     A source that fails costs its own grains only, and is logged.

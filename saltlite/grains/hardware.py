@@ -93,9 +93,7 @@ def virtual() -> dict[str, Any]:
     if os.path.isdir("/proc/xen") or "xen" in _read("/sys/hypervisor/type"):
         return {"virtual": "xen"}
     # The processor itself says that there is a hypervisor, and nothing says which.
-    return {
-        "virtual": "kvm" if re.search(r"^flags.*\bhypervisor\b", _read("/proc/cpuinfo"), re.M) else "physical"
-    }
+    return {"virtual": "kvm" if re.search(r"^flags.*\bhypervisor\b", _read("/proc/cpuinfo"), re.M) else "physical"}
 
 
 def _container() -> str:

@@ -34,9 +34,7 @@ def names() -> dict[str, Any]:
 def interfaces() -> dict[str, Any]:
     """Interfaces with their hardware and IP addresses, and all addresses in one list a family."""
     links, addresses = _links(), _addresses()
-    by_interface = {
-        name: [address for index, address in addresses if index == number] for number, name, _ in links
-    }
+    by_interface = {name: [address for index, address in addresses if index == number] for number, name, _ in links}
     every = sorted({address for _, address in addresses}, key=lambda address: (address.version, int(address)))
     return {
         "hwaddr_interfaces": {name: hardware for _, name, hardware in links if hardware},
@@ -95,8 +93,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 def _of_version(by_interface: dict[str, list[_Address]], version: int) -> dict[str, list[str]]:
     return {
-        name: [str(address) for address in found if address.version == version]
-        for name, found in by_interface.items()
+        name: [str(address) for address in found if address.version == version] for name, found in by_interface.items()
     }
 
 

@@ -149,11 +149,7 @@ def _merge(items: Iterable[Any]) -> Any:
 def _retcode(context: Mapping[str, Any], value: Any) -> int:
     given = context.get("retcode", 0)
     retcode = given if isinstance(given, int) else 1
-    if (
-        retcode == 0
-        and isinstance(value, dict)
-        and (value.get("result") is False or value.get("success") is False)
-    ):
+    if retcode == 0 and isinstance(value, dict) and (value.get("result") is False or value.get("success") is False):
         return 1
     return int(retcode)
 

@@ -45,9 +45,7 @@ def encode_return(value: Any, limit: int = RETURN_MAX) -> bytes:
     try:
         encoded: bytes = msgpack.packb(_Cleaner(limit).clean(value), use_bin_type=True)
     except Exception as error:  # noqa: BLE001 - supervision point: values are foreign objects and run foreign code
-        encoded = msgpack.packb(
-            f"The function returned a value that cannot be encoded: {type(error).__name__}"
-        )
+        encoded = msgpack.packb(f"The function returned a value that cannot be encoded: {type(error).__name__}")
     return encoded
 
 
@@ -153,9 +151,7 @@ class _Cleaner:
         elif isinstance(key, bytes):
             name = self._str(key.decode(errors="replace"))
         else:
-            name = self._str(
-                key if isinstance(key, str) else _digits(key) if isinstance(key, int) else _text(key)
-            )
+            name = self._str(key if isinstance(key, str) else _digits(key) if isinstance(key, int) else _text(key))
         plain, number = name, 2
         while name in taken:
             name = f"{plain} ({number})"

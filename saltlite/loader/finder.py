@@ -87,9 +87,7 @@ class Index:
 
     def function_names(self) -> list[str]:
         """Every `module.function` that the files promise, whether or not they will load here; sorted."""
-        return sorted(
-            {f"{name}.{fun}" for file in self.files for name in file.claims for fun in file.functions}
-        )
+        return sorted({f"{name}.{fun}" for file in self.files for name in file.claims for fun in file.functions})
 
 
 def search_layers(opts: Mapping[str, Any]) -> tuple[Layer, ...]:
@@ -97,9 +95,7 @@ def search_layers(opts: Mapping[str, Any]) -> tuple[Layer, ...]:
     layers: list[Layer] = []
     for number, folder in enumerate(reversed(opts.get("module_dirs") or ())):
         plain = os.path.join(folder, "modules")
-        layers.append(
-            Layer(f"dir{number}", plain if os.path.isdir(plain) else os.path.join(folder, "_modules"))
-        )
+        layers.append(Layer(f"dir{number}", plain if os.path.isdir(plain) else os.path.join(folder, "_modules")))
     extensions = opts.get("extension_modules")
     if extensions:
         layers.append(Layer("extmods", os.path.join(extensions, "modules")))
@@ -137,9 +133,7 @@ def _order(name: str, file: ModuleFile) -> tuple[int, bool, str]:
 def _module_files(folder: str) -> Iterator[tuple[str, str, os.stat_result]]:
     try:
         with os.scandir(folder) as entries:
-            found = [
-                entry for entry in entries if entry.name.endswith(".py") and not entry.name.startswith("_")
-            ]
+            found = [entry for entry in entries if entry.name.endswith(".py") and not entry.name.startswith("_")]
     except (FileNotFoundError, NotADirectoryError):
         return  # a folder that does not exist yet is an empty layer
     for entry in found:

@@ -135,8 +135,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return {
             file.stem: loaded.sentence(file.stem)
             for file in self.index.files
-            if not self._registry.is_disabled(file.stem)
-            and isinstance(loaded := self._registry.load(file), Failure)
+            if not self._registry.is_disabled(file.stem) and isinstance(loaded := self._registry.load(file), Failure)
         }
 
     def _provider(self, name: str) -> LoadedModule | None:
@@ -168,7 +167,5 @@ class Loader(Mapping[str, Callable[..., Any]]):
         file = self.index.file(module)
         loaded = self._registry.load(file) if file else None
         if isinstance(loaded, LoadedModule) and function in loaded.functions:
-            suggestions = list(dict.fromkeys([f"{loaded.names[0]}.{function}", *suggestions]))[
-                :SUGGESTIONS_MAX
-            ]
+            suggestions = list(dict.fromkeys([f"{loaded.names[0]}.{function}", *suggestions]))[:SUGGESTIONS_MAX]
         return FunctionUnavailable(f"'{name}' is not available.", suggestions)

@@ -74,9 +74,7 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
     start_log(config.log_level, config.log_file, account)
     paths = Paths(config)
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
-    identity.ensure_identity(
-        config.pki_dir, config.master_name or socket.gethostname().lower(), SystemClock()
-    )
+    identity.ensure_identity(config.pki_dir, config.master_name or socket.gethostname().lower(), SystemClock())
     _prepare_store(config, paths)
     network = _listen(config)
     link_listener = listen_unix(paths.link_socket, SOCKET_MODE)
@@ -145,9 +143,7 @@ def _open_store(paths: Paths) -> Store:
     return SqliteStore(paths.store)
 
 
-def _run_link(
-    config: MasterConfig, network: socket.socket, mworkers: socket.socket, ready: Callable[[], None]
-) -> None:
+def _run_link(config: MasterConfig, network: socket.socket, mworkers: socket.socket, ready: Callable[[], None]) -> None:
     from saltlite.adapters.zmq_link import RouterLink  # noqa: PLC0415 - as in _listen
     from saltlite.master.link import LinkProcess  # noqa: PLC0415 - as in _listen
 
@@ -163,9 +159,7 @@ def _run_link(
         handshakes_per_address=config.handshakes_per_address,
         clock=SystemClock(),
     )
-    link = LinkProcess(
-        reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup)
-    )
+    link = LinkProcess(reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup))
 
     def accept(sock: socket.socket, _peer: Peer) -> None:
         def make_channel(on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Channel:
@@ -188,18 +182,14 @@ def _run_link(
     link.close()
 
 
-def _run_mworker(
-    config: MasterConfig, paths: Paths, clients: socket.socket, ready: Callable[[], None]
-) -> None:
+def _run_mworker(config: MasterConfig, paths: Paths, clients: socket.socket, ready: Callable[[], None]) -> None:
     from saltlite.master.mworker import LinkChannel, MWorker  # noqa: PLC0415 - the link process never loads handlers
 
     certificate = identity.certificate_of(config.pki_dir)
     who = Identity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
     account = drop_to(config.user)
     store = _open_store(paths)
-    terms = Terms(
-        timeout_s=config.timeout, deliver_s=config.deliver_by, operators=frozenset({0, account.uid})
-    )
+    terms = Terms(timeout_s=config.timeout, deliver_s=config.deliver_by, operators=frozenset({0, account.uid}))
     reactor = Reactor()
 
     def make_master(link: LinkChannel) -> Master:

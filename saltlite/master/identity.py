@@ -95,9 +95,7 @@ def _ensure_key(pki_dir: str, name: str, clock: Clock) -> bytes:
 def _key(pki_dir: str, name: str) -> bytes:
     key = read_secret(_path(pki_dir, name))
     if key is None or len(key) != KEY_BYTES:
-        raise StartupError(
-            f"{_path(pki_dir, name)} is not a key of {KEY_BYTES} bytes: restore it from a backup"
-        )
+        raise StartupError(f"{_path(pki_dir, name)} is not a key of {KEY_BYTES} bytes: restore it from a backup")
     return key
 
 

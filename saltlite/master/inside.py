@@ -4,7 +4,8 @@ Both ends are this master's own processes, so the maps are not schema-checked; t
 same, because what minions send travels in them. The constructors below are the whole vocabulary.
 
     link -> MWorker    decide, reports, pull, presence, bell, keys_done
-    MWorker -> link    hello, decided, committed, publish, pulled, cancel, keys, want_functions, sweep, bell
+    MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, want_functions,
+                       sweep, bell
 """
 
 from __future__ import annotations
@@ -58,9 +59,7 @@ def pull(minion: str, *, fresh: bool) -> Inside:
 
 def presence(items: Iterable[Presence], *, record: bool, whole: bool = False) -> Inside:
     """These came and went. `record`: this MWorker is the one that writes it down. `whole`: nobody else is up."""
-    rows = [
-        [i.id, i.fingerprint, i.up, i.address, i.version, i.boot, i.incarnation, i.functions] for i in items
-    ]
+    rows = [[i.id, i.fingerprint, i.up, i.address, i.version, i.boot, i.incarnation, i.functions] for i in items]
     return {"t": "presence", "record": record, "whole": whole, "items": rows}
 
 
@@ -85,6 +84,11 @@ def decided(session: int, state: str, minion: str) -> Inside:
 def committed(number: int, items: Sequence[tuple[str, list[str]]]) -> Inside:
     """The batch is stored (or refused for good): (fingerprint, jids to acknowledge)."""
     return {"t": "committed", "n": number, "items": items}
+
+
+def uncommitted(number: int) -> Inside:
+    """The batch could not be stored: the link keeps it and offers it again."""
+    return {"t": "uncommitted", "n": number}
 
 
 def publish(job: Job, proofs: dict[str, list[bytes]]) -> Inside:

@@ -18,6 +18,7 @@ from saltlite.adapters.stream import Channel
 from saltlite.core.hub import BLOCKED_RETRY_S, TICK_S, Decide, HangUp, Hub, Presence, Pull, Report, Send
 from saltlite.master import inside
 from saltlite.model.keys import Fingerprint
+from saltlite.wire.limits import RETURN_MEMORY
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ SPREAD_MS_PER_MINION = 5
 SPREAD_MAX_MS = 60_000
 LINGER_S = 0.2
 """How long the last frames get to leave the machine."""
+STORE_RETRY_S = 1.0
+"""Reports that could not be stored are tried again after so long."""
 WAITING_MAX = 20_000
 """Messages kept while no MWorker is there; past it they are dropped, and minions say them again."""
 
@@ -53,6 +56,7 @@ class LinkProcess:
         self._numbers = 0
         self._carrying = False
         self._recorded = False
+        self._unstored: list[Report] = []
         self._tick()
 
     # -- network
@@ -104,9 +108,7 @@ class LinkProcess:
         """An MWorker is there: tell it who is up, and give it what waits."""
         self._mworkers.append(mworker)
         # What the store believed of an earlier link's sessions is over; one MWorker says so.
-        mworker.channel.send(
-            pack(inside.presence(self._hub.present(), record=not self._recorded, whole=True))
-        )
+        mworker.channel.send(pack(inside.presence(self._hub.present(), record=not self._recorded, whole=True)))
         self._recorded = True
         waiting, self._waiting = self._waiting, []
         self._to_mworker(waiting)
@@ -167,7 +169,9 @@ class LinkProcess:
             if isinstance(item, Decide):
                 self._least_busy().channel.send(pack(inside.decide(item)))
             elif isinstance(item, Pull):
-                self._least_busy().channel.send(pack(inside.pull(item.id, fresh=item.fresh)))
+                # A fresh one must find what the presence before it changed, so it goes the same way.
+                mworker = self._mworkers[0] if item.fresh else self._least_busy()
+                mworker.channel.send(pack(inside.pull(item.id, fresh=item.fresh)))
             else:
                 batch.append(item)
                 size += len(item.body or b"")
@@ -182,6 +186,16 @@ class LinkProcess:
         self._numbers += 1
         mworker.batches[self._numbers] = batch
         mworker.channel.send(pack(inside.reports(self._numbers, batch)))
+
+    def _again_later(self, batch: list[Report]) -> None:
+        held = sum(len(report.body or b"") for report in self._unstored)
+        # What has no place is offered again by its minion, which has it on disk.
+        self._unstored += [report for report in batch if held + len(report.body or b"") <= RETURN_MEMORY]
+        self._reactor.call_later(STORE_RETRY_S, self._try_unstored)
+
+    def _try_unstored(self) -> None:
+        again, self._unstored = self._unstored, []
+        self._to_mworker(list(again))
 
     def _least_busy(self) -> MWorkerChannel:
         return min(self._mworkers, key=lambda mworker: len(mworker.batches))
@@ -203,6 +217,8 @@ class LinkProcess:
                 mworker.batches.pop(message["n"], None)
                 for key, jids in message["items"]:
                     hub.committed(Fingerprint(key), jids)
+            case "uncommitted":
+                self._again_later(mworker.batches.pop(message["n"], []))
             case "publish" | "pulled":
                 self._deliver(message)
             case "decided":

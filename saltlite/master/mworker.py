@@ -48,9 +48,7 @@ CLIENT_BUFFER_MAX = 128 * 1024 * 1024
 class LinkChannel:
     """The way to the link process; it comes back by itself when the link was restarted."""
 
-    def __init__(
-        self, reactor: Reactor, path: str, role: str, on_message: Callable[[list[bytes]], None]
-    ) -> None:
+    def __init__(self, reactor: Reactor, path: str, role: str, on_message: Callable[[list[bytes]], None]) -> None:
         self._reactor = reactor
         self._path = path
         self._role = role
@@ -83,6 +81,10 @@ class LinkChannel:
     def committed(self, number: int, items: Sequence[tuple[str, list[str]]]) -> None:
         """A batch of reports is stored."""
         self._send(inside.committed(number, items))
+
+    def uncommitted(self, number: int) -> None:
+        """A batch of reports could not be stored."""
+        self._send(inside.uncommitted(number))
 
     def sweep(self, minions: Sequence[str]) -> None:
         """The store holds jobs for these minions that nobody acknowledged."""
@@ -157,9 +159,7 @@ class Client:
 class MWorker:
     """Joins the store, the link and the clients. `master.link` is this MWorker's LinkChannel."""
 
-    def __init__(
-        self, reactor: Reactor, make_master: Callable[[LinkChannel], Master], link_path: str
-    ) -> None:
+    def __init__(self, reactor: Reactor, make_master: Callable[[LinkChannel], Master], link_path: str) -> None:
         self._reactor = reactor
         self._link = LinkChannel(reactor, link_path, inside.MWORKER, self._from_link)
         self._master = make_master(self._link)
@@ -218,9 +218,11 @@ class MWorker:
         try:
             acknowledge = store_reports(self._master, reported, self._passing)
         except StoreError as error:
-            # Not acknowledged: the minions keep their results and hand them over again (G6).
-            log.error("%d reports could not be stored: %s", len(reported), error)  # noqa: TRY400 - as above
-            acknowledge = []
+            # Not acknowledged: the minions keep their results, and the link tries again (G6).
+            log.error("%d reports cannot be stored for now: %s", len(reported), error)  # noqa: TRY400 - as above
+            for number in numbers:
+                self._link.uncommitted(number)
+            return
         for number in numbers[:-1]:
             self._link.committed(number, [])
         self._link.committed(numbers[-1], acknowledge)

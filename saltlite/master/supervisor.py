@@ -33,9 +33,7 @@ class Supervisor:
         self._what = what
         self._tell_ready = on_ready
         self._problem = ""
-        self._children = Children(
-            reactor, specs, before_run=before_run, on_ready=self._ready, on_failed=self._failed
-        )
+        self._children = Children(reactor, specs, before_run=before_run, on_ready=self._ready, on_failed=self._failed)
 
     def run(self) -> str:
         """Start, and stay until SIGTERM or SIGINT."""

@@ -40,6 +40,7 @@ from saltlite.minion import identity, inside
 from saltlite.minion.jobprocess import Surroundings
 from saltlite.minion.jobserver import Disk, JobServer
 from saltlite.model.ids import MinionId
+from saltlite.model.keys import fingerprint
 from saltlite.wire.messages import functions_digest
 
 log = logging.getLogger(__name__)
@@ -57,9 +58,7 @@ def run_minion(config: MinionConfig, on_ready: Callable[[], None] = lambda: None
     running_dir = os.path.join(config.data_dir, "running")
     private_dir(running_dir, me.uid, me.gid)
     start_log(config.log_level, config.log_file, account)
-    lock = InstanceLock(
-        os.path.join(config.data_dir, "lock"), program="saltlite-minion", root_dir=config.root_dir
-    )
+    lock = InstanceLock(os.path.join(config.data_dir, "lock"), program="saltlite-minion", root_dir=config.root_dir)
     minion = _Minion(config, clock, lock, running_dir, on_ready)
     minion.run()
     lock.close()
@@ -197,6 +196,7 @@ class _Minion:
         from saltlite.adapters.zmq_link import DealerLink  # noqa: PLC0415 - only this process loads ZeroMQ
         from saltlite.core.connection import Connection, Identity  # noqa: PLC0415 - as above
         from saltlite.minion.network import NetworkProcess  # noqa: PLC0415 - as above
+        from saltlite.wire.noise import public_of  # noqa: PLC0415 - as above
 
         if self._pair is None:
             raise StartupError("the network process was started without a way to the job server")
@@ -220,6 +220,7 @@ class _Minion:
             connection,
             lambda owner: DealerLink(reactor, owner.on_up, owner.on_frame, owner.on_down),
             functions,
+            key=fingerprint(public_of(me.private)),
         )
         channel = Channel(
             reactor,
@@ -267,9 +268,7 @@ def masters_of(config: MinionConfig) -> tuple[str, ...]:
 
 def _opts(config: MinionConfig, minion: MinionId) -> dict[str, Any]:
     """What modules see as `__opts__`: every option that is no secret, and the configuration of modules."""
-    values = {
-        name: getattr(config, name) for name, known in options_of(MinionConfig).items() if not known.secret
-    }
+    values = {name: getattr(config, name) for name, known in options_of(MinionConfig).items() if not known.secret}
     return {**values, **config.module_config, "id": minion}
 
 

@@ -36,9 +36,7 @@ def minion_key(pki_dir: str, clock: Clock) -> bytes:
         key = clock.entropy(KEY_BYTES)
         write_secret(path, key)
     if len(key) != KEY_BYTES:
-        raise StartupError(
-            f"{path} is not a key of {KEY_BYTES} bytes: move it away, and the minion makes a new one"
-        )
+        raise StartupError(f"{path} is not a key of {KEY_BYTES} bytes: move it away, and the minion makes a new one")
     return key
 
 
@@ -53,9 +51,7 @@ def minion_id(config: MinionConfig, fqdn: str) -> MinionId:
             return parse_minion_id(kept.decode(errors="replace").strip())
         found = parse_minion_id((fqdn or socket.gethostname()).lower())
     except UsageError as error:
-        raise StartupError(
-            f"this minion's id cannot be made from its host name: {error}; set `id`"
-        ) from error
+        raise StartupError(f"this minion's id cannot be made from its host name: {error}; set `id`") from error
     write_secret(path, found.encode() + b"\n")
     return found
 

@@ -38,7 +38,7 @@ from saltlite.core.ports import Clock
 from saltlite.errors import JournalError, ProtocolError
 from saltlite.minion import inside
 from saltlite.minion.jobprocess import JobCall, Surroundings, fork_job
-from saltlite.wire.certificate import MasterCertificate
+from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check
 
@@ -171,7 +171,7 @@ class JobServer:
     def _trust(self, raw: bytes) -> None:
         try:
             certificate = MasterCertificate.decode(raw)
-            certificate.verify(self._fleet_of(certificate), int(self._clock.wall()))
+            certificate.verify(self._fleet_of(certificate), int(max(self._clock.wall(), BUILD_DATE_S)))
         except ProtocolError as error:
             log.error("a certificate that the network process passed on was refused: %s", error)  # noqa: TRY400 - a sentence
             return
@@ -238,6 +238,8 @@ class JobServer:
             case Tell(jid, state, reason):
                 self._tell(inside.state(jid, str(state), reason))
             case Offer(jid):
+                # Offered again: what was handed over before is taken as lost, and must not hold a place.
+                self._offered.discard(jid)
                 self._waiting.append(jid)
             case Kill(jid, pid, signum):
                 self._kill(jid, pid, signum)

@@ -18,6 +18,7 @@ from saltlite.adapters.stream import Channel
 from saltlite.core.connection import Changed, Close, Connection, Deliver, Open, Phase, SendFrame, Trust
 from saltlite.errors import LinkError
 from saltlite.minion import inside
+from saltlite.model.keys import Fingerprint
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import FUNCTION_NAME_MAX, FUNCTIONS_MAX, Message, functions_digest
 
@@ -37,7 +38,7 @@ class Transfer:
 
 
 class NetworkProcess:
-    """`functions` are the names that this minion's modules promise."""
+    """`functions` are the names that this minion's modules promise, `key` is the fingerprint of its key."""
 
     def __init__(
         self,
@@ -45,10 +46,13 @@ class NetworkProcess:
         connection: Connection,
         make_link: Callable[[NetworkProcess], ClientLink],
         functions: Sequence[str],
+        *,
+        key: Fingerprint,
     ) -> None:
         self._reactor = reactor
         self._connection = connection
         self._functions = functions
+        self._key = key
         self._link = make_link(self)
         self._channel: Channel | None = None
         self._backlog: deque[bytes] = deque()
@@ -142,6 +146,9 @@ class NetworkProcess:
             self._reactor.call_soon(lambda: self.on_down(reason))
 
     def _changed(self, phase: Phase, reason: str) -> None:
+        if phase is Phase.PENDING:
+            # Whoever accepts it has to compare what the master shows with something.
+            reason += f"; its fingerprint is {self._key}"
         level = logging.WARNING if reason else logging.INFO
         log.log(level, "connection: %s%s", phase, f" ({reason})" if reason else "")
         self._tell(inside.phase(phase, reason))

@@ -134,9 +134,7 @@ def package_files(sources: Any) -> list[str]:
         for path in each.values() if isinstance(each, Mapping) else (each,):
             bare = str(path).removeprefix("file://")
             if "://" in bare or not os.path.isabs(bare):
-                raise SaltInvocationError(
-                    f"{path} is not the absolute path of a package file on this minion."
-                )
+                raise SaltInvocationError(f"{path} is not the absolute path of a package file on this minion.")
             if not os.path.isfile(bare):
                 raise SaltInvocationError(f"There is no package file {bare} on this minion.")
             found.append(bare)

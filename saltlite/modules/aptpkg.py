@@ -199,9 +199,7 @@ def refresh_db(cache_valid_time: float = 0, failhard: bool = False, **kwargs: An
     sources = {source: states[word] for word, source in lines}
     failed = [source for word, source in lines if word == "Err"]
     if failhard and (failed or done.returncode):
-        raise CommandExecutionError(
-            f"Some package lists were not fetched: {', '.join(failed) or _apt.reason(done)}"
-        )
+        raise CommandExecutionError(f"Some package lists were not fetched: {', '.join(failed) or _apt.reason(done)}")
     if done.returncode and not sources:
         raise CommandExecutionError(f"The package lists were not fetched: {_apt.reason(done)}")
     return sources
@@ -231,9 +229,7 @@ def install(
         saltlite '*' pkg.install pkgs='[foo, {bar: 1.2.3}]'
         saltlite '*' pkg.install sources='[{foo: /srv/foo.deb}]'
     """
-    given = _apt.take(
-        kwargs, "version", "cache_valid_time", "force_conf_new", "install_recommends", *_apt.OPTIONS
-    )
+    given = _apt.take(kwargs, "version", "cache_valid_time", "force_conf_new", "install_recommends", *_apt.OPTIONS)
     if refresh:
         refresh_db(given["cache_valid_time"] or 0)
     targets = _apt.package_files(sources) if sources else _apt.targets(name, pkgs, given["version"])

@@ -229,9 +229,7 @@ def script(
     """
     path = str(source).removeprefix("file://")
     if "://" in path:
-        raise SaltInvocationError(
-            f"{source} is not a file of this minion: give the absolute path of a local script."
-        )
+        raise SaltInvocationError(f"{source} is not a file of this minion: give the absolute path of a local script.")
     if not os.path.isabs(path):
         raise SaltInvocationError(f"{source} is a relative path: give the absolute path of the script.")
     if kwargs.get("python_shell"):
@@ -261,9 +259,7 @@ def exec_code(lang: str, code: Any, cwd: str | None = None, args: Any = None, **
     return result
 
 
-def exec_code_all(
-    lang: str, code: Any, cwd: str | None = None, args: Any = None, **kwargs: Any
-) -> dict[str, Any]:
+def exec_code_all(lang: str, code: Any, cwd: str | None = None, args: Any = None, **kwargs: Any) -> dict[str, Any]:
     """
     Run a piece of code with an interpreter, and return what ``run_all`` returns.
 
@@ -328,9 +324,7 @@ def _execute(cmd: Any, stdin: str | None, who: _Who, given: dict[str, Any]) -> d
         result["stdout"] = result["stderr"] = ""
     if code and options.raise_err:
         text = result["stderr"] or result["stdout"]
-        raise CommandExecutionError(
-            f"The command ended with return code {code}" + (f": {text}" if text else ".")
-        )
+        raise CommandExecutionError(f"The command ended with return code {code}" + (f": {text}" if text else "."))
     return result
 
 
@@ -343,9 +337,7 @@ def _options(given: dict[str, Any]) -> _Options:
         # `__pub_jid` is there exactly when a person asked for this command line, and not another module.
         mine["python_shell"] = "__pub_jid" in given
     timeout = mine.get("timeout")
-    if timeout is not None and (
-        isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0
-    ):
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout < 0):
         raise SaltInvocationError(f"timeout is a number of seconds, not {timeout!r}.")
     encoding = mine.get("output_encoding")
     if encoding:
@@ -450,9 +442,7 @@ def _identity(who: _Who, options: _Options) -> dict[str, Any]:
         try:
             identity["umask"] = int(str(options.umask), 8)
         except ValueError as error:
-            raise SaltInvocationError(
-                f"umask is an octal number such as 077, not {options.umask!r}."
-            ) from error
+            raise SaltInvocationError(f"umask is an octal number such as 077, not {options.umask!r}.") from error
     return identity
 
 

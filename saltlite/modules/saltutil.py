@@ -119,9 +119,7 @@ def kill_job(jid: str) -> str:
 
 def _folder() -> str:
     if "data_dir" not in __opts__:
-        raise CommandExecutionError(
-            "This call has no minion behind it, so there are no running jobs to look at."
-        )
+        raise CommandExecutionError("This call has no minion behind it, so there are no running jobs to look at.")
     return os.path.join(__opts__["data_dir"], "running")
 
 
@@ -155,10 +153,6 @@ def _jid(text: Any) -> str:
 def _signal_number(sig: int | str) -> int:
     try:
         name = str(sig)
-        return int(
-            signal.Signals(int(name))
-            if name.isdecimal()
-            else signal.Signals["SIG" + name.removeprefix("SIG")]
-        )
+        return int(signal.Signals(int(name)) if name.isdecimal() else signal.Signals["SIG" + name.removeprefix("SIG")])
     except (ValueError, KeyError) as error:
         raise SaltInvocationError(f"{sig!r} is not a signal: 15, TERM and SIGTERM all name one.") from error

@@ -114,9 +114,7 @@ def providers(*args: str) -> dict[str, list[dict[str, Any]]]:
 def _matching(wanted: tuple[str, ...]) -> list[str]:
     """Functions that one of the names or globs means, sorted; a module's name means all its functions."""
     if not wanted:
-        return [
-            f"{module}.{function}" for module in __salt__.modules() for function in __salt__.functions(module)
-        ]
+        return [f"{module}.{function}" for module in __salt__.modules() for function in __salt__.functions(module)]
     found: set[str] = set()
     for name in wanted:
         module, _, function = str(name).partition(".")

@@ -25,6 +25,9 @@ CERTIFICATE_MAX_DAYS = 90
 NAME_MAX = 64
 """Bytes of the master's name, UTF-8."""
 
+BUILD_DATE_S = 1_763_683_200
+"""No certificate is judged as of an earlier day than this build's, whatever the minion's clock says."""
+
 SIGNATURE_BYTES = 64
 PUBLIC_BYTES = 32
 
@@ -97,29 +100,21 @@ class MasterCertificate(CertificateTerms):
         `not-yet-valid`, `expired` or `old-epoch`.
         """
         if fingerprint_bytes(self.fleet_public) != fleet_fingerprint:
-            raise RemoteProtocolError(
-                "wrong-fleet", "the master belongs to another fleet than the pinned one"
-            )
+            raise RemoteProtocolError("wrong-fleet", "the master belongs to another fleet than the pinned one")
         try:
             Ed25519PublicKey.from_public_bytes(self.fleet_public).verify(
                 self.signature, _DOMAIN + _content(self.fleet_public, self)
             )
         except (InvalidSignature, ValueError):
-            raise RemoteProtocolError(
-                "bad-signature", "the fleet key did not sign this certificate"
-            ) from None
+            raise RemoteProtocolError("bad-signature", "the fleet key did not sign this certificate") from None
         if not 0 < self.not_after - self.not_before <= _MAX_S:
-            raise RemoteProtocolError(
-                "bad-lifetime", f"a certificate is valid for {CERTIFICATE_MAX_DAYS} days at most"
-            )
+            raise RemoteProtocolError("bad-lifetime", f"a certificate is valid for {CERTIFICATE_MAX_DAYS} days at most")
         if now_s < self.not_before:
             raise RemoteProtocolError("not-yet-valid", f"it is valid {self.not_before - now_s} s from now")
         if now_s > self.not_after:
             raise RemoteProtocolError("expired", f"it expired {now_s - self.not_after} s ago")
         if self.epoch < minimum_epoch:
-            raise RemoteProtocolError(
-                "old-epoch", f"epoch {self.epoch}, but {minimum_epoch} was seen already"
-            )
+            raise RemoteProtocolError("old-epoch", f"epoch {self.epoch}, but {minimum_epoch} was seen already")
 
 
 def issue(fleet_private: bytes, terms: CertificateTerms) -> MasterCertificate:
@@ -172,9 +167,7 @@ def _check_terms(terms: CertificateTerms) -> None:
     if not all(0 <= number < 2**64 for number in numbers):
         raise LocalProtocolError("the numbers of a certificate are not negative, and have 64 bits")
     if not 0 < terms.not_after - terms.not_before <= _MAX_S:
-        raise LocalProtocolError(
-            f"a certificate is valid for more than 0 and at most {CERTIFICATE_MAX_DAYS} days"
-        )
+        raise LocalProtocolError(f"a certificate is valid for more than 0 and at most {CERTIFICATE_MAX_DAYS} days")
 
 
 def is_name(name: str) -> bool:

@@ -92,9 +92,7 @@ def encode(value: object, limits: Limits = PROTOCOL) -> bytes:
     except (TypeError, ValueError, OverflowError) as error:
         raise LocalProtocolError(f"a value cannot be sent: {error}") from error
     if len(data) > limits.total:
-        raise LocalProtocolError(
-            f"a value makes {len(data)} bytes, the limit is {limits.total}: send less at once"
-        )
+        raise LocalProtocolError(f"a value makes {len(data)} bytes, the limit is {limits.total}: send less at once")
     return data
 
 
@@ -178,9 +176,7 @@ def _unpack(data: bytes, limits: Limits, budget: _Budget | None) -> object:
 def _map(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     for key, _ in pairs:
         if type(key) is not str and type(key) is not int:
-            raise RemoteProtocolError(
-                "bad-key", f"a map key is a string or an integer, not {type(key).__name__}"
-            )
+            raise RemoteProtocolError("bad-key", f"a map key is a string or an integer, not {type(key).__name__}")
     built = dict(pairs)
     if len(built) != len(pairs):
         raise RemoteProtocolError("duplicate-key", "a map has a key twice")

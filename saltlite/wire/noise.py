@@ -150,9 +150,7 @@ class Handshake:
         """
         self._expect(writing=True)
         if len(payload) > PAYLOAD_MAX:
-            raise LocalProtocolError(
-                f"a handshake payload has at most {PAYLOAD_MAX} bytes, not {len(payload)}"
-            )
+            raise LocalProtocolError(f"a handshake payload has at most {PAYLOAD_MAX} bytes, not {len(payload)}")
         try:
             message = self._write(payload)
         except RemoteProtocolError:

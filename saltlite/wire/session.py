@@ -50,9 +50,7 @@ class Session:
         """
         counter = self._sent
         if counter >= SESSION_MAX_FRAMES:
-            raise LocalProtocolError(
-                f"this session has sent its {SESSION_MAX_FRAMES} frames; make a new handshake"
-            )
+            raise LocalProtocolError(f"this session has sent its {SESSION_MAX_FRAMES} frames; make a new handshake")
         if len(plaintext) > PLAINTEXT_MAX:
             raise LocalProtocolError(f"a frame carries {PLAINTEXT_MAX} bytes, not {len(plaintext)}; cut it")
         # Counted before it is used: whatever happens next, this nonce is spent.

@@ -35,11 +35,7 @@ def fill_keys(store: SqliteStore) -> None:
     """One accepted key and one session a minion."""
     with store.write() as tx:
         for minion in IDS:
-            tx.put_key(
-                KeyRecord(
-                    minion, fingerprint_of(minion), bytes(32), KeyState.ACCEPTED, "10.0.0.1", NOW, NOW, 1
-                )
-            )
+            tx.put_key(KeyRecord(minion, fingerprint_of(minion), bytes(32), KeyState.ACCEPTED, "10.0.0.1", NOW, NOW, 1))
         tx.touch_minions(
             MinionRow(
                 id=minion,
@@ -107,9 +103,7 @@ def put_job_of(store: SqliteStore, jobs: Jobs, targets: int) -> Jid:
 
 def put_returns(store: SqliteStore, jid: Jid, group: int) -> float:
     """Milliseconds a group, over one job of the whole fleet."""
-    commits = [
-        ReturnCommit(fingerprint_of(m), Return(jid, m, TargetState.RETURNED, 0, BODY, NOW, 12)) for m in IDS
-    ]
+    commits = [ReturnCommit(fingerprint_of(m), Return(jid, m, TargetState.RETURNED, 0, BODY, NOW, 12)) for m in IDS]
     groups = iter([commits[n : n + group] for n in range(0, FLEET, group)])
 
     def commit_one() -> None:
@@ -140,9 +134,7 @@ def main() -> None:
             "open_jobs_ms": median_ms(lambda: store.open_jobs(IDS[FLEET // 2], None, 100), 500),
             "unfinished_ms": median_ms(lambda: store.unfinished(IDS[FLEET // 2]), 100),
             "expire_due_ms_with_nothing_queued": expire_due_idle,
-            "expire_due_ms_with_99000_queued_and_none_to_expire": median_ms(
-                lambda: store.expire_due(NOW + 3600), 9
-            ),
+            "expire_due_ms_with_99000_queued_and_none_to_expire": median_ms(lambda: store.expire_due(NOW + 3600), 9),
             "function_digests_of_10000_ms": median_ms(lambda: store.function_digests(IDS), 9),
             "minions_with_open_jobs_ms": median_ms(store.minions_with_open_jobs, 9),
             "accepted_ids_ms": median_ms(store.accepted_ids, 9),

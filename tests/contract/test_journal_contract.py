@@ -168,9 +168,7 @@ def test_entries_come_back_in_jid_order(reopen: Opened) -> None:
         ([received(1)], acked(1)),
     ],
 )
-def test_a_step_never_goes_back_and_never_comes_twice(
-    reopen: Opened, before: list[Record], bad: Record
-) -> None:
+def test_a_step_never_goes_back_and_never_comes_twice(reopen: Opened, before: list[Record], bad: Record) -> None:
     journal, _ = reopen()
     journal.append(before)
     known = journal.entry(jid(1))
@@ -196,9 +194,7 @@ def test_of_several_records_all_are_written_or_none(reopen: Opened) -> None:
 @pytest.mark.parametrize(
     "fields", [{}, {"pid": "1", "ticks": 1, "wall_ms": 1}, {"pid": 1, "ticks": 1, "wall_ms": 1, "x": 1}]
 )
-def test_a_record_with_other_fields_than_its_own_is_refused(
-    reopen: Opened, fields: dict[str, object]
-) -> None:
+def test_a_record_with_other_fields_than_its_own_is_refused(reopen: Opened, fields: dict[str, object]) -> None:
     journal, _ = reopen()
     journal.append([received(1)])
     with pytest.raises(JournalError, match="has the fields pid, ticks, wall_ms"):
@@ -229,9 +225,7 @@ def test_an_unfinished_record_at_the_end_is_cut_off_and_said(reopen: Opened, fol
     assert ([entry.step for entry in entries], third.repaired) == ([Step.STARTED], "")
 
 
-def test_damage_before_records_that_were_synced_later_stops_the_minion(
-    reopen: Opened, folder: Folder
-) -> None:
+def test_damage_before_records_that_were_synced_later_stops_the_minion(reopen: Opened, folder: Folder) -> None:
     journal, _ = reopen()
     journal.append([received(1)])
     journal.sync()

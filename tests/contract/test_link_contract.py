@@ -97,9 +97,7 @@ class ZmqRig:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.nobody = f"127.0.0.1:{free.getsockname()[1]}"
-        self.server: ServerLink = RouterLink(
-            self.reactor, self.listener, self.events.server_frame, self.events.hangup
-        )
+        self.server: ServerLink = RouterLink(self.reactor, self.listener, self.events.server_frame, self.events.hangup)
         self.listener.close()
         self.clients: list[ClientLink] = []
 
@@ -164,9 +162,7 @@ def test_frames_arrive_in_order_in_both_directions(rig: Rig) -> None:
         assert rig.server.send(route, b"answer" + bytes([number])) is SendResult.OK
     rig.until(lambda: len(rig.events.seen) == QUEUE_FRAMES - 3 and len(events.seen) == QUEUE_FRAMES - 3)
     assert [event[4] for event in rig.events.seen[1:]] == [DATA + bytes([n]) for n in range(QUEUE_FRAMES - 4)]
-    assert [event[1] for event in events.seen[1:]] == [
-        b"answer" + bytes([n]) for n in range(QUEUE_FRAMES - 4)
-    ]
+    assert [event[1] for event in events.seen[1:]] == [b"answer" + bytes([n]) for n in range(QUEUE_FRAMES - 4)]
 
 
 def test_every_frame_of_a_connection_comes_by_the_same_route(rig: Rig) -> None:

@@ -545,9 +545,7 @@ def test_the_data_of_an_event_does_not_change_with_the_caller(store: Store) -> N
     assert store.events()[0].data == {"ids": ["a"], "pair": [1, 2], "raw": b"\xff", "map": {7: None}}
 
 
-@pytest.mark.parametrize(
-    "value", [object(), {1, 2}, 2**70, "\ud800"], ids=["object", "set", "huge", "surrogate"]
-)
+@pytest.mark.parametrize("value", [object(), {1, 2}, 2**70, "\ud800"], ids=["object", "set", "huge", "surrogate"])
 def test_event_data_that_cannot_be_stored_is_refused(store: Store, value: object) -> None:
     with store.write() as tx:
         with pytest.raises(StoreError, match="plain values"):
@@ -724,9 +722,7 @@ def test_a_job_does_not_expire_for_a_minion_whose_session_is_older_than_the_job_
 
 @pytest.mark.parametrize("reported", ["no session ever", "ended before", "began before", "ended after"])
 @pytest.mark.parametrize("state", sorted(TargetState))
-def test_an_expiry_is_due_exactly_when_it_would_move_something(
-    store: Store, state: TargetState, reported: str
-) -> None:
+def test_an_expiry_is_due_exactly_when_it_would_move_something(store: Store, state: TargetState, reported: str) -> None:
     publish(store, job(1, (WEB1,)))
     move(store, job(1), WEB1, state)
     sessions = {
@@ -781,9 +777,7 @@ def test_pruning_deletes_old_jobs_that_are_over_and_old_events(store: Store) -> 
 
 
 def test_pruning_drops_function_sets_that_no_minion_has_any_more(store: Store) -> None:
-    sets = [
-        FunctionSet(digest, frozenset({f"{digest}.run"}), whole=True) for digest in ("old", "new", "lone")
-    ]
+    sets = [FunctionSet(digest, frozenset({f"{digest}.run"}), whole=True) for digest in ("old", "new", "lone")]
     with store.write() as tx:
         for one in sets:
             tx.put_functions(one)

@@ -24,9 +24,7 @@ Script = Callable[[dict[str, Any]], Iterable[Step]]
 _LENGTH = struct.Struct(">I")
 
 
-def published(
-    *minions: str, away: dict[str, float | None] | None = None, timeout_s: float = 5.0
-) -> dict[str, Any]:
+def published(*minions: str, away: dict[str, float | None] | None = None, timeout_s: float = 5.0) -> dict[str, Any]:
     """The answer to a publish."""
     return {"ok": True, "jid": JID, "minions": list(minions), "away": away or {}, "timeout_s": timeout_s}
 
@@ -82,9 +80,7 @@ class FakeMaster:
         self._start(self._accept)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.closed.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         for connection in self._connections:

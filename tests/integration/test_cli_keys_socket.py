@@ -68,9 +68,7 @@ def test_a_key_verb_changes_exactly_the_fingerprints_that_match(
     with FakeMaster(tmp_path, key_master) as master:
         assert main_key(["-c", master.config_dir, *line, "-y"]) == 0
     asked = [request for request in master.requests if request["verb"] == "key_change"]
-    assert [(request["action"], request["fingerprints"]) for request in asked] == [
-        (action, [FP[n] for n in numbers])
-    ]
+    assert [(request["action"], request["fingerprints"]) for request in asked] == [(action, [FP[n] for n in numbers])]
 
 
 @pytest.mark.parametrize(
@@ -93,9 +91,7 @@ def test_keys_that_are_not_what_was_meant_change_nothing(
     assert [request["verb"] for request in master.requests if request["verb"] != "key_list"] == []
 
 
-def test_two_keys_of_one_id_are_never_accepted_together(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_keys_of_one_id_are_never_accepted_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = fixed({"ok": True, "keys": [key(0, "web1", "pending"), key(1, "web1", "conflict")]})
     with FakeMaster(tmp_path, script) as master:
         assert main_key(["-c", master.config_dir, "accept", "web1", "-y"]) == exitcodes.USAGE
@@ -113,9 +109,7 @@ def test_without_a_terminal_a_change_needs_yes(
 
 
 @pytest.mark.parametrize(("answer", "code", "verbs"), [("y", 0, 2), ("n", 130, 1), ("", 130, 1)])
-def test_on_a_terminal_the_keys_are_shown_and_asked_about(
-    tmp_path: Path, answer: str, code: int, verbs: int
-) -> None:
+def test_on_a_terminal_the_keys_are_shown_and_asked_about(tmp_path: Path, answer: str, code: int, verbs: int) -> None:
     ours, theirs = os.openpty()
     with FakeMaster(tmp_path, key_master) as master:
         process = subprocess.Popen(
@@ -147,16 +141,12 @@ def test_a_key_that_the_master_refuses_to_change_is_told_and_makes_exit_code_six
         yield {"ok": True, "changed": [], "refused": refused}
 
     with FakeMaster(tmp_path, script) as master:
-        assert (
-            main_key(["-c", master.config_dir, "accept", "web4", "-y", "--out", "json"]) == exitcodes.REFUSED
-        )
+        assert main_key(["-c", master.config_dir, "accept", "web4", "-y", "--out", "json"]) == exitcodes.REFUSED
     out, err = capsys.readouterr()
     assert (json.loads(out)["refused"][0]["id"], err) == ("web4", "web4: db1 holds this id\n")
 
 
-@pytest.mark.parametrize(
-    ("states", "ids"), [([], 5), (["pending"], 2), (["revoked"], 0), (["pending", "conflict"], 3)]
-)
+@pytest.mark.parametrize(("states", "ids"), [([], 5), (["pending"], 2), (["revoked"], 0), (["pending", "conflict"], 3)])
 def test_key_list_shows_the_states_that_were_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], states: list[str], ids: int
 ) -> None:

@@ -36,13 +36,9 @@ def command(master: FakeMaster, *words: str) -> list[str]:
     return [sys.executable, "-m", "saltlite", "-c", master.config_dir, *words]
 
 
-def test_a_job_prints_each_return_and_ends_with_zero(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_prints_each_return_and_ends_with_zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeMaster(tmp_path, good_job) as master:
-        code = main(
-            ["-c", master.config_dir, "*", "test.arg", "1", "k=[a]", "--run-timeout", "2m", "--deliver-by=5"]
-        )
+        code = main(["-c", master.config_dir, "*", "test.arg", "1", "k=[a]", "--run-timeout", "2m", "--deliver-by=5"])
     out, err = capsys.readouterr()
     assert (code, out, err) == (0, "web2:\n    ----------\n    a:\n        1\nweb1:\n    True\n", "")
     request = master.requests[0]
@@ -62,9 +58,7 @@ def test_target_options_choose_the_matcher(tmp_path: Path, flag: str, kind: str)
 
 
 @pytest.mark.parametrize("static", [[], ["--static"]])
-def test_json_is_one_object_on_stdout(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], static: list[str]
-) -> None:
+def test_json_is_one_object_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str], static: list[str]) -> None:
     with FakeMaster(tmp_path, good_job) as master:
         assert main(["-c", master.config_dir, "--out", "json", *static, "*", "test.ping"]) == 0
     assert json.loads(capsys.readouterr().out) == {"web1": True, "web2": {"a": 1}}
@@ -91,9 +85,7 @@ def test_minions_that_did_not_return_are_named_on_stderr_only(
     ]
 
 
-def test_quiet_leaves_stderr_empty_and_keeps_the_exit_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_quiet_leaves_stderr_empty_and_keeps_the_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeMaster(tmp_path, fixed(published("a"), threading.Event())) as master:
         code = main(["-c", master.config_dir, "-q", "*", "test.ping", "-t", "0"])
     assert (code, capsys.readouterr().err) == (exitcodes.MISSING, "")
@@ -110,9 +102,7 @@ def test_a_running_minion_is_waited_for_past_the_timeout(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("words", "colored"), [([], True), (["--no-color"], False)])
-def test_a_terminal_gets_colors_unless_they_are_declined(
-    tmp_path: Path, words: list[str], colored: bool
-) -> None:
+def test_a_terminal_gets_colors_unless_they_are_declined(tmp_path: Path, words: list[str], colored: bool) -> None:
     ours, theirs = os.openpty()
     environ = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
     with FakeMaster(tmp_path, good_job) as master:
@@ -129,9 +119,7 @@ def test_a_failed_minion_makes_exit_code_four(tmp_path: Path) -> None:
         assert main(["-c", master.config_dir, "*", "cmd.run", "false"]) == exitcodes.FAILED
 
 
-def test_a_target_without_minions_makes_exit_code_three(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_target_without_minions_makes_exit_code_three(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeMaster(tmp_path, fixed(published())) as master:
         assert main(["-c", master.config_dir, "zz*", "test.ping"]) == exitcodes.NOTHING_MATCHED
     assert "no minion matches 'zz*'" in capsys.readouterr().err
@@ -235,9 +223,7 @@ def test_ctrl_c_before_the_answer_says_that_the_job_may_be_published(tmp_path: P
 
 
 @pytest.mark.parametrize("words", [["*", "test.ping"], ["--help"]])
-def test_a_reader_that_went_away_ends_the_command_without_a_traceback(
-    tmp_path: Path, words: list[str]
-) -> None:
+def test_a_reader_that_went_away_ends_the_command_without_a_traceback(tmp_path: Path, words: list[str]) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     with FakeMaster(tmp_path, good_job) as master:
@@ -289,9 +275,7 @@ HEAVY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], ["*", "test.ping"], ["*", "test.arg", "1", "a=b", "--out", "json"]]
-)
+@pytest.mark.parametrize("words", [["--help"], ["*", "test.ping"], ["*", "test.arg", "1", "a=b", "--out", "json"]])
 def test_the_hot_path_imports_nothing_heavy(tmp_path: Path, words: list[str]) -> None:
     program = (
         "import sys; from saltlite.cli.main import main; code = main(sys.argv[1:]);"

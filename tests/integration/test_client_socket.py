@@ -121,9 +121,7 @@ def test_a_stream_that_breaks_is_taken_up_where_it_stood(tmp_path: Path) -> None
     ]
 
 
-def test_a_master_that_does_not_come_back_is_told_with_the_jid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_master_that_does_not_come_back_is_told_with_the_jid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "RESUME_FOR_S", 0.3)
     steps: list[list[Step]] = [[published("web1"), state(1, "web1", "running"), DROP]]
     steps += [[DROP] for _ in range(20)]
@@ -157,9 +155,7 @@ def test_an_error_of_the_master_keeps_its_kind(tmp_path: Path, code: int, kind: 
         ([struct.pack(">I", connection.FRAME_MAX_BYTES + 1)], "oversize"),
     ],
 )
-def test_a_master_that_breaks_the_protocol_is_an_error(
-    tmp_path: Path, steps: list[Step], reason: str
-) -> None:
+def test_a_master_that_breaks_the_protocol_is_an_error(tmp_path: Path, steps: list[Step], reason: str) -> None:
     with (
         FakeMaster(tmp_path, fixed(*steps)) as master,
         LocalClient(master.socket_path) as client,
@@ -179,9 +175,7 @@ def test_a_master_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: 
         client.call("key_list")
 
 
-def test_a_master_that_accepts_no_connection_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_master_that_accepts_no_connection_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "SEND_TIMEOUT_S", 1)
     path = str(tmp_path / "master.ipc")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

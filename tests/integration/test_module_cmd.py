@@ -167,9 +167,7 @@ def test_a_time_limit_kills_the_whole_tree_and_keeps_the_output(tmp_path: Path) 
     assert outcome.value.endswith(" : Timed out after 0.5 seconds")
     grandchild = marker.read_text().strip()
     assert wait_for(
-        lambda: (
-            not Path(f"/proc/{grandchild}").exists() or "Z" in Path(f"/proc/{grandchild}/stat").read_text()
-        )
+        lambda: not Path(f"/proc/{grandchild}").exists() or "Z" in Path(f"/proc/{grandchild}/stat").read_text()
     )
 
 
@@ -211,10 +209,7 @@ def test_values_that_cannot_work_are_refused_before_anything_runs(
 
 def test_an_unknown_user_or_group_is_named() -> None:
     assert typed("cmd.run", "id", runas="nosuchuser").value == "ERROR: User 'nosuchuser' is not available"
-    assert (
-        typed("cmd.run", "id", group="nosuchgroup").value
-        == "ERROR: There is no group 'nosuchgroup' on this minion."
-    )
+    assert typed("cmd.run", "id", group="nosuchgroup").value == "ERROR: There is no group 'nosuchgroup' on this minion."
 
 
 @ROOT

@@ -33,17 +33,13 @@ def run(fun: str, *args: Any, **kwargs: Any) -> Outcome:
 
 
 def query(form: str, *names: str) -> list[str]:
-    done = subprocess.run(
-        ["dpkg-query", "-W", "-f", form, *names], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(["dpkg-query", "-W", "-f", form, *names], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
 
 
 def installed() -> dict[str, str]:
     """What dpkg-query says, asked in another way than the module asks."""
-    rows = (
-        line.split("\t") for line in query("${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\n")
-    )
+    rows = (line.split("\t") for line in query("${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\n"))
     own = GRAINS["osarch"]
     return {
         name if arch in (own, "all") else f"{name}:{arch}": version
@@ -70,9 +66,7 @@ def test_named_packages_and_globs_limit_the_list() -> None:
 
 def test_removed_packages_are_those_with_left_configuration() -> None:
     rows = [line.split() for line in query("${db:Status-Status} ${Package}\n")]
-    assert set(run("pkg.list_pkgs", removed=True).value) == {
-        name for status, name in rows if status == "config-files"
-    }
+    assert set(run("pkg.list_pkgs", removed=True).value) == {name for status, name in rows if status == "config-files"}
 
 
 def test_version_is_a_text_for_one_name_and_a_dict_for_several() -> None:
@@ -228,7 +222,5 @@ def test_a_locked_database_is_reported_as_such(package: Any) -> None:
     with open("/var/lib/dpkg/lock-frontend", "w") as stream:
         fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         outcome = run("pkg.install", sources=[source])
-    assert outcome.value.startswith(
-        "ERROR: The package database is locked by another package manager (process "
-    )
+    assert outcome.value.startswith("ERROR: The package database is locked by another package manager (process ")
     assert NAME not in installed()

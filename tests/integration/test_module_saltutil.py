@@ -98,9 +98,7 @@ def test_a_signal_reaches_the_job(
 
 
 def test_a_signal_reaches_the_children_of_the_job(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        ["sh", "-c", "sleep 300; true"], process_group=0, stdout=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen(["sh", "-c", "sleep 300; true"], process_group=0, stdout=subprocess.PIPE) as process:
         record(tmp_path, JID, process.pid)
         run(tmp_path, "saltutil.kill_job", JID)
         assert process.stdout is not None
@@ -118,6 +116,4 @@ def test_what_is_no_jid_or_signal_is_refused(tmp_path: Path, jid: str, sig: Any)
 
 def test_without_a_minion_there_is_a_sentence() -> None:
     outcome = call(Loader(INDEX, {}, {}, {}), "saltutil.running", (), {})
-    assert (
-        outcome.value == "ERROR: This call has no minion behind it, so there are no running jobs to look at."
-    )
+    assert outcome.value == "ERROR: This call has no minion behind it, so there are no running jobs to look at."

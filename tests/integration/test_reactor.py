@@ -35,9 +35,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield left, right
 
 
-def test_a_reader_is_called_when_bytes_are_there(
-    reactor: Reactor, pair: tuple[socket.socket, socket.socket]
-) -> None:
+def test_a_reader_is_called_when_bytes_are_there(reactor: Reactor, pair: tuple[socket.socket, socket.socket]) -> None:
     got: list[bytes] = []
 
     def read() -> None:

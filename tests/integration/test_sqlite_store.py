@@ -498,9 +498,7 @@ def tiny_file_system(folder: Path) -> Iterator[Path]:
     mount = shutil.which("mount")
     if os.geteuid() != 0 or mount is None:
         pytest.skip("mounting a tmpfs takes root")
-    done = subprocess.run(
-        [mount, "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True, check=False
-    )
+    done = subprocess.run([mount, "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True, check=False)
     if done.returncode:
         pytest.skip(f"mounting a tmpfs is not allowed here: {done.stderr.decode().strip()}")
     try:

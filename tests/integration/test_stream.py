@@ -101,9 +101,7 @@ def test_all_messages_of_one_turn_come_as_one_batch(reactor: Reactor, ends: tupl
     assert ends[1].batches == [[b"%d" % number for number in range(500)]]
 
 
-def test_a_message_in_pieces_is_delivered_when_it_is_whole(
-    reactor: Reactor, raw: tuple[End, socket.socket]
-) -> None:
+def test_a_message_in_pieces_is_delivered_when_it_is_whole(reactor: Reactor, raw: tuple[End, socket.socket]) -> None:
     end, sock = raw
     message = struct.pack(">I", 5) + b"hello"
     for piece in (message[:2], message[2:6], message[6:]):
@@ -133,9 +131,7 @@ def test_a_message_over_the_limit_ends_the_channel_after_those_before_it(
     assert sock.recv(1) == b""
 
 
-def test_a_message_of_exactly_the_limit_is_delivered(
-    reactor: Reactor, raw: tuple[End, socket.socket]
-) -> None:
+def test_a_message_of_exactly_the_limit_is_delivered(reactor: Reactor, raw: tuple[End, socket.socket]) -> None:
     end, sock = raw
     sock.send(struct.pack(">I", 1000) + bytes(1000))
     until(reactor, lambda: end.messages == [bytes(1000)])
@@ -186,9 +182,7 @@ def test_a_peer_that_does_not_read_ends_the_channel_beyond_the_send_buffer(
     assert end.reasons[0].startswith("the peer does not read: ")
 
 
-def test_a_slow_reader_gets_everything_that_fits_into_the_buffer(
-    reactor: Reactor, ends: tuple[End, End]
-) -> None:
+def test_a_slow_reader_gets_everything_that_fits_into_the_buffer(reactor: Reactor, ends: tuple[End, End]) -> None:
     ends[1].channel.pause_reading()
     for _ in range(3):
         ends[0].channel.send(bytes(1_000_000))
@@ -207,9 +201,7 @@ def test_a_channel_paused_in_a_batch_delivers_nothing_more_until_it_is_resumed(r
         batches.append(batch)
         channel.pause_reading()
 
-    channel = Channel(
-        reactor, left, on_batch, lambda _reason: None, message_max=100, send_buffer_max=SEND_BUFFER_MAX
-    )
+    channel = Channel(reactor, left, on_batch, lambda _reason: None, message_max=100, send_buffer_max=SEND_BUFFER_MAX)
     with right:
         right.send(struct.pack(">I", 1) + b"a")
         until(reactor, lambda: batches == [[b"a"]])

@@ -127,9 +127,7 @@ class Stranger:
         return bytes([len(name)]) + name + struct.pack(">I", len(value)) + value
 
 
-def test_a_peer_that_gives_itself_a_name_is_hung_up_on_and_never_heard(
-    reactor: Reactor, server: Server
-) -> None:
+def test_a_peer_that_gives_itself_a_name_is_hung_up_on_and_never_heard(reactor: Reactor, server: Server) -> None:
     stranger = Stranger(server.port, identity=b"web1")
     with stranger.sock:
         stranger.send(HELLO)
@@ -152,9 +150,7 @@ def test_a_message_of_several_parts_costs_its_sender_the_connection(
     assert server.link.bad_shape == 1
 
 
-def test_peers_of_another_shape_do_not_disturb_a_minion(
-    reactor: Reactor, server: Server, client: Client
-) -> None:
+def test_peers_of_another_shape_do_not_disturb_a_minion(reactor: Reactor, server: Server, client: Client) -> None:
     stranger = Stranger(server.port)
     client.link.open(f"127.0.0.1:{server.port}")
     with stranger.sock:
@@ -185,9 +181,7 @@ def test_a_silent_tcp_connection_is_ended_after_the_handshake_time(
     server.link.close()
 
 
-def test_a_peer_that_greets_and_then_says_nothing_is_ended(
-    reactor: Reactor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_peer_that_greets_and_then_says_nothing_is_ended(reactor: Reactor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zmq_link, "FIRST_FRAME_S", 0.2)
     server = Server(reactor)
     talking, silent = Client(reactor), Client(reactor)
@@ -334,9 +328,7 @@ def test_the_port_is_free_again_after_the_link_and_the_listener_are_closed(react
     opened[0].close()
 
 
-def test_zeromq_refuses_to_work_in_a_process_forked_after_its_first_use(
-    reactor: Reactor, server: Server
-) -> None:
+def test_zeromq_refuses_to_work_in_a_process_forked_after_its_first_use(reactor: Reactor, server: Server) -> None:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -26,11 +26,7 @@ C = TypeVar("C")
 PLAIN_KEYS = ("root_dir", "sock_dir", "user", "master_name", "interface", "data_dir")
 PLAIN_VALUES = ("/a", "/a/b", "a/b", "/a/", "/a/../b", "./a/b", "/a #c", "'/a'", '"/a"', "a:b", "a b")
 ODD_LINES = (
-    *(
-        f"{key}: {value}"
-        for key in ("sock_dir", "user")
-        for value in ("'/a", '"/a', "[/a", "{a: b", "|", ">", "&x /a")
-    ),
+    *(f"{key}: {value}" for key in ("sock_dir", "user") for value in ("'/a", '"/a', "[/a", "{a: b", "|", ">", "&x /a")),
     *(
         "root_dir: a/b'",
         "root_dir: *x",
@@ -152,9 +148,7 @@ PLAIN_DATA = st.recursive(
     ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.text(alphabet="abc<~1. ", max_size=4).filter(lambda k: k != "<<"), inner, max_size=3
-        ),
+        st.dictionaries(st.text(alphabet="abc<~1. ", max_size=4).filter(lambda k: k != "<<"), inner, max_size=3),
     ),
     max_leaves=8,
 )

@@ -62,9 +62,7 @@ def states(records: Sequence[Record]) -> list[dict[Jid, JournalEntry]]:
 
 @unhurried
 @given(histories(), st.data())
-def test_a_file_cut_at_any_byte_says_what_its_whole_records_say(
-    records: list[Record], data: st.DataObject
-) -> None:
+def test_a_file_cut_at_any_byte_says_what_its_whole_records_say(records: list[Record], data: st.DataObject) -> None:
     whole, starts = written(records, [True] * len(records))
     length = data.draw(st.integers(HEADER.size, len(whole)))
     found = replay(whole[:length], "journal")

@@ -73,9 +73,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @st.composite
 def commits(draw: st.DrawFn) -> ReturnCommit:
-    ret = Return(
-        draw(jids), draw(ids), draw(st.sampled_from(sorted(TERMINAL))), 0, draw(st.binary(max_size=3)), 0.0, 1
-    )
+    ret = Return(draw(jids), draw(ids), draw(st.sampled_from(sorted(TERMINAL))), 0, draw(st.binary(max_size=3)), 0.0, 1)
     return ReturnCommit(fingerprint(draw(publics)), ret)
 
 

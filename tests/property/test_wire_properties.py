@@ -18,12 +18,7 @@ from saltlite.wire.session import Session
 
 keys = st.text() | st.integers(-(2**63), 2**64 - 1)
 scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False)
-    | st.text()
-    | st.binary()
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary()
 )
 values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(keys, inner), max_leaves=30)
 

@@ -22,9 +22,7 @@ class Fleet:
         self.hangups: list[int] = []
         self.routes: list[bytes] = []
         self.server = self.network.server(self._frame, self.hangups.append)
-        self.client: MemoryClientLink = self.network.client(
-            lambda: None, self.at_client.append, self.downs.append
-        )
+        self.client: MemoryClientLink = self.network.client(lambda: None, self.at_client.append, self.downs.append)
         self.client.open("master:4515")
         self.settle()
 

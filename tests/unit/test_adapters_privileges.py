@@ -194,8 +194,7 @@ def test_a_folder_that_may_not_be_made_names_root_dir() -> None:
 
     said = in_child(work)
     assert said == (
-        "StartupError: cannot write in /etc/saltlite-test/pki: "
-        "run as root or set `root_dir` to a folder of yours"
+        "StartupError: cannot write in /etc/saltlite-test/pki: run as root or set `root_dir` to a folder of yours"
     )
 
 
@@ -225,9 +224,7 @@ def test_a_new_secret_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Pat
     assert [entry.name for entry in tmp_path.iterdir()] == ["minion.key"]
 
 
-def test_a_secret_that_cannot_be_finished_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_that_cannot_be_finished_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "minion.key"
     write_secret(str(path), b"old")
 

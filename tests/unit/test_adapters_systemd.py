@@ -13,9 +13,7 @@ from saltlite.adapters.systemd import notify, watchdog_interval_s
 
 
 @pytest.fixture(params=["path", "abstract"])
-def init(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[socket.socket]:
+def init(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         if request.param == "path":
             sock.bind(str(tmp_path / "notify"))

@@ -90,9 +90,7 @@ def test_a_duration_has_a_unit_or_is_seconds(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize(
-    "text", ["", "s", "-1", "1w", "1h30m", "ms", "1 h", "nan", "1e3", "\u0665s", "1..2", "hd"]
-)
+@pytest.mark.parametrize("text", ["", "s", "-1", "1w", "1h30m", "ms", "1 h", "nan", "1e3", "\u0665s", "1..2", "hd"])
 def test_what_is_not_a_duration_is_refused_with_examples(text: str) -> None:
     with pytest.raises(UsageError, match="write 250ms, 30s, 5m, 1h or 2d"):
         parse_duration(text)

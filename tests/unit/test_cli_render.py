@@ -19,9 +19,7 @@ RETURNS: dict[str, Any] = {
 
 @pytest.mark.parametrize("out", [name for name in NAMES if name not in WHOLE])
 def test_minions_one_by_one_give_the_same_text_as_all_at_once(out: str) -> None:
-    assert "".join(render(out, {minion: RETURNS[minion]}) for minion in sorted(RETURNS)) == render(
-        out, RETURNS
-    )
+    assert "".join(render(out, {minion: RETURNS[minion]}) for minion in sorted(RETURNS)) == render(out, RETURNS)
 
 
 @pytest.mark.parametrize("out", [name for name in NAMES if name not in WHOLE])

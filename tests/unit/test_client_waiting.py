@@ -23,9 +23,7 @@ def moved(minion: str, state: str, reason: str = "") -> dict[str, Any]:
     return {"seq": 1, "states": [{"id": minion, "state": state, "reason": reason}], "returns": []}
 
 
-def returned(
-    minion: str, value: object = True, *, retcode: int = 0, state: str = "returned"
-) -> dict[str, Any]:
+def returned(minion: str, value: object = True, *, retcode: int = 0, state: str = "returned") -> dict[str, Any]:
     row = {
         "id": minion,
         "state": state,
@@ -130,9 +128,7 @@ def test_an_answer_to_publish_without_its_fields_is_refused() -> None:
         ("returned", 5, "web1: returned, but the master does not have the return"),
     ],
 )
-def test_every_state_that_is_no_return_is_told_and_has_its_exit_code(
-    state: str, code: int, line: str
-) -> None:
+def test_every_state_that_is_no_return_is_told_and_has_its_exit_code(state: str, code: int, line: str) -> None:
     job = progress("web1")
     job.apply(moved("web1", state, "why"), now=100.0)
     assert (exit_code(job), missing_lines(job, waited_s=5.2, now=0.0)) == (code, [line])

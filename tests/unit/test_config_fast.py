@@ -90,9 +90,7 @@ def test_a_named_folder_without_the_file_is_left_to_the_full_loader(tmp_path: Pa
     assert socket_path(str(tmp_path)) is None
 
 
-def test_the_default_folder_without_the_file_means_the_default(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_folder_without_the_file_means_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "DEFAULT_CONFIG_DIR", str(tmp_path))
     assert socket_path(str(tmp_path)) == "/run/saltlite/master/master.ipc"
 

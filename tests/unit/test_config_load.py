@@ -99,9 +99,7 @@ def test_the_default_folder_may_lack_the_file(tmp_path: Path, monkeypatch: pytes
     assert load_minion(f"{tmp_path}/").config == MinionConfig()
 
 
-def test_the_default_folder_is_read_without_the_main_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_folder_is_read_without_the_main_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "DEFAULT_CONFIG_DIR", str(tmp_path))
     (tmp_path / "minion.d").mkdir()
     (tmp_path / "minion.d" / "a.conf").write_text("id: web1")
@@ -137,9 +135,7 @@ def test_root_dir_from_a_later_file_moves_paths_of_an_earlier_one(tmp_path: Path
 
 
 def test_root_dir_is_absolute(tmp_path: Path) -> None:
-    assert master_error(tmp_path, "root_dir: srv") == [
-        "master:1:11: 'root_dir' takes an absolute path, not 'srv'"
-    ]
+    assert master_error(tmp_path, "root_dir: srv") == ["master:1:11: 'root_dir' takes an absolute path, not 'srv'"]
 
 
 # --- one mistake, one sentence with its position ---
@@ -252,15 +248,11 @@ def test_a_duration_out_of_form_or_range_is_refused(tmp_path: Path, text: str) -
         ("grains:\n  a: 1\n  a: 2", "minion:3:3: 'a' stands twice, first in line 2; remove one of them"),
     ],
 )  # fmt: skip
-def test_a_mistake_of_the_minion_is_told_with_its_position(
-    tmp_path: Path, content: str, message: str
-) -> None:
+def test_a_mistake_of_the_minion_is_told_with_its_position(tmp_path: Path, content: str, message: str) -> None:
     assert minion_error(tmp_path, content) == [message]
 
 
-@pytest.mark.parametrize(
-    "address", ["a b", "host:", "host:0", "host:65536", "2001:db8::1", "-x", "[::1", "a/b"]
-)
+@pytest.mark.parametrize("address", ["a b", "host:", "host:0", "host:65536", "2001:db8::1", "-x", "[::1", "a/b"])
 def test_what_is_not_the_address_of_a_master_is_refused(tmp_path: Path, address: str) -> None:
     (line,) = minion_error(tmp_path, f"master:\n- '{address}'\n")
     assert line.startswith(f"minion:2:3: 'master': '{address}' is not the address of a master")
@@ -374,9 +366,7 @@ def grains(tmp_path: Path, value: str) -> object:
     return load_minion_text(tmp_path, f"grains:\n  g: {value}\n").grains["g"]
 
 
-@pytest.mark.parametrize(
-    "word", ["yes", "No", "on", "OFF", "y", "2024-01-31", "12:30:45", "0644", "1_000", ".inf"]
-)
+@pytest.mark.parametrize("word", ["yes", "No", "on", "OFF", "y", "2024-01-31", "12:30:45", "0644", "1_000", ".inf"])
 def test_what_yaml_versions_disagree_about_is_text(tmp_path: Path, word: str) -> None:
     assert grains(tmp_path, word) == word
 

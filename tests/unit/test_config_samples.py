@@ -85,7 +85,5 @@ def test_the_nearest_name_is_found_and_a_strange_one_is_not() -> None:
 )
 def test_imports_stay_light(module: str, forbidden: set[str]) -> None:
     program = f"import sys; before = set(sys.modules); import {module}; print(*(set(sys.modules) - before))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=CONF.parent, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=CONF.parent, check=True, capture_output=True, text=True)
     assert forbidden.isdisjoint(done.stdout.split())

@@ -154,9 +154,7 @@ def test_debian(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ubuntu_keeps_its_full_release_in_osfinger(monkeypatch: pytest.MonkeyPatch) -> None:
-    grains = with_os_release(
-        monkeypatch, ID="ubuntu", NAME="Ubuntu", VERSION_ID="24.04", VERSION_CODENAME="noble"
-    )
+    grains = with_os_release(monkeypatch, ID="ubuntu", NAME="Ubuntu", VERSION_ID="24.04", VERSION_CODENAME="noble")
     assert (grains["osfinger"], grains["osmajorrelease"], grains["osrelease_info"]) == (
         "Ubuntu-24.04",
         24,
@@ -176,9 +174,7 @@ def test_rocky_belongs_to_the_redhat_family(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_unknown_distribution_belongs_to_the_family_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    grains = with_os_release(
-        monkeypatch, ID="newos", NAME="NewOS Linux", ID_LIKE="ubuntu debian", VERSION_ID="3"
-    )
+    grains = with_os_release(monkeypatch, ID="newos", NAME="NewOS Linux", ID_LIKE="ubuntu debian", VERSION_ID="3")
     assert (grains["os"], grains["os_family"]) == ("NewOS", "Debian")
 
 
@@ -268,9 +264,7 @@ def test_firmware_that_says_nothing_gives_no_grains(monkeypatch: pytest.MonkeyPa
 
 def test_the_full_name_comes_from_the_hosts_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "web1")
-    with_files(
-        monkeypatch, network, {"/etc/hosts": "127.0.0.1 localhost\n127.0.1.1 web1.example.org web1 # me\n"}
-    )
+    with_files(monkeypatch, network, {"/etc/hosts": "127.0.0.1 localhost\n127.0.1.1 web1.example.org web1 # me\n"})
     assert network.names() == {
         "nodename": "web1",
         "localhost": "web1",
@@ -335,9 +329,7 @@ def test_ipv6_addresses_are_those_of_the_kernel() -> None:
     ],
     ids=["none", "gateway", "link", "no default"],
 )
-def test_default_gateways(
-    monkeypatch: pytest.MonkeyPatch, route4: str, route6: str, expected: dict[str, Any]
-) -> None:
+def test_default_gateways(monkeypatch: pytest.MonkeyPatch, route4: str, route6: str, expected: dict[str, Any]) -> None:
     with_files(
         monkeypatch,
         network,

@@ -19,9 +19,7 @@ HEADER = "from saltlite.errors import CommandExecutionError, CommandNotFoundErro
 def run(tmp_path: Path) -> Any:
     """Call `m.f` of a module with this source."""
 
-    def do(
-        source: str, *args: Any, fun: str = "m.f", pub: dict[str, Any] | None = None, **kwargs: Any
-    ) -> Outcome:
+    def do(source: str, *args: Any, fun: str = "m.f", pub: dict[str, Any] | None = None, **kwargs: Any) -> Outcome:
         (tmp_path / "m.py").write_text(HEADER + textwrap.dedent(source))
         loader = Loader(build_index([Layer("custom", str(tmp_path))]), {}, {}, {})
         return call(loader, fun, args, kwargs, pub=pub)
@@ -69,17 +67,12 @@ def test_a_keyword_that_the_function_does_not_take_is_named(run: Any) -> None:
 
 def test_missing_arguments_are_reported_with_the_documentation(run: Any) -> None:
     outcome = run("def f(a):\n    '''How to call it.'''")
-    assert (
-        outcome.value
-        == "Passed invalid arguments to m.f: missing a required argument: 'a'\n\nHow to call it."
-    )
+    assert outcome.value == "Passed invalid arguments to m.f: missing a required argument: 'a'\n\nHow to call it."
     assert outcome.retcode == 1
 
 
 def test_too_many_arguments_are_reported(run: Any) -> None:
-    assert (
-        run("def f(a): pass", 1, 2).value == "Passed invalid arguments to m.f: too many positional arguments"
-    )
+    assert run("def f(a): pass", 1, 2).value == "Passed invalid arguments to m.f: too many positional arguments"
 
 
 def test_a_type_error_inside_the_function_is_not_called_wrong_arguments(run: Any) -> None:

@@ -50,8 +50,7 @@ plain = st.recursive(
     | st.text(st.characters(exclude_categories=["Cs"]))
     | st.binary(),
     lambda inner: (
-        st.lists(inner)
-        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])) | st.integers(0, 9), inner)
+        st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])) | st.integers(0, 9), inner)
     ),
     max_leaves=20,
 )
@@ -189,9 +188,7 @@ def test_the_default_limit_is_that_of_a_return() -> None:
 
 
 def test_a_value_whose_own_code_fails_still_has_a_return() -> None:
-    assert (
-        there_and_back(Explodes(a=1)) == "The function returned a value that cannot be encoded: RuntimeError"
-    )
+    assert there_and_back(Explodes(a=1)) == "The function returned a value that cannot be encoded: RuntimeError"
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x91", b"\x01\x01", b"\xd4\x05x", b"x" * (RETURN_MAX + 1)])

@@ -54,9 +54,7 @@ def test_module_folders_never_get_onto_the_import_path(tmp_path: Path) -> None:
 
 
 def test_the_same_file_name_in_a_higher_layer_hides_the_lower_one(tmp_path: Path) -> None:
-    index = index_of(
-        write(tmp_path / "high", m="def new(): pass"), write(tmp_path / "low", m="def old(): pass")
-    )
+    index = index_of(write(tmp_path / "high", m="def new(): pass"), write(tmp_path / "low", m="def old(): pass"))
     assert [file.functions for file in index.claimants("m")] == [("new",)]
 
 
@@ -101,9 +99,7 @@ def test_a_refresh_reads_only_what_changed(tmp_path: Path) -> None:
     index = index_of(write(tmp_path, a="def f(): pass", b="def g(): pass"))
     before = (tmp_path / "a.py").stat()
     write(tmp_path, a="def x(): pass", b="def changed(): pass")
-    os.utime(
-        tmp_path / "a.py", ns=(before.st_atime_ns, before.st_mtime_ns)
-    )  # looks unchanged, so it is not read
+    os.utime(tmp_path / "a.py", ns=(before.st_atime_ns, before.st_mtime_ns))  # looks unchanged, so it is not read
     assert build_index(index.layers, index).function_names() == ["a.f", "b.changed"]
 
 

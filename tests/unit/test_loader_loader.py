@@ -28,9 +28,7 @@ def make(tmp_path: Path) -> Any:
             for stem, source in files.items():
                 (folder / f"{stem}.py").write_text(textwrap.dedent(source))
             found.append(Layer(f"layer{number}", str(folder)))
-        return Loader(
-            build_index(found), given.get("opts", {}), given.get("grains", {}), given.get("pillar", {})
-        )
+        return Loader(build_index(found), given.get("opts", {}), given.get("grains", {}), given.get("pillar", {}))
 
     return build
 
@@ -141,15 +139,10 @@ def test_the_name_that_a_module_answers_to(make: Any, source: str, name: str) ->
     ],
 )
 def test_the_text_that_says_why_a_module_is_absent(make: Any, source: str, text: str) -> None:
-    assert (
-        refusal(make({"m": source + "\ndef f(): pass"} if "(:" not in source else {"m": source}), "m.f")
-        == text
-    )
+    assert refusal(make({"m": source + "\ndef f(): pass"} if "(:" not in source else {"m": source}), "m.f") == text
 
 
-def test_virtual_that_returns_nothing_is_a_refusal_with_a_warning(
-    make: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_virtual_that_returns_nothing_is_a_refusal_with_a_warning(make: Any, caplog: pytest.LogCaptureFixture) -> None:
     loader = make({"m": "def __virtual__(): pass\ndef f(): pass"})
     assert refusal(loader, "m.f").startswith("'m' __virtual__ returned False: it returned None")
     assert "it returned None" in caplog.text
@@ -310,9 +303,7 @@ def test_the_option_providers_replaces_the_whole_name_without_asking_virtual(mak
     assert (list(loader), loader["pkg.install"]()) == (["pkg.install"], "yum")
 
 
-def test_an_unknown_provider_is_reported_and_the_natural_one_stays(
-    make: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unknown_provider_is_reported_and_the_natural_one_stays(make: Any, caplog: pytest.LogCaptureFixture) -> None:
     loader = make({"pkg": "def f(): return 1"}, opts={"providers": {"pkg": "nosuch"}})
     assert loader["pkg.f"]() == 1
     assert "there is no module file 'nosuch'" in caplog.text

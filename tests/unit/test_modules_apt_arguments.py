@@ -12,9 +12,7 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules import _apt
 
 
-@pytest.mark.parametrize(
-    "name", ["-o", "--help", "vim-", "", "a b", "^vim", "?installed", "vim;id", "vim/sid", "Vim"]
-)
+@pytest.mark.parametrize("name", ["-o", "--help", "vim-", "", "a b", "^vim", "?installed", "vim;id", "vim/sid", "Vim"])
 def test_what_is_no_package_name_is_refused(name: str) -> None:
     with pytest.raises(SaltInvocationError, match="not the name of a package"):
         _apt.name(name)

@@ -40,15 +40,11 @@ def test_every_module_declares_who_keeps_it(file: ModuleFile) -> None:
     assert [field for field in (":maintainer:", ":maturity:", ":platform:") if field not in doc] == []
 
 
-@pytest.mark.parametrize(
-    "path", sorted(Path(saltlite.__file__).parent.glob("modules/*.py")), ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", sorted(Path(saltlite.__file__).parent.glob("modules/*.py")), ids=lambda p: p.stem)
 def test_plug_ins_import_nothing_of_the_core(path: Path) -> None:
     tree = ast.parse(path.read_text())
     imported = {
-        part.module
-        for part in ast.walk(tree)
-        if isinstance(part, ast.ImportFrom) and part.module and part.level == 0
+        part.module for part in ast.walk(tree) if isinstance(part, ast.ImportFrom) and part.module and part.level == 0
     }
     mine = {name for name in imported if name.startswith("saltlite.")}
     assert {name for name in mine if not name.startswith(ALLOWED)} == set()
@@ -186,8 +182,7 @@ def test_grains_are_listed_and_tested() -> None:
 def test_configuration_is_looked_up_in_opts_then_grains_then_pillar() -> None:
     opts = {"os": "from opts", "nested": {"a": 1}}
     values = [
-        run("config.get", key, default="-", opts=opts).value
-        for key in ("os", "host", "apache:port", "nested:a", "no")
+        run("config.get", key, default="-", opts=opts).value for key in ("os", "host", "apache:port", "nested:a", "no")
     ]
     assert values == ["from opts", "web1", 8080, 1, "-"]
 

@@ -35,9 +35,7 @@ TERMS = CertificateTerms(
 )
 
 
-def refusal(
-    certificate: MasterCertificate, now_s: int = NOW, pin: bytes = PIN, minimum_epoch: int = 0
-) -> str:
+def refusal(certificate: MasterCertificate, now_s: int = NOW, pin: bytes = PIN, minimum_epoch: int = 0) -> str:
     with pytest.raises(RemoteProtocolError) as caught:
         certificate.verify(pin, now_s, minimum_epoch)
     return caught.value.reason
@@ -112,9 +110,7 @@ def test_the_longest_name_fits_the_handshake_with_room_to_spare() -> None:
     assert len(raw) <= 300 < PAYLOAD_MAX
 
 
-@pytest.mark.parametrize(
-    "name", ["", "n" * (NAME_MAX + 1), "ü" * (NAME_MAX // 2 + 1), "line\nbreak", "\x1b[31m"]
-)
+@pytest.mark.parametrize("name", ["", "n" * (NAME_MAX + 1), "ü" * (NAME_MAX // 2 + 1), "line\nbreak", "\x1b[31m"])
 def test_a_name_that_cannot_be_shown_is_not_issued(name: str) -> None:
     with pytest.raises(LocalProtocolError, match="name"):
         issue(FLEET, dataclasses.replace(TERMS, name=name))

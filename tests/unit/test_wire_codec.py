@@ -147,9 +147,7 @@ def test_a_key_twice_in_one_map_is_refused(pad: str) -> None:
     assert refusal(b"\x82" + one + one) == "duplicate-key"
 
 
-@pytest.mark.parametrize(
-    "key", [b"\xc0", b"\xc3", b"\xcb" + bytes(8), b"\xc4\x01k", b"\x90", b"\x80", b"\x91\x80"]
-)
+@pytest.mark.parametrize("key", [b"\xc0", b"\xc3", b"\xcb" + bytes(8), b"\xc4\x01k", b"\x90", b"\x80", b"\x91\x80"])
 def test_a_key_that_is_neither_string_nor_integer_is_refused(key: bytes) -> None:
     assert refusal(b"\x81" + key + b"\x01") == "bad-key"
 
@@ -194,9 +192,7 @@ def test_a_cycle_is_refused() -> None:
         codec.encode(value)
 
 
-@pytest.mark.parametrize(
-    "value", [{1.5: 1}, {None: 1}, nested(20), [0] * 5000, msgpack.ExtType(1, b"x")], ids=str
-)
+@pytest.mark.parametrize("value", [{1.5: 1}, {None: 1}, nested(20), [0] * 5000, msgpack.ExtType(1, b"x")], ids=str)
 def test_encode_checked_refuses_what_the_peer_would_refuse(value: object) -> None:
     with pytest.raises(LocalProtocolError, match="cannot be sent"):
         codec.encode_checked(value, codec.PROTOCOL)

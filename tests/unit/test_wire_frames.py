@@ -95,9 +95,7 @@ BOUNDS = [
 
 
 @pytest.mark.parametrize(("kind", "shortest", "longest"), BOUNDS)
-def test_a_frame_is_read_within_its_bounds_and_refused_outside(
-    kind: int, shortest: int, longest: int
-) -> None:
+def test_a_frame_is_read_within_its_bounds_and_refused_outside(kind: int, shortest: int, longest: int) -> None:
     head = bytes((1, kind))
     for size in (shortest, longest):
         frames.parse(head + bytes(size - 2))

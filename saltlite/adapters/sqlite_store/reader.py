@@ -19,9 +19,7 @@ from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 from saltlite.model.target import Target, TargetKind
 
 _KEY = "SELECT id, fingerprint, public, state, address, first_seen, changed_at, epoch, how FROM keys"
-_MINION = (
-    "SELECT id, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen FROM minions"
-)
+_MINION = "SELECT id, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen FROM minions"
 _KEY_BY_FINGERPRINT = _KEY + " WHERE fingerprint = ?"
 _KEY_HOLDER = _KEY + " WHERE id = ? AND state = 'accepted'"
 _KEYS_IN_STATES = _KEY + " WHERE state IN (?, ?, ?, ?, ?) ORDER BY id, first_seen, fingerprint"
@@ -58,8 +56,7 @@ UNDELIVERED = (
 )
 """Targets to expire; its one value is the time it is."""
 _DIGESTS = (
-    "SELECT DISTINCT coalesce(m.functions, '') FROM json_each(?) AS asked"
-    " LEFT JOIN minions AS m ON m.id = asked.value"
+    "SELECT DISTINCT coalesce(m.functions, '') FROM json_each(?) AS asked LEFT JOIN minions AS m ON m.id = asked.value"
 )
 
 
@@ -114,9 +111,7 @@ class SqliteReader:
         return TokenRecord(*rows[0]) if rows else None
 
     def preaccepted(self, minion: MinionId) -> Fingerprint | None:
-        found: Fingerprint | None = self._queries.value(
-            "SELECT fingerprint FROM preaccepts WHERE id = ?", (minion,)
-        )
+        found: Fingerprint | None = self._queries.value("SELECT fingerprint FROM preaccepts WHERE id = ?", (minion,))
         return found
 
     def job(self, jid: Jid) -> Job | None:
@@ -142,8 +137,7 @@ class SqliteReader:
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         sql = "SELECT tag, data, at, seq FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
         return [
-            Event(tag, unpack_data(data), at, seq)
-            for tag, data, at, seq in self._queries.rows(sql, (after, limit))
+            Event(tag, unpack_data(data), at, seq) for tag, data, at, seq in self._queries.rows(sql, (after, limit))
         ]
 
     def last_seq(self) -> int:
@@ -162,9 +156,7 @@ class SqliteReader:
             audience = self._audiences.get(seq, self._packed_minions)
             # None: the job was pruned since its row was read, so it is open no more.
             if audience is not None:
-                found.append(
-                    OpenJob(jid, body, signature, created_at, deliver_ms, audience, TargetState(state))
-                )
+                found.append(OpenJob(jid, body, signature, created_at, deliver_ms, audience, TargetState(state)))
         return found
 
     def _packed_minions(self, seq: int) -> bytes | None:
@@ -204,9 +196,7 @@ def _key_record(row: tuple[Any, ...]) -> KeyRecord:
 
 def _minion_row(row: tuple[Any, ...]) -> MinionRow:
     minion, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen = row
-    return MinionRow(
-        minion, fingerprint, address, version, boot_id, incarnation, functions, bool(up), last_seen
-    )
+    return MinionRow(minion, fingerprint, address, version, boot_id, incarnation, functions, bool(up), last_seen)
 
 
 def _job(row: tuple[Any, ...]) -> Job:

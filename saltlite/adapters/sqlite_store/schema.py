@@ -86,8 +86,7 @@ def prepare(connection: Connection) -> None:
         connection.run("PRAGMA auto_vacuum = INCREMENTAL")
     if connection.value("PRAGMA journal_mode = WAL") != "wal":
         raise StoreError(
-            f"the store {connection.path} cannot use a write-ahead log there; "
-            "set data_dir to a folder on a local disk"
+            f"the store {connection.path} cannot use a write-ahead log there; set data_dir to a folder on a local disk"
         )
     if fresh:
         _create(connection)
@@ -95,9 +94,7 @@ def prepare(connection: Connection) -> None:
 
 def _refuse_foreign(path: str, application: int, version: int) -> None:
     if application != APPLICATION_ID:
-        raise StoreError(
-            f"{path} is not a saltlite store and was left as it is; move it away or set data_dir"
-        )
+        raise StoreError(f"{path} is not a saltlite store and was left as it is; move it away or set data_dir")
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"the store {path} has format {version}, this saltlite reads format {SCHEMA_VERSION}; "

@@ -42,9 +42,7 @@ _PUT_JOB = (
     "INSERT INTO jobs (seq, jid, request_id, user, uid, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
     " signature, body, minions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_PUT_TARGET = (
-    "INSERT INTO job_targets (jid, minion, rank, state, reason, changed_at) VALUES (?, ?, 0, 'queued', '', ?)"
-)
+_PUT_TARGET = "INSERT INTO job_targets (jid, minion, rank, state, reason, changed_at) VALUES (?, ?, 0, 'queued', '', ?)"
 _PUT_EVENT = "INSERT INTO events (seq, tag, data, at) VALUES (?, ?, ?, ?)"
 _PUT_RETURN = (
     "INSERT INTO returns (seq, jid, minion, state, retcode, started_at, duration_ms, reason, body)"
@@ -52,8 +50,7 @@ _PUT_RETURN = (
 )
 # The whole state machine of a target: forward only, and no terminal rank is below another.
 _MOVE_TARGET = (
-    "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ?"
-    " WHERE jid = ? AND minion = ? AND rank < ?"
+    "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ? WHERE jid = ? AND minion = ? AND rank < ?"
 )
 _IS_RETURNED = (
     "SELECT EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.minion = t.minion)"

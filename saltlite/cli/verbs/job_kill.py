@@ -27,7 +27,5 @@ def run(argv: Sequence[str], console: Console) -> int:
         asked: list[str] = client.call("job_kill", jid=jid)["ids"]
     if not asked:
         raise NoTargetError(f"job {jid} has ended on every minion: there is nothing to kill")
-    print_answer(
-        {"jid": jid, "ids": asked}, "".join(f"{m}: asked to kill it\n" for m in asked), parsed, console
-    )
+    print_answer({"jid": jid, "ids": asked}, "".join(f"{m}: asked to kill it\n" for m in asked), parsed, console)
     return exitcodes.OK

@@ -22,9 +22,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     """Accept one key in advance."""
     parsed = command_table("key preaccept").parse(argv)
     if len(parsed.words) != 2:
-        raise UsageError(
-            "say the minion id and the fingerprint of its key: saltlite key preaccept ID FINGERPRINT"
-        )
+        raise UsageError("say the minion id and the fingerprint of its key: saltlite key preaccept ID FINGERPRINT")
     minion, fingerprint = parse_minion_id(parsed.words[0]), parse_fingerprint(parsed.words[1])
     with open_client(parsed) as client:
         client.call("key_preaccept", id=minion, fingerprint=fingerprint)

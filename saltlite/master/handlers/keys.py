@@ -56,11 +56,7 @@ def handle_key_change(master: Master, principal: Principal, request: Mapping[str
     with master.store.write() as store:
         for key in wanted:
             record = store.key(key)
-            reason = (
-                "there is no such key"
-                if record is None
-                else _change(store, record, action, principal, master)
-            )
+            reason = "there is no such key" if record is None else _change(store, record, action, principal, master)
             row = {"id": record.id if record is not None else "", "fingerprint": str(key)}
             if reason:
                 refused.append({**row, "reason": reason})

@@ -44,9 +44,7 @@ VERBS: dict[str, OperatorVerb] = {
     "key_change": OperatorVerb(keys.handle_key_change, {"action": str, "fingerprints": list}),
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": str, "fingerprint": str}),
     "key_finger": OperatorVerb(keys.handle_key_finger),
-    "token_create": OperatorVerb(
-        token_create.handle_token_create, {"uses": int, "expires_s": NUMBER, "id_glob": str}
-    ),
+    "token_create": OperatorVerb(token_create.handle_token_create, {"uses": int, "expires_s": NUMBER, "id_glob": str}),
     "minions": OperatorVerb(minions.handle_minions),
 }
 
@@ -56,9 +54,7 @@ def handle_request(master: Master, principal: Principal, request: object) -> Ans
     if not isinstance(request, dict):
         raise UsageError("a request is a map")
     if request.get("v") != PROTOCOL_VERSION:
-        raise UsageError(
-            f"this master speaks client protocol {PROTOCOL_VERSION}, the client {request.get('v')!r}"
-        )
+        raise UsageError(f"this master speaks client protocol {PROTOCOL_VERSION}, the client {request.get('v')!r}")
     name = request.get("verb")
     verb = VERBS.get(name) if isinstance(name, str) else None
     if verb is None:

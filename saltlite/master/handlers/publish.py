@@ -37,9 +37,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     fun = request["fun"]
     if not _FUNCTION.fullmatch(fun):
         raise UsageError(f"{fun[:80]!r} is not a function: it is written module.function, as in test.ping")
-    deliver_ms = _within(
-        request.get("deliver_ms", int(master.terms.deliver_s * 1000)), DELIVER_MAX_MS, "--deliver-by"
-    )
+    deliver_ms = _within(request.get("deliver_ms", int(master.terms.deliver_s * 1000)), DELIVER_MAX_MS, "--deliver-by")
     run_ms = _within(request.get("run_ms", 0), RUN_MAX_MS, "--run-timeout")
     known = master.store.job_of_request(request_id, principal.uid)
     if known is not None:
@@ -50,9 +48,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
             ids = resolve(target, store.accepted_ids())
             authorize(principal, Action("publish", fun, ids), master.terms.operators)
             if not ids:
-                raise NoTargetError(
-                    f"no accepted minion matches {target.expression!r}: nothing was published"
-                )
+                raise NoTargetError(f"no accepted minion matches {target.expression!r}: nothing was published")
             _refuse_unknown_function(fun, ids, store)
             job = Job(
                 jid=_free_jid(store, master.clock.wall()),

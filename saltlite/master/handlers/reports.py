@@ -33,9 +33,7 @@ class Passing:
     rows: dict[tuple[Jid, MinionId], TargetRow] = field(default_factory=dict)
 
 
-def store_reports(
-    master: Master, reported: Sequence[Reported], passing: Passing
-) -> list[tuple[str, list[str]]]:
+def store_reports(master: Master, reported: Sequence[Reported], passing: Passing) -> list[tuple[str, list[str]]]:
     """Store a batch; the (fingerprint, jids) to acknowledge. States in passing are only noted down.
 
     A return that was never assigned to its minion (G8) is acknowledged too: the minion may forget it, the store

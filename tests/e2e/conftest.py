@@ -1,0 +1,41 @@
+"""Fleets for tests: one that the whole run shares and nobody breaks, and fresh ones for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.fleet import Fleet
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A master and the minions `a` and `b`, up. Tests leave it as it was."""
+    fleet = Fleet(tmp_path_factory.mktemp("shared"))
+    try:
+        fleet.start_master()
+        fleet.join("a", "b")
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[Fleet]:
+    """A fleet of the test's own, with nothing started."""
+    fleet = Fleet(tmp_path)
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report: pytest.TestReport = yield  # type: ignore[misc, assignment]
+    if report.failed:
+        for fleet in Fleet.running:
+            report.sections.append(("daemons of the fleet", fleet.logs()))
+    return report  # type: ignore[return-value]

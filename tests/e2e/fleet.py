@@ -1,0 +1,414 @@
+"""A fleet of real daemons in a temporary folder: started, watched, and ended process by process.
+
+What belongs here: starting and stopping, waiting on conditions, and looking at what the daemons did from outside:
+through the command line, the client library, `/proc` and the store. What does not: what the tests expect.
+
+Every process of a fleet inherits one mark in its environment, by which it is found again, jobs that outlived
+their minion included; only processes with that mark are ever signalled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from saltlite.adapters.sqlite_store.store import SqliteStore
+from saltlite.client.local import LocalClient
+from saltlite.model.ids import parse_jid
+
+T = TypeVar("T")
+
+BIN = Path(sys.executable).parent
+WAIT_S = 20.0
+"""How long a condition may take: more than anything that works needs, on a busy machine too."""
+STOP_S = 8.0
+POLL_S = 0.01
+PORTS = range(15000, 16000)
+"""Below the kernel's range for outgoing connections, one of which could take a port between two daemons."""
+MARK = "SALTLITE_E2E"
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+_numbers = itertools.count(1)
+
+
+def wait_until(look: Callable[[], T], what: str, within_s: float = WAIT_S) -> T:
+    """The first true answer of `look`; the test fails with `what` when there is none in time."""
+    deadline = time.monotonic() + within_s
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
+        time.sleep(POLL_S)
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on; every call in this process gives another one."""
+    start = os.getpid() * 37
+    while True:
+        port = PORTS[(start + next(_numbers)) % len(PORTS)]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def write_config(folder: Path, kind: str, options: dict[str, Any]) -> None:
+    """Write `folder/kind`; JSON values are YAML."""
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    path = folder / kind
+    path.touch(mode=0o600)
+    path.write_text("".join(f"{name}: {json.dumps(value)}\n" for name, value in options.items()))
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def children_of(pid: int) -> list[int]:
+    """The living children of a process."""
+    with contextlib.suppress(FileNotFoundError):
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [child for child in map(int, found) if alive(child)]
+    return []
+
+
+def title(pid: int) -> str:
+    """The name that `ps -o comm` shows; "" when the process is gone."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    return ""
+
+
+def uid_of(pid: int) -> int:
+    """The effective user of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[2]) for line in lines if line.startswith("Uid:"))
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a finished command left."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """stdout as one JSON document."""
+        return json.loads(self.out)
+
+
+class Daemon:
+    """One started daemon. `config_dir` is what its `-c` names; `output` is its stdout and stderr."""
+
+    def __init__(self, program: str, config_dir: Path, environment: dict[str, str]) -> None:
+        self.program = program
+        self.config_dir = config_dir
+        self.output = config_dir / "output"
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                [BIN / program, "-c", config_dir],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its first process."""
+        return self.process.pid
+
+    def child(self, name: str) -> int:
+        """The pid of the child with that title, as soon as there is one."""
+        return wait_until(lambda: self.children(name), f"{self.program} has a child {name!r}")[0]
+
+    def children(self, name: str) -> list[int]:
+        """The pids of its living children whose title begins with `name`."""
+        return [pid for pid in children_of(self.pid) if title(pid).startswith(name)]
+
+    def ended(self) -> int:
+        """Its exit code, once it has ended."""
+        wait_until(lambda: self.process.poll() is not None, f"{self.program} ends")
+        return self.process.returncode
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        self.process.terminate()
+        return self.ended()
+
+    def kill_whole(self) -> None:
+        """SIGKILL to it and to its children at once, as a power cut would; jobs are no children by then."""
+        pids = [self.pid, *(pid for pid in children_of(self.pid) if title(pid) != "saltlite-job")]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.ended()
+        wait_until(lambda: not any(map(alive, pids)), "killed processes are gone")
+
+    def log(self) -> str:
+        """All that it has logged and printed."""
+        return self.output.read_text(errors="replace")
+
+
+class Fleet:
+    """One or more masters with their minions below `folder`. Leave it as a context manager, or call `close`."""
+
+    running: list[Fleet] = []  # noqa: RUF012 - all fleets of this process: whose logs a failed test shows
+    """Fleets that are not closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mark = f"{os.getpid()}-{next(_numbers)}"
+        self.daemons: dict[str, Daemon] = {}
+        self.secrets: list[str] = []
+        self._ports: dict[str, int] = {}
+        Fleet.running.append(self)
+
+    # -- starting
+
+    def start_master(self, name: str = "master", **options: Any) -> Daemon:
+        """Write its configuration and start it; it is ready when this returns."""
+        self._ports.setdefault(name, free_port())
+        folder = self.folder / name
+        defaults = {
+            "root_dir": str(folder / "root"),
+            "interface": "127.0.0.1",
+            "port": self._ports[name],
+            "user": ME,
+            "log_level": "info",
+            "worker_threads": 2,
+            "handshakes_per_address": 200,
+        }
+        write_config(folder, "master", defaults | options)
+        return self.restart_master(name)
+
+    def restart_master(self, name: str = "master") -> Daemon:
+        """Start it on the configuration that it has."""
+        daemon = self._launch("saltlite-master", name)
+        wait_until(lambda: self._ready_or_dead(daemon, name), f"{name} answers")
+        return daemon
+
+    def start_minion(self, name: str, **options: Any) -> Daemon:
+        """Write its configuration and start it; it is up, or whatever it will be, some time later."""
+        folder = self.folder / name
+        defaults: dict[str, Any] = {
+            "root_dir": str(folder / "root"),
+            "id": name,
+            "master": self.address(),
+            "user": ME,
+            "log_level": "info",
+        }
+        write_config(folder, "minion", {k: v for k, v in (defaults | options).items() if v is not None})
+        return self.restart_minion(name)
+
+    def restart_minion(self, name: str) -> Daemon:
+        """Start it on the configuration that it has."""
+        return self._launch("saltlite-minion", name)
+
+    def join(self, *names: str, **options: Any) -> None:
+        """Start minions that are let in by token, and wait until they are up."""
+        token = self.token("--uses", str(len(names)))
+        for name in names:
+            self.start_minion(name, join_token=token, **options)
+        self.wait_up(*names)
+
+    def _launch(self, program: str, name: str) -> Daemon:
+        daemon = Daemon(program, self.folder / name, self.environment())
+        self.daemons[name] = daemon
+        return daemon
+
+    def _ready_or_dead(self, daemon: Daemon, name: str) -> bool:
+        assert daemon.process.poll() is None, f"{name} has ended: {daemon.log()}"
+        said = self.cli("key", "finger", "--out", "json", master=name)
+        return said.code == 0 and "is ready" in daemon.log()
+
+    # -- where things are
+
+    def address(self, name: str = "master") -> str:
+        """host:port of a master."""
+        return f"127.0.0.1:{self._ports.setdefault(name, free_port())}"
+
+    def root(self, name: str) -> Path:
+        """The root_dir of a daemon."""
+        return self.folder / name / "root"
+
+    def socket_path(self, name: str = "master") -> str:
+        """Where the master takes clients."""
+        return str(self.root(name) / "run/saltlite/master/master.ipc")
+
+    def environment(self) -> dict[str, str]:
+        """What every process of this fleet starts with."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("SALTLITE", "NOTIFY"))}
+        return kept | {MARK: self.mark}
+
+    # -- asking
+
+    def start_cli(self, *words: str, master: str = "master") -> subprocess.Popen[str]:
+        """`saltlite -c … words`, running."""
+        return subprocess.Popen(
+            [BIN / "saltlite", "-c", self.folder / master, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment(),
+        )
+
+    def cli(self, *words: str, master: str = "master") -> Said:
+        """`saltlite -c … words`, to its end."""
+        with self.start_cli(*words, master=master) as process:
+            try:
+                out, err = process.communicate(timeout=WAIT_S + 10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return Said(process.returncode, out, err)
+
+    def client(self, name: str = "master") -> LocalClient:
+        """A client library object; the caller closes it."""
+        return LocalClient(self.socket_path(name))
+
+    def token(self, *options: str, master: str = "master") -> str:
+        """A new join token, remembered as a secret."""
+        text = self.cli("key", "token", "create", *options, master=master).out.strip()
+        self.secrets.append(text.rpartition(".")[2])
+        return text
+
+    def fleet_id(self, master: str = "master") -> str:
+        """The fingerprint that minions pin."""
+        return (self.root(master) / "etc/saltlite/pki/master/fleet.id").read_text().strip()
+
+    def keys(self, master: str = "master") -> dict[str, list[str]]:
+        """id -> the states of its keys, sorted."""
+        found: dict[str, list[str]] = {}
+        for row in self.key_rows(master):
+            found.setdefault(row["id"], []).append(row["state"])
+        return {minion: sorted(states) for minion, states in found.items()}
+
+    def key_rows(self, master: str = "master") -> list[dict[str, Any]]:
+        """Every key as the master lists it."""
+        with self.client(master) as client:
+            rows: list[dict[str, Any]] = client.call("key_list")["keys"]
+            return rows
+
+    def up(self, master: str = "master") -> set[str]:
+        """The minions that have a session."""
+        with self.client(master) as client:
+            return {row["id"] for row in client.call("minions")["minions"] if row["state"] == "up"}
+
+    def wait_up(self, *names: str, master: str = "master") -> None:
+        """Wait until these minions have a session."""
+        wait_until(lambda: set(names) <= self.up(master), f"{', '.join(names)} up")
+
+    def wait_key(self, name: str, *states: str, master: str = "master") -> None:
+        """Wait until the id has keys in exactly these states."""
+        wait_until(lambda: self.keys(master).get(name) == sorted(states), f"{name} has keys {states}")
+
+    def wait_log(self, name: str, text: str, times: int = 1) -> None:
+        """Wait until a daemon has logged `text` so many times."""
+        wait_until(lambda: self.daemons[name].log().count(text) >= times, f"{name} logs {text!r}")
+
+    @contextlib.contextmanager
+    def store(self, master: str = "master") -> Iterator[SqliteStore]:
+        """The master's store, opened beside it."""
+        store = SqliteStore(str(self.root(master) / "var/lib/saltlite/master/store.sqlite"))
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def states(self, jid: str, master: str = "master") -> dict[str, str]:
+        """minion -> how far it has come with a job."""
+        with self.store(master) as store:
+            return {str(row.id): str(row.state) for row in store.targets(parse_jid(jid))}
+
+    def wait_state(self, jid: str, minion: str, *states: str) -> str:
+        """Wait until the minion's row of that job is in one of the states; which one."""
+        return wait_until(
+            lambda: next((state for state in (self.states(jid).get(minion, ""),) if state in states), ""),
+            f"{minion} is {' or '.join(states)} with job {jid}",
+        )
+
+    def publish(self, target: str, fun: str, *words: str) -> str:
+        """Publish without waiting; the jid."""
+        said = self.cli("--async", "--out", "json", target, fun, *words)
+        assert said.code == 0, said
+        jid: str = said.json()["jid"]
+        return jid
+
+    def jobs_published(self) -> int:
+        """How many jobs the master has ever committed."""
+        with self.store() as store:
+            return sum(
+                event.tag.endswith("/new") and event.tag.startswith("salt/job/") for event in store.events(0, 10**6)
+            )
+
+    # -- processes
+
+    def processes(self) -> list[int]:
+        """All living processes that were started, directly or not, by this fleet."""
+        mark = f"{MARK}={self.mark}".encode()
+        found = []
+        for entry in os.listdir("/proc"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+                if entry.isdigit() and mark in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
+                    found.append(int(entry))
+        return [pid for pid in found if alive(pid)]
+
+    def job_processes(self) -> list[int]:
+        """The processes of jobs that run now."""
+        return [pid for pid in self.processes() if title(pid) == "saltlite-job"]
+
+    def logs(self) -> str:
+        """What every daemon said, for the report of a failed test."""
+        return "\n".join(f"==== {name}\n{daemon.log()[-6000:]}" for name, daemon in self.daemons.items())
+
+    def close(self) -> None:
+        """End every process of the fleet, minions first, hard if need be."""
+        if self not in Fleet.running:
+            return
+        Fleet.running.remove(self)
+        for daemon in reversed(self.daemons.values()):
+            if daemon.process.poll() is None:
+                daemon.process.terminate()
+        deadline = time.monotonic() + STOP_S
+        while any(daemon.process.poll() is None for daemon in self.daemons.values()):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for daemon in self.daemons.values():
+            daemon.process.wait(STOP_S)
+
+
+def run_daemon(program: str, config_dir: Path, *, limit_s: float = WAIT_S, command: Sequence[str] = ()) -> Said:
+    """Run a daemon that is expected to end by itself; `command` is put in front, as in `setpriv …`."""
+    done = subprocess.run(
+        [*command, BIN / program, "-c", config_dir],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        check=False,
+    )
+    return Said(done.returncode, done.stdout, done.stderr)
