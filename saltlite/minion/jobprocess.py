@@ -1,13 +1,17 @@
 """The process of one job: forked from the job server, enters one function, leaves the result in the spool.
 
-It waits behind a gate until the journal says that it was started; if the job server dies before, it sees the
-gate's end and goes without having done anything. It writes its result itself, so that it needs nobody.
+It is made before anybody knows its job, and waits for it at a socket: the job arrives there when the journal says
+that it was started. If the job server dies before, the process sees the socket's end and goes without having done
+anything. It writes its result itself, so that it needs nobody, and then says so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
+import struct
 import sys
 import time
 import traceback
@@ -15,8 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
 from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.process import set_title
+from saltlite.adapters.process import set_title, start_ticks
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError
@@ -27,8 +33,14 @@ from saltlite.loader.loader import Loader
 from saltlite.model.job import TargetState
 
 TITLE = "saltlite-job"
+DONE = b"."
+"""What the process says when its result is on disk; that it ends is then no news."""
 NO_RESULT = 1
 """Exit status of a process that could not leave its result."""
+
+
+_SOCKET = 3
+_LENGTH = struct.Struct(">I")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,35 +67,57 @@ class Surroundings:
     """Told where the connection is, for `systemctl status`."""
 
 
-def fork_job(job: JobCall, surroundings: Surroundings) -> tuple[int, int]:
-    """Make the process, which waits; (pid, gate). One byte into the gate lets it go, closing it ends it.
+class JobProcess:
+    """A process that waits for its job, as the job server sees it."""
 
-    Raises OSError when there is no room for another process.
-    """
-    index = surroundings.index()
-    waiting, gate = os.pipe2(os.O_CLOEXEC)
+    def __init__(self, pid: int, sock: socket.socket) -> None:
+        self.pid = pid
+        self.socket = sock
+        self.ticks = start_ticks(pid) or 0
+        """Its start time, which no later process with this pid shares."""
+
+    def go(self, job: JobCall) -> None:
+        """Let it enter the function. A process that has died meanwhile is reported by its exit."""
+        data: bytes = msgpack.packb([job.jid, job.fun, list(job.args), dict(job.kwargs), job.user])
+        # It reads all of it before it does anything else, so this waits for no longer than the copying takes.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(_LENGTH.pack(len(data)) + data)
+
+    def close(self) -> None:
+        """Let go of the socket; a process that has no job yet ends."""
+        self.socket.close()
+
+
+def fork_waiting(surroundings: Surroundings) -> JobProcess:
+    """Make a process that waits for its job. Raises OSError when there is no room for another process."""
+    ours, theirs = socket.socketpair()
     try:
         pid = os.fork()
     except OSError:
-        os.close(waiting)
-        os.close(gate)
+        ours.close()
+        theirs.close()
         raise
     if pid == 0:
-        _become(job, surroundings, index, waiting)
-    os.close(waiting)
-    return pid, gate
+        _become(surroundings, theirs.fileno())
+    theirs.close()
+    return JobProcess(pid, ours)
 
 
-def _become(job: JobCall, surroundings: Surroundings, index: Index, waiting: int) -> None:
+def _become(surroundings: Surroundings, waiting: int) -> None:
     """The process's whole life; it never returns."""
     status = NO_RESULT
     try:
         _stand_alone(waiting)
-        if os.read(3, 1):
-            _run(job, surroundings, index)
+        job = _next_job()
+        if job is not None:
+            _run(job, surroundings)
+            os.write(_SOCKET, DONE)
         status = 0
     except JournalError as error:
-        sys.stderr.write(f"job {job.jid}: its result is lost: {error}\n")
+        sys.stderr.write(f"the result of a job is lost: {error}\n")
+    except BrokenPipeError:
+        # The job server is gone; the result is where the next one will find it.
+        status = 0
     except BaseException:  # noqa: BLE001 - named supervision point: the last frame of a job's process
         traceback.print_exc()
     finally:
@@ -91,14 +125,14 @@ def _become(job: JobCall, surroundings: Surroundings, index: Index, waiting: int
 
 
 def _stand_alone(waiting: int) -> None:
-    """Leave the daemon: own session and group, no descriptor of it but the gate, which becomes number 3."""
+    """Leave the daemon: own session and group, no descriptor of it but the socket, which becomes _SOCKET."""
     os.setsid()
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(signum, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    if waiting != 3:
-        os.dup2(waiting, 3, inheritable=False)
-    os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+    if waiting != _SOCKET:
+        os.dup2(waiting, _SOCKET, inheritable=False)
+    os.closerange(_SOCKET + 1, os.sysconf("SC_OPEN_MAX"))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -107,11 +141,30 @@ def _stand_alone(waiting: int) -> None:
     set_title(TITLE)
 
 
-def _run(job: JobCall, surroundings: Surroundings, index: Index) -> None:
+def _next_job() -> JobCall | None:
+    """The job, or None when the job server went away or needs this process no more."""
+    header = _read(_LENGTH.size)
+    if len(header) < _LENGTH.size:
+        return None
+    size = _LENGTH.unpack(header)[0]
+    data = _read(size)
+    if len(data) < size:
+        return None
+    return JobCall(*msgpack.unpackb(data, strict_map_key=False))
+
+
+def _read(size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size and (chunk := os.read(_SOCKET, size - len(data))):
+        data += chunk
+    return bytes(data)
+
+
+def _run(job: JobCall, surroundings: Surroundings) -> None:
     spool = DiskSpool(PosixFolder(surroundings.spool_dir))
     pub = {"jid": job.jid, "fun": job.fun, "arg": list(job.args), "user": job.user}
     started, began = time.time(), time.monotonic()
-    loader = Loader(index, surroundings.opts, surroundings.grains, {})
+    loader = Loader(surroundings.index(), surroundings.opts, surroundings.grains, {})
     outcome = call(loader, job.fun, job.args, job.kwargs, pub=pub)
     entry = SpoolEntry(
         state=TargetState.RETURNED,

@@ -37,7 +37,7 @@ from saltlite.core.minion_ports import Journal, JournalEntry, Record, Spool, Spo
 from saltlite.core.ports import Clock
 from saltlite.errors import JournalError, ProtocolError
 from saltlite.minion import inside
-from saltlite.minion.jobprocess import JobCall, Surroundings, fork_job
+from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting
 from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check
@@ -84,8 +84,9 @@ class JobServer:
         self._fleet_of = fleet_of
         self._fail = fail
         self._channel: Channel | None = None
-        self._gates: dict[str, int] = {}
-        self._children: dict[str, Child] = {}
+        self._spare: JobProcess | None = None
+        self._running: dict[str, tuple[JobProcess, JobCall]] = {}
+        self._children: dict[int, Child] = {}
         self._waiting: deque[str] = deque()
         self._offered: set[str] = set()
         self._timer: Timer | None = None
@@ -103,7 +104,7 @@ class JobServer:
         remembered = [_remembered(entry) for entry in entries]
         for job in remembered:
             if job.alive:
-                self._watch(job.jid, job.pid)
+                self._adopt(job.jid, job.pid)
         for name in set(os.listdir(self._disk.running_dir)) - {job.jid for job in remembered if job.alive}:
             os.unlink(os.path.join(self._disk.running_dir, name))
         self._jobs.replay(remembered, spool.jids(), journal.floor)
@@ -115,6 +116,9 @@ class JobServer:
     def grains_are(self, grains: dict[str, Any]) -> None:
         """The grains were found: jobs may start."""
         self._surroundings.grains.update(grains)
+        if self._spare is not None:
+            self._spare.close()
+        self._make_spare()
         self._jobs.open()
         self._carry_out()
 
@@ -232,9 +236,11 @@ class JobServer:
                 call = JobCall(jid, body.fun, body.args, body.kwargs, body.user)
                 self._fork(call)
             case Go(jid):
-                gate = self._gates.pop(jid)
-                os.write(gate, b"!")
-                os.close(gate)
+                process, call = self._running[jid]
+                process.go(call)
+                self._note_running(call, process.pid)
+                # Made while the job runs, so that the next one does not wait for a fork.
+                self._reactor.call_soon(self._make_spare)
             case Tell(jid, state, reason):
                 self._tell(inside.state(jid, str(state), reason))
             case Offer(jid):
@@ -252,24 +258,65 @@ class JobServer:
                 raise AssertionError("records are written by _write")
 
     def _fork(self, call: JobCall) -> None:
+        process, self._spare = self._spare, None
         try:
-            pid, gate = fork_job(call, self._surroundings)
+            process = process or self._make_process()
         except OSError as error:
             self._jobs.not_forked(call.jid, f"the minion cannot start another process: {error.strerror}")
             return
-        self._gates[call.jid] = gate
-        self._watch(call.jid, pid)
-        self._note_running(call, pid)
-        self._jobs.forked(call.jid, pid, start_ticks(pid) or 0)
+        self._running[call.jid] = process, call
+        self._reactor.add_reader(process.socket.fileno(), lambda: self._says(call.jid, process))
+        self._jobs.forked(call.jid, process.pid, process.ticks)
 
-    def _watch(self, jid: str, pid: int) -> None:
-        self._children[jid] = Child(self._reactor, pid, lambda status: self._exited(jid, status))
+    def _make_process(self) -> JobProcess:
+        process = fork_waiting(self._surroundings)
+        self._children[process.pid] = Child(
+            self._reactor, process.pid, lambda status: self._process_ended(process, status)
+        )
+        return process
 
-    def _exited(self, jid: str, status: int | None) -> None:
-        self._children.pop(jid, None)
-        gate = self._gates.pop(jid, None)
-        if gate is not None:
-            os.close(gate)
+    def _make_spare(self) -> None:
+        if self._spare is None:
+            try:
+                self._spare = self._make_process()
+            except OSError as error:
+                log.warning("no process can be made in advance: %s", error)
+
+    def _adopt(self, jid: str, pid: int) -> None:
+        def ended(status: int | None) -> None:
+            del self._children[pid]
+            self._job_ended(jid, how(status))
+
+        self._children[pid] = Child(self._reactor, pid, ended)
+
+    def _says(self, jid: str, process: JobProcess) -> None:
+        """The result is on disk, or the process is about to be reported as ended."""
+        try:
+            said = process.socket.recv(1)
+        except ConnectionResetError:
+            # It died before it had read its job; its exit tells the rest.
+            said = b""
+        self._reactor.remove_reader(process.socket.fileno())
+        if said == DONE:
+            self._let_go(jid, process)
+            self._job_ended(jid, "exit status 0")
+
+    def _process_ended(self, process: JobProcess, status: int | None) -> None:
+        del self._children[process.pid]
+        if process is self._spare:
+            self._spare = None
+            process.close()
+        for jid, (one, _call) in list(self._running.items()):
+            if one is process:
+                self._let_go(jid, process)
+                self._job_ended(jid, how(status))
+
+    def _let_go(self, jid: str, process: JobProcess) -> None:
+        del self._running[jid]
+        self._reactor.remove_reader(process.socket.fileno())
+        process.close()
+
+    def _job_ended(self, jid: str, how_it_ended: str) -> None:
         self._forget_running(jid)
         try:
             left_result = self._disk.spool.noticed(jid)
@@ -277,7 +324,7 @@ class JobServer:
             self._fail(str(error))
             return
         self._jobs.room(in_spool=self._disk.spool.has_room())
-        self._jobs.exited(jid, left_result=left_result, how=how(status))
+        self._jobs.exited(jid, left_result=left_result, how=how_it_ended)
         self._carry_out()
         if self._disk.journal.should_compact():
             self._compact()

@@ -166,7 +166,7 @@ def test_the_cli_ends_when_the_key_of_the_last_open_minion_is_revoked(fleet: Fle
         wait_until(fleet.job_processes, "the job runs")
         assert fleet.cli("key", "revoke", "a", "-y").code == 0
         out, err = waiting.communicate(timeout=10)
-    assert (waiting.returncode, out) == (5, "")
+    assert (waiting.returncode, out) == (5, ""), err
     assert "revoked" in err
 
 
