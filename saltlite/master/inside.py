@@ -126,9 +126,9 @@ def sweep(minions: Sequence[str]) -> Inside:
     return {"t": "sweep", "ids": list(minions)}
 
 
-def bell(seq: int) -> Inside:
-    """Something was committed up to this sequence number. It may be lost; nothing depends on it but speed."""
-    return {"t": "bell", "seq": seq}
+def bell() -> Inside:
+    """Something was committed. It may be lost; nothing depends on it but speed."""
+    return {"t": "bell"}
 
 
 def parcel(row: Sequence[Any], now: float) -> Parcel:

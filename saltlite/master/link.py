@@ -8,6 +8,7 @@ acknowledged and the store keeps what was not delivered.
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -29,6 +30,10 @@ LINGER_S = 0.2
 """How long the last frames get to leave the machine."""
 STORE_RETRY_S = 1.0
 """Reports that could not be stored are tried again after so long."""
+HOMES_MAX = 10_000
+"""Jobs of which it is known which MWorker published them."""
+BELL_S = 0.02
+"""Bells are passed on together after so long; they are for readers of other MWorkers' jobs."""
 WAITING_MAX = 20_000
 """Messages kept while no MWorker is there; past it they are dropped, and minions say them again."""
 
@@ -57,6 +62,8 @@ class LinkProcess:
         self._carrying = False
         self._recorded = False
         self._unstored: list[Report] = []
+        self._homes: OrderedDict[str, MWorkerChannel] = OrderedDict()
+        self._ringers: set[MWorkerChannel] = set()
         self._tick()
 
     # -- network
@@ -163,8 +170,7 @@ class LinkProcess:
         if not self._mworkers:
             self._waiting += items[: WAITING_MAX - len(self._waiting)]
             return
-        batch: list[Report] = []
-        size = 0
+        batches: dict[int, tuple[MWorkerChannel, list[Report]]] = {}
         for item in items:
             if isinstance(item, Decide):
                 self._least_busy().channel.send(pack(inside.decide(item)))
@@ -173,16 +179,29 @@ class LinkProcess:
                 mworker = self._mworkers[0] if item.fresh else self._least_busy()
                 mworker.channel.send(pack(inside.pull(item.id, fresh=item.fresh)))
             else:
-                batch.append(item)
-                size += len(item.body or b"")
-                if size > inside.BATCH_BYTES:
-                    self._send_batch(batch)
-                    batch, size = [], 0
-        if batch:
-            self._send_batch(batch)
+                mworker = self._home(item)
+                batches.setdefault(id(mworker), (mworker, []))[1].append(item)
+        for mworker, batch in batches.values():
+            self._send_batches(mworker, batch)
 
-    def _send_batch(self, batch: list[Report]) -> None:
-        mworker = self._least_busy()
+    def _home(self, report: Report) -> MWorkerChannel:
+        """Whoever published a job has the client that waits for it: its reports need no bell there."""
+        home = self._homes.get(report.message.get("jid", ""))
+        return home if home in self._mworkers else self._least_busy()
+
+    def _send_batches(self, mworker: MWorkerChannel, reports: list[Report]) -> None:
+        batch: list[Report] = []
+        size = 0
+        for report in reports:
+            batch.append(report)
+            size += len(report.body or b"")
+            if size > inside.BATCH_BYTES:
+                self._send_batch(mworker, batch)
+                batch, size = [], 0
+        if batch:
+            self._send_batch(mworker, batch)
+
+    def _send_batch(self, mworker: MWorkerChannel, batch: list[Report]) -> None:
         self._numbers += 1
         mworker.batches[self._numbers] = batch
         mworker.channel.send(pack(inside.reports(self._numbers, batch)))
@@ -220,7 +239,7 @@ class LinkProcess:
             case "uncommitted":
                 self._again_later(mworker.batches.pop(message["n"], []))
             case "publish" | "pulled":
-                self._deliver(message)
+                self._deliver(mworker, message)
             case "decided":
                 hub.decided(message["session"], message["state"], message["id"])
             case "keys":
@@ -229,25 +248,33 @@ class LinkProcess:
                 # The sessions are gone from the table by now: no later frame of theirs is acted on (S5).
                 mworker.channel.send(pack(inside.keys_done(message["n"])))
             case "bell":
-                self._ring(mworker, message["seq"])
+                self._rung_by(mworker)
             case _:
                 self._ask_minions(message)
 
-    def _deliver(self, message: Inside) -> None:
+    def _deliver(self, mworker: MWorkerChannel, message: Inside) -> None:
         now = self._reactor.now()
         if message["t"] == "pulled":
             parcels = [inside.parcel(row, now) for row in message["jobs"]]
             self._hub.deliver(message["id"], parcels, starved=message["starved"])
             return
         jid, body, signature, left_ms = message["job"]
+        self._homes[jid] = mworker
+        if len(self._homes) > HOMES_MAX:
+            self._homes.popitem(last=False)
         for minion, proof in message["items"]:
             self._hub.deliver(minion, [inside.parcel((jid, body, signature, proof, left_ms), now)])
 
-    def _ring(self, ringer: MWorkerChannel, seq: int) -> None:
-        data = pack(inside.bell(seq))
-        for other in list(self._mworkers):
-            if other is not ringer:
-                other.channel.send(data)
+    def _rung_by(self, mworker: MWorkerChannel) -> None:
+        if not self._ringers:
+            self._reactor.call_later(BELL_S, self._ring)
+        self._ringers.add(mworker)
+
+    def _ring(self) -> None:
+        ringers, self._ringers = self._ringers, set()
+        for mworker in list(self._mworkers):
+            if ringers != {mworker}:
+                mworker.channel.send(pack(inside.bell()))
 
     def _ask_minions(self, message: Inside) -> None:
         match message["t"]:

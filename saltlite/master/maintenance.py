@@ -52,7 +52,7 @@ class Maintenance:
             with self._store.write() as store:
                 moved = store.expire(self._clock.wall())
             if moved:
-                self._link.bell(0)
+                self._link.bell()
 
     def _sweep(self) -> None:
         waiting = self._store.minions_with_open_jobs()

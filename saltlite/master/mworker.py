@@ -90,9 +90,9 @@ class LinkChannel:
         """The store holds jobs for these minions that nobody acknowledged."""
         self._send(inside.sweep(minions))
 
-    def bell(self, seq: int) -> None:
+    def bell(self) -> None:
         """Ring for the other MWorkers."""
-        self._send(inside.bell(seq))
+        self._send(inside.bell())
 
     def keys(self, changes: Sequence[tuple[str, str, str]], done: Callable[[str], None]) -> None:
         """Make key changes felt; `done("")` once they are, or with the reason why nobody can say."""
@@ -166,7 +166,6 @@ class MWorker:
         self._clients: set[Client] = set()
         self._passing = Passing()
         self._passing_due = False
-        self._seq_seen = 0
         self._acceptor: Acceptor | None = None
 
     def serve(self, listener: socket.socket) -> None:
@@ -244,7 +243,7 @@ class MWorker:
 
     def _committed(self) -> None:
         """Something was committed here: ring the others, and look for what our own clients wait for."""
-        self._link.bell(0)
+        self._link.bell()
         self._ring()
 
     def _ring(self) -> None:

@@ -125,6 +125,9 @@ class _Minion:
     # -- what the job server asks for
 
     def _fresh_index(self) -> Index:
+        # The shipped modules change with the installation only, which restarts the minion.
+        if not self._config.module_dirs and not self._config.extension_modules:
+            return self._index
         self._index = build_index(search_layers(self._opts), self._index)
         return self._index
 

@@ -38,12 +38,17 @@ from saltlite.core.ports import Clock
 from saltlite.errors import JournalError, ProtocolError
 from saltlite.minion import inside
 from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting
+from saltlite.model.job import TargetState
 from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
 
+STATUS_S = 1.0
+"""Heartbeats are seconds apart: what they report need not be fresher."""
+RUNNING_S = 0.03
+"""That a job runs is told after so long; most jobs have returned by then, and their return says it all."""
 OFFERS_OPEN = 32
 """Results handed to the network process and not acknowledged; the rest wait in the spool."""
 
@@ -90,7 +95,8 @@ class JobServer:
         self._waiting: deque[str] = deque()
         self._offered: set[str] = set()
         self._timer: Timer | None = None
-        self._told_status: tuple[list[str], int] | None = None
+        self._status_due = False
+        self._starting: dict[str, Inside] = {}
 
     # -- start
 
@@ -125,7 +131,6 @@ class JobServer:
     def attach(self, channel: Channel) -> None:
         """A network process was started; `channel` leads to it."""
         self._channel = channel
-        self._told_status = None
         self._tell_status()
 
     # -- the network process
@@ -191,7 +196,9 @@ class JobServer:
         except JournalError as error:
             self._fail(str(error))
             return
-        self._tell_status()
+        if not self._status_due:
+            self._status_due = True
+            self._reactor.call_later(STATUS_S, self._tell_status)
         self._arm()
 
     def _in_order(self, effects: list[Effect]) -> None:
@@ -242,10 +249,11 @@ class JobServer:
                 # Made while the job runs, so that the next one does not wait for a fork.
                 self._reactor.call_soon(self._make_spare)
             case Tell(jid, state, reason):
-                self._tell(inside.state(jid, str(state), reason))
+                self._tell_state(jid, state, reason)
             case Offer(jid):
                 # Offered again: what was handed over before is taken as lost, and must not hold a place.
                 self._offered.discard(jid)
+                self._starting.pop(jid, None)
                 self._waiting.append(jid)
             case Kill(jid, pid, signum):
                 self._kill(jid, pid, signum)
@@ -359,11 +367,24 @@ class JobServer:
         if self._channel is not None:
             self._channel.send(pack(message))
 
+    def _tell_state(self, jid: str, state: TargetState, reason: str) -> None:
+        message = inside.state(jid, str(state), reason)
+        if state is TargetState.RUNNING:
+            if not self._starting:
+                self._reactor.call_later(RUNNING_S, self._tell_running)
+            self._starting[jid] = message
+        else:
+            self._starting.pop(jid, None)
+            self._tell(message)
+
+    def _tell_running(self) -> None:
+        starting, self._starting = self._starting, {}
+        for message in starting.values():
+            self._tell(message)
+
     def _tell_status(self) -> None:
-        status = self._jobs.running, self._disk.spool.usage()[0]
-        if status != self._told_status:
-            self._told_status = status
-            self._tell(inside.status(*status))
+        self._status_due = False
+        self._tell(inside.status(self._jobs.running, self._disk.spool.usage()[0]))
 
     # -- time
 
