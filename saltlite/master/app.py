@@ -122,8 +122,9 @@ def _prepare_store(config: MasterConfig, paths: Paths) -> None:
         status = 1
         try:
             os.close(reading)
+            open_store = _loaded_store(paths)
             drop_to(config.user)
-            _open_store(paths).close()
+            open_store().close()
             status = 0
         except Exception as error:  # noqa: BLE001 - named supervision point: the last frame of a child process
             os.write(writing, str(error).encode()[:4096])
@@ -137,10 +138,11 @@ def _prepare_store(config: MasterConfig, paths: Paths) -> None:
         raise StartupError(problem or "the store could not be opened")
 
 
-def _open_store(paths: Paths) -> Store:
+def _loaded_store(paths: Paths) -> Callable[[], Store]:
+    """How to open the store. Called before root's rights are given up: the user need not see Python's folders."""
     from saltlite.adapters.sqlite_store import SqliteStore  # noqa: PLC0415 - the link process never loads SQLite
 
-    return SqliteStore(paths.store)
+    return lambda: SqliteStore(paths.store)
 
 
 def _run_link(config: MasterConfig, network: socket.socket, mworkers: socket.socket, ready: Callable[[], None]) -> None:
@@ -187,8 +189,9 @@ def _run_mworker(config: MasterConfig, paths: Paths, clients: socket.socket, rea
 
     certificate = identity.certificate_of(config.pki_dir)
     who = Identity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
+    open_store = _loaded_store(paths)
     account = drop_to(config.user)
-    store = _open_store(paths)
+    store = open_store()
     terms = Terms(timeout_s=config.timeout, deliver_s=config.deliver_by, operators=frozenset({0, account.uid}))
     reactor = Reactor()
 
@@ -205,8 +208,9 @@ def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], Non
     from saltlite.master.maintenance import Maintenance  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.mworker import LinkChannel  # noqa: PLC0415 - as in _run_mworker
 
+    open_store = _loaded_store(paths)
     drop_to(config.user)
-    store = _open_store(paths)
+    store = open_store()
     reactor = Reactor()
     link = LinkChannel(reactor, paths.link_socket, inside.MAINTENANCE, lambda _batch: None)
     Maintenance(reactor, store, SystemClock(), keep_s=config.keep_jobs, link=link)

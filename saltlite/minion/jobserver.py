@@ -45,6 +45,13 @@ from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
 
+SPARES_MAX = 8
+"""Processes made in advance at once while jobs come fast: after each fork the job server has to copy every page
+that it writes to, and several forks in a row share that cost."""
+SPARES_SOON_S = 0.5
+"""Spares that were used up sooner than this are replaced by twice as many."""
+SPARES_IDLE_S = 5.0
+"""After so long without a new one, all spares but one are let go."""
 STATUS_S = 1.0
 """Heartbeats are seconds apart: what they report need not be fresher."""
 RUNNING_S = 0.03
@@ -89,7 +96,9 @@ class JobServer:
         self._fleet_of = fleet_of
         self._fail = fail
         self._channel: Channel | None = None
-        self._spare: JobProcess | None = None
+        self._spares: list[JobProcess] = []
+        self._spares_at_once = 1
+        self._spares_made = 0.0
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
         self._waiting: deque[str] = deque()
@@ -122,9 +131,8 @@ class JobServer:
     def grains_are(self, grains: dict[str, Any]) -> None:
         """The grains were found: jobs may start."""
         self._surroundings.grains.update(grains)
-        if self._spare is not None:
-            self._spare.close()
-        self._make_spare()
+        self._let_spares_go(keep=0)
+        self._make_spares()
         self._jobs.open()
         self._carry_out()
 
@@ -247,7 +255,7 @@ class JobServer:
                 process.go(call)
                 self._note_running(call, process.pid)
                 # Made while the job runs, so that the next one does not wait for a fork.
-                self._reactor.call_soon(self._make_spare)
+                self._reactor.call_soon(self._make_spares)
             case Tell(jid, state, reason):
                 self._tell_state(jid, state, reason)
             case Offer(jid):
@@ -266,9 +274,8 @@ class JobServer:
                 raise AssertionError("records are written by _write")
 
     def _fork(self, call: JobCall) -> None:
-        process, self._spare = self._spare, None
         try:
-            process = process or self._make_process()
+            process = self._spares.pop() if self._spares else self._make_process()
         except OSError as error:
             self._jobs.not_forked(call.jid, f"the minion cannot start another process: {error.strerror}")
             return
@@ -283,12 +290,29 @@ class JobServer:
         )
         return process
 
-    def _make_spare(self) -> None:
-        if self._spare is None:
-            try:
-                self._spare = self._make_process()
-            except OSError as error:
-                log.warning("no process can be made in advance: %s", error)
+    def _make_spares(self) -> None:
+        if self._spares:
+            return
+        now = self._reactor.now()
+        soon = now - self._spares_made < SPARES_SOON_S
+        self._spares_at_once = min(SPARES_MAX, self._spares_at_once * 2) if soon else 1
+        self._spares_made = now
+        try:
+            for _ in range(self._spares_at_once):
+                self._spares.append(self._make_process())
+        except OSError as error:
+            log.warning("no process can be made in advance: %s", error)
+        if self._spares_at_once > 1:
+            self._reactor.call_later(SPARES_IDLE_S, lambda: self._trim_spares(now))
+
+    def _trim_spares(self, made: float) -> None:
+        if made == self._spares_made:
+            self._let_spares_go(keep=1)
+
+    def _let_spares_go(self, *, keep: int) -> None:
+        for process in self._spares[keep:]:
+            process.close()
+        del self._spares[keep:]
 
     def _adopt(self, jid: str, pid: int) -> None:
         def ended(status: int | None) -> None:
@@ -311,8 +335,8 @@ class JobServer:
 
     def _process_ended(self, process: JobProcess, status: int | None) -> None:
         del self._children[process.pid]
-        if process is self._spare:
-            self._spare = None
+        if process in self._spares:
+            self._spares.remove(process)
             process.close()
         for jid, (one, _call) in list(self._running.items()):
             if one is process:

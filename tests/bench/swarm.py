@@ -16,12 +16,12 @@ import time
 import zmq
 
 from saltlite.adapters.clock import SystemClock
-from saltlite.adapters.packing import pack
 from saltlite.adapters.process import raise_open_files
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.zmq_drain import DrainReader
 from saltlite.adapters.zmq_socket import context, new_socket
 from saltlite.core.connection import Changed, Close, Connection, Deliver, Identity, Open, Phase, SendFrame
+from saltlite.loader.encode import encode_return
 from saltlite.model.keys import parse_fingerprint, unspell_fingerprint
 from saltlite.wire.messages import functions_digest
 
@@ -29,7 +29,7 @@ HANDSHAKES_OPEN = 24
 """At once; the master takes 32 unfinished ones from one address."""
 TICK_S = 0.5
 FUNCTIONS = ["test.ping"]
-TRUE = pack({"v": True})["\x81\xa1v".encode("latin-1").__len__() :]
+TRUE = encode_return(True)
 """The encoded return value of test.ping."""
 
 

@@ -37,6 +37,8 @@ STOP_S = 8.0
 POLL_S = 0.01
 PORTS = range(15000, 16000)
 """Below the kernel's range for outgoing connections, one of which could take a port between two daemons."""
+MODULES = Path(__file__).parent / "modules"
+"""Execution modules that every minion of a test fleet has."""
 MARK = "SALTLITE_E2E"
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -213,6 +215,7 @@ class Fleet:
             "root_dir": str(folder / "root"),
             "id": name,
             "master": self.address(),
+            "module_dirs": [str(MODULES)],
             "user": ME,
             "log_level": "info",
         }
@@ -373,9 +376,13 @@ class Fleet:
                     found.append(int(entry))
         return [pid for pid in found if alive(pid)]
 
-    def job_processes(self) -> list[int]:
-        """The processes of jobs that run now."""
-        return [pid for pid in self.processes() if title(pid) == "saltlite-job"]
+    def running_jobs(self, name: str) -> dict[str, int]:
+        """jid -> pid of the jobs that a minion says it runs now, as `saltutil.running` reads it."""
+        found = {}
+        for note in (self.root(name) / "var/lib/saltlite/minion/running").iterdir():
+            with contextlib.suppress(FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError):
+                found[note.name] = json.loads(note.read_text())["pid"]
+        return {jid: pid for jid, pid in found.items() if not jid.endswith(".new")}
 
     def logs(self) -> str:
         """What every daemon said, for the report of a failed test."""

@@ -1,123 +1,149 @@
-"""What becomes of a job: its processes, its time limit, and what the caller is told when it does not wait."""
+"""One job is one process group; limits, large returns, and many jobs at once."""
 
 from __future__ import annotations
 
 import os
-import re
-import signal
-import time
+import threading
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import Fleet, alive, wait_until
+from saltlite.client.local import JobCall
+from saltlite.loader.encode import RETURN_MAX
+from saltlite.model.ids import parse_jid
+from tests.e2e.fleet import Fleet, alive, children_of, wait_until
 
 pytestmark = pytest.mark.e2e
 
-NAPS = "sleep 1000 & sleep 1000"
-"""A shell with two children, one of which it does not wait for."""
+MIB = 1024 * 1024
+JOBS_MAX = 4
 
 
-def naps(fleet: Fleet) -> list[int]:
-    """The pids of the fleet's `sleep 1000` processes."""
-    return [pid for pid in fleet.processes() if _argv(pid) == b"sleep\x001000\x00"]
+@pytest.fixture(scope="module")
+def narrow(shared: Fleet) -> str:
+    """A minion of the shared fleet that runs only JOBS_MAX jobs at once."""
+    shared.join("narrow", jobs_max=JOBS_MAX)
+    return "narrow"
 
 
-def _argv(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
+def whole_group(pid: int) -> list[int]:
+    """The process and all that descend from it."""
+    return [pid, *(found for child in children_of(pid) for found in whole_group(child))]
 
 
-def test_a_job_is_its_own_process_group_and_kill_ends_everything_in_it(shared: Fleet) -> None:
-    jid = shared.publish("a", "cmd.run", NAPS)
-    wait_until(lambda: len(naps(shared)) == 2, "both sleeps run")
-    pids = naps(shared)
-    (job,) = shared.job_processes()
-    groups = {os.getpgid(pid) for pid in [job, *pids]}
-    assert groups == {job}
-    assert job != os.getpgid(shared.daemons["a"].pid)
-
-    said = shared.cli("job", "kill", jid)
-
-    assert (said.code, said.out) == (0, "a: asked to kill it\n")
+def test_a_job_runs_in_a_process_group_of_its_own(shared: Fleet) -> None:
+    jid = shared.publish("a", "test.sleep", "30")
+    shared.wait_state(jid, "a", "running")
+    pid = shared.running_jobs("a")[jid]
+    assert os.getpgid(pid) == pid
+    assert os.getpgid(shared.daemons["a"].pid) != pid
+    shared.cli("job", "kill", jid, "-y")
     shared.wait_state(jid, "a", "cancelled")
-    wait_until(lambda: not any(map(alive, [job, *pids])), "the whole tree is gone")
 
 
-def test_who_follows_a_killed_job_is_told_so(shared: Fleet) -> None:
-    following = shared.start_cli("--out", "json", "a", "test.sleep", "1000")
-    jid = wait_until(lambda: _running_jid(shared, "test.sleep"), "the job runs")
-
-    assert shared.cli("job", "kill", jid).code == 0
-
-    out, err = following.communicate(timeout=15)
-    assert (following.returncode, out) == (4, "{}\n"), err
-    assert "a: killed by an operator" in err
-
-
-def test_killing_a_job_that_has_ended_is_refused_with_a_sentence(shared: Fleet) -> None:
-    jid = shared.publish("a", "test.ping")
-    shared.wait_state(jid, "a", "returned")
-
-    said = shared.cli("job", "kill", jid)
-
-    assert (said.code, said.out) == (3, "")
-    assert "nothing to kill" in said.err
+def test_job_kill_ends_the_whole_tree_of_a_job(shared: Fleet) -> None:
+    with shared.start_cli("a", "cmd.run", "sleep 1000 & sleep 1000") as waiting:
+        jid = next(iter(wait_until(lambda: shared.running_jobs("a"), "the job runs")))
+        pid = shared.running_jobs("a")[jid]
+        tree = wait_until(lambda: whole_group(pid) if len(whole_group(pid)) >= 4 else [], "its children run")
+        killed = shared.cli("job", "kill", jid, "-y")
+        assert killed.code == 0, killed.err
+        wait_until(lambda: not any(map(alive, tree)), "the whole tree is gone")
+        _, err = waiting.communicate(timeout=10)
+    assert waiting.returncode == 4
+    assert "killed by an operator" in err
+    assert shared.states(jid) == {"a": "cancelled"}
 
 
-def test_the_run_time_limit_is_kept_by_the_minion(shared: Fleet) -> None:
-    began = time.monotonic()
-
-    said = shared.cli("--run-timeout", "1", "--out", "json", "a", "cmd.run", NAPS)
-
-    took_s = time.monotonic() - began
-    assert (said.code, said.out) == (4, "{}\n"), said
-    assert "a: killed: it reached its run time limit" in said.err
-    assert 1.0 <= took_s < 6.0
-    wait_until(lambda: not naps(shared), "its processes are gone")
+def test_a_job_that_ignores_being_asked_is_killed_all_the_same(shared: Fleet) -> None:
+    jid = shared.publish("a", "cmd.run", "trap '' TERM; while :; do sleep 1; done")
+    shared.wait_state(jid, "a", "running")
+    pid = shared.running_jobs("a")[jid]
+    tree = wait_until(lambda: whole_group(pid) if len(whole_group(pid)) >= 3 else [], "its children run")
+    shared.cli("job", "kill", jid, "-y")
+    wait_until(lambda: not any(map(alive, tree)), "the whole tree is gone")
+    shared.wait_state(jid, "a", "cancelled")
 
 
-def test_a_job_that_ignores_sigterm_is_killed_all_the_same(shared: Fleet) -> None:
-    said = shared.cli("--run-timeout", "1", "a", "cmd.run", "trap '' TERM; sleep 1000; sleep 1000")
-
-    assert said.code == 4, said
-    wait_until(lambda: not naps(shared), "its processes are gone")
-
-
-def test_interrupting_the_command_line_leaves_the_job_running(shared: Fleet) -> None:
-    following = shared.start_cli("a", "test.sleep", "2")
-    jid = wait_until(lambda: _running_jid(shared, "test.sleep"), "the job runs")
-
-    following.send_signal(signal.SIGINT)
-
-    _out, err = following.communicate(timeout=15)
-    assert following.returncode == 130
-    assert f"saltlite job kill {jid}" in err
-    assert "Traceback" not in err
-    assert shared.wait_state(jid, "a", "returned", "cancelled", "interrupted") == "returned"
+def test_the_run_time_limit_is_enforced_on_the_minion(shared: Fleet) -> None:
+    said = shared.cli("a", "cmd.run", "sleep 1000", "--run-timeout", "0.3")
+    assert said.code == 4
+    assert "run time limit" in said.err
+    assert shared.running_jobs("a") == {}
 
 
-def test_async_prints_the_jid_and_does_not_wait(shared: Fleet) -> None:
-    said = shared.cli("--async", "*", "test.sleep", "3")
+def test_a_limit_of_the_minion_wins_over_a_longer_one_of_the_caller(shared: Fleet) -> None:
+    shared.join("impatient", run_timeout=0.3)
+    said = shared.cli("impatient", "test.sleep", "60", "--run-timeout", "50")
+    assert said.code == 4
+    assert "run time limit" in said.err
+    shared.daemons["impatient"].stop()
 
-    found = re.search(r"\b\d{20}\b", said.out)
+
+def test_a_job_whose_process_dies_is_interrupted_and_says_how(shared: Fleet) -> None:
+    said = shared.cli("a", "probe.die")
+    assert said.code == 4
+    assert "SIGKILL" in said.err
+
+
+def test_what_a_module_prints_does_not_disturb_its_return(shared: Fleet) -> None:
+    said = shared.cli("a", "cmd.run", "echo noise >&2; echo signal", "--out", "json")
     assert said.code == 0
-    assert found is not None, said
-    states = shared.states(found[0])
-    assert set(states) == {"a", "b"}
-    assert "returned" not in states.values()
-    for minion in ("a", "b"):
-        shared.wait_state(found[0], minion, "returned")
+    assert "signal" in said.json()["a"]
 
 
-def _running_jid(fleet: Fleet, fun: str) -> str:
-    with fleet.store() as store:
-        for event in reversed(list(store.events(0, 10**6))):
-            if event.tag.endswith("/new") and event.tag.startswith("salt/job/"):
-                jid = event.tag.split("/")[2]
-                job = store.job(jid)  # type: ignore[arg-type] # a tag has only jids
-                if job is not None and job.fun == fun and "running" in fleet.states(jid).values():
-                    return jid
-    return ""
+def test_a_return_of_five_mebibytes_arrives_whole(shared: Fleet) -> None:
+    with shared.client() as client:
+        assert client.cmd("a", "probe.big", [5 * MIB]) == {"a": "x" * (5 * MIB)}
+
+
+def test_a_return_beyond_the_limit_is_cut_and_says_so(shared: Fleet) -> None:
+    with shared.client() as client:
+        text = client.cmd("a", "probe.big", [20 * MIB])["a"]
+    assert RETURN_MAX - 64 * 1024 < len(text) <= RETURN_MAX
+    assert text.startswith("x" * 1000)
+    assert f"of {20 * MIB} bytes are missing" in text[-300:]
+
+
+def test_large_returns_of_several_minions_at_once_arrive_whole(shared: Fleet) -> None:
+    with shared.client() as client:
+        returns = client.cmd("[ab]", "probe.big", [9 * MIB])
+    assert {minion: len(text) for minion, text in returns.items()} == {"a": 9 * MIB, "b": 9 * MIB}
+
+
+def test_two_hundred_jobs_of_eight_clients_all_return(shared: Fleet) -> None:
+    wrong: list[object] = []
+
+    def run(number: int) -> None:
+        with shared.client() as client:
+            for index in range(25):
+                text = f"{number}-{index}"
+                returns = client.cmd("[ab]", "test.echo", [text], timeout=30)
+                if returns != {"a": text, "b": text}:
+                    wrong.append((text, returns))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_burst_waits_for_its_turn_and_no_more_run_at_once_than_configured(
+    shared: Fleet, narrow: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    most = 0
+    with shared.client() as client:
+        jids = [client.publish(JobCall(narrow, "probe.enter", arg=[str(trace), 0.05])).jid for _ in range(50)]
+
+    def done() -> bool:
+        nonlocal most
+        most = max(most, len(shared.running_jobs(narrow)))
+        with shared.store() as store:
+            return all(store.returns(parse_jid(jid)) for jid in jids)
+
+    wait_until(done, "all fifty returned")
+    assert len(trace.read_text().split()) == 50
+    assert 1 < most <= JOBS_MAX

@@ -161,5 +161,5 @@ def _refuse_unknown_function(fun: str, ids: Sequence[MinionId], store: StoreRead
             return
         names |= known.names
     near = difflib.get_close_matches(fun, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise UsageError(f"none of the {len(ids)} targeted minions has {fun!r}{hint} Nothing was published.")
+    hint = f"; did you mean {near[0]}?" if near else "."
+    raise UsageError(f"none of the targeted minions has {fun[:80]!r}{hint} Nothing was published.")
