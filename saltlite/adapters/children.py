@@ -12,10 +12,11 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from saltlite.adapters.process import Child, freeze_heap, set_parent_death_signal, set_title
+from saltlite.adapters import logs
+from saltlite.adapters.process import Child, freeze_heap, keep_only, set_parent_death_signal, set_title
 from saltlite.adapters.reactor import Reactor
 from saltlite.errors import SaltliteError
 
@@ -38,11 +39,13 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 class Spec:
     """A child: the name that `ps` shows, and what it runs. `run` gets `ready`, and returns when it is done.
 
-    `before_fork` and `after_fork` run in the parent around each fork, for what the two share.
+    `keeps` answers, in the child, which descriptors of the parent it goes on using; it loses all others but those
+    of the log. `before_fork` and `after_fork` run in the parent around each fork, for what the two share.
     """
 
     name: str
     run: Callable[[Callable[[], None]], None]
+    keeps: Callable[[], Collection[int]]
     before_fork: Callable[[], None] = lambda: None
     after_fork: Callable[[], None] = lambda: None
 
@@ -60,7 +63,6 @@ class Children:
     """Keeps one process for each spec.
 
     `on_ready` is called once, when all are ready; `on_failed(sentence)` when one cannot start before that.
-    `before_run` runs first in every child, to let go of what only the parent may hold.
     """
 
     def __init__(
@@ -68,13 +70,11 @@ class Children:
         reactor: Reactor,
         specs: Sequence[Spec],
         *,
-        before_run: Callable[[], None],
         on_ready: Callable[[], None],
         on_failed: Callable[[str], None],
     ) -> None:
         self._reactor = reactor
         self._specs = list(specs)
-        self._before_run = before_run
         self._on_ready = on_ready
         self._on_failed = on_failed
         self._running: dict[str, _Running] = {}
@@ -136,7 +136,7 @@ class Children:
             signal.set_wakeup_fd(-1)
             set_parent_death_signal(signal.SIGTERM, parent)
             set_title(spec.name)
-            self._before_run()
+            keep_only([pipe, *logs.descriptors(), *spec.keeps()])
             spec.run(lambda: _say_ready(pipe, parent))
         except SaltliteError as error:
             os.write(pipe, str(error).encode()[:_SENTENCE_MAX])

@@ -80,6 +80,12 @@ def configure(level: str, *, log_file: str = "", stderr_fd: int | None = 2) -> N
     root.setLevel(LEVELS[level])
 
 
+def descriptors() -> list[int]:
+    """What the log is written to, for a forked process that gives up every other descriptor of its parent."""
+    handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]
+    return [fd for handler in handlers for fd in handler.descriptors()]
+
+
 class Repeats:
     """Counts lines that come again within REPEAT_WINDOW_S of the one that was written. Owns no clock."""
 
@@ -230,6 +236,10 @@ class LineHandler(logging.Handler):
         self._report(stamp, swallowed)
         if write:
             self._put(stamp, record.levelno, text)
+
+    def descriptors(self) -> list[int]:
+        """Those of all sinks."""
+        return [sink.fd for sink in self._sinks]
 
     def close(self) -> None:
         """Report what was held back, and close the files."""

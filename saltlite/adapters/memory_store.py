@@ -131,6 +131,12 @@ class _MemoryReader:
     def targets(self, jid: Jid) -> list[TargetRow]:
         return sorted(self._tables.targets.get(jid, {}).values(), key=lambda row: row.id)
 
+    def open_targets(self, jid: Jid) -> int:
+        return sum(row.state not in TERMINAL for row in self.targets(jid))
+
+    def moved_targets(self, jid: Jid) -> list[TargetRow]:
+        return [row for row in self.targets(jid) if row.state not in (TargetState.QUEUED, TargetState.RETURNED)]
+
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000) -> list[Return]:
         rets = self._tables.returns.get(jid, {}).values()
         return [ret for ret in rets if ret.seq > after][:limit]

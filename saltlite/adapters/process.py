@@ -11,7 +11,7 @@ import gc
 import os
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from saltlite.adapters.reactor import Reactor
 from saltlite.errors import SaltliteError
@@ -56,6 +56,29 @@ def freeze_heap() -> None:
     """Before forks: collect once, then keep the collector off what is left, so that children share it."""
     gc.collect()
     gc.freeze()
+
+
+def keep_only(descriptors: Collection[int]) -> None:
+    """In a forked process: stdin, stdout, stderr and these stay; every other inherited descriptor is /dev/null.
+
+    What the parent has open, a process with fewer rights must not be able to use. The numbers stay taken, so
+    that an inherited object which closes its descriptor late cannot close one that was opened since.
+    """
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    kept = {*descriptors, null}
+    for name in os.listdir("/proc/self/fd"):
+        descriptor = int(name)
+        if descriptor > 2 and descriptor not in kept and _is_open(descriptor):
+            os.dup2(null, descriptor, inheritable=False)
+    os.close(null)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def raise_open_files(wanted: int) -> int:

@@ -59,6 +59,10 @@ _CLIENT_EVENTS = (
 )
 
 
+class PortInUseError(StartupError):
+    """Another process listens on the port, for now."""
+
+
 class RouterLink:
     """The master's end (`ServerLink`) on a listening TCP socket that the caller bound, perhaps as root.
 
@@ -378,10 +382,11 @@ class _Connection:
 def listen(interface: str, port: int) -> socket.socket:
     """A TCP socket that listens on `interface` (an address or a name, v4 or v6) for `RouterLink`.
 
-    `::` takes IPv4 peers as well. Raises StartupError with the way out when that is not possible.
+    `::` takes IPv4 peers as well. Raises StartupError with the way out when that is not possible, and
+    PortInUseError when waiting may help.
     """
     try:
-        found = socket.getaddrinfo(interface, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(interface.encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise StartupError(f"interface {interface} is no address of a network: {error.strerror}") from error
     family, _, _, _, where = found[0]
@@ -394,7 +399,8 @@ def listen(interface: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise StartupError(_why_no_listener(error, interface, port)) from error
+        kind = PortInUseError if error.errno == errno.EADDRINUSE else StartupError
+        raise kind(_why_no_listener(error, interface, port)) from error
     return listener
 
 

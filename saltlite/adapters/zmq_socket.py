@@ -106,7 +106,8 @@ def resolve(host: str, port: int, turn: int) -> tuple[str, int]:
     """One of the host's addresses with its family, another one at each turn."""
     os.environ.setdefault("RES_OPTIONS", RESOLVER_OPTIONS)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # As bytes: Python has no IDNA to load and to fail with (a minion's process may not read its folders any more).
+        found = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise LinkError(f"the name {host} cannot be resolved: {error.strerror or error}") from error
     family, _, _, _, where = found[turn % len(found)]

@@ -113,6 +113,7 @@ class Hub:
         self._by_id: dict[str, Peer] = {}
         self._by_connection: dict[int, set[int]] = {}
         self._laden: dict[int, Peer] = {}
+        self._hung_up: set[int] = set()
         self._assembly = Assembly()
         self._look_due = clock.monotonic()
         self._effects: list[Effect] = []
@@ -155,9 +156,12 @@ class Hub:
                 self._effects.append(HangUp(connection, address))
 
     def hangup(self, connection: int) -> None:
-        """The link lost a connection. It is only a bell: each session on it is probed by sending."""
-        for number in list(self._by_connection.get(connection, ())):
-            self._send(self._peers[number], {"t": "beat"})
+        """The link lost a connection. It is only a bell: each session on it is probed by sending.
+
+        They are probed once more at the next tick, for the link may ring before it refuses to send.
+        """
+        self._probe(connection)
+        self._hung_up.add(connection)
 
     def unsent(self, send: Send, *, gone: bool) -> None:
         """The link could not carry this: the peer is gone, or its queue is full for now."""
@@ -177,6 +181,9 @@ class Hub:
         self._effects += [HangUp(*origin) for origin in self._doorway.overdue()]
         if now >= self._look_due:
             self._look_due = now + TICK_S
+            hung_up, self._hung_up = self._hung_up, set()
+            for connection in hung_up:
+                self._probe(connection)
             for peer in list(self._peers.values()):
                 self._look_after(peer, now)
             self._grant(self._assembly.expire(now))
@@ -391,6 +398,10 @@ class Hub:
     def _ask_anew(self, peer: Peer, now: float) -> None:
         peer.pull_at = now + PULL_AGAIN_S
         self._effects.append(Pull(peer.id, fresh=True))
+
+    def _probe(self, connection: int) -> None:
+        for number in list(self._by_connection.get(connection, ())):
+            self._send(self._peers[number], {"t": "beat"})
 
     def _look_after(self, peer: Peer, now: float) -> None:
         if peer.state is None:

@@ -155,6 +155,14 @@ class StoreReader(Protocol):
         """One row a target, sorted by minion id; empty for an unknown job."""
         ...
 
+    def open_targets(self, jid: Jid) -> int:
+        """How many targets of the job are not terminal."""
+        ...
+
+    def moved_targets(self, jid: Jid) -> list[TargetRow]:
+        """Targets whose state says more than their return would, or come before it: neither QUEUED nor RETURNED."""
+        ...
+
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000) -> list[Return]:
         """Returns of a job with seq > after, in seq order."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ OPEN_FILES = 20_000
 SOCKET_MODE = 0o600
 MWORKER = "MWorker"
 LINK = "master link"
+PORT_WAIT_S = 2.0
+"""How long to try for the port: the link process of a master that was killed holds it until its good-byes are said."""
+PORT_RETRY_S = 0.05
 RENEW_S = 12 * 3600.0
 """How often the certificate is looked at."""
 
@@ -83,16 +87,23 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
         os.chown(paths.link_socket, account.uid, account.gid)
         os.chown(paths.client_socket, account.uid, account.gid)
     specs = [
-        Spec(LINK, lambda ready: _run_link(config, network, link_listener, ready)),
+        Spec(
+            LINK,
+            lambda ready: _run_link(config, network, link_listener, ready),
+            lambda: (network.fileno(), link_listener.fileno()),
+        ),
         *(
-            Spec(f"{MWORKER}-{number}", lambda ready: _run_mworker(config, paths, client_listener, ready))
+            Spec(
+                f"{MWORKER}-{number}",
+                lambda ready: _run_mworker(config, paths, client_listener, ready),
+                lambda: (client_listener.fileno(),),
+            )
             for number in range(config.worker_threads)
         ),
-        Spec("maintenance", lambda ready: _run_maintenance(config, paths, ready)),
+        Spec("maintenance", lambda ready: _run_maintenance(config, paths, ready), tuple),
     ]
     reactor = Reactor()
-    # The children must not hold the lock past the supervisor's death, so each lets go of it first.
-    supervisor = Supervisor(reactor, specs, what="the master", before_run=lock.close, on_ready=on_ready)
+    supervisor = Supervisor(reactor, specs, what="the master", on_ready=on_ready)
     # Minions believe a certificate for 90 days at most; a link process with the old one makes way for the next.
     supervisor.every(RENEW_S, lambda: supervisor.restart(LINK) if _ensure_identity(config) else None)
     problem = supervisor.run()
@@ -109,9 +120,16 @@ def _ensure_identity(config: MasterConfig) -> bool:
 
 
 def _listen(config: MasterConfig) -> socket.socket:
-    from saltlite.adapters.zmq_link import listen  # noqa: PLC0415 - only processes that use the network load ZeroMQ
+    from saltlite.adapters.zmq_link import PortInUseError, listen  # noqa: PLC0415 - other processes never load ZeroMQ
 
-    return listen(config.interface, config.port)
+    give_up_at = time.monotonic() + PORT_WAIT_S
+    while True:
+        try:
+            return listen(config.interface, config.port)
+        except PortInUseError:
+            if time.monotonic() >= give_up_at:
+                raise
+            time.sleep(PORT_RETRY_S)
 
 
 def _prepare_store(config: MasterConfig, paths: Paths) -> None:

@@ -7,6 +7,7 @@ same request id, the link hands its uncommitted batches to another.
 
 from __future__ import annotations
 
+import functools
 import logging
 import pwd
 import socket
@@ -35,6 +36,8 @@ from saltlite.wire import codec
 
 log = logging.getLogger(__name__)
 
+NEWS_S = 0.02
+"""A client is told at most so often; between two tellings news gather, and are one message."""
 PASSING_S = 0.1
 """States that are soon overtaken are stored together after so long."""
 LINK_RETRY_S = 0.05
@@ -154,6 +157,8 @@ class Client:
     channel: Channel
     principal: Principal
     follower: Follower | None = None
+    told_at: float = 0.0
+    telling_due: bool = False
 
 
 class MWorker:
@@ -248,8 +253,14 @@ class MWorker:
 
     def _ring(self) -> None:
         for client in list(self._clients):
-            if client.follower is not None:
+            if client.follower is None or client.telling_due:
+                continue
+            wait_s = client.told_at + NEWS_S - self._reactor.now()
+            if wait_s <= 0:
                 self._tell_news(client)
+            else:
+                client.telling_due = True
+                self._reactor.call_later(wait_s, functools.partial(self._tell_news, client))
 
     # -- clients
 
@@ -282,6 +293,7 @@ class MWorker:
 
     def _request(self, client: Client, data: bytes) -> None:
         client.follower = None
+        client.told_at = 0.0
         try:
             request = codec.decode(data, codec.LOCAL)
             answer = handle_request(self._master, client.principal, request)
@@ -311,6 +323,7 @@ class MWorker:
 
     def _tell_news(self, client: Client) -> None:
         follower = client.follower
+        client.telling_due = False
         while follower is not None:
             try:
                 news = follower.news()
@@ -320,6 +333,7 @@ class MWorker:
                 return
             if news is None:
                 return
+            client.told_at = self._reactor.now()
             self._say(client, news)
             if news.get("end"):
                 client.follower = None

@@ -26,14 +26,13 @@ class Supervisor:
         specs: Sequence[Spec],
         *,
         what: str,
-        before_run: Callable[[], None],
         on_ready: Callable[[], None],
     ) -> None:
         self._reactor = reactor
         self._what = what
         self._tell_ready = on_ready
         self._problem = ""
-        self._children = Children(reactor, specs, before_run=before_run, on_ready=self._ready, on_failed=self._failed)
+        self._children = Children(reactor, specs, on_ready=self._ready, on_failed=self._failed)
 
     def run(self) -> str:
         """Start, and stay until SIGTERM or SIGINT."""

@@ -17,14 +17,14 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped] # msgpack ships no types
 
 from saltlite import __version__
-from saltlite.adapters import systemd
+from saltlite.adapters import logs, systemd
 from saltlite.adapters.children import Children, Spec
 from saltlite.adapters.clock import SystemClock
 from saltlite.adapters.folder import PosixFolder
 from saltlite.adapters.journal import DiskJournal
 from saltlite.adapters.lockfile import InstanceLock
 from saltlite.adapters.privileges import Account, account_of, drop_to, private_dir, start_log
-from saltlite.adapters.process import Child, freeze_heap
+from saltlite.adapters.process import Child, freeze_heap, keep_only, set_parent_death_signal
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.spool import DiskSpool
 from saltlite.adapters.stream import Channel
@@ -59,7 +59,7 @@ def run_minion(config: MinionConfig, on_ready: Callable[[], None] = lambda: None
     private_dir(running_dir, me.uid, me.gid)
     start_log(config.log_level, config.log_file, account)
     lock = InstanceLock(os.path.join(config.data_dir, "lock"), program="saltlite-minion", root_dir=config.root_dir)
-    minion = _Minion(config, clock, lock, running_dir, on_ready)
+    minion = _Minion(config, clock, running_dir, on_ready)
     minion.run()
     lock.close()
 
@@ -71,7 +71,6 @@ class _Minion:
         self,
         config: MinionConfig,
         clock: SystemClock,
-        lock: InstanceLock,
         running_dir: str,
         on_ready: Callable[[], None],
     ) -> None:
@@ -100,8 +99,7 @@ class _Minion:
         self._pair: tuple[socket.socket, socket.socket] | None = None
         self._children = Children(
             self._reactor,
-            [Spec("minion link", self._run_network, self._make_pair, self._attach)],
-            before_run=lock.close,
+            [Spec("minion link", self._run_network, self._network_keeps, self._make_pair, self._attach)],
             on_ready=self._ready,
             on_failed=self._fail,
         )
@@ -139,10 +137,14 @@ class _Minion:
     def _find_grains(self) -> None:
         """Find them in a process of their own: whatever a grain does, the job server lives."""
         reading, writing = os.pipe2(os.O_CLOEXEC)
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
+                # A grain that hangs must not outlive the minion, nor hold its lock.
+                set_parent_death_signal(signal.SIGKILL, parent)
+                keep_only([writing, *logs.descriptors()])
                 with os.fdopen(writing, "wb") as pipe:
                     pipe.write(msgpack.packb(collect(self._opts), default=str))
                 status = 0
@@ -179,6 +181,10 @@ class _Minion:
     def _make_pair(self) -> None:
         self._pair = socket.socketpair()
 
+    def _network_keeps(self) -> tuple[int, ...]:
+        # Above all not the journal, and not the sockets at which processes with all rights wait for their jobs.
+        return () if self._pair is None else (self._pair[1].fileno(),)
+
     def _attach(self) -> None:
         if self._pair is None:
             return
@@ -196,6 +202,8 @@ class _Minion:
         self._server.attach(channel)
 
     def _run_network(self, ready: Callable[[], None]) -> None:
+        import encodings.idna  # noqa: F401, PLC0415 - for names of masters; `user` may not be able to read it later
+
         from saltlite.adapters.zmq_link import DealerLink  # noqa: PLC0415 - only this process loads ZeroMQ
         from saltlite.core.connection import Connection, Identity  # noqa: PLC0415 - as above
         from saltlite.minion.network import NetworkProcess  # noqa: PLC0415 - as above

@@ -22,17 +22,16 @@ TICKS_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What is to be reached, in the unit of `unit`. `most`: the target is the highest good value, else the lowest."""
+    """What is to be reached, in the unit of `unit`. `at_least`: more is better. `salt` is Salt 3008.3's figure."""
 
     unit: str
     target: float
     salt: str
-    most: bool = True
+    at_least: bool = False
 
     def report(self, samples: Sequence[float]) -> dict[str, Any]:
-        """The document of one figure; met is judged by the median."""
+        """The document of one figure; the median decides whether it is met."""
         median = statistics.median(samples)
-        met = median <= self.target if self.most else median >= self.target
         return {
             "unit": self.unit,
             "n": len(samples),
@@ -40,7 +39,7 @@ class Figure:
             "median": rounded(median),
             "max": rounded(max(samples)),
             "target": self.target,
-            "met": met,
+            "met": median >= self.target if self.at_least else median <= self.target,
             "salt": self.salt,
         }
 
@@ -61,7 +60,7 @@ class Run:
 
 
 def timed(command: Sequence[str], *, timeout_s: float = 120.0) -> Run:
-    """Run a command to its end. Its CPU includes its own children's; start no other child meanwhile."""
+    """Run a command to its end. Its CPU is that of all children waited for meanwhile: let it be the only one."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     done = subprocess.run(
@@ -74,8 +73,8 @@ def timed(command: Sequence[str], *, timeout_s: float = 120.0) -> Run:
     )
     wall_s = time.perf_counter() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Run(wall_s, cpu_s, done.returncode, done.stdout.decode(errors="replace"))
+    used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Run(wall_s, used_s, done.returncode, done.stdout.decode(errors="replace"))
 
 
 def family(pid: int) -> list[int]:
@@ -88,6 +87,11 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def title(pid: int) -> str:
+    """The name that `ps -o comm` shows."""
+    return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+
+
 def pss_mib(pids: Iterable[int]) -> dict[str, float]:
     """MiB of each process under its title and pid; processes that are gone are left out."""
     sizes = {}
@@ -95,7 +99,7 @@ def pss_mib(pids: Iterable[int]) -> dict[str, float]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
             kib = next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-            sizes[f"{_title(pid)} {pid}"] = kib / 1024
+            sizes[f"{title(pid)} {pid}"] = kib / 1024
     return sizes
 
 
@@ -109,18 +113,22 @@ def cpu_s(pids: Iterable[int]) -> float:
     return ticks / TICKS_S
 
 
-def precise_cpu_s(pids: Iterable[int]) -> float:
-    """Seconds on a CPU to the nanosecond, of living processes only: a tick is too coarse for an idle one."""
-    total_ns = 0
-    for pid in pids:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                total_ns += int((thread / "schedstat").read_text().split()[0])
-    return total_ns / 1e9
+class IdleCpu:
+    """CPU of processes that do next to nothing: a tick is too coarse, so the living are measured to the nanosecond."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self._pids = tuple(pids)
+        self._living = {pid: _on_cpu_s(pid) for pid in self._pids}
+        self._reaped_s = sum(map(_reaped_s, self._pids))
+
+    def used_s(self, pids: Iterable[int]) -> float:
+        """Seconds since this was made, by the processes of then and those of now, and by children that ended."""
+        living = sum(_on_cpu_s(pid) - self._living.get(pid, 0.0) for pid in pids)
+        return living + sum(map(_reaped_s, self._pids)) - self._reaped_s
 
 
 def machine() -> dict[str, Any]:
-    """Where this ran, and how busy it was."""
+    """Where this runs, and how busy it is."""
     return {
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
@@ -130,34 +138,42 @@ def machine() -> dict[str, Any]:
     }
 
 
-def busy_s() -> float:
+class Others:
+    """The share of the machine that went to processes that are not ours: above some 15 % distrust the times."""
+
+    def __init__(self) -> None:
+        self._mark = time.monotonic(), _machine_s(), _own_s()
+
+    def share_percent(self) -> float:
+        """Since this was made. A killed child's time counts as somebody else's."""
+        began, busy, own = self._mark
+        seconds = (time.monotonic() - began) * (os.cpu_count() or 1)
+        return rounded(max(0.0, (_machine_s() - busy) - (_own_s() - own)) / max(seconds, 1e-3) * 100)
+
+
+def _machine_s() -> float:
     """Seconds of CPU that the whole machine has used since it started."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     idle, iowait = fields[3], fields[4]
     return (sum(fields) - idle - iowait) / TICKS_S
 
 
-def own_s() -> float:
+def _own_s() -> float:
     """Seconds of CPU of this process, of the children it waited for, and of its living descendants."""
-    mine = time.process_time()
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return mine + children.ru_utime + children.ru_stime + cpu_s(family(os.getpid())[1:])
+    return time.process_time() + children.ru_utime + children.ru_stime + cpu_s(family(os.getpid())[1:])
 
 
-class Others:
-    """The share of the machine that went to processes that are not ours: above some 15 % distrust the times."""
-
-    def __init__(self) -> None:
-        self._mark = time.monotonic(), busy_s(), own_s()
-
-    def share_percent(self) -> float:
-        """Since the last call, or since this was made. A killed child's time counts as somebody else's."""
-        now = time.monotonic(), busy_s(), own_s()
-        began, busy, own = self._mark
-        self._mark = now
-        seconds = (now[0] - began) * (os.cpu_count() or 1)
-        return rounded(max(0.0, (now[1] - busy) - (now[2] - own)) / max(seconds, 1e-3) * 100)
+def _on_cpu_s(pid: int) -> float:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        threads = [int((thread / "schedstat").read_text().split()[0]) for thread in Path(f"/proc/{pid}/task").iterdir()]
+        return sum(threads) / 1e9
+    return 0.0
 
 
-def _title(pid: int) -> str:
-    return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+def _reaped_s(pid: int) -> float:
+    """What children took that the process has waited for."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[13:15])) / TICKS_S
+    return 0.0

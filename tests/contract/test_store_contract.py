@@ -757,6 +757,26 @@ def test_a_job_that_was_received_does_not_expire(store: Store) -> None:
     assert state_of(store, job(1).jid, WEB1) is TargetState.RECEIVED
 
 
+@pytest.mark.parametrize("state", TargetState)
+def test_a_target_counts_as_open_until_it_is_terminal(store: Store, state: TargetState) -> None:
+    publish(store, job(1))
+    move(store, job(1), WEB1, state)
+    assert store.open_targets(job(1).jid) == (1 if state in TERMINAL else 2)
+    assert store.open_targets(job(9).jid) == 0
+
+
+def test_moved_targets_are_those_of_which_no_return_tells(store: Store) -> None:
+    publish(store, job(1), job(2))
+    assert store.moved_targets(job(1).jid) == []
+    move(store, job(1), WEB2, TargetState.REFUSED, "why")
+    commit(store, ret(job(1), WEB1))
+    move(store, job(2), WEB1, TargetState.RUNNING)
+    assert [(row.id, row.state, row.reason) for row in store.moved_targets(job(1).jid)] == [
+        (WEB2, TargetState.REFUSED, "why")
+    ]
+    assert [row.id for row in store.moved_targets(job(2).jid)] == [WEB1]
+
+
 def test_pruning_deletes_old_jobs_that_are_over_and_old_events(store: Store) -> None:
     over, still_open = job(1, (WEB1,)), job(2, (WEB1, WEB2))
     young = job(3, (WEB1,), created_at=NOW + 100)

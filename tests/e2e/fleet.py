@@ -37,8 +37,8 @@ STOP_S = 8.0
 POLL_S = 0.01
 PORTS = range(15000, 16000)
 """Below the kernel's range for outgoing connections, one of which could take a port between two daemons."""
-MODULES = Path(__file__).parent / "modules"
-"""Execution modules that every minion of a test fleet has."""
+MODULE_DIR = Path(__file__).parent
+"""Its folder `modules` has execution modules that every minion of a test fleet gets."""
 MARK = "SALTLITE_E2E"
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
@@ -215,7 +215,7 @@ class Fleet:
             "root_dir": str(folder / "root"),
             "id": name,
             "master": self.address(),
-            "module_dirs": [str(MODULES)],
+            "module_dirs": [str(MODULE_DIR)],
             "user": ME,
             "log_level": "info",
         }

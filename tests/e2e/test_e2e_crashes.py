@@ -93,9 +93,7 @@ def test_a_job_outlives_its_minions_network_process(ready: Fleet, marks: Path) -
     assert marks.read_text() == "here\n"
 
 
-def test_a_result_arrives_once_after_the_whole_master_was_killed_and_started_again(
-    ready: Fleet, marks: Path
-) -> None:
+def test_a_result_arrives_once_after_the_whole_master_was_killed_and_started_again(ready: Fleet, marks: Path) -> None:
     jid = start_job(ready, marks, 3)
 
     ready.daemons["master"].kill_whole()
@@ -105,9 +103,7 @@ def test_a_result_arrives_once_after_the_whole_master_was_killed_and_started_aga
     assert marks.read_text() == "here\n"
 
 
-def test_a_new_minion_adopts_the_job_that_its_killed_predecessor_left_running(
-    ready: Fleet, marks: Path
-) -> None:
+def test_a_new_minion_adopts_the_job_that_its_killed_predecessor_left_running(ready: Fleet, marks: Path) -> None:
     jid = start_job(ready, marks, 3)
 
     ready.daemons["m"].kill_whole()
@@ -121,7 +117,7 @@ def test_a_new_minion_adopts_the_job_that_its_killed_predecessor_left_running(
 
 def test_an_adopted_job_can_be_killed(ready: Fleet, marks: Path) -> None:
     jid = start_job(ready, marks, 1000)
-    (job,) = ready.job_processes()
+    (job,) = ready.running_jobs("m").values()
     ready.daemons["m"].kill_whole()
     ready.restart_minion("m")
     ready.wait_up("m")
@@ -134,7 +130,7 @@ def test_an_adopted_job_can_be_killed(ready: Fleet, marks: Path) -> None:
 
 def test_a_job_killed_together_with_its_minion_is_interrupted_and_not_run_again(ready: Fleet, marks: Path) -> None:
     jid = start_job(ready, marks, 1000)
-    (job,) = ready.job_processes()
+    (job,) = ready.running_jobs("m").values()
     os.killpg(job, signal.SIGSTOP)
     ready.daemons["m"].kill_whole()
     os.killpg(job, signal.SIGKILL)
@@ -148,7 +144,7 @@ def test_a_job_killed_together_with_its_minion_is_interrupted_and_not_run_again(
 
 def test_a_job_whose_process_is_killed_is_interrupted(ready: Fleet, marks: Path) -> None:
     jid = start_job(ready, marks, 1000)
-    (job,) = ready.job_processes()
+    (job,) = ready.running_jobs("m").values()
 
     os.killpg(job, signal.SIGKILL)
 
@@ -160,7 +156,7 @@ def test_a_result_that_was_spooled_while_nobody_listened_arrives_after_both_came
     ready: Fleet, marks: Path
 ) -> None:
     jid = start_job(ready, marks, 1)
-    (job,) = ready.job_processes()
+    (job,) = ready.running_jobs("m").values()
     ready.daemons["m"].kill_whole()
     ready.daemons["master"].kill_whole()
     wait_until(lambda: not alive(job), "the job has ended alone")

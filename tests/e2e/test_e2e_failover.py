@@ -60,7 +60,7 @@ def test_a_result_is_kept_for_the_master_that_asked_for_it(fleet: Fleet) -> None
     wait_until(lambda: fleet.states(jid, "one")["m"] == "running", "the job runs")
     fleet.daemons["one"].kill_whole()
     fleet.wait_up("m", master="two")
-    wait_until(lambda: not fleet.job_processes(), "the job has ended")
+    wait_until(lambda: not fleet.running_jobs("m"), "the job has ended")
     assert fleet.cli("--out", "json", "m", "test.ping", master="two").json() == {"m": True}
 
     fleet.restart_master("one")

@@ -16,14 +16,6 @@ from tests.e2e.fleet import Fleet, alive, children_of, wait_until
 pytestmark = pytest.mark.e2e
 
 MIB = 1024 * 1024
-JOBS_MAX = 4
-
-
-@pytest.fixture(scope="module")
-def narrow(shared: Fleet) -> str:
-    """A minion of the shared fleet that runs only JOBS_MAX jobs at once."""
-    shared.join("narrow", jobs_max=JOBS_MAX)
-    return "narrow"
 
 
 def whole_group(pid: int) -> list[int]:
@@ -37,7 +29,7 @@ def test_a_job_runs_in_a_process_group_of_its_own(shared: Fleet) -> None:
     pid = shared.running_jobs("a")[jid]
     assert os.getpgid(pid) == pid
     assert os.getpgid(shared.daemons["a"].pid) != pid
-    shared.cli("job", "kill", jid, "-y")
+    shared.cli("job", "kill", jid)
     shared.wait_state(jid, "a", "cancelled")
 
 
@@ -46,7 +38,7 @@ def test_job_kill_ends_the_whole_tree_of_a_job(shared: Fleet) -> None:
         jid = next(iter(wait_until(lambda: shared.running_jobs("a"), "the job runs")))
         pid = shared.running_jobs("a")[jid]
         tree = wait_until(lambda: whole_group(pid) if len(whole_group(pid)) >= 4 else [], "its children run")
-        killed = shared.cli("job", "kill", jid, "-y")
+        killed = shared.cli("job", "kill", jid)
         assert killed.code == 0, killed.err
         wait_until(lambda: not any(map(alive, tree)), "the whole tree is gone")
         _, err = waiting.communicate(timeout=10)
@@ -60,7 +52,7 @@ def test_a_job_that_ignores_being_asked_is_killed_all_the_same(shared: Fleet) ->
     shared.wait_state(jid, "a", "running")
     pid = shared.running_jobs("a")[jid]
     tree = wait_until(lambda: whole_group(pid) if len(whole_group(pid)) >= 3 else [], "its children run")
-    shared.cli("job", "kill", jid, "-y")
+    shared.cli("job", "kill", jid)
     wait_until(lambda: not any(map(alive, tree)), "the whole tree is gone")
     shared.wait_state(jid, "a", "cancelled")
 
@@ -72,12 +64,12 @@ def test_the_run_time_limit_is_enforced_on_the_minion(shared: Fleet) -> None:
     assert shared.running_jobs("a") == {}
 
 
-def test_a_limit_of_the_minion_wins_over_a_longer_one_of_the_caller(shared: Fleet) -> None:
-    shared.join("impatient", run_timeout=0.3)
-    said = shared.cli("impatient", "test.sleep", "60", "--run-timeout", "50")
+def test_a_limit_of_the_minion_wins_over_a_longer_one_of_the_caller(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("impatient", run_timeout=0.3)
+    said = fleet.cli("impatient", "test.sleep", "60", "--run-timeout", "50")
     assert said.code == 4
     assert "run time limit" in said.err
-    shared.daemons["impatient"].stop()
 
 
 def test_a_job_whose_process_dies_is_interrupted_and_says_how(shared: Fleet) -> None:
@@ -86,10 +78,10 @@ def test_a_job_whose_process_dies_is_interrupted_and_says_how(shared: Fleet) -> 
     assert "SIGKILL" in said.err
 
 
-def test_what_a_module_prints_does_not_disturb_its_return(shared: Fleet) -> None:
-    said = shared.cli("a", "cmd.run", "echo noise >&2; echo signal", "--out", "json")
-    assert said.code == 0
-    assert "signal" in said.json()["a"]
+def test_what_a_module_prints_goes_to_the_log_and_not_into_its_return(shared: Fleet) -> None:
+    said = shared.cli("a", "probe.loud", "hear me", "--out", "json")
+    assert (said.code, said.json()) == (0, {"a": True})
+    shared.wait_log("a", "hear me")
 
 
 def test_a_return_of_five_mebibytes_arrives_whole(shared: Fleet) -> None:
@@ -130,20 +122,20 @@ def test_two_hundred_jobs_of_eight_clients_all_return(shared: Fleet) -> None:
     assert wrong == []
 
 
-def test_a_burst_waits_for_its_turn_and_no_more_run_at_once_than_configured(
-    shared: Fleet, narrow: str, tmp_path: Path
-) -> None:
+def test_a_burst_waits_for_its_turn_and_no_more_run_at_once_than_configured(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.start_master()
+    fleet.join("narrow", jobs_max=4)
     trace = tmp_path / "trace"
     most = 0
-    with shared.client() as client:
-        jids = [client.publish(JobCall(narrow, "probe.enter", arg=[str(trace), 0.05])).jid for _ in range(50)]
+    with fleet.client() as client:
+        jids = [client.publish(JobCall("narrow", "probe.enter", arg=[str(trace), 0.05])).jid for _ in range(50)]
 
     def done() -> bool:
         nonlocal most
-        most = max(most, len(shared.running_jobs(narrow)))
-        with shared.store() as store:
+        most = max(most, len(fleet.running_jobs("narrow")))
+        with fleet.store() as store:
             return all(store.returns(parse_jid(jid)) for jid in jids)
 
     wait_until(done, "all fifty returned")
     assert len(trace.read_text().split()) == 50
-    assert 1 < most <= JOBS_MAX
+    assert 1 < most <= 4

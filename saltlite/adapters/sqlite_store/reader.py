@@ -128,6 +128,18 @@ class SqliteReader:
         rows = self._queries.rows(sql, (jid,))
         return [TargetRow(minion, TargetState(state), reason, at) for minion, state, reason, at in rows]
 
+    def open_targets(self, jid: Jid) -> int:
+        sql = "SELECT count(*) FROM job_targets WHERE jid = ? AND rank < 9"
+        return int(self._queries.value(sql, (jid,)))
+
+    def moved_targets(self, jid: Jid) -> list[TargetRow]:
+        sql = (
+            "SELECT minion, state, reason, changed_at FROM job_targets"
+            " WHERE jid = ? AND state NOT IN ('queued', 'returned') ORDER BY minion"
+        )
+        rows = self._queries.rows(sql, (jid,))
+        return [TargetRow(minion, TargetState(state), reason, at) for minion, state, reason, at in rows]
+
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000) -> list[Return]:
         return [
             Return(row[0], row[1], TargetState(row[2]), *row[3:])

@@ -10,7 +10,7 @@ from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Follow, Master
 from saltlite.master.handlers.publish import away
 from saltlite.model.ids import Jid, MinionId, parse_jid
-from saltlite.model.job import TERMINAL, TargetState
+from saltlite.model.job import TargetState
 
 PAGE = 500
 """Returns in one message of the stream."""
@@ -46,20 +46,19 @@ class Follower:
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream, None when there is nothing new; `end` is set on the last."""
         store = self._master.store
-        # The states are read before the returns: a target that is terminal here has its return below.
-        rows = store.targets(self.jid)
+        # Read before the returns: a target that is terminal here has its return below.
+        still_open = store.open_targets(self.jid)
+        moved = [row for row in store.moved_targets(self.jid) if self._told.get(row.id) is not row.state]
         returns = store.returns(self.jid, self._after, PAGE)
-        changed = [row for row in rows if self._told.get(row.id, TargetState.QUEUED) is not row.state]
-        more = len(returns) == PAGE
-        end = not more and all(row.state in TERMINAL for row in rows)
-        if not returns and not changed and not end:
+        end = not still_open and len(returns) < PAGE
+        if not returns and not moved and not end:
             return None
-        self._told.update((row.id, row.state) for row in changed)
+        self._told.update((row.id, row.state) for row in moved)
         if returns:
             self._after = returns[-1].seq
         message: dict[str, Any] = {
             "seq": self._after,
-            "states": [{"id": row.id, "state": str(row.state), "reason": row.reason} for row in changed],
+            "states": [{"id": row.id, "state": str(row.state), "reason": row.reason} for row in moved],
             "returns": [
                 {
                     "id": ret.id,
