@@ -11,7 +11,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> None:
         from saltlite.config.load import load_master  # noqa: PLC0415 - `--help` stays quick
-        from saltlite.master.app import run_master  # noqa: PLC0415
+        from saltlite.master.app import run_master  # noqa: PLC0415 - as above
 
         run_master(load_master(args.config_dir).config)
 

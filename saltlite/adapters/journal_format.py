@@ -42,6 +42,7 @@ _KEPT_FIELDS = {
     "body": "body",
     "sig": "signature",
     "proof": "proof",
+    "issuer": "issuer",
     "pid": "pid",
     "ticks": "ticks",
     "start_ms": "started_wall_ms",
@@ -50,6 +51,7 @@ _KEPT_FIELDS = {
 _KEPT_TYPES: dict[str, type] = dict.fromkeys(_KEPT_FIELDS, int) | {
     "body": bytes,
     "sig": bytes,
+    "issuer": bytes,
     "proof": list,
     "reason": str,
 }

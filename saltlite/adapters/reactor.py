@@ -285,7 +285,7 @@ class Reactor:
     def _call(self, callback: Callback) -> None:
         try:
             callback()
-        except Exception as error:
+        except Exception as error:  # supervision point: who gave `on_error` decides about the loop
             if self._on_error is None:
                 raise
             self._on_error(error)

@@ -105,6 +105,7 @@ class Remembered:
     jid: str
     step: Step
     body: bytes = b""
+    issuer: bytes = b""
     received_wall_ms: int = 0
     deliver_ms: int = 0
     pid: int = 0

@@ -28,13 +28,15 @@ class TrustedKeys:
         self._until = {key: until for key, until in self._until.items() if now_s <= until}
         self._until[job_key] = max(until_s, self._until.get(job_key, 0.0))
 
-    def check(self, parcel: Parcel, now_s: float) -> JobBody:
-        """The job, if a trusted key signed it for this minion and not long ago.
+    def check(self, parcel: Parcel, now_s: float) -> tuple[JobBody, bytes]:
+        """The job and the key that signed it, if that is a trusted one, for this minion and not long ago.
 
         Raises RemoteProtocolError with the reason `bad-job-signature`, `wrong-jid`, `not-in-audience`,
         `too-old`, or one of `decode_body`.
         """
-        if not any(now_s <= until and _signed(key, parcel) for key, until in self._until.items()):
+        signers = (key for key, until in self._until.items() if now_s <= until and _signed(key, parcel))
+        signer = next(signers, None)
+        if signer is None:
             raise RemoteProtocolError("bad-job-signature", "no master that this minion trusts signed it")
         body = decode_body(parcel.body)
         if body.jid != parcel.jid:
@@ -43,7 +45,7 @@ class TrustedKeys:
             raise RemoteProtocolError("not-in-audience", "it was signed for other minions")
         if now_s > _ordered_at(body) + body.deliver_ms / 1000 + CLOCK_SLACK_S:
             raise RemoteProtocolError("too-old", "compare the clocks of master and minion")
-        return body
+        return body, signer
 
 
 def _signed(key: bytes, parcel: Parcel) -> bool:

@@ -36,6 +36,7 @@ from saltlite.core.journal_rules import ENDED
 from saltlite.core.minion_ports import Step
 from saltlite.core.ports import Clock
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState
 from saltlite.wire.jobbody import JobBody, decode_body
 from saltlite.wire.messages import REASON_MAX
@@ -60,6 +61,8 @@ KILL_GRACE_S = 2.0
 """Between the signal that asks a job to end and the one that ends it."""
 QUEUE_MAX = 1000
 """Jobs that wait on the minion for a free place. A further one is refused."""
+FOREIGN_S = 7 * 86_400.0
+"""A result is kept for the master that asked for it; after so long any master of the fleet may have it."""
 OFFER_AGAIN_S = 600.0
 """A result that was not acknowledged for so long is offered again: the master could not store it."""
 CANCELLED_CODE = 143
@@ -82,6 +85,8 @@ class Entry:
 
     jid: str
     step: Step
+    issuer: bytes = b""
+    """The job key of the master that asked for it; empty when it is not known."""
     body: JobBody | None = None
     pid: int = 0
     started_wall_ms: int = 0
@@ -103,6 +108,7 @@ class Jobs:
         self._limit = limit
         self._longest_s = longest_s
         self._keys = TrustedKeys(minion)
+        self._master = b""
         self._entries: dict[str, Entry] = {}
         self._queue: list[str] = []
         self._active: set[str] = set()
@@ -140,7 +146,7 @@ class Jobs:
         """The journal and the spool as they were found at the start."""
         self._floor = floor
         for job in remembered:
-            entry = Entry(job.jid, job.step, pid=job.pid, started_wall_ms=job.started_wall_ms)
+            entry = Entry(job.jid, job.step, job.issuer, pid=job.pid, started_wall_ms=job.started_wall_ms)
             self._entries[job.jid] = entry
             match job.step:
                 case Step.RECEIVED:
@@ -165,8 +171,10 @@ class Jobs:
     def trust(self, job_key: bytes, until_s: float) -> None:
         """A master certificate was verified against the pinned fleet: jobs signed by its key may run.
 
-        `until_s` is the certificate's last second, wall clock: after it the key counts no more.
+        `until_s` is the certificate's last second, wall clock: after it the key counts no more. Until the next call
+        it is this master that results are offered to.
         """
+        self._master = job_key
         self._keys.trust(job_key, until_s, self._clock.wall())
 
     def connected(self, spooled: Iterable[str]) -> None:
@@ -183,7 +191,7 @@ class Jobs:
             self._report(entry)
             return
         try:
-            body = self._keys.check(parcel, self._clock.wall())
+            body, issuer = self._keys.check(parcel, self._clock.wall())
         except RemoteProtocolError as error:
             # Not journaled: what was not signed by a master must not be able to use a jid up.
             self._tell(parcel.jid, TargetState.REFUSED, f"the job was not accepted: {error}")
@@ -194,9 +202,9 @@ class Jobs:
             self._refuse(parcel.jid, *refusal)
             return
         expires = self._clock.monotonic() + deliver_ms / 1000
-        entry = Entry(parcel.jid, Step.RECEIVED, body=body, expires=expires)
+        entry = Entry(parcel.jid, Step.RECEIVED, issuer, body=body, expires=expires)
         self._entries[parcel.jid] = entry
-        self._effects.append(self._received_record(parcel, deliver_ms))
+        self._effects.append(self._received_record(parcel, issuer, deliver_ms))
         if self._open and len(self._active) < self._limit:
             self._fork(entry, body)
         else:
@@ -302,11 +310,12 @@ class Jobs:
             return TargetState.REFUSED, f"{QUEUE_MAX} jobs wait on the minion already"
         return None
 
-    def _received_record(self, parcel: Parcel, deliver_ms: int) -> Write:
+    def _received_record(self, parcel: Parcel, issuer: bytes, deliver_ms: int) -> Write:
         fields = {
             "body": parcel.body,
             "sig": parcel.signature,
             "proof": list(parcel.proof),
+            "issuer": issuer,
             "deliver_ms": deliver_ms,
             "wall_ms": int(self._clock.wall() * 1000),
         }
@@ -319,8 +328,17 @@ class Jobs:
 
     def _offer(self, jid: str) -> None:
         self._offered.pop(jid, None)
+        if self._belongs_elsewhere(jid):
+            return
         self._offered[jid] = self._clock.monotonic() + OFFER_AGAIN_S
         self._effects.append(Offer(jid))
+
+    def _belongs_elsewhere(self, jid: str) -> bool:
+        """Another master asked for it, and a master that does not know the job would have it thrown away (G6)."""
+        entry = self._entries.get(jid)
+        issuer = entry.issuer if entry is not None else b""
+        recent = jid > jid_at(int((self._clock.wall() - FOREIGN_S) * 1_000_000))
+        return issuer not in (b"", self._master) and recent
 
     def _refuse(self, jid: str, state: TargetState, reason: str) -> None:
         if jid > self._floor or jid in self._entries:

@@ -43,22 +43,28 @@ FIELDS: dict[Step, dict[str, type]] = {
     Step.ACKED: {},
     Step.REFUSED: {"reason": str},
 }
+_MAY_BE_LEFT_OUT: dict[Step, dict[str, type]] = {Step.RECEIVED: {"issuer": bytes}}
 
 
 def advance(entry: JournalEntry | None, record: Record, floor: str) -> JournalEntry:
     """The entry after that record. Raises JournalError for a move or a field that the tables do not have."""
     step, fields, wanted = record.step, record.fields, FIELDS[record.step]
+    known = wanted | _MAY_BE_LEFT_OUT.get(step, {})
     if step not in MOVES[None if entry is None else entry.step]:
         was = "unknown" if entry is None else entry.step
         raise JournalError(f"the journal has job {record.jid[:40]} as {was}: it cannot become {step}")
-    if fields.keys() != wanted.keys() or not all(type(fields[name]) is wanted[name] for name in wanted):
+    if not wanted.keys() <= fields.keys() or not all(type(fields[name]) is known.get(name) for name in fields):
         raise JournalError(f"a {step} record has the fields {', '.join(wanted) or 'none'}, not {', '.join(fields)}")
     if entry is None:
         return _first(record, parse_jid(record.jid), floor)
     if step is Step.STARTED:
         return replace(entry, step=step, pid=fields["pid"], ticks=fields["ticks"], started_wall_ms=fields["wall_ms"])
     return JournalEntry(
-        entry.jid, step, received_wall_ms=entry.received_wall_ms, reason=fields.get("reason", entry.reason)
+        entry.jid,
+        step,
+        received_wall_ms=entry.received_wall_ms,
+        issuer=entry.issuer,
+        reason=fields.get("reason", entry.reason),
     )
 
 
@@ -76,6 +82,7 @@ def _first(record: Record, jid: Jid, floor: str) -> JournalEntry:
         body=fields["body"],
         signature=fields["sig"],
         proof=tuple(fields["proof"]),
+        issuer=fields.get("issuer", b""),
     )
 
 

@@ -66,6 +66,8 @@ class JournalEntry:
     body: bytes = b""
     signature: bytes = b""
     proof: tuple[bytes, ...] = ()
+    issuer: bytes = b""
+    """The job key of the master that signed it, to which the result belongs; empty when it is not known."""
     pid: int = 0
     ticks: int = 0
     started_wall_ms: int = 0

@@ -92,6 +92,9 @@ class Outbox:
                 parcel.resend_at = now + min(RESEND_MAX_S, RESEND_MIN_S * 2 ** min(parcel.tries, 10))
                 parcel.tries += 1
                 yield parcel
+            elif parcel.tries == 0:
+                # The link had no room for it: those behind it wait too, for jobs leave in their order.
+                return
 
     def blocked(self, jid: str, until: float) -> None:
         """The link had no room for that parcel: it was not sent, try again at `until`."""

@@ -36,7 +36,8 @@ def ensure_identity(pki_dir: str, name: str, clock: Clock) -> bool:
     old = _stored_certificate(pki_dir)
     if old is not None and old.name == name and old.not_before <= now <= old.not_after - RENEW_DAYS * DAY_S:
         return False
-    epoch = old.epoch + 1 if old is not None else 1
+    # A renewal does not make the certificates before it unbelievable, least of all those of the other masters.
+    epoch = old.epoch if old is not None else 1
     if not is_name(name):
         raise StartupError(f"{name[:80]!r} cannot be the name of a master: set `master_name` (at most 64 bytes)")
     certificate = issue(

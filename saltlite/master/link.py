@@ -61,6 +61,7 @@ class LinkProcess:
         self._numbers = 0
         self._carrying = False
         self._recorded = False
+        self._stopping = False
         self._unstored: list[Report] = []
         self._homes: OrderedDict[str, MWorkerChannel] = OrderedDict()
         self._ringers: set[MWorkerChannel] = set()
@@ -100,6 +101,7 @@ class LinkProcess:
 
     def stop(self) -> None:
         """A planned stop: tell the minions, let the frames leave, end the loop."""
+        self._stopping = True
         count = len(self._hub.present())
         self._hub.leave(min(SPREAD_MAX_MS, SPREAD_MS_PER_MINION * count))
         self._carry_out()
@@ -130,13 +132,16 @@ class LinkProcess:
         self._carrying = False
         for_mworkers: list[Report | Decide | Pull] = []
         presence: list[Presence] = []
-        full = False
+        full: set[bytes] = set()
         while effects := self._hub.take():
             for effect in effects:
                 if isinstance(effect, Send):
-                    result = self._link.send(effect.route, effect.frame)
+                    # Behind a frame that found no room no other may slip through: jobs leave in their order.
+                    blocked = effect.route in full
+                    result = SendResult.FULL if blocked else self._link.send(effect.route, effect.frame)
                     if result is not SendResult.OK:
-                        full = full or result is SendResult.FULL
+                        if result is SendResult.FULL:
+                            full.add(effect.route)
                         self._hub.unsent(effect, gone=result is SendResult.GONE)
                 elif isinstance(effect, HangUp):
                     self._link.hang_up(effect.connection, effect.address)
@@ -223,6 +228,8 @@ class LinkProcess:
         if mworker not in self._mworkers:
             return
         self._mworkers.remove(mworker)
+        if self._stopping:
+            return
         again = [report for batch in mworker.batches.values() for report in batch]
         log.warning("an MWorker is gone; %d reports that it had not committed go to another", len(again))
         self._to_mworker(list(again))

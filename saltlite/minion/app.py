@@ -7,6 +7,7 @@ process which died must not need to get back.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -285,13 +286,8 @@ def _opts(config: MinionConfig, minion: MinionId) -> dict[str, Any]:
 
 def _import_for_jobs() -> None:
     """Import once what almost every job needs, so that each finds it in the memory it shares with us."""
-    import grp  # noqa: F401, PLC0415 - for the processes forked later
-    import pwd  # noqa: F401, PLC0415
-    import selectors  # noqa: F401, PLC0415
-    import shlex  # noqa: F401, PLC0415
-    import shutil  # noqa: F401, PLC0415
-    import subprocess  # noqa: F401, PLC0415
-    import tempfile  # noqa: F401, PLC0415
+    for name in ("grp", "pwd", "selectors", "shlex", "shutil", "subprocess", "tempfile"):
+        importlib.import_module(name)
 
 
 def _read(fd: int) -> bytes | None:

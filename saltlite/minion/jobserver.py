@@ -465,6 +465,7 @@ def _remembered(entry: JournalEntry) -> Remembered:
         jid=entry.jid,
         step=entry.step,
         body=entry.body,
+        issuer=entry.issuer,
         received_wall_ms=entry.received_wall_ms,
         deliver_ms=entry.deliver_ms,
         pid=entry.pid,

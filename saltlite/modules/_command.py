@@ -20,8 +20,11 @@ from typing import Any
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError
 
-OUTPUT_BYTES_MAX = 16 * 1024 * 1024
-"""Bytes kept of each output stream; the rest is read and dropped, so that the command never blocks."""
+OUTPUT_BYTES_MAX = 15 * 1024 * 1024
+"""Bytes kept of each output stream; the rest is read and dropped, so that the command never blocks.
+
+Less than a return may have, so that the line which says how much was dropped is not itself cut off.
+"""
 
 KILL_GRACE_S = 2.0
 """How long to read on after the time limit, from processes that left the tree and hold the pipe."""

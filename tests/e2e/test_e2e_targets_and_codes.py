@@ -52,7 +52,7 @@ def test_a_listed_name_that_nobody_has_is_named_and_the_others_answer(shared: Fl
     assert said.err == "nobody: no accepted minion has this id\n"
 
 
-@pytest.mark.parametrize("words", [("nobody",), ("-E", "x+"), ("-L", "x,y"), ("-L", ",")])
+@pytest.mark.parametrize("words", [("nobody",), ("",), ("-E", "x+"), ("-L", "x,y"), ("-L", ",")])
 def test_a_target_that_matches_nobody_publishes_nothing_and_is_code_3(shared: Fleet, words: tuple[str, ...]) -> None:
     before = shared.jobs_published()
     said = shared.cli(*words, "test.ping")
@@ -119,6 +119,30 @@ def test_what_is_told_about_a_job_is_the_same_in_every_format(shared: Fleet) -> 
     assert json.loads(said["json"].out)["a"]["args"] == [1]
     assert json.loads(said["json"].out)["a"]["kwargs"]["b"] == ["x", 2]
     assert all("__pub_user" in one.out for one in said.values())
+
+
+def test_arguments_arrive_on_the_minion_as_they_were_meant(shared: Fleet) -> None:
+    words = [
+        "ü ☃ 'x' \"y\"",
+        "-5",
+        "1.5",
+        "true",
+        "null",
+        "a: b",
+        "",
+        "--",
+        "'1.10'",
+        "line\nbreak",
+        "{k: [1, two]}",
+        "n=7",
+    ]
+    said = shared.cli("--out", "json", "a", "test.arg", "--", *words)
+    assert said.code == 0, said
+    returned = said.json()["a"]
+    assert returned["args"] == [
+        "ü ☃ 'x' \"y\"", -5, 1.5, True, None, "a: b", "", "--", "1.10", "line\nbreak", {"k": [1, "two"]},
+    ]  # fmt: skip
+    assert {name: value for name, value in returned["kwargs"].items() if not name.startswith("__pub_")} == {"n": 7}
 
 
 def test_the_library_raises_what_the_command_line_says(shared: Fleet) -> None:

@@ -10,10 +10,6 @@ import pytest
 Golden = Callable[[str, str], None]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite-golden", action="store_true", help="write golden files instead of comparing")
-
-
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """Compare a text with `NAME.txt` beside the test."""
@@ -21,7 +17,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
     def compare(name: str, text: str) -> None:
         path = folder / f"{name}.txt"
-        if request.config.getoption("--rewrite-golden", default=False):
+        if request.config.getoption("--rewrite-golden"):
             path.write_text(text, encoding="utf-8")
         assert path.is_file(), f"{path} is missing: run pytest tests/golden --rewrite-golden and look at it"
         assert text == path.read_text(encoding="utf-8")

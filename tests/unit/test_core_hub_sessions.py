@@ -129,6 +129,20 @@ def test_a_connection_that_is_gone_is_noticed_by_sending() -> None:
     assert [up.up for up in of(Presence, table.take())] == [False]
 
 
+def test_a_connection_that_the_link_refuses_only_after_its_bell_is_noticed_at_the_next_tick() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    table.hub.hangup(guest.number)
+    table.take()
+    table.wait(TICK_S)
+    (probe,) = of(Send, table.take())
+    table.hub.unsent(probe, gone=True)
+    assert [up.up for up in of(Presence, table.take())] == [False]
+    table.wait(TICK_S)
+    assert of(Send, table.take()) == []
+
+
 def test_leaving_tells_everybody_lame() -> None:
     table = Table()
     guest, pending = table.join("web1"), table.join("p1", "pending")

@@ -58,6 +58,7 @@ def test_what_is_written_of_a_received_job_is_enough_to_check_it_again() -> None
         "body": job.body,
         "sig": job.signature,
         "proof": job.proof,
+        "issuer": JOB_PUBLIC,
         "deliver_ms": 5_000,
         "wall_ms": int(NOW * 1000),
     }

@@ -98,3 +98,14 @@ def test_a_blocked_parcel_is_tried_again_soon_and_does_not_count_as_sent() -> No
     assert jids(outbox, 0.04) == []
     assert jids(outbox, 0.05) == ["1"]
     assert jids(outbox, 0.05 + RESEND_MIN_S) == ["1"]
+
+
+def test_what_is_behind_a_blocked_parcel_waits_with_it() -> None:
+    outbox = Outbox()
+    for jid in ("1", "2"):
+        outbox.put(parcel(jid))
+    assert jids(outbox, 10.0) == ["1", "2"]
+    outbox.blocked("2", until=10.05)
+    outbox.put(parcel("3"))
+    assert jids(outbox, 10.01) == []
+    assert jids(outbox, 10.05) == ["2", "3"]

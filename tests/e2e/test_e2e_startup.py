@@ -1,0 +1,173 @@
+"""Daemons that cannot start: one sentence with the way out, an exit code, no traceback, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.fleet import ME, Fleet, Said, free_port, run_daemon, write_config
+
+pytestmark = pytest.mark.e2e
+
+DAEMONS = ("saltlite-master", "saltlite-minion")
+
+
+def kind_of(program: str) -> str:
+    """The name of its configuration file."""
+    return program.removeprefix("saltlite-")
+
+
+def sentence(said: Said, program: str) -> str:
+    """What it said when that was one line, and nothing on stdout."""
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1, said.err
+    assert said.err.startswith(f"{program}: ")
+    return said.err
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("log_levle: info", "log_level"),
+        ("port: many", "port"),
+        ("port: 0", "port"),
+        ("log_level: loud", "log_level"),
+        ("root_dir: relative/path", "root_dir"),
+        ("user: [a, b]", "user"),
+        ("port: 1\nport: 2", "port"),
+    ],
+)
+def test_a_mistake_in_the_configuration_stops_it_with_its_place(
+    tmp_path: Path, program: str, line: str, expected: str
+) -> None:
+    file = tmp_path / kind_of(program)
+    file.write_text(f"# a comment\nroot_dir: {tmp_path}/root\n{line}\n" if "root_dir" not in line else f"{line}\n")
+    said = run_daemon(program, tmp_path)
+    assert said.code == 2
+    assert re.search(rf"^{program}: {re.escape(str(file))}:\d+:\d+: .*{expected}", sentence(said, program)), said.err
+    assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+@pytest.mark.parametrize("text", ["root_dir: [", "- a list", "\tport: 1", "root_dir: &a [*a]", "\x00"])
+def test_a_file_that_is_no_configuration_stops_it_with_its_place(tmp_path: Path, program: str, text: str) -> None:
+    (tmp_path / kind_of(program)).write_text(text)
+    said = run_daemon(program, tmp_path)
+    assert said.code == 2
+    assert f"{tmp_path / kind_of(program)}:" in sentence(said, program)
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+def test_a_missing_configuration_stops_it_with_the_path_that_was_looked_for(tmp_path: Path, program: str) -> None:
+    said = run_daemon(program, tmp_path / "nowhere")
+    assert said.code == 2
+    assert str(tmp_path / "nowhere") in sentence(said, program)
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", free_port()))
+        taken.listen()
+        port = taken.getsockname()[1]
+        options = {"root_dir": str(tmp_path / "root"), "interface": "127.0.0.1", "port": port, "user": ME}
+        write_config(tmp_path, "master", options)
+        said = run_daemon("saltlite-master", tmp_path)
+    assert said.code == 1
+    assert str(port) in sentence(said, "saltlite-master")
+    assert list((tmp_path / "root").rglob("*.ipc")) == []
+
+
+def test_an_interface_that_this_machine_does_not_have_is_named(tmp_path: Path) -> None:
+    options = {"root_dir": str(tmp_path / "root"), "interface": "192.0.2.1", "port": free_port(), "user": ME}
+    write_config(tmp_path, "master", options)
+    said = run_daemon("saltlite-master", tmp_path)
+    assert said.code == 1
+    assert "192.0.2.1" in sentence(said, "saltlite-master")
+
+
+def test_a_second_master_on_the_same_root_dir_ends_and_the_first_goes_on(shared: Fleet) -> None:
+    folder = shared.folder / "second"
+    options = {"root_dir": str(shared.root("master")), "interface": "127.0.0.1", "port": free_port(), "user": ME}
+    write_config(folder, "master", options)
+    said = run_daemon("saltlite-master", folder)
+    assert said.code == 1
+    assert f"another saltlite-master (pid {shared.daemons['master'].pid}) already runs" in sentence(
+        said, "saltlite-master"
+    )
+    assert shared.cli("a", "test.ping", "--out", "json").json() == {"a": True}
+
+
+def test_a_second_minion_on_the_same_root_dir_ends_and_the_first_goes_on(shared: Fleet) -> None:
+    said = run_daemon("saltlite-minion", shared.folder / "a")
+    assert said.code == 1
+    assert f"another saltlite-minion (pid {shared.daemons['a'].pid}) already runs" in sentence(said, "saltlite-minion")
+    assert shared.cli("a", "test.ping", "--out", "json").json() == {"a": True}
+
+
+@pytest.mark.parametrize("program", DAEMONS)
+@pytest.mark.parametrize("name", ["pki/{kind}/{key}", "data"])
+def test_state_that_is_damaged_or_open_to_others_is_named_and_left_alone(fleet: Fleet, program: str, name: str) -> None:
+    fleet.start_master()
+    fleet.join("a")
+    which = "master" if program == "saltlite-master" else "a"
+    fleet.daemons[which].stop()
+    kind = kind_of(program)
+    if name == "data":
+        path = fleet.root(which) / "var/lib/saltlite" / kind / ("store.sqlite" if kind == "master" else "journal")
+        damaged = b"this was never written by saltlite " * 300
+        path.write_bytes(damaged)
+    else:
+        key = "fleet.key" if kind == "master" else "minion.key"
+        path = fleet.root(which) / "etc/saltlite" / name.format(kind=kind, key=key)
+        damaged = path.read_bytes()
+        path.chmod(0o644)
+    said = run_daemon(program, fleet.folder / which)
+    assert said.code == 1
+    assert str(path) in sentence(said, program)
+    assert path.read_bytes() == damaged
+
+
+@pytest.fixture
+def closed_folder() -> Iterator[Path]:
+    """A folder that only root may write to, on a path that everybody can walk."""
+    folder = Path(tempfile.mkdtemp(prefix="saltlite-e2e-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("program", DAEMONS)
+def test_a_folder_that_cannot_be_written_is_named_with_the_way_out(closed_folder: Path, program: str) -> None:
+    options = {"root_dir": str(closed_folder / "root")}
+    write_config(closed_folder, kind_of(program), options)
+    (closed_folder / kind_of(program)).chmod(0o644)
+    said = run_daemon(program, closed_folder, command=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
+    assert said.code == 1
+    assert "run as root or set `root_dir`" in sentence(said, program)
+
+
+def test_a_minion_whose_master_is_not_there_stays_and_says_so(fleet: Fleet) -> None:
+    fleet.start_minion("a", fleet="ABCDE-FGHIJ-KLMNO-PQRST-UVWXY-Z2345-67ABC-DEFGH")
+    fleet.wait_log("a", "is saltlite-master running there?")
+    assert fleet.daemons["a"].process.poll() is None
+
+
+def test_both_daemons_stop_with_code_0_at_sigterm_and_start_again(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("a")
+    for name in ("a", "master"):
+        assert fleet.daemons[name].stop() == 0
+        assert "Traceback" not in fleet.daemons[name].log()
+        assert "ERROR" not in fleet.daemons[name].log()
+    fleet.restart_master()
+    fleet.restart_minion("a")
+    fleet.wait_up("a")

@@ -1,0 +1,194 @@
+"""The rules of this code base that a machine can check. `saltlite/ARCHITECTURE.md` says why they are there."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = sorted((ROOT / "saltlite").rglob("*.py"))
+DAEMONS = sorted((ROOT / "daemons").glob("*.py"))
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+CLASS_LINES_MAX = 400
+ENTRY_POINT_LINES_MAX = 30
+
+PLUGIN_FOLDERS = ("modules", "grains")
+DUNDERS = {
+    "__context__", "__func_alias__", "__grains__", "__opts__", "__pillar__", "__proxy__", "__salt__",
+    "__salt_system_encoding__", "__utils__", "__virtual__", "__virtualname__",
+}  # fmt: skip
+
+SYNONYMS = {
+    "agent": "minion",
+    "fact": "grain",
+    "node": "minion",
+    "slave": "minion",
+    "task": "job",
+    "worker": "MWorker",
+}
+"""Words that readers who know Salt would have to translate, and the word to use."""
+SYNONYMS_WITH_A_REASON = {
+    ("config/master.py", "worker_threads"): "the option's name in Salt",
+    ("wire/merkle.py", "node"): "of a tree; no machine is meant",
+}
+NAMES_THAT_SAY_NOTHING = {"common", "helper", "helpers", "misc", "shared", "util", "utils"}
+CLASSES_THAT_SAY_NOTHING = re.compile(r"^_?(Base|Abstract)[A-Z]|(Manager|Helper|Impl)$")
+
+SOMEBODYS_MACHINE = re.compile(r"(?<![\w.\-*}])/(?:home|Users|root|work|workspace|mnt|media)/\w")
+"""Absolute paths of the machine that something was written on."""
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT / "saltlite").as_posix()
+
+
+def committed_files() -> list[Path]:
+    """What is in git or would be added; without git, everything that is no product of a tool."""
+    asked = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if asked.returncode == 0:
+        paths = [ROOT / os.fsdecode(name) for name in asked.stdout.split(b"\0") if name]
+    else:
+        paths = [
+            path
+            for folder in ("saltlite", "daemons", "conf", "tests", "systemd")
+            for path in (ROOT / folder).rglob("*")
+        ]
+    return [path for path in paths if path.is_file() and path.suffix != ".pyc"]
+
+
+def defined_names(tree: ast.Module) -> Iterator[str]:
+    """Every name that a file gives to something: functions, classes, arguments, variables, attributes."""
+    for item in ast.walk(tree):
+        match item:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+def words_of(name: str) -> set[str]:
+    """`JobServer_ports` -> {"job", "server", "ports", "port"}; plurals count as their singular."""
+    words = [word.lower() for word in re.findall(r"MWorker|[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    return set(words) | {word.removesuffix("s") for word in words}
+
+
+def test_the_import_contracts_of_pyproject_are_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    code = lint_imports(config_filename="pyproject.toml", no_cache=True, no_logo=True)
+    assert code == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", [*PRODUCT, *DAEMONS], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_file_and_its_parts_are_short_enough_to_be_read_at_once(path: Path) -> None:
+    limit = ENTRY_POINT_LINES_MAX if path in DAEMONS else FILE_LINES_MAX
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= limit
+    for item in ast.walk(parsed(path)):
+        if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            assert item.end_lineno is not None
+            lines = item.end_lineno - item.lineno + 1
+            longest = CLASS_LINES_MAX if isinstance(item, ast.ClassDef) else FUNCTION_LINES_MAX
+            assert lines <= longest, f"{item.name} has {lines} lines, of at most {longest}"
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=name_of)
+def test_names_are_salts_words_and_say_what_they_name(path: Path) -> None:
+    names = {path.stem, *defined_names(parsed(path))}
+    for name in names:
+        if (name_of(path), name) not in SYNONYMS_WITH_A_REASON:
+            synonyms = words_of(name) & SYNONYMS.keys()
+            assert not synonyms, f"{name}: say " + ", ".join(SYNONYMS[word] for word in synonyms)
+        assert not CLASSES_THAT_SAY_NOTHING.search(name), name
+    assert path.stem not in NAMES_THAT_SAY_NOTHING
+    assert path.parent.name not in NAMES_THAT_SAY_NOTHING
+
+
+def test_every_exception_from_the_vocabulary_is_still_needed() -> None:
+    for name, identifier in SYNONYMS_WITH_A_REASON:
+        assert identifier in defined_names(parsed(ROOT / "saltlite" / name)), f"{name}: {identifier} is gone"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in PRODUCT if name_of(path).split("/")[0] not in {*PLUGIN_FOLDERS, "loader"}], ids=name_of
+)
+def test_the_dunders_of_plugins_exist_in_plugins_only(path: Path) -> None:
+    used = {item.id for item in ast.walk(parsed(path)) if isinstance(item, ast.Name)}
+    assert not used & DUNDERS
+
+
+@pytest.mark.parametrize("path", [path for path in PRODUCT if path.name == "__init__.py"], ids=name_of)
+def test_a_package_says_what_belongs_into_it(path: Path) -> None:
+    said = ast.get_docstring(parsed(path)) or ""
+    assert "What belongs here:" in said
+    assert "What does not:" in said or path.parent.name == "saltlite"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in PRODUCT if name_of(path).split("/")[0] in {"model", "wire", "core"}], ids=name_of
+)
+def test_what_is_pure_opens_no_file_and_reads_no_clock(path: Path) -> None:
+    """What needs no import, and so no import contract can see."""
+    for item in ast.walk(parsed(path)):
+        if isinstance(item, ast.Call):
+            match item.func:
+                case ast.Name(id=name):
+                    assert name not in {"open", "print", "input", "exec", "eval", "__import__"}
+                case ast.Attribute(value=ast.Name(id="datetime" | "date"), attr=name):
+                    assert name not in {"now", "utcnow", "today"}
+
+
+def test_the_entry_points_are_the_files_that_pyproject_names() -> None:
+    assert [path.name for path in DAEMONS] == ["saltlite_master.py", "saltlite_minion.py"]
+
+
+def test_no_committed_file_names_a_folder_of_the_machine_it_was_written_on() -> None:
+    found = []
+    for path in committed_files():
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            if SOMEBODYS_MACHINE.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not found
+
+
+def swallows_everything(handler: ast.ExceptHandler) -> bool:
+    """Whether it catches what it cannot know, and does not end by raising."""
+    broad = handler.type is None or (
+        isinstance(handler.type, ast.Name) and handler.type.id in {"Exception", "BaseException"}
+    )
+    return broad and not isinstance(handler.body[-1], ast.Raise)
+
+
+@pytest.mark.parametrize("path", [*PRODUCT, *DAEMONS], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_an_except_that_swallows_everything_says_why_it_may(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for item in ast.walk(parsed(path)):
+        if isinstance(item, ast.ExceptHandler) and swallows_everything(item):
+            assert re.search(r"# (noqa: BLE001 - )?(?!noqa)\w.{15,}", lines[item.lineno - 1]), f"line {item.lineno}"
+
+
+@pytest.mark.parametrize("path", [*PRODUCT, *DAEMONS], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_suppression_carries_its_reason(path: Path) -> None:
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        assert not re.search(r"# noqa(:[A-Z0-9, ]+)?$", line), f"line {number}: write `# noqa: CODE - reason`"
+        assert not re.search(r"# type: ignore(\[[a-z, -]+\])?$", line), f"line {number}: write the reason behind it"

@@ -1,0 +1,81 @@
+"""A minion with several masters: each result belongs to the one that asked for it (G6)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from saltlite.core.job_effects import Offer, Remembered, Write
+from saltlite.core.jobs import FOREIGN_S
+from saltlite.core.journal_rules import advance
+from saltlite.core.minion_ports import JournalEntry, Record, Step
+from saltlite.errors import JournalError
+from saltlite.model.ids import parse_jid
+from tests.core_keys import JOB_PUBLIC
+from tests.core_server import UNTIL, Server, jid
+
+OTHER = bytes(range(32))
+RECEIVED = {"body": b"b", "sig": b"s", "proof": [], "wall_ms": 1, "deliver_ms": 1}
+
+
+def offers(server: Server) -> list[str]:
+    return [effect.jid for effect in server.take() if isinstance(effect, Offer)]
+
+
+def test_a_result_is_not_offered_to_a_master_that_did_not_ask_for_it() -> None:
+    it = Server()
+    it.start()
+    it.jobs.trust(OTHER, UNTIL)
+    it.end()
+    it.jobs.connected([jid()])
+    assert offers(it) == []
+
+    it.jobs.trust(JOB_PUBLIC, UNTIL)
+    it.jobs.connected([jid()])
+
+    assert offers(it) == [jid()]
+
+
+def test_after_a_week_any_master_of_the_fleet_may_have_a_result() -> None:
+    it = Server()
+    it.start()
+    it.jobs.trust(OTHER, UNTIL)
+    it.end()
+    it.clock.advance(FOREIGN_S + 1)
+
+    it.jobs.connected([jid()])
+
+    assert offers(it) == [jid()]
+
+
+@pytest.mark.parametrize(("issuer", "offered"), [(OTHER, []), (JOB_PUBLIC, [jid()]), (b"", [jid()])])
+def test_whose_a_result_is_survives_a_restart(issuer: bytes, offered: list[str]) -> None:
+    it = Server()
+    it.jobs.replay([Remembered(jid(), Step.DONE, issuer=issuer)], [jid()], "")
+
+    it.jobs.connected([jid()])
+
+    assert offers(it) == offered
+
+
+def test_the_journal_keeps_whose_a_job_is_until_it_has_ended() -> None:
+    it = Server()
+    (write, *_) = it.receive()
+    assert isinstance(write, Write)
+    entry = advance(None, Record(Step.RECEIVED, jid(), write.fields), "")
+    entry = advance(entry, Record(Step.STARTED, jid(), {"pid": 1, "ticks": 1, "wall_ms": 1}), "")
+
+    assert advance(entry, Record(Step.DONE, jid()), "").issuer == JOB_PUBLIC
+
+
+def test_a_record_without_an_issuer_is_read() -> None:
+    known = JournalEntry(parse_jid(jid()), Step.RECEIVED, 1, 1, b"b", b"s", ())
+    assert advance(None, Record(Step.RECEIVED, jid(), RECEIVED), "") == known
+    assert advance(None, Record(Step.RECEIVED, jid(), RECEIVED | {"issuer": OTHER}), "") == replace(known, issuer=OTHER)
+
+
+@pytest.mark.parametrize("fields", [RECEIVED | {"issuer": "text"}, RECEIVED | {"other": b""}, {"issuer": OTHER}])
+def test_a_record_with_another_field_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(JournalError, match="has the fields"):
+        advance(None, Record(Step.RECEIVED, jid(), fields), "")
