@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -98,6 +99,25 @@ def test_the_import_contracts_of_pyproject_are_kept(
     monkeypatch.chdir(ROOT)
     code = lint_imports(config_filename="pyproject.toml", no_cache=True, no_logo=True)
     assert code == 0, capsys.readouterr().out
+
+
+def test_the_layers_that_are_described_are_those_of_the_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "layers")
+    described = (
+        (ROOT / "saltlite" / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Layers")[1].split("```")[1]
+    )
+    names = [re.split(r"  +", line)[0] for line in described.splitlines()[1:]]
+    assert names == ["daemons/", *layers]
+
+
+def test_what_architecture_says_to_edit_is_there() -> None:
+    table = (ROOT / "saltlite" / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## To change")[1]
+    paths = re.findall(r"`([a-z_/]+(?:/|\.py))`", table)
+    assert len(paths) > 10
+    assert [path for path in paths if not (ROOT / "saltlite" / path).exists()] == []
 
 
 @pytest.mark.parametrize("path", [*PRODUCT, *DAEMONS], ids=lambda path: path.relative_to(ROOT).as_posix())

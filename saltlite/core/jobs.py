@@ -188,6 +188,10 @@ class Jobs:
         """A job arrived, for the first time or again."""
         entry = self._entries.get(parcel.jid)
         if entry is not None:
+            if entry.step is Step.DONE and parcel.jid in self._offered:
+                # Its result is on its way, but an answer there must be now: until then this job has a place in
+                # the master's window, and jobs behind it wait.
+                self._tell(parcel.jid, TargetState.RUNNING)
             self._report(entry)
             return
         try:

@@ -80,7 +80,7 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
     identity.ensure_identity(config.pki_dir, config.master_name or socket.gethostname().lower(), SystemClock())
     _prepare_store(config, paths)
-    network = _listen(config)
+    network = listen_for_minions(config)
     link_listener = listen_unix(paths.link_socket, SOCKET_MODE)
     client_listener = listen_unix(paths.client_socket, SOCKET_MODE)
     if os.geteuid() == 0:
@@ -119,7 +119,8 @@ def _ensure_identity(config: MasterConfig) -> bool:
     return identity.ensure_identity(config.pki_dir, name, SystemClock())
 
 
-def _listen(config: MasterConfig) -> socket.socket:
+def listen_for_minions(config: MasterConfig) -> socket.socket:
+    """The listening socket, or StartupError; a port in use is tried again for PORT_WAIT_S."""
     from saltlite.adapters.zmq_link import PortInUseError, listen  # noqa: PLC0415 - other processes never load ZeroMQ
 
     give_up_at = time.monotonic() + PORT_WAIT_S
@@ -164,8 +165,8 @@ def _loaded_store(paths: Paths) -> Callable[[], Store]:
 
 
 def _run_link(config: MasterConfig, network: socket.socket, mworkers: socket.socket, ready: Callable[[], None]) -> None:
-    from saltlite.adapters.zmq_link import RouterLink  # noqa: PLC0415 - as in _listen
-    from saltlite.master.link import LinkProcess  # noqa: PLC0415 - as in _listen
+    from saltlite.adapters.zmq_link import RouterLink  # noqa: PLC0415 - as in listen_for_minions
+    from saltlite.master.link import LinkProcess  # noqa: PLC0415 - as in listen_for_minions
 
     certificate = identity.certificate_of(config.pki_dir)
     private = identity.link_key(config.pki_dir)

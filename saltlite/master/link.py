@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 SPREAD_MS_PER_MINION = 5
 """At a planned stop, minions are told to come back within so many milliseconds each."""
+SPREAD_MIN_MS = 1_000
+"""Nobody comes back to a master that is still on its way down."""
 SPREAD_MAX_MS = 60_000
 LINGER_S = 0.2
 """How long the last frames get to leave the machine."""
@@ -71,6 +73,8 @@ class LinkProcess:
 
     def on_frame(self, route: bytes, connection: int, address: str, frame: bytes) -> None:
         """A frame arrived from a minion."""
+        if self._stopping:
+            return
         self._hub.frame(route, connection, address, frame)
         self._soon()
 
@@ -103,7 +107,7 @@ class LinkProcess:
         """A planned stop: tell the minions, let the frames leave, end the loop."""
         self._stopping = True
         count = len(self._hub.present())
-        self._hub.leave(min(SPREAD_MAX_MS, SPREAD_MS_PER_MINION * count))
+        self._hub.leave(min(SPREAD_MAX_MS, max(SPREAD_MIN_MS, SPREAD_MS_PER_MINION * count)))
         self._carry_out()
         self._reactor.call_later(LINGER_S if count else 0.0, self._reactor.stop)
 

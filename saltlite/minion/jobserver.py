@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -101,7 +101,7 @@ class JobServer:
         self._spares_made = 0.0
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
-        self._waiting: deque[str] = deque()
+        self._waiting: OrderedDict[str, None] = OrderedDict()
         self._offered: set[str] = set()
         self._timer: Timer | None = None
         self._status_due = False
@@ -262,12 +262,14 @@ class JobServer:
                 # Offered again: what was handed over before is taken as lost, and must not hold a place.
                 self._offered.discard(jid)
                 self._starting.pop(jid, None)
-                self._waiting.append(jid)
+                self._waiting[jid] = None
             case Kill(jid, pid, signum):
                 self._kill(jid, pid, signum)
             case Keep(jid, state, code, reason, start_ms, dur_ms):
                 self._disk.spool.write(jid, SpoolEntry(state, code, b"", start_ms, dur_ms, reason))
             case Forget(jid):
+                # It may have been offered anew just before the master confirmed it.
+                self._waiting.pop(jid, None)
                 self._disk.spool.remove(jid)
                 self._jobs.room(in_spool=self._disk.spool.has_room())
             case Write():
@@ -374,7 +376,7 @@ class JobServer:
 
     def _hand_over(self) -> None:
         while self._waiting and len(self._offered) < OFFERS_OPEN:
-            jid = self._waiting.popleft()
+            jid, _ = self._waiting.popitem(last=False)
             entry = self._read(jid)
             if entry is not None:
                 self._offered.add(jid)

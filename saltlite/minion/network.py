@@ -58,6 +58,7 @@ class NetworkProcess:
         self._backlog: deque[bytes] = deque()
         self._transfers: deque[Transfer] = deque()
         self._retry_due = False
+        self._sessions = 0
         self._timer: Timer | None = None
 
     def start(self, channel: Channel) -> None:
@@ -150,7 +151,11 @@ class NetworkProcess:
             # Whoever accepts it has to compare what the master shows with something.
             reason += f"; its fingerprint is {self._key}"
         level = logging.WARNING if reason else logging.INFO
-        log.log(level, "connection: %s%s", phase, f" ({reason})" if reason else "")
+        self._sessions += phase is Phase.READY
+        # The number makes the line of each session another one, or the log would hold it back as a repeat and
+        # end with a state that is over.
+        session = f" [session {self._sessions}]" if self._sessions else ""
+        log.log(level, "connection: %s%s%s", phase, f" ({reason})" if reason else "", session)
         self._tell(inside.phase(phase, reason))
         if phase is Phase.READY:
             self._tell(inside.ready())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report: pytest.TestReport = yield  # type: ignore[misc, assignment]
+    report: pytest.TestReport = yield  # type: ignore[assignment]
     if report.failed:
         for fleet in Fleet.running:
             report.sections.append(("daemons of the fleet", fleet.logs()))

@@ -104,7 +104,7 @@ def test_a_result_arrives_once_after_the_whole_master_was_killed_and_started_aga
 
 
 def test_a_new_minion_adopts_the_job_that_its_killed_predecessor_left_running(ready: Fleet, marks: Path) -> None:
-    jid = start_job(ready, marks, 3)
+    jid = start_job(ready, marks, 2)
 
     ready.daemons["m"].kill_whole()
     ready.restart_minion("m")

@@ -1,4 +1,4 @@
-"""Strangers and traitors at the master's port: what they send costs them their own connection, and nobody else anything.
+"""Strangers and traitors at the master's port: what they send costs their own connection, and nobody else anything.
 
 The stranger speaks real ZeroMQ and real handshakes, made with `saltlite.wire`, and then does what no minion does.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -139,3 +140,19 @@ def test_a_burst_waits_for_its_turn_and_no_more_run_at_once_than_configured(flee
     wait_until(done, "all fifty returned")
     assert len(trace.read_text().split()) == 50
     assert 1 < most <= 4
+
+
+def test_results_that_were_offered_twice_are_handed_over_without_a_complaint(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("a", jobs_max=16)
+    minion = fleet.daemons["a"]
+    with fleet.client() as client:
+        jids = [client.publish(JobCall("a", "test.ping")).jid for _ in range(250)]
+    for number in (50, 100, 150, 200):
+        fleet.wait_state(jids[number], "a", "returned")
+        old = minion.child("minion link")
+        os.kill(old, signal.SIGKILL)
+        wait_until(lambda old=old: [pid for pid in minion.children("minion link") if pid != old], "it is back")
+    for jid in jids:
+        fleet.wait_state(jid, "a", "returned")
+    assert "cannot be read" not in minion.log()

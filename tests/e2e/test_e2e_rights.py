@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -82,10 +83,13 @@ def test_a_process_that_gave_up_root_cannot_get_anything_back(open_fleet: Fleet)
 def test_a_fleet_with_an_unprivileged_user_survives_restarts_of_every_kind(open_fleet: Fleet) -> None:
     master = open_fleet.start_master(user="nobody")
     open_fleet.join("a", user="nobody")
-    for name in ("MWorker-0", "maintenance", "master link"):
-        old = master.child(name)
-        os.kill(old, 9)
-        wait_until(lambda name=name, old=old: [p for p in master.children(name) if p != old], f"{name} is back")
+    old = {name: master.child(name) for name in ("MWorker-0", "maintenance", "master link")}
+    for pid in old.values():
+        os.kill(pid, signal.SIGKILL)
+    wait_until(
+        lambda: {title(pid) for pid in children_of(master.pid) if pid not in old.values()} >= set(old),
+        "all three have been started again",
+    )
     open_fleet.wait_up("a")
     assert master.stop() == 0
     assert open_fleet.daemons["a"].stop() == 0
@@ -112,7 +116,7 @@ def test_the_user_of_the_master_may_ask_and_others_are_refused_with_code_6(open_
 def test_whoever_gets_past_the_mode_of_the_socket_is_refused_by_who_they_are(open_fleet: Fleet) -> None:
     open_fleet.start_master()
     open_fleet.join("a")
-    os.chmod(open_fleet.socket_path(), 0o666)
+    Path(open_fleet.socket_path()).chmod(0o666)
     before = open_fleet.jobs_published()
     for words in (("a", "test.ping"), ("key", "list"), ("key", "token", "create"), ("job", "kill", "2" * 20)):
         said = cli_as(open_fleet, STRANGER, *words)

@@ -198,7 +198,7 @@ def test_a_result_is_offered_once_a_session_however_often_the_job_comes() -> Non
     it.end()
     it.jobs.connected([jid()])
     assert it.take() == [Offer(jid())]
-    assert it.receive() == []
+    assert Offer(jid()) not in it.receive()
     it.jobs.connected([jid()])
     assert it.take() == [Offer(jid())]
 

@@ -8,7 +8,6 @@ from saltlite.core.ports import OpenJob
 from saltlite.master.context import Master
 from saltlite.model.ids import MinionId
 from saltlite.wire.limits import SEND_WINDOW
-from saltlite.wire.merkle import proofs
 
 PAGE = 64
 """Jobs handed over at once; the link asks again when its minion has acknowledged half of its window."""
@@ -31,6 +30,6 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
         if rows and size > SEND_WINDOW:
             break
         left_ms = max(0, int((job.created_at - now) * 1000) + job.deliver_ms)
-        rows.append((job, proofs(job.minions)[minion], left_ms))
+        rows.append((job, master.proofs.of(job.jid, job.minions)[minion], left_ms))
     if rows or jobs:
         master.link.pulled(minion, rows, starved=len(rows) < len(jobs))
