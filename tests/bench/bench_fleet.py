@@ -24,7 +24,7 @@ from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.wire.noise import public_of
 from tests.bench.fleet import BenchFleet, wait_until
-from tests.bench.measure import Figure, IdleCpu, Others, cpu_s, machine, pss_mib, rounded, timed, title
+from tests.bench.measure import Figure, IdleCpu, Others, alone_mib, cpu_s, machine, pss_mib, rounded, timed, title
 from tests.bench.swarm import minion_name, private_key
 
 CLI_RUNS = 20
@@ -155,6 +155,8 @@ def idle(fleet: BenchFleet) -> Report:
         **figure("minion_idle_pss", [sum(minion.values())]),
         **figure("master_idle_pss", [sum(master.values())]),
         **figure("minion_idle_cpu", [used_s / IDLE_S * 100]),
+        "minion_alone_mib": rounded(alone_mib(fleet.pids("m"))),
+        "master_alone_mib": rounded(alone_mib(fleet.pids("master"))),
         "minion_processes_mib": {name: rounded(size) for name, size in minion.items()},
         "master_processes_mib": {name: rounded(size) for name, size in master.items()},
     }

@@ -91,7 +91,8 @@ class Stranger:
     def is_heard(self) -> bool:
         """Whether its session works: a heartbeat is answered."""
         self.send(self.seal({"t": "hb", "running": [], "spool": 0}))
-        while (verb := self.heard()["t"]) == "want_functions":
+        # What an MWorker has to say to it comes when it comes.
+        while (verb := self.heard()["t"]) in ("want_functions", "ret_ack"):
             pass
         return bool(verb == "beat")
 
