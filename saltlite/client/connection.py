@@ -114,7 +114,7 @@ def _decode(frame: bytes) -> dict[str, Any]:
 
 def _connect_error(path: str, error: OSError) -> UnreachableError | RefusedError:
     if isinstance(error, PermissionError):
-        return RefusedError(f"you may not use {path}: run this as root, or as the user of saltlite-master")
+        return RefusedError(f"you may not use {path}: run this as root, or as the user who started saltlite-master")
     if isinstance(error, BlockingIOError):
         return UnreachableError(
             f"the master did not take a connection on {path} within {SEND_TIMEOUT_S}s: "

@@ -1,7 +1,8 @@
 """Who may do what: the one decision for every way into the master (R8).
 
-Deny by default. Today there is one kind of principal that may do anything: an operator, who is root or the
-user that the master runs as, as the kernel proves through the Unix socket.
+Deny by default. Today there is one kind of principal that may do anything: an operator, who is root or whoever
+started the master, as the kernel proves through the Unix socket. A master that was started as root and became another
+user does not count that user: its link process, which reads what strangers send, must not be able to publish (S10).
 """
 
 from __future__ import annotations
@@ -50,5 +51,5 @@ def authorize(principal: Principal, action: Action, operators: Collection[int]) 
         return
     raise RefusedError(
         f"{principal.user} (uid {principal.uid}) may not {action.verb.replace('_', ' ')}: "
-        "run it as root, or as the user that the master runs as"
+        "run it as root, or as the user who started the master"
     )

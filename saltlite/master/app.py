@@ -209,9 +209,10 @@ def _run_mworker(config: MasterConfig, paths: Paths, clients: socket.socket, rea
     certificate = identity.certificate_of(config.pki_dir)
     who = Identity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
     open_store = _loaded_store(paths)
-    account = drop_to(config.user)
+    operators = frozenset({0, os.geteuid()})
+    drop_to(config.user)
     store = open_store()
-    terms = Terms(timeout_s=config.timeout, deliver_s=config.deliver_by, operators=frozenset({0, account.uid}))
+    terms = Terms(timeout_s=config.timeout, deliver_s=config.deliver_by, operators=operators)
     reactor = Reactor()
 
     def make_master(link: LinkChannel) -> Master:

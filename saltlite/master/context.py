@@ -44,7 +44,7 @@ class Terms:
     timeout_s: float
     deliver_s: float
     operators: frozenset[int]
-    """The uids that may do anything: root's, and that of the user the master runs as."""
+    """The uids that may do anything: root's, and that of whoever started the master."""
 
 
 PROOFS_KEPT = 4
