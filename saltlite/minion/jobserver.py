@@ -55,7 +55,8 @@ SPARES_IDLE_S = 5.0
 STATUS_S = 1.0
 """Heartbeats are seconds apart: what they report need not be fresher."""
 RUNNING_S = 0.03
-"""That a job runs is told after so long; most jobs have returned by then, and their return says it all."""
+"""That a job runs is told, and noted for `saltutil.running`, after so long; most jobs have returned by then, and their
+return says it all."""
 OFFERS_OPEN = 32
 """Results handed to the network process and not acknowledged; the rest wait in the spool."""
 
@@ -106,6 +107,7 @@ class JobServer:
         self._timer: Timer | None = None
         self._status_due = False
         self._starting: dict[str, Inside] = {}
+        self._noted: set[str] = set()
 
     # -- start
 
@@ -253,7 +255,6 @@ class JobServer:
             case Go(jid):
                 process, call = self._running[jid]
                 process.go(call)
-                self._note_running(call, process.pid)
                 # Made while the job runs, so that the next one does not wait for a fork.
                 self._reactor.call_soon(self._make_spares)
             case Tell(jid, state, reason):
@@ -405,8 +406,11 @@ class JobServer:
 
     def _tell_running(self) -> None:
         starting, self._starting = self._starting, {}
-        for message in starting.values():
+        for jid, message in starting.items():
             self._tell(message)
+            if jid in self._running and jid not in self._noted:
+                process, call = self._running[jid]
+                self._note_running(call, process.pid)
 
     def _tell_status(self) -> None:
         self._status_due = False
@@ -446,6 +450,7 @@ class JobServer:
             "started": self._clock.wall(),
         }
         path = os.path.join(self._disk.running_dir, call.jid)
+        self._noted.add(call.jid)
         try:
             # Hidden until it is whole; readers skip names that are no jid.
             with open(path + ".new", "w", encoding="utf-8") as file:
@@ -455,6 +460,7 @@ class JobServer:
             log.warning("job %s will not be listed by saltutil.running: %s", call.jid, error)
 
     def _forget_running(self, jid: str) -> None:
+        self._noted.discard(jid)
         try:
             os.unlink(os.path.join(self._disk.running_dir, jid))
         except FileNotFoundError:
