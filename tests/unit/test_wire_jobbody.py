@@ -188,7 +188,7 @@ def test_arguments_are_as_deep_as_a_message_may_be() -> None:
         encode_body(dataclasses.replace(BODY, args=[nested(MESSAGE_DEPTH + 1)]))
 
 
-@pytest.mark.parametrize("argument", [{1.5: "x"}, {"a", "b"}, 2**70], ids=str)
+@pytest.mark.parametrize("argument", [{1.5: "x"}, {"a"}, 2**70], ids=str)
 def test_an_argument_that_cannot_travel_is_refused_at_publish(argument: object) -> None:
     with pytest.raises(UsageError, match="cannot travel"):
         encode_body(dataclasses.replace(BODY, args=[argument]))
