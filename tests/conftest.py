@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -15,3 +16,13 @@ def pytest_configure(config: pytest.Config) -> None:
     # A run that was started in the background ignores SIGINT, and hands that on to every command that it tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test's own, as pytest's, but with a name that leaves room below it.
+
+    Linux allows 107 bytes for the path of a Unix socket. pytest names the folder after the test, and `pytest -n`
+    puts a folder more above it: what is left would not do for the default `sock_dir` below a `root_dir`.
+    """
+    return tmp_path_factory.mktemp("t")

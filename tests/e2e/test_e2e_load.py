@@ -79,6 +79,8 @@ def test_connections_that_came_and_went_leave_no_descriptor_open(fleet: Fleet) -
             connection.close()
         wait_until(lambda: open_files(link) <= start, "the link has closed what strangers left")
     fleet.join("a")
+    # The master knows a moment before the minion does, which must not be killed in between: its lines are counted.
+    fleet.wait_log("a", "connection: ready")
     for turn in range(2, 7):
         fleet.daemons["a"].kill_whole()
         fleet.restart_minion("a")
