@@ -1,29 +1,88 @@
-"""The units, read by systemd itself."""
+"""The units: read by systemd itself, and lived in by the daemon as far as that goes without a systemd that runs."""
 
+import configparser
+import os
+import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-UNITS = Path(__file__).parent.parent / "systemd"
+from tests.e2e.fleet import free_port
+
+ROOT = Path(__file__).parent.parent
+DAEMONS = ["saltlite-master", "saltlite-minion"]
+WAIT_S = 20.0
+"""More than any start or stop needs, on a busy machine too."""
+
+
+def service(daemon: str) -> configparser.SectionProxy:
+    """The [Service] section of a unit that this repository ships."""
+    unit = configparser.RawConfigParser()
+    # Directives of systemd are case-sensitive.
+    unit.optionxform = str  # type: ignore[assignment,method-assign] # the documented way to say so
+    unit.read_string((ROOT / "systemd" / f"{daemon}.service").read_text())
+    return unit["Service"]
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(prefix="saltlite-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not on this machine")
-@pytest.mark.parametrize("daemon", ["saltlite-master", "saltlite-minion"])
+@pytest.mark.parametrize("daemon", DAEMONS)
 def test_systemd_finds_nothing_wrong_with_the_unit(daemon: str, tmp_path: Path) -> None:
-    script = Path(sys.executable).parent / daemon
+    text = (ROOT / "systemd" / f"{daemon}.service").read_text()
     unit = tmp_path / f"{daemon}.service"
-    text = (UNITS / unit.name).read_text()
-    unit.write_text(text.replace(f"ExecStart=/opt/saltlite/bin/{daemon}", f"ExecStart={script}"))
-    assert script.exists()
+    # A script that is missing would be found out, so it is the installed one.
+    unit.write_text(text.replace(service(daemon)["ExecStart"], str(Path(sys.executable).parent / daemon)))
     verdict = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False, timeout=30
+        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False, timeout=30
     )
     assert (verdict.returncode, verdict.stderr) == (0, "")
 
 
-def test_both_daemons_have_a_unit_that_starts_the_installed_script() -> None:
-    for daemon in ("saltlite-master", "saltlite-minion"):
-        assert f"ExecStart=/opt/saltlite/bin/{daemon}\n" in (UNITS / f"{daemon}.service").read_text()
+@pytest.mark.parametrize("daemon", DAEMONS)
+def test_a_unit_starts_what_the_install_of_the_readme_puts_there(daemon: str) -> None:
+    venv = re.search(r"python3 -m venv (/\S+)", (ROOT / "README.md").read_text())
+    assert venv is not None
+    assert service(daemon)["ExecStart"] == f"{venv[1]}/bin/{daemon}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to leave out")
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not on this machine")
+def test_a_master_with_only_the_capabilities_of_its_unit_serves_feeds_the_watchdog_and_stops(open_folder: Path) -> None:
+    capabilities = service("saltlite-master")["CapabilityBoundingSet"].split()
+    bounding = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in capabilities)])
+    (open_folder / "master").write_text(
+        f"root_dir: {open_folder}\nuser: nobody\ninterface: 127.0.0.1\nport: {free_port()}\nlog_file: ''\n"
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(open_folder / "notify"))
+        systemd.settimeout(WAIT_S)
+        daemon = Path(sys.executable).parent / "saltlite-master"
+        master = subprocess.Popen(
+            ["setpriv", "--bounding-set", bounding, "--no-new-privs", daemon, "-c", open_folder],
+            env={**os.environ, "NOTIFY_SOCKET": str(open_folder / "notify"), "WATCHDOG_USEC": "200000"},
+        )
+        try:
+            assert systemd.recv(4096).startswith(b"READY=1\n")
+            # The first comes with READY; the second because the supervisor's loop turns.
+            assert [systemd.recv(4096) for _ in range(2)] == [b"WATCHDOG=1"] * 2
+            master.send_signal(signal.SIGTERM)
+            assert master.wait(WAIT_S) == 0
+        finally:
+            # Its children end with it: the kernel tells them.
+            master.kill()
+            master.wait()
