@@ -116,14 +116,19 @@ def private_dir(path: str, uid: int, gid: int, mode: int = 0o700) -> None:
 
 def _step(parent: int, name: str, trusted: set[int], mode: int, links: str) -> int:
     """Open the folder `name` in `parent`, making it if missing; closes `parent` when it succeeds."""
+    made = False
     with contextlib.suppress(FileExistsError):
         try:
             os.lstat(name, dir_fd=parent)
         except FileNotFoundError:
             os.mkdir(name, mode, dir_fd=parent)
+            made = True
     found = os.lstat(name, dir_fd=parent)
     trusted_link = stat.S_ISLNK(found.st_mode) and found.st_uid in trusted and links == "follow"
     opened = os.open(name, _DIRECTORY if trusted_link else _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    if made:
+        # Whatever the umask says: another user has to get through.
+        os.fchmod(opened, mode)
     os.close(parent)
     return opened
 

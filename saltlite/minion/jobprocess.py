@@ -136,6 +136,9 @@ def _stand_alone(waiting: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    for name in ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"):
+        # What systemd gave the minion is not for the programs that jobs start.
+        os.environ.pop(name, None)
     # What a module prints belongs to the log, and must not be taken for anything else.
     os.dup2(2, 1)
     set_title(TITLE)

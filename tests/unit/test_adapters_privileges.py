@@ -275,3 +275,13 @@ def test_a_secret_longer_than_the_limit_is_refused(tmp_path: Path) -> None:
     write_secret(str(tmp_path / "key"), bytes(SECRET_MAX + 1))
     with pytest.raises(StartupError, match="longer than 65536 bytes"):
         read_secret(str(tmp_path / "key"))
+
+
+def test_missing_parents_can_be_passed_by_others_whatever_the_umask_says(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        private_dir(str(tmp_path / "var" / "lib" / "mine"), os.geteuid(), os.getegid())
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / "var" / name).stat().st_mode & 0o777 for name in ("", "lib", "lib/mine")]
+    assert modes == [0o755, 0o755, 0o700]

@@ -223,6 +223,15 @@ def test_garbage_costs_the_session_and_nothing_else(raw: bytes) -> None:
     assert it.phase() is Phase.READY
 
 
+def test_a_beat_before_the_welcome_is_taken_for_what_it_is() -> None:
+    it = Scripted()
+    it.prove()
+    it.say({"t": "beat"})
+    assert it.phase() is Phase.HANDSHAKE
+    it.say({"t": "welcome", "state": "accepted", "hb_ms": 15_000})
+    assert it.phase() is Phase.READY
+
+
 def test_a_frame_that_comes_twice_is_not_acted_on_twice() -> None:
     it = Scripted().welcomed()
     it.take()
