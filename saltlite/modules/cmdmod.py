@@ -375,7 +375,8 @@ def _who(cwd: str | None, runas: str | None, group: str | None) -> _Who:
         raise CommandExecutionError(f"There is no group {group!r} on this minion.") from error
     if cwd is None:
         home = user.pw_dir if user else os.path.expanduser("~")
-        return _Who(home if os.path.isdir(home) else "/", user, gid)
+        # A service may have been started with another user's HOME, which it cannot enter.
+        return _Who(home if os.path.isdir(home) and os.access(home, os.X_OK) else "/", user, gid)
     if not os.path.isabs(cwd) or not os.path.isdir(cwd):
         raise CommandExecutionError(f"Specified cwd '{cwd}' either not absolute or does not exist")
     return _Who(cwd, user, gid)

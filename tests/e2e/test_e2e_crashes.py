@@ -118,9 +118,11 @@ def test_a_new_minion_adopts_the_job_that_its_killed_predecessor_left_running(re
 def test_an_adopted_job_can_be_killed(ready: Fleet, marks: Path) -> None:
     jid = start_job(ready, marks, 1000)
     (job,) = ready.running_jobs("m").values()
+    sessions = ready.daemons["m"].log().count("connection: ready")
     ready.daemons["m"].kill_whole()
     ready.restart_minion("m")
-    ready.wait_up("m")
+    # Not `wait_up`: for a moment the master may still count the session of the killed minion.
+    ready.wait_log("m", "connection: ready", times=sessions + 1)
 
     assert ready.cli("job", "kill", jid).code == 0
 

@@ -26,6 +26,6 @@ def run(argv: Sequence[str], console: Console) -> int:
     with open_client(parsed) as client:
         asked: list[str] = client.call("job_kill", jid=jid)["ids"]
     if not asked:
-        raise NoTargetError(f"job {jid} has ended on every minion: there is nothing to kill")
+        raise NoTargetError(f"job {jid} runs on no minion that is connected now: nobody could be asked to kill it")
     print_answer({"jid": jid, "ids": asked}, "".join(f"{m}: asked to kill it\n" for m in asked), parsed, console)
     return exitcodes.OK
