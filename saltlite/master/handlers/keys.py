@@ -14,7 +14,7 @@ from saltlite.master.context import Answer, Master
 from saltlite.model.events import tag_key
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.job import TargetState
-from saltlite.model.keys import Fingerprint, KeyRecord, KeyState, fingerprint, parse_fingerprint
+from saltlite.model.keys import KeyRecord, KeyState, fingerprint, parse_fingerprint
 
 ACTIONS: dict[str, KeyState | None] = {
     "accept": KeyState.ACCEPTED,
@@ -130,9 +130,3 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
     }
     store.put_event(tag_key(), data, now)
     return ""
-
-
-def accepted_fingerprint(master: Master, minion: str) -> Fingerprint | None:
-    """The fingerprint of the accepted key of that id."""
-    holder = master.store.holder(parse_minion_id(minion))
-    return holder.fingerprint if holder is not None else None

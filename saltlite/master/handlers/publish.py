@@ -9,12 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
 from saltlite.core.matching import resolve
 from saltlite.core.matching.listing import listed
-from saltlite.core.ports import StoreReader
+from saltlite.core.ports import StoreReader, StoreWriter
 from saltlite.errors import NoTargetError, UsageError
 from saltlite.master.context import Answer, Follow, Master
 from saltlite.model.ids import Jid, MinionId, jid_after, jid_at, parse_request_id
@@ -111,7 +112,7 @@ def _within(value: int, longest: int, option: str) -> int:
     return value
 
 
-def _free_jid(store: Any, wall: float) -> Jid:
+def _free_jid(store: StoreWriter, wall: float) -> Jid:
     jid = jid_at(int(wall * 1_000_000))
     while store.jid_taken(jid):
         jid = jid_after(jid)
@@ -136,20 +137,7 @@ def _signed(job: Job, request: Mapping[str, Any], private: bytes) -> Job:
             f"the arguments make a job of {len(body)} bytes, and the limit is {JOB_BODY_MAX}: "
             "put large data into a file and pass its name"
         )
-    return Job(
-        jid=job.jid,
-        request_id=job.request_id,
-        user=job.user,
-        uid=job.uid,
-        fun=job.fun,
-        target=job.target,
-        created_at=job.created_at,
-        deliver_ms=job.deliver_ms,
-        run_ms=job.run_ms,
-        body=body,
-        signature=sign(private, body),
-        minions=job.minions,
-    )
+    return replace(job, body=body, signature=sign(private, body))
 
 
 def _refuse_unknown_function(fun: str, ids: Sequence[MinionId], store: StoreReader) -> None:
