@@ -24,8 +24,14 @@ def run(argv: Sequence[str], console: Console) -> int:
         raise UsageError("say which job to kill: saltlite job kill JID")
     jid = parse_jid(parsed.words[0])
     with open_client(parsed) as client:
-        asked: list[str] = client.call("job_kill", jid=jid)["ids"]
+        answer = client.call("job_kill", jid=jid)
+    asked: list[str] = answer["ids"]
+    away: list[str] = answer.get("away", [])
+    if away:
+        console.note(f"not connected, so not asked: {', '.join(away)}; kill the job again when they are back")
+    if not asked and away:
+        raise NoTargetError(f"job {jid} runs on no minion that is connected now")
     if not asked:
-        raise NoTargetError(f"job {jid} runs on no minion that is connected now: nobody could be asked to kill it")
+        raise NoTargetError(f"job {jid} has ended on every minion: there is nothing to kill")
     print_answer({"jid": jid, "ids": asked}, "".join(f"{m}: asked to kill it\n" for m in asked), parsed, console)
     return exitcodes.OK

@@ -14,8 +14,10 @@ from saltlite.model.job import TERMINAL, TargetState
 
 
 def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers the ids that were asked to end it. Each says itself that it did; one that is away and never
-    acknowledged the job is cancelled here, in the store."""
+    """Answers `ids`, who were asked to end it, and `away`, who have it and are not connected.
+
+    Each says itself that it did; one that is away and never acknowledged the job is cancelled here, in the store.
+    """
     authorize(principal, Action("job_kill"), master.terms.operators)
     jid = parse_jid(request["jid"])
     job = master.store.job(jid)
@@ -30,4 +32,5 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
         store.set_targets((jid, TargetRow(row.id, TargetState.CANCELLED, reason, now)) for row in away)
     asked = [row.id for row in open_rows if row.id in master.present]
     master.link.cancel(jid, asked)
-    return Answer({"ids": asked})
+    unasked = {row.id for row in open_rows} - set(asked) - {row.id for row in away}
+    return Answer({"ids": asked, "away": sorted(unasked)})
