@@ -6,6 +6,8 @@ import os
 import socket
 from collections.abc import Iterable
 
+from saltlite.adapters.reactor import Reactor
+
 
 def notify(state_lines: Iterable[str]) -> bool:
     """Send lines such as `READY=1` or `STATUS=…`; whether an init system that listens took them.
@@ -32,3 +34,11 @@ def watchdog_interval_s() -> float | None:
     if not allowed_us.isdigit() or int(allowed_us) == 0 or for_pid != str(os.getpid()):
         return None
     return int(allowed_us) / 2_000_000
+
+
+def feed_watchdog(reactor: Reactor) -> None:
+    """Send `WATCHDOG=1` from now on, as often as systemd asks for; nothing where it does not."""
+    interval_s = watchdog_interval_s()
+    if interval_s is not None:
+        notify(["WATCHDOG=1"])
+        reactor.call_later(interval_s, lambda: feed_watchdog(reactor))

@@ -60,13 +60,7 @@ class Supervisor:
         log.info("%s is ready", self._what)
         systemd.notify(["READY=1", f"STATUS={len(self._children.pids())} processes run"])
         self._tell_ready()
-        self._watchdog()
-
-    def _watchdog(self) -> None:
-        interval_s = systemd.watchdog_interval_s()
-        if interval_s is not None:
-            systemd.notify(["WATCHDOG=1"])
-            self._reactor.call_later(interval_s, self._watchdog)
+        systemd.feed_watchdog(self._reactor)
 
     def _failed(self, sentence: str) -> None:
         self._problem = self._problem or sentence

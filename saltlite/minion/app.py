@@ -255,13 +255,7 @@ class _Minion:
         log.info("minion %s is ready", self._id)
         systemd.notify(["READY=1"])
         self._on_ready()
-        self._watchdog()
-
-    def _watchdog(self) -> None:
-        interval_s = systemd.watchdog_interval_s()
-        if interval_s is not None:
-            systemd.notify(["WATCHDOG=1"])
-            self._reactor.call_later(interval_s, self._watchdog)
+        systemd.feed_watchdog(self._reactor)
 
     def _fail(self, sentence: str) -> None:
         self._problem = self._problem or sentence
