@@ -91,7 +91,7 @@ def signed(
     body = jobbody.encode_body(
         jobbody.JobBody(
             jid=Jid(jid),
-            fun=fun,
+            calls=(jobbody.FunctionCall(fun),),
             user="root",
             audience=merkle.root(list(minions)),
             run_ms=run_ms,

@@ -8,9 +8,25 @@ from __future__ import annotations
 from saltlite.cli.options import Option, Table, choice
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "completion": (
+        "saltlite completion bash|zsh|fish [options]",
+        "Print the script that completes command lines in that shell.",
+    ),
+    "config check": (
+        "saltlite config check [master|minion|all] [options]",
+        "Look for mistakes in the configuration files.",
+    ),
+    "config show": (
+        "saltlite config show [master|minion|all] [options]",
+        "Show the configuration that the files make.",
+    ),
     "demo": (
         "saltlite demo [options] [-- TARGET MODULE.FUNCTION [ARGUMENT...]]",
         "Start a whole fleet in a temporary folder, without root.",
+    ),
+    "doctor": (
+        "saltlite doctor [master|minion|all] [options]",
+        "Look for what is wrong on this machine, and say how to mend it.",
     ),
     "job kill": ("saltlite job kill JID [options]", "Kill a job where it has not ended."),
     "key accept": (

@@ -44,7 +44,7 @@ def open_minions(progress: Progress) -> list[str]:
 def missing_lines(progress: Progress, *, waited_s: float, now: float) -> list[str]:
     """`id: why`, sorted by id. `now` is wall-clock seconds since 1970."""
     why = {m: _why(progress, m, waited_s, now) for m in progress.missing()}
-    why |= dict.fromkeys(progress.published.unknown, "no accepted minion has this id")
+    why |= progress.published.unknown
     return [f"{m}: {reason}" for m, reason in sorted(why.items())]
 
 

@@ -43,9 +43,9 @@ _ERRORS: dict[int, type[SaltliteError]] = {
 
 
 class JobCall:
-    """One function call on one target, as it is handed to the master."""
+    """One or several function calls on one target, as they are handed to the master."""
 
-    __slots__ = ("arg", "deliver_ms", "fun", "kwarg", "run_ms", "tgt", "tgt_type")
+    __slots__ = ("calls", "options", "tgt", "tgt_type")
 
     def __init__(
         self,
@@ -54,26 +54,25 @@ class JobCall:
         *,
         arg: Sequence[Any] = (),
         kwarg: Mapping[str, Any] | None = None,
+        more: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]] = (),
         tgt_type: str = "glob",
-        deliver_ms: int | None = None,
-        run_ms: int | None = None,
+        **options: Any,
     ) -> None:
         """`tgt_type` is `glob`, `list` or `pcre`; a sequence of ids as `tgt` goes with `list`.
 
-        `deliver_ms` and `run_ms` are milliseconds; None leaves the master's settings.
+        `more` are functions with arguments and keyword arguments that run after the first, in the same process.
+        `options` are further fields of the request, left out where they are None: `deliver_ms` and `run_ms`
+        (milliseconds), `subset` (on so many minions, chosen by chance), `origin` (from where it is asked for).
         """
         self.tgt = tgt if isinstance(tgt, str) else ",".join(tgt)
         self.tgt_type = tgt_type
-        self.fun = fun
-        self.arg = list(arg)
-        self.kwarg = dict(kwarg or {})
-        self.deliver_ms = deliver_ms
-        self.run_ms = run_ms
+        every = [(fun, arg, kwarg or {}), *more]
+        self.calls = [[name, list(args), dict(kwargs)] for name, args, kwargs in every]
+        self.options = {name: value for name, value in options.items() if value is not None}
 
     def fields(self) -> dict[str, Any]:
-        """The fields of the request; times that were not given are left out."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in fields.items() if value is not None}
+        """The fields of the request."""
+        return {"tgt": self.tgt, "tgt_type": self.tgt_type, "calls": self.calls, **self.options}
 
 
 class LocalClient:

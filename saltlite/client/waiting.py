@@ -36,8 +36,8 @@ class Published:
             self.minions: list[str] = answer["minions"]
             self.away: dict[str, float | None] = answer["away"]
             """Targets without a session, and when they were last seen (seconds since 1970; None is never)."""
-            self.unknown: list[str] = answer.get("unknown", [])
-            """Names of a list target that no accepted minion has."""
+            self.unknown: dict[str, str] = answer["unknown"]
+            """Names of a list target that no accepted minion has, and why."""
             self.timeout_s = float(answer["timeout_s"])
             """The master's own setting for how long to wait for silent minions."""
         except (KeyError, TypeError, ValueError) as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from saltlite.config.kinds import MisfitError
 from saltlite.config.master import MasterConfig
@@ -37,12 +37,33 @@ PROBLEMS_MAX = 20
 """Problems that one message lists; a file with more of them is the wrong file."""
 
 
+class Place(NamedTuple):
+    """Where a file sets an option."""
+
+    path: str
+    where: Where
+
+    def line(self) -> str:
+        """`file:line`."""
+        return f"{self.path}:{self.where.line}"
+
+    def position(self) -> str:
+        """`file:line:col`."""
+        return f"{self.line()}:{self.where.column}"
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[C]):
-    """A configuration, and `file:line` of every option that a file set."""
+    """A configuration, the files that it was read from, and the place of every option that a file set."""
 
     config: C
-    origins: dict[str, str]
+    files: tuple[str, ...]
+    places: dict[str, Place]
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """`file:line` of every option that a file set."""
+        return {name: place.line() for name, place in self.places.items()}
 
 
 def load_master(config_dir: str) -> Loaded[MasterConfig]:
@@ -62,7 +83,7 @@ def load_master(config_dir: str) -> Loaded[MasterConfig]:
             "allows; set a shorter sock_dir",
         )
     reading.raise_problems()
-    return Loaded(config, reading.origins())
+    return Loaded(config, tuple(reading.files), reading.places)
 
 
 def load_minion(config_dir: str) -> Loaded[MinionConfig]:
@@ -79,7 +100,7 @@ def load_minion(config_dir: str) -> Loaded[MinionConfig]:
             ("join_token_file", "join_token"), "join_token and join_token_file are both set; keep one of them"
         )
     reading.raise_problems()
-    return Loaded(config, reading.origins())
+    return Loaded(config, tuple(reading.files), reading.places)
 
 
 class _Reading:
@@ -88,22 +109,23 @@ class _Reading:
     def __init__(self, known: dict[str, Option], *, module_config: dict[str, Any] | None = None) -> None:
         self.values: dict[str, Any] = {}
         self.module_config = module_config
+        self.files: list[str] = []
+        self.places: dict[str, Place] = {}
         self._known = known
-        self._places: dict[str, tuple[str, Where]] = {}
         self._problems: list[str] = []
 
     def read_all(self, config_dir: str, name: str) -> None:
         try:
-            files = config_files(config_dir, name)
+            self.files = config_files(config_dir, name)
         except OSError as error:
             self._problems.append(_unreadable(error, str(error.filename)))
             return
-        for path in files:
+        for path in self.files:
             self._read(path)
 
     def complain_about(self, options: tuple[str, ...], sentence: str) -> None:
         """Add a problem at the first of `options` that a file sets (at least one of them is set)."""
-        path, where = next(self._places[name] for name in options if name in self._places)
+        path, where = next(self.places[name] for name in options if name in self.places)
         self._complain(path, where, sentence)
 
     def raise_problems(self) -> None:
@@ -113,9 +135,6 @@ class _Reading:
         if len(self._problems) > PROBLEMS_MAX:
             lines.append("there are more problems; correct these first")
         raise ConfigError("\n".join(lines))
-
-    def origins(self) -> dict[str, str]:
-        return {name: f"{path}:{where.line}" for name, (path, where) in self._places.items()}
 
     def _read(self, path: str) -> None:
         try:
@@ -152,7 +171,7 @@ class _Reading:
             hint = f" (did you mean '{close}'?)" if close else ""
             self._complain(path, key.where, f"unknown option {describe(Scalar(key.where, name))}{hint}")
             return
-        self._places[name] = (path, key.where)
+        self.places[name] = Place(path, key.where)
 
     def _complain_misfit(self, path: str, key: Scalar, known: Option, misfit: MisfitError) -> None:
         takes = f"'{known.name}' takes {known.takes.wants()}"

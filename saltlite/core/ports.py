@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from saltlite.model.events import Event
+from saltlite.model.history import JobFilter, JobSummary, TargetDetail
 from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
@@ -72,6 +73,8 @@ class OpenJob:
     deliver_ms: int
     minions: tuple[MinionId, ...]
     state: TargetState = TargetState.QUEUED
+    cancelled: bool = False
+    """An operator ended it: the minion is to be told that, and not to be given the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,20 @@ class StoreReader(Protocol):
         """One row a target, sorted by minion id; empty for an unknown job."""
         ...
 
+    def jobs(self, wanted: JobFilter, limit: int) -> list[JobSummary]:
+        """The newest jobs that the filter lets through, newest first; the last one's jid is the next cursor."""
+        ...
+
+    def job_summary(self, jid: Jid) -> JobSummary | None: ...
+
+    def target_details(self, jid: Jid) -> list[TargetDetail]:
+        """One row a target, sorted by minion id, with what its return says; empty for an unknown job."""
+        ...
+
+    def cancelled(self, jids: Sequence[Jid]) -> set[Jid]:
+        """Those of these jobs that an operator ended."""
+        ...
+
     def open_targets(self, jid: Jid) -> int:
         """How many targets of the job are not terminal."""
         ...
@@ -173,6 +190,23 @@ class StoreReader(Protocol):
 
     def last_seq(self) -> int:
         """The highest sequence number given out, 0 for none: where a new reader starts."""
+        ...
+
+    def first_seq(self) -> int:
+        """The lowest sequence number of an event that is still there; 0 without events."""
+        ...
+
+    def seq_before(self, at: float) -> int:
+        """The cursor from which a reader gets the events since that time: the seq before the earliest of them,
+        `last_seq()` when there is none."""
+        ...
+
+    def size(self) -> int:
+        """Bytes that the store fills; room that was freed inside it and will be used again does not count."""
+        ...
+
+    def open_counts(self) -> Mapping[TargetState, int]:
+        """How many targets of all jobs are QUEUED, RECEIVED and RUNNING; states without any are absent."""
         ...
 
     def open_jobs(self, minion: MinionId, after: Jid | None, limit: int) -> list[OpenJob]:
@@ -247,6 +281,12 @@ class StoreWriter(StoreReader, Protocol):
         """
         ...
 
+    def cancel_job(self, jid: Jid, by: str, now: float) -> list[MinionId]:
+        """Note who ended the job and when (the first time counts), and mark CANCELLED each QUEUED target whose
+        minion had no session since the job was committed, by the rule of `expire`; those ids, sorted. The others
+        are settled with the minions themselves."""
+        ...
+
     def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int: ...
 
     def touch_minions(self, rows: Iterable[MinionRow]) -> None: ...
@@ -264,6 +304,11 @@ class StoreWriter(StoreReader, Protocol):
     def prune(self, before: float) -> int:
         """Delete jobs created before that time whose targets are all terminal, with their returns, and
         events older than it; the number of jobs deleted. Sequence numbers are never given out again."""
+        ...
+
+    def prune_oldest(self, count: int) -> int:
+        """Delete as `prune` does so many of the oldest jobs whose targets are all terminal, and the events that
+        are older than the last of them; the number of jobs deleted."""
         ...
 
 

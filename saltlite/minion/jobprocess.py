@@ -26,7 +26,7 @@ from saltlite.adapters.process import set_title, start_ticks
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError
-from saltlite.loader.call import call
+from saltlite.loader.call import Outcome, call
 from saltlite.loader.encode import encode_return
 from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
@@ -48,10 +48,14 @@ class JobCall:
     """What to run."""
 
     jid: str
-    fun: str
-    args: Sequence[Any]
-    kwargs: Mapping[str, Any]
+    calls: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]]
+    """Function, arguments and keyword arguments; each is entered when the one before has ended."""
     user: str
+
+    @property
+    def fun(self) -> str:
+        """The names of its functions, as Salt writes them: joined by commas."""
+        return ",".join(fun for fun, _args, _kwargs in self.calls)
 
 
 @dataclass(slots=True)
@@ -78,7 +82,7 @@ class JobProcess:
 
     def go(self, job: JobCall) -> None:
         """Let it enter the function. A process that has died meanwhile is reported by its exit."""
-        data: bytes = msgpack.packb([job.jid, job.fun, list(job.args), dict(job.kwargs), job.user])
+        data: bytes = msgpack.packb([job.jid, list(job.calls), job.user])
         # It reads all of it before it does anything else, so this waits for no longer than the copying takes.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(_LENGTH.pack(len(data)) + data)
@@ -165,10 +169,8 @@ def _read(size: int) -> bytes:
 
 def _run(job: JobCall, surroundings: Surroundings) -> None:
     spool = DiskSpool(PosixFolder(surroundings.spool_dir))
-    pub = {"jid": job.jid, "fun": job.fun, "arg": list(job.args), "user": job.user}
     started, began = time.time(), time.monotonic()
-    loader = Loader(surroundings.index(), surroundings.opts, surroundings.grains, {})
-    outcome = call(loader, job.fun, job.args, job.kwargs, pub=pub)
+    outcome = _outcome(job, Loader(surroundings.index(), surroundings.opts, surroundings.grains, {}))
     entry = SpoolEntry(
         state=TargetState.RETURNED,
         code=max(-(2**31), min(2**31, outcome.retcode)),
@@ -178,3 +180,20 @@ def _run(job: JobCall, surroundings: Surroundings) -> None:
         reason=" ".join(outcome.warnings)[:512],
     )
     spool.write(job.jid, entry)
+
+
+def _outcome(job: JobCall, loader: Loader) -> Outcome:
+    """What came of the job: that of its function; of several, each return by name and the first bad retcode."""
+    outcomes: dict[str, Outcome] = {}
+    for fun, args, kwargs in job.calls:
+        pub = {"jid": job.jid, "fun": fun, "arg": list(args), "user": job.user}
+        before = sum(name.partition(" ")[0] == fun for name in outcomes)
+        outcomes[f"{fun} ({before + 1})" if before else fun] = call(loader, fun, args, kwargs, pub=pub)
+    every = list(outcomes.values())
+    if len(every) == 1:
+        return every[0]
+    return Outcome(
+        {name: outcome.value for name, outcome in outcomes.items()},
+        next((outcome.retcode for outcome in every if outcome.retcode), 0),
+        warnings=tuple(warning for outcome in every for warning in outcome.warnings),
+    )

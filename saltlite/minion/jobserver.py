@@ -250,7 +250,7 @@ class JobServer:
     def _one(self, effect: Effect) -> None:
         match effect:
             case Fork(jid, body):
-                call = JobCall(jid, body.fun, body.args, body.kwargs, body.user)
+                call = JobCall(jid, [(one.fun, one.args, one.kwargs) for one in body.calls], body.user)
                 self._fork(call)
             case Go(jid):
                 process, call = self._running[jid]

@@ -44,6 +44,11 @@ def tag_job_new(jid: Jid) -> str:
     return f"salt/job/{jid}/new"
 
 
+def tag_job_kill(jid: Jid) -> str:
+    """An operator ended a job."""
+    return f"salt/job/{jid}/kill"
+
+
 def tag_job_return(jid: Jid, minion: MinionId) -> str:
     """A return was committed."""
     return f"salt/job/{jid}/ret/{minion}"

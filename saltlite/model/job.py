@@ -70,6 +70,8 @@ class Job:
     signature: bytes
     minions: tuple[MinionId, ...]
     """The resolved target list, sorted: exactly what was authorised."""
+    origin: str = ""
+    """From where it was asked for, as the client says: for people, never for a decision."""
 
 
 @dataclass(frozen=True, slots=True)

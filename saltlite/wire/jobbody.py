@@ -4,7 +4,9 @@ The master's job key signs them once; the process that runs jobs on a minion ver
 neither the network process of the minion nor that of the master can make up a job. The encoding is a msgpack
 map with one-letter keys:
 
-    v version=1   j jid   f function   a args   k kwargs   u user   t audience root   r run_ms   d deliver_ms
+    v version=1   j jid   c calls   u user   t audience root   r run_ms   d deliver_ms
+
+where `calls` is a list of [function, args, kwargs]: they run one after the other, in one process.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from saltlite.wire.limits import JOB_BODY_MAX, MESSAGE_ARRAY, MESSAGE_CONTAINERS
 from saltlite.wire.merkle import HASH_BYTES
 
 BODY = codec.Limits(
-    depth=MESSAGE_DEPTH + 2,  # the map and the list or map of arguments, around what the user wrote
+    depth=MESSAGE_DEPTH + 4,  # the map, the calls, the call and its arguments, around what the user wrote
     map=MESSAGE_ARRAY,
     array=MESSAGE_ARRAY,
     string=JOB_BODY_MAX,
@@ -36,6 +38,9 @@ BODY = codec.Limits(
 FUNCTION_MAX = 128
 """Characters of a function's name, `module.function`."""
 
+CALLS_MAX = 16
+"""Functions in one job."""
+
 USER_MAX = 128
 """Characters of the name of whoever gave the order."""
 
@@ -45,8 +50,17 @@ DURATION_MAX_MS = 366 * 86_400_000
 SEED_BYTES = 32
 _VERSION = 1
 _DOMAIN = b"saltlite job 1\0"
-_KEYS = frozenset("vjfakutrd")
+_KEYS = frozenset("vjcutrd")
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """One function of a job with its arguments."""
+
+    fun: str
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +70,16 @@ class JobBody:
     """
 
     jid: Jid
-    fun: str
-    args: list[Any] = field(default_factory=list)
-    kwargs: dict[str, Any] = field(default_factory=dict)
+    calls: tuple[FunctionCall, ...]
     user: str
     audience: bytes
     run_ms: int
     deliver_ms: int
+
+    @property
+    def fun(self) -> str:
+        """The names of its functions, as Salt writes them: joined by commas."""
+        return ",".join(call.fun for call in self.calls)
 
 
 def encode_body(body: JobBody) -> bytes:
@@ -73,9 +90,7 @@ def encode_body(body: JobBody) -> bytes:
     message = {
         "v": _VERSION,
         "j": body.jid,
-        "f": body.fun,
-        "a": body.args,
-        "k": body.kwargs,
+        "c": [[call.fun, call.args, call.kwargs] for call in body.calls],
         "u": body.user,
         "t": body.audience,
         "r": body.run_ms,
@@ -96,11 +111,12 @@ def decode_body(data: bytes) -> JobBody:
     message = codec.decode(data, BODY)
     if type(message) is not dict or message.keys() != _KEYS or message["v"] != _VERSION:
         raise RemoteProtocolError("bad-job", "its fields are not those of version 1")
+    calls = message["c"]
+    if type(calls) is not list or not all(type(call) is list and len(call) == 3 for call in calls):
+        raise RemoteProtocolError("bad-job", "its calls are not lists of function, arguments and keyword arguments")
     body = JobBody(
         jid=message["j"],
-        fun=message["f"],
-        args=message["a"],
-        kwargs=message["k"],
+        calls=tuple(FunctionCall(*call) for call in calls),
         user=message["u"],
         audience=message["t"],
         run_ms=message["r"],
@@ -137,15 +153,13 @@ def _problem(body: JobBody) -> str:
     except UsageError as error:
         return str(error)
     checks = (
+        (1 <= len(body.calls) <= CALLS_MAX, f"a job has 1 to {CALLS_MAX} functions"),
         (
-            _is_function(body.fun),
+            all(_is_function(call.fun) for call in body.calls),
             f"a function is named module.function, in at most {FUNCTION_MAX} characters",
         ),
-        (type(body.args) is list, "the arguments are a list"),
-        (
-            type(body.kwargs) is dict and all(type(key) is str for key in body.kwargs),
-            "keyword arguments have names",
-        ),
+        (all(type(call.args) is list for call in body.calls), "the arguments are a list"),
+        (all(_are_keywords(call.kwargs) for call in body.calls), "keyword arguments have names"),
         (_is_user(body.user), f"a user's name has 1 to {USER_MAX} printable characters"),
         (
             type(body.audience) is bytes and len(body.audience) == HASH_BYTES,
@@ -159,6 +173,10 @@ def _problem(body: JobBody) -> str:
 
 def _is_function(name: object) -> bool:
     return type(name) is str and len(name) <= FUNCTION_MAX and _FUNCTION.fullmatch(name) is not None
+
+
+def _are_keywords(kwargs: object) -> bool:
+    return type(kwargs) is dict and all(type(key) is str for key in kwargs)
 
 
 def _is_user(name: object) -> bool:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from saltlite.model.ids import Jid
 from saltlite.wire import codec, frames, merkle
-from saltlite.wire.jobbody import JobBody, decode_body, encode_body, sign, verify
+from saltlite.wire.jobbody import FunctionCall, JobBody, decode_body, encode_body, sign, verify
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.noise import Handshake, Role
 from saltlite.wire.session import Session
@@ -62,7 +62,7 @@ def main() -> None:
     body = encode_body(
         JobBody(
             jid=Jid("20260131235959123456"),
-            fun="test.ping",
+            calls=(FunctionCall("test.ping"),),
             user="root",
             audience=merkle.root(ids[:10]),
             run_ms=0,

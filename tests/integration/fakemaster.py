@@ -26,7 +26,7 @@ _LENGTH = struct.Struct(">I")
 
 def published(*minions: str, away: dict[str, float | None] | None = None, timeout_s: float = 5.0) -> dict[str, Any]:
     """The answer to a publish."""
-    return {"ok": True, "jid": JID, "minions": list(minions), "away": away or {}, "timeout_s": timeout_s}
+    return {"ok": True, "jid": JID, "minions": list(minions), "away": away or {}, "unknown": {}, "timeout_s": timeout_s}
 
 
 def returned(seq: int, minion: str, value: object, *, retcode: int = 0) -> dict[str, Any]:

@@ -42,9 +42,8 @@ def test_a_job_prints_each_return_and_ends_with_zero(tmp_path: Path, capsys: pyt
     out, err = capsys.readouterr()
     assert (code, out, err) == (0, "web2:\n    ----------\n    a:\n        1\nweb1:\n    True\n", "")
     request = master.requests[0]
-    assert [request[name] for name in ("arg", "kwarg", "run_ms", "deliver_ms")] == [
-        [1],
-        {"k": ["a"]},
+    assert [request[name] for name in ("calls", "run_ms", "deliver_ms")] == [
+        [["test.arg", [1], {"k": ["a"]}]],
         120000,
         5000,
     ]

@@ -39,9 +39,7 @@ def test_cmd_gives_returns_by_minion_id(tmp_path: Path) -> None:
         "verb": "publish",
         "tgt": "*",
         "tgt_type": "glob",
-        "fun": "test.arg",
-        "arg": [1, "a"],
-        "kwarg": {"k": None},
+        "calls": [["test.arg", [1, "a"], {"k": None}]],
         "follow": True,
     }
 

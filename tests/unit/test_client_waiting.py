@@ -15,7 +15,7 @@ TIMEOUT_S = 5.0
 
 
 def progress(*minions: str, away: dict[str, float | None] | None = None) -> Progress:
-    answer = {"jid": "2" * 20, "minions": list(minions), "away": away or {}, "timeout_s": TIMEOUT_S}
+    answer = {"jid": "2" * 20, "minions": list(minions), "away": away or {}, "unknown": {}, "timeout_s": TIMEOUT_S}
     return Progress(Published(answer), now=100.0)
 
 
@@ -135,10 +135,11 @@ def test_every_state_that_is_no_return_is_told_and_has_its_exit_code(state: str,
 
 
 def test_a_listed_name_that_no_minion_has_is_told_and_counts_as_missing() -> None:
-    answer = {"jid": "20260131235959123456", "minions": ["web1"], "away": {}, "timeout_s": 5.0, "unknown": ["gone"]}
+    unknown = {"gone": "its key is pending"}
+    answer = {"jid": "2" * 20, "minions": ["web1"], "away": {}, "timeout_s": 5.0, "unknown": unknown}
     job = Progress(Published(answer), now=100.0)
     job.apply(moved("web1", "cancelled", "why"), now=100.0)
-    assert missing_lines(job, waited_s=5.0, now=0.0) == ["gone: no accepted minion has this id", "web1: why"]
+    assert missing_lines(job, waited_s=5.0, now=0.0) == ["gone: its key is pending", "web1: why"]
     assert exit_code(job) == 4
 
 

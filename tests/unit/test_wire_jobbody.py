@@ -13,9 +13,11 @@ from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
 from saltlite.model.ids import Jid
 from saltlite.wire import codec, merkle
 from saltlite.wire.jobbody import (
+    CALLS_MAX,
     DURATION_MAX_MS,
     FUNCTION_MAX,
     USER_MAX,
+    FunctionCall,
     JobBody,
     decode_body,
     encode_body,
@@ -29,9 +31,7 @@ PUBLIC = Ed25519PrivateKey.from_private_bytes(SEED).public_key().public_bytes_ra
 
 BODY = JobBody(
     jid=Jid("20260131235959123456"),
-    fun="pkg.install",
-    args=["nginx", 3, None, {"deep": [True, 1.5, b"raw"]}],
-    kwargs={"refresh": True},
+    calls=(FunctionCall("pkg.install", ["nginx", 3, None, {"deep": [True, 1.5, b"raw"]}], {"refresh": True}),),
     user="root",
     audience=merkle.root(["web1", "web2"]),
     run_ms=0,
@@ -41,8 +41,13 @@ BODY = JobBody(
 
 def fields(**changes: object) -> bytes:
     """An encoded body with some fields as a hostile sender would put them."""
-    message = codec.decode(encode_body(BODY), dataclasses.replace(codec.PROTOCOL, depth=18))
+    message = codec.decode(encode_body(BODY), dataclasses.replace(codec.PROTOCOL, depth=20))
     return codec.encode({**message, **changes})
+
+
+def calling(argument: object) -> JobBody:
+    """BODY with one argument."""
+    return dataclasses.replace(BODY, calls=(FunctionCall("pkg.install", [argument]),))
 
 
 def refusal(data: bytes) -> str:
@@ -112,16 +117,21 @@ def test_keys_of_the_wrong_size_are_refused() -> None:
         ("v", 2),
         ("j", "2026"),
         ("j", 2026),
-        ("f", "ping"),
-        ("f", "test.ping; rm"),
-        ("f", "test.__class__.ünicode"),
-        ("f", "test.ping\n"),
-        ("f", "m." + "f" * FUNCTION_MAX),
-        ("f", None),
-        ("a", {}),
-        ("a", "nginx"),
-        ("k", []),
-        ("k", {1: "one"}),
+        ("c", [["ping", [], {}]]),
+        ("c", [["test.ping; rm", [], {}]]),
+        ("c", [["test.__class__.ünicode", [], {}]]),
+        ("c", [["test.ping\n", [], {}]]),
+        ("c", [["m." + "f" * FUNCTION_MAX, [], {}]]),
+        ("c", [[None, [], {}]]),
+        ("c", [["test.ping", {}, {}]]),
+        ("c", [["test.ping", "nginx", {}]]),
+        ("c", [["test.ping", [], []]]),
+        ("c", [["test.ping", [], {1: "one"}]]),
+        ("c", [["test.ping", []]]),
+        ("c", [["test.ping", [], {}], "test.ping"]),
+        ("c", {"test.ping": []}),
+        ("c", []),
+        ("c", [["test.ping", [], {}]] * (CALLS_MAX + 1)),
         ("u", ""),
         ("u", "u" * (USER_MAX + 1)),
         ("u", "ro\x1bot"),
@@ -142,7 +152,7 @@ def test_a_field_that_is_wrong_is_refused(field: str, value: object) -> None:
     assert refusal(fields(**{field: value})) == "bad-job"
 
 
-@pytest.mark.parametrize("field", "vjfakutrd")
+@pytest.mark.parametrize("field", "vjcutrd")
 def test_a_field_that_is_missing_is_refused(field: str) -> None:
     message = codec.decode(encode_body(BODY))
     del message[field]
@@ -157,7 +167,7 @@ def test_a_body_that_is_no_map_is_refused(message: object) -> None:
 def test_the_largest_values_are_taken() -> None:
     body = dataclasses.replace(
         BODY,
-        fun="m." + "f" * (FUNCTION_MAX - 2),
+        calls=(FunctionCall("m." + "f" * (FUNCTION_MAX - 2)),) * CALLS_MAX,
         user="u" * USER_MAX,
         run_ms=DURATION_MAX_MS,
         deliver_ms=DURATION_MAX_MS,
@@ -166,11 +176,11 @@ def test_the_largest_values_are_taken() -> None:
 
 
 def test_a_body_above_the_limit_is_refused_with_a_way_out() -> None:
-    room = JOB_BODY_MAX - len(encode_body(dataclasses.replace(BODY, args=[""]))) - 2
-    fits = dataclasses.replace(BODY, args=["x" * room])
+    room = JOB_BODY_MAX - len(encode_body(calling(""))) - 2
+    fits = calling("x" * room)
     assert len(encode_body(fits)) == JOB_BODY_MAX
     with pytest.raises(UsageError, match=r"arguments of pkg\.install.*send less"):
-        encode_body(dataclasses.replace(BODY, args=["x" * (room + 1)]))
+        encode_body(calling("x" * (room + 1)))
     assert refusal(encode_body(fits) + b"x") == "oversize"
 
 
@@ -182,18 +192,18 @@ def nested(levels: int) -> Any:
 
 
 def test_arguments_are_as_deep_as_a_message_may_be() -> None:
-    body = dataclasses.replace(BODY, args=[nested(MESSAGE_DEPTH)])
+    body = calling(nested(MESSAGE_DEPTH))
     assert decode_body(encode_body(body)) == body
     with pytest.raises(UsageError, match="levels"):
-        encode_body(dataclasses.replace(BODY, args=[nested(MESSAGE_DEPTH + 1)]))
+        encode_body(calling(nested(MESSAGE_DEPTH + 1)))
 
 
 @pytest.mark.parametrize("argument", [{1.5: "x"}, {"a"}, 2**70], ids=str)
 def test_an_argument_that_cannot_travel_is_refused_at_publish(argument: object) -> None:
     with pytest.raises(UsageError, match="cannot travel"):
-        encode_body(dataclasses.replace(BODY, args=[argument]))
+        encode_body(calling(argument))
 
 
 def test_a_function_name_that_is_none_is_refused_at_publish() -> None:
     with pytest.raises(UsageError, match=r"module\.function"):
-        encode_body(dataclasses.replace(BODY, fun="ping"))
+        encode_body(dataclasses.replace(BODY, calls=(FunctionCall("ping"),)))

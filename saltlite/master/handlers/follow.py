@@ -27,7 +27,7 @@ def handle_follow(master: Master, principal: Principal, request: Mapping[str, An
         "jid": jid,
         "minions": list(job.minions),
         "away": away(master, job.minions),
-        "unknown": [],
+        "unknown": {},
         "timeout_s": master.terms.timeout_s,
         "deliver_ms": job.deliver_ms,
     }
@@ -58,7 +58,9 @@ class Follower:
             self._after = returns[-1].seq
         message: dict[str, Any] = {
             "seq": self._after,
-            "states": [{"id": row.id, "state": str(row.state), "reason": row.reason} for row in moved],
+            "states": [
+                {"id": row.id, "state": str(row.state), "reason": row.reason, "at": row.changed_at} for row in moved
+            ],
             "returns": [
                 {
                     "id": ret.id,

@@ -35,8 +35,8 @@ NUMBER = (int, float)
 VERBS: dict[str, OperatorVerb] = {
     "publish": OperatorVerb(
         publish.handle_publish,
-        {"request_id": str, "tgt": str, "tgt_type": str, "fun": str, "arg": list, "kwarg": dict},
-        {"deliver_ms": int, "run_ms": int, "follow": bool},
+        {"request_id": str, "tgt": str, "tgt_type": str, "calls": list},
+        {"deliver_ms": int, "run_ms": int, "follow": bool, "subset": int, "origin": str},
     ),
     "follow": OperatorVerb(follow.handle_follow, {"jid": str, "after": int}),
     "job_kill": OperatorVerb(job_kill.handle_job_kill, {"jid": str}),

@@ -20,8 +20,9 @@ from saltlite.errors import NoTargetError, UsageError
 from saltlite.master.context import Answer, Follow, Master
 from saltlite.model.ids import Jid, MinionId, jid_after, jid_at, parse_request_id
 from saltlite.model.job import Job
+from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
-from saltlite.wire.jobbody import JobBody, encode_body, sign
+from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, JobBody, encode_body, sign
 from saltlite.wire.limits import JOB_BODY_MAX
 from saltlite.wire.merkle import proofs, root
 
@@ -29,15 +30,26 @@ DELIVER_MAX_MS = 30 * 86_400_000
 RUN_MAX_MS = 365 * 86_400_000
 
 _FUNCTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*\.[A-Za-z][A-Za-z0-9_]*", re.ASCII)
+_ORIGIN_MAX = 200
+_REASONS_MAX = 10
+_NOT_ACCEPTED = {
+    KeyState.PENDING: "its key is pending: saltlite key accept {}",
+    KeyState.CONFLICT: "its key is in conflict with another of this id: saltlite key list",
+    KeyState.REJECTED: "its key is rejected",
+    KeyState.REVOKED: "its key is revoked",
+}
+"""Why somebody who came here is no target; the first that holds is told."""
+_NO_KEY = "no minion of this id has a key here"
 
 
 def handle_publish(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Fields as in `operator_verbs`; answers jid, minions, away, unknown, timeout_s, deliver_ms."""
+    """Fields as in `operator_verbs`; answers jid, minions, away, unknown, timeout_s, deliver_ms.
+
+    `calls` is a list of [function, args, kwargs]; `unknown` says of each name in a list target why it is none.
+    """
     request_id = parse_request_id(request["request_id"])
     target = _target(request)
-    fun = request["fun"]
-    if not _FUNCTION.fullmatch(fun):
-        raise UsageError(f"{fun[:80]!r} is not a function: it is written module.function, as in test.ping")
+    calls = _calls(request["calls"])
     deliver_ms = _within(request.get("deliver_ms", int(master.terms.deliver_s * 1000)), DELIVER_MAX_MS, "--deliver-by")
     run_ms = _within(request.get("run_ms", 0), RUN_MAX_MS, "--run-timeout")
     known = master.store.job_of_request(request_id, principal.uid)
@@ -46,17 +58,19 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     with master.store.write() as store:
         known = store.job_of_request(request_id, principal.uid)
         if known is None:
-            ids = resolve(target, store.accepted_ids())
-            authorize(principal, Action("publish", fun, ids), master.terms.operators)
+            ids = _chosen(master, resolve(target, store.accepted_ids()), request.get("subset"))
+            for call in calls:
+                authorize(principal, Action("publish", call.fun, ids), master.terms.operators)
             if not ids:
-                raise NoTargetError(f"no accepted minion matches {target.expression!r}: nothing was published")
-            _refuse_unknown_function(fun, ids, store)
+                raise NoTargetError(_nobody(target, store))
+            for call in calls:
+                _refuse_unknown_function(call.fun, ids, store)
             job = Job(
                 jid=_free_jid(store, master.clock.wall()),
                 request_id=request_id,
                 user=principal.user,
                 uid=principal.uid,
-                fun=fun,
+                fun=",".join(call.fun for call in calls),
                 target=target,
                 created_at=master.clock.wall(),
                 deliver_ms=deliver_ms,
@@ -64,8 +78,9 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 body=b"",
                 signature=b"",
                 minions=tuple(ids),
+                origin=_printable(request.get("origin", "")),
             )
-            job = _signed(job, request, master.identity.job_private)
+            job = _signed(job, calls, master.identity.job_private)
             store.put_job(job)
     if known is not None:
         return _answer(master, known, request)
@@ -84,9 +99,10 @@ def _answer(master: Master, jid: Jid, request: Mapping[str, Any]) -> Answer:
     job = master.store.job(jid)
     ids = job.minions if job is not None else ()
     target = _target(request)
-    unknown: list[str] = []
-    if target.kind is TargetKind.LIST:
-        unknown = [name for name in listed(target.expression) if name not in set(ids)]
+    unknown: dict[str, str] = {}
+    if target.kind is TargetKind.LIST and "subset" not in request:
+        targeted = set(ids)
+        unknown = _why_not([name for name in listed(target.expression) if name not in targeted], master.store)
     fields = {
         "jid": jid,
         "minions": list(ids),
@@ -119,13 +135,65 @@ def _free_jid(store: StoreWriter, wall: float) -> Jid:
     return jid
 
 
-def _signed(job: Job, request: Mapping[str, Any], private: bytes) -> Job:
+def _calls(rows: Sequence[Any]) -> tuple[FunctionCall, ...]:
+    if not 1 <= len(rows) <= CALLS_MAX:
+        raise UsageError(f"a job has 1 to {CALLS_MAX} functions, not {len(rows)}")
+    calls = []
+    for row in rows:
+        match row:
+            case [str() as fun, list() as args, dict() as kwargs]:
+                calls.append(FunctionCall(fun, args, kwargs))
+            case _:
+                raise UsageError("a call is a list of a function, its arguments and its keyword arguments")
+        if not _FUNCTION.fullmatch(fun):
+            raise UsageError(f"{fun[:80]!r} is not a function: it is written module.function, as in test.ping")
+    return tuple(calls)
+
+
+def _chosen(master: Master, ids: list[MinionId], subset: int | None) -> list[MinionId]:
+    """All of them, or so many by chance; those that are connected first, for an answer is what is wanted."""
+    if subset is None:
+        return ids
+    if subset < 1:
+        raise UsageError(f"--subset takes 1 minion or more, not {subset}")
+    by_chance = sorted(ids, key=lambda minion: (minion not in master.present, master.clock.uniform(0.0, 1.0)))
+    return sorted(by_chance[:subset])
+
+
+def _nobody(target: Target, store: StoreReader) -> str:
+    sentence = f"no accepted minion matches {target.expression!r}: nothing was published"
+    if target.kind is TargetKind.PCRE:
+        return sentence
+    names = listed(target.expression) if target.kind is TargetKind.LIST else [target.expression]
+    if any(letter in name for name in names for letter in "*?["):
+        return sentence
+    reasons = _why_not(names[:_REASONS_MAX], store)
+    return "; ".join([sentence, *(f"{name}: {reason}" for name, reason in reasons.items())])
+
+
+def _why_not(names: Sequence[str], store: StoreReader) -> dict[str, str]:
+    """Why each of these is no id of an accepted minion."""
+    if not names:
+        return {}
+    states: dict[str, set[KeyState]] = {name: set() for name in names}
+    for key in store.keys(frozenset(_NOT_ACCEPTED)):
+        if key.id in states:
+            states[key.id].add(key.state)
+    return {
+        name: next((text.format(name) for state, text in _NOT_ACCEPTED.items() if state in known), _NO_KEY)
+        for name, known in states.items()
+    }
+
+
+def _printable(text: str) -> str:
+    return "".join(letter for letter in text if letter.isprintable())[:_ORIGIN_MAX]
+
+
+def _signed(job: Job, calls: tuple[FunctionCall, ...], private: bytes) -> Job:
     body = encode_body(
         JobBody(
             jid=job.jid,
-            fun=job.fun,
-            args=request["arg"],
-            kwargs=request["kwarg"],
+            calls=calls,
             user=job.user,
             audience=root(job.minions),
             run_ms=job.run_ms,

@@ -1,0 +1,109 @@
+"""The named crash points: functions of the product, before or after which a process is made to die.
+
+A point names a place where a step of the protocol is half done: written and not committed, committed and not
+told, told and not forgotten. The product knows nothing of them; `launch` wraps the functions. A test checks that
+every one of them still exists under its name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from saltlite.core.minion_ports import Step
+
+MASTER = "saltlite-master"
+MINION = "saltlite-minion"
+
+
+def always(_args: Sequence[Any]) -> bool:
+    """Every call of the function."""
+    return True
+
+
+def writes(step: Step) -> Callable[[Sequence[Any]], bool]:
+    """Calls of `Journal.append` whose records have this step."""
+
+    def when(args: Sequence[Any]) -> bool:
+        return any(record.step is step for record in args[1])
+
+    return when
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """`where` is "module:qualified.name" as the product calls it; `after`: when the function has returned."""
+
+    daemon: str
+    where: str
+    after: bool = False
+    when: Callable[[Sequence[Any]], bool] = always
+
+    def holder(self) -> tuple[Any, str]:
+        """What holds the function, and its name there. Raises ImportError or AttributeError."""
+        module, _, qualified = self.where.partition(":")
+        above, _, name = qualified.rpartition(".")
+        place = importlib.import_module(module)
+        holder = operator.attrgetter(above)(place) if above else place
+        return holder, name
+
+    def function(self) -> Callable[..., Any]:
+        """The function as it is now."""
+        holder, name = self.holder()
+        found: Callable[..., Any] = getattr(holder, name)
+        return found
+
+
+_WRITER = "saltlite.adapters.sqlite_store.writer:SqliteWriter"
+_TO_LINK = "saltlite.master.mworker:LinkChannel"
+_HUB = "saltlite.core.hub:Hub"
+_JOURNAL = "saltlite.adapters.journal:DiskJournal"
+_SPOOL = "saltlite.adapters.spool:DiskSpool"
+_FOLDER = "saltlite.adapters.folder:PosixFolder"
+
+POINTS: dict[str, Point] = {
+    # An MWorker.
+    "before_publish_commit": Point(MASTER, f"{_WRITER}.put_job", after=True),
+    "after_publish_commit": Point(MASTER, f"{_TO_LINK}.publish"),
+    "before_publish_answer": Point(MASTER, f"{_TO_LINK}.publish", after=True),
+    "before_return_commit": Point(MASTER, f"{_WRITER}.put_returns", after=True),
+    "after_return_commit": Point(MASTER, f"{_TO_LINK}.committed"),
+    "after_committed_told": Point(MASTER, f"{_TO_LINK}.committed", after=True),
+    "before_passing_commit": Point(MASTER, f"{_WRITER}.set_targets", after=True),
+    "before_news": Point(MASTER, "saltlite.master.handlers.follow:Follower.news"),
+    "after_news": Point(MASTER, "saltlite.master.handlers.follow:Follower.news", after=True),
+    # The link process.
+    "before_job_send": Point(MASTER, f"{_HUB}.deliver"),
+    "after_job_send": Point(MASTER, "saltlite.core.outbox:Outbox.put", after=True),
+    "before_ret_ack": Point(MASTER, f"{_HUB}.committed"),
+    "after_ret_ack": Point(MASTER, f"{_HUB}.committed", after=True),
+    "before_frame": Point(MASTER, f"{_HUB}.frame"),
+    # The job server.
+    "before_received_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.RECEIVED)),
+    "after_received_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(Step.RECEIVED)),
+    "before_started_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.STARTED)),
+    "after_started_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(Step.STARTED)),
+    "after_journal_sync": Point(MINION, f"{_JOURNAL}.sync", after=True),
+    "before_job_goes": Point(MINION, "saltlite.minion.jobprocess:JobProcess.go"),
+    "after_job_goes": Point(MINION, "saltlite.minion.jobprocess:JobProcess.go", after=True),
+    "before_done_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.DONE)),
+    "after_done_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(Step.DONE)),
+    "before_offer": Point(MINION, "saltlite.minion.inside:result"),
+    "before_acked_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.ACKED)),
+    "before_forget": Point(MINION, f"{_SPOOL}.remove"),
+    "after_forget": Point(MINION, f"{_SPOOL}.remove", after=True),
+    # The process of a job.
+    "before_enter": Point(MINION, "saltlite.minion.jobprocess:call"),
+    "after_function": Point(MINION, "saltlite.minion.jobprocess:call", after=True),
+    "before_spool_written": Point(MINION, f"{_SPOOL}.write"),
+    "before_spool_rename": Point(MINION, f"{_FOLDER}.rename"),
+    "after_spool_rename": Point(MINION, f"{_FOLDER}.rename", after=True),
+    "after_spool_written": Point(MINION, f"{_SPOOL}.write", after=True),
+    # The minion's network process.
+    "before_job_passed_on": Point(MINION, "saltlite.minion.network:NetworkProcess.on_frame"),
+    "before_result_sent": Point(MINION, "saltlite.core.connection:Connection.send"),
+    "after_result_sent": Point(MINION, "saltlite.core.connection:Connection.send", after=True),
+}
