@@ -58,6 +58,17 @@ class JournalError(SaltliteError):
     """The minion's journal or spool cannot be written; the job was refused, not half run."""
 
 
+class UnwrittenError(JournalError):
+    """The minion's disk did not take one record or one result; nothing of it is there, and the rest is as it was.
+
+    `why` is the kernel's phrase, such as "No space left on device".
+    """
+
+    def __init__(self, text: str, why: str) -> None:
+        super().__init__(text)
+        self.why = why
+
+
 class LinkError(SaltliteError):
     """The network link could not be opened or used."""
 

@@ -27,7 +27,6 @@ from saltlite.model.job import TERMINAL, TargetState
 from saltlite.model.keys import Fingerprint, fingerprint
 from saltlite.wire import merkle
 from saltlite.wire.limits import CHUNK
-from saltlite.wire.messages import functions_digest
 from tests.core_keys import FLEET, FUNCTIONS, GOOD_TOKEN, NOW, identity, key_of, make_hub, signed
 
 
@@ -378,8 +377,7 @@ class Minion:
                     part = {"t": "part", "jid": message["jid"], "offset": at, "data": body[at : at + CHUNK]}
                     self.connection.send(part)
             case "want_functions":
-                names = {"names": FUNCTIONS, "digest": functions_digest(FUNCTIONS), "whole": True}
-                self.connection.send({"t": "functions", **names})
+                self.connection.send(FUNCTIONS)
 
     def _work(self, effect: jobs.Effect) -> None:
         match effect:

@@ -14,10 +14,9 @@ from saltlite.core.hub import (
 from saltlite.core.outbox import Parcel
 from saltlite.model.keys import fingerprint
 from saltlite.wire import codec, frames
-from saltlite.wire.messages import functions_digest
 from saltlite.wire.noise import Handshake, Role, public_of
 from saltlite.wire.session import Session
-from tests.core_keys import FLEET, NOW, make_hub, seed
+from tests.core_keys import FLEET, FUNCTIONS, NOW, make_hub, seed
 
 JID = "20270115080000000000"
 JID2 = "20270115080000000001"
@@ -48,10 +47,10 @@ class Table:
     def refused(self) -> Mapping[str, int]:
         return self.hub.refused_frames
 
-    def join(self, name: str, state: str = "accepted") -> Guest:
+    def join(self, name: str, state: str = "accepted", *, boot: str = "b") -> Guest:
         """A guest whose key was decided about."""
         guest = Guest(self, name)
-        guest.prove()
+        guest.prove(boot=boot)
         guest.decided(state)
         return guest
 
@@ -95,11 +94,11 @@ class Guest:
         }
         return frames.auth(self.handshake.write(codec.encode(said)))
 
-    def prove(self) -> None:
+    def prove(self, **said: Any) -> None:
         answer = frames.parse(self.hello())
         assert isinstance(answer, frames.Reply)
         self.handshake.read(answer.message)
-        self.raw(self.auth())
+        self.raw(self.auth(**said))
         self.session = Session(self.handshake)
 
     def decided(self, state: str) -> None:
@@ -150,7 +149,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
         "dur_ms": 0,
         "reason": "",
     },
-    "functions": {"digest": functions_digest(["test.ping"]), "names": ["test.ping"], "whole": True},
+    "functions": {name: value for name, value in FUNCTIONS.items() if name != "t"},
     "part": {"jid": JID, "offset": 0, "data": b"x"},
     "bye": {"reason": ""},
     "welcome": {"state": "accepted", "hb_ms": 15_000},

@@ -13,14 +13,14 @@ from saltlite.model.ids import Jid
 from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes
 from saltlite.wire import jobbody, merkle
 from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
-from saltlite.wire.messages import functions_digest
+from saltlite.wire.messages import functions_message
 from saltlite.wire.noise import public_of
 
 DAY = 86_400
 NOW = 1_800_000_000.0
 """Where the wall clock stands: after the build date that certificates are judged by."""
 GOOD_TOKEN = "t.good"
-FUNCTIONS = ["test.ping", "test.sleep"]
+FUNCTIONS = functions_message(["test.ping()", "test.sleep(length:float)"], whole=True)
 
 
 def seed(name: str) -> bytes:
@@ -74,7 +74,7 @@ def identity(name: str, token: str = "") -> Identity:
         boot="b" * 32,
         incarnation="i" * 32,
         version="1.0",
-        functions=functions_digest(FUNCTIONS),
+        functions=FUNCTIONS["digest"],
         token=token,
     )
 

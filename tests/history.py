@@ -10,14 +10,15 @@ has these fields (ids and names are text, lists are lists: everything is kept as
     spooled    jid, minion [, digest]             its result is on that minion's disk (G6 counts from here)
     received   jid, minion                        a job frame reached that minion's job server (G3)
     stored     jid, minion, sender, state [, ret] the master committed a terminal state; `sender` is the id of the
-                                                  session that said it, "" for a state that the master set itself;
+                                                  session that said it, "" for what the master set itself; `state` is
+                                                  what the target's row says after it, for the first one stands;
                                                   `ret`: it came with a return (left out: when state is `returned`)
     shown      client, jid, minion, seq           a client that follows by cursor printed that return
     closed     client, jid, missing               a client ended, and called these minions missing
     fault      what, who                          something was broken on purpose
     healed     -                                  nothing is broken from here on
     lost_disk  minion                             its disk died with all that was on it
-    final      jid, targets {id: state}, returns {id: count} [, request, user, digests {id: digest}]
+    final      jid, targets {id: state}, returns {id: count} [, request, digests {id: digest}]
                                                   what the store holds at the end; one a job
 
 The `final` events are taken when every job had deliver-by + run-timeout + 60 s of connected time after `healed`:
@@ -35,6 +36,9 @@ from typing import Any
 
 OPEN = frozenset({"queued", "received", "running"})
 """The states that are not terminal; written out here, so that the check does not lean on what it checks."""
+
+NEVER_RAN = frozenset({"expired", "refused"})
+"""The states that tell a user that the function was not entered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ class Books:
 
     def __init__(self) -> None:
         self._jobs: dict[str, _Job] = {}
-        self._requests: dict[tuple[str, str], Event] = {}
+        self._requests: dict[str, Event] = {}
         self._lost: dict[str, list[float]] = {}
 
     def feed(self, event: Event) -> Iterator[Violation]:
@@ -141,9 +145,7 @@ class Books:
 
     def _published(self, event: Event) -> Iterator[Violation]:
         f = event.fields
-        before = self._requests.setdefault((f["client"], f["request"]), event)
-        if before.fields["jid"] != f["jid"]:
-            yield _broken("G2", f"request {f['request']} became {before.fields['jid']} and {f['jid']}", before, event)
+        yield from self._once(event)
         job = self._job(event)
         for other in job.published:
             if other.fields["request"] != f["request"]:
@@ -168,7 +170,10 @@ class Books:
         job.entered[minion] = event
 
     def _spooled(self, event: Event) -> Iterator[Violation]:
-        self._job(event).spooled[event.fields["minion"]] = event
+        # The first one counts: after it was handed over and forgotten, a minion may take the job for interrupted.
+        spooled, minion = self._job(event).spooled, event.fields["minion"]
+        if minion not in spooled or self._disk_died(minion, since=spooled[minion].at):
+            spooled[minion] = event
         yield from ()
 
     def _stored(self, event: Event) -> Iterator[Violation]:
@@ -215,19 +220,22 @@ class Books:
         f, job = event.fields, self._job(event)
         job.final = event
         if "request" in f:
-            before = self._requests.setdefault((f["user"], f["request"]), event)
-            if before.fields["jid"] != f["jid"]:
-                sentence = f"request {f['request']} became {before.fields['jid']} and {f['jid']}"
-                yield _broken("G2", sentence, before, event)
+            yield from self._once(event)
         yield from self._outside(f["jid"], job)
 
     # -- more than one event
+
+    def _once(self, event: Event) -> Iterator[Violation]:
+        f = event.fields
+        before = self._requests.setdefault(f["request"], event)
+        if before.fields["jid"] != f["jid"]:
+            yield _broken("G2", f"request {f['request']} became {before.fields['jid']} and {f['jid']}", before, event)
 
     def _outside(self, jid: str, job: _Job, *, only: str = "") -> Iterator[Violation]:
         targets = job.targets()
         for minion in [only] if only else list(job.touched):
             if targets is not None and minion not in targets:
-                yield _broken("G3", f"{minion} was given {jid}, which is not for it", job.touched[minion])
+                yield _broken("G3", f"{minion} was given {jid}, which is not for it", job.touched.pop(minion))
 
     def _at_the_end(self, jid: str, job: _Job) -> Iterator[Violation]:
         if job.final is None:
@@ -242,6 +250,12 @@ class Books:
         for minion, state in f["targets"].items():
             if state in OPEN:
                 yield _broken("G5", f"{minion} is {state} with {jid}, and nothing will change that", final)
+            if (
+                state in NEVER_RAN
+                and minion in job.entered
+                and not self._disk_died(minion, since=job.entered[minion].at)
+            ):
+                yield _broken("G5", f"{jid} is {state} on {minion}, where it ran", job.entered[minion], final)
             if minion in job.stored and state != job.stored[minion].fields["state"]:
                 yield _broken("G5", f"the end of {jid} on {minion} changed", job.stored[minion], final)
         for minion, count in f["returns"].items():

@@ -7,11 +7,23 @@ What does not: any meaning of the bytes. Failures stay OSError here: only the ca
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import stat
 from typing import Protocol
 
 from saltlite.errors import JournalError
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a disk that is full, for everybody, this user or this process: nothing was harmed by them."""
+
+_KEEP_SIZE = 1
+"""FALLOC_FL_KEEP_SIZE of fallocate(2)."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_fallocate = getattr(_libc, "fallocate64", None) or _libc.fallocate
+_fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
 
 class Handle(Protocol):
@@ -24,6 +36,15 @@ class Handle(Protocol):
     def sync(self) -> None:
         """Return when the content is on disk. Raises OSError, and then nothing is known of the content."""
         ...
+
+    def reserve(self, length: int) -> None:
+        """Set room aside for a file of `length` bytes; its size stays what it is. `truncate` gives the room back.
+
+        Raises OSError: one of FULL when there is no room, another one where the file system cannot do it.
+        """
+        ...
+
+    def size(self) -> int: ...
 
     def truncate(self, length: int) -> None: ...
 
@@ -72,6 +93,14 @@ class PosixHandle:
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
+
+    def reserve(self, length: int) -> None:
+        if _fallocate(self._fd, _KEEP_SIZE, 0, length) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
 
     def truncate(self, length: int) -> None:
         os.ftruncate(self._fd, length)

@@ -3,6 +3,10 @@
 Rules of this file: the file under its name is always one that was synced whole before it got the name; what
 `open()` reports is on disk; after a failed sync nothing is believed any more, because the kernel may call
 pages clean that never reached the disk.
+
+A full disk harms nothing. JOURNAL_RESERVE bytes behind the end of the file belong to it in advance, so that what
+becomes of the jobs that were taken can be written when nobody else can write; while they cannot be set aside, no new
+job is taken. On a file system that sets nothing aside (ZFS, for one) each record finds out for itself.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from saltlite.adapters.folder import Folder, Handle
+from saltlite.adapters.folder import FULL, Folder, Handle
 from saltlite.adapters.journal_format import (
     FLOOR,
     HEADER,
@@ -23,8 +27,8 @@ from saltlite.adapters.journal_format import (
     replay,
 )
 from saltlite.core.journal_rules import changes, kept
-from saltlite.core.minion_ports import JOURNAL_COMPACT_BYTES, JournalEntry, Record
-from saltlite.errors import JournalError
+from saltlite.core.minion_ports import JOURNAL_COMPACT_BYTES, JOURNAL_RESERVE, JournalEntry, Record
+from saltlite.errors import JournalError, UnwrittenError
 from saltlite.model.ids import Jid
 
 NAME = "journal"
@@ -52,6 +56,8 @@ class DiskJournal:
         self._size = 0
         self._synced = 0
         self._compact_above = 0
+        self._reserved = 0
+        self._full = ""
 
     def open(self) -> list[JournalEntry]:
         """Read or create the file; see the port."""
@@ -74,12 +80,20 @@ class DiskJournal:
         changed = changes(self._entries, records, self.floor)
         lines = [frame(record_map(record), seed=self._seed, synced=self._synced) for record in records]
         data = b"".join(lines)
+        if self._reserved < self._size + len(data) + JOURNAL_RESERVE:
+            self._reserve(handle, len(data))
         try:
             handle.write(data)
         except OSError as error:
-            self._cut_back(handle, error)
+            self._not_written(handle, error)
         self._size += len(data)
         self._entries.update(changed)
+
+    def full(self) -> str:
+        """See the port. Asking costs a system call only while the reserve is incomplete."""
+        if self._full and self._handle is not None and not self._dead:
+            self._reserve(self._handle, 0)
+        return self._full
 
     def sync(self) -> None:
         """fdatasync, when there is something to sync; see the port."""
@@ -144,6 +158,7 @@ class DiskJournal:
         # A killed process may have written records without a sync; from here on they are acted on.
         self._handle.sync()
         self._synced = found.end
+        self._reserve(self._handle, 0)
 
     def _believe(self, found: Replay) -> None:
         self.incarnation = found.incarnation.hex()
@@ -178,21 +193,40 @@ class DiskJournal:
         self._handle = handle
         self._size = self._synced = size
         self._compact_above = max(JOURNAL_COMPACT_BYTES, 2 * size)
+        self._reserve(handle, 0)
+
+    def _reserve(self, handle: Handle, further: int) -> None:
+        """Set room aside for `further` bytes and the reserve: twice over, so that few records have to ask."""
+        needed = self._size + further + JOURNAL_RESERVE
+        for wanted in (needed + JOURNAL_RESERVE, needed):
+            try:
+                handle.reserve(wanted)
+            except OSError as error:
+                # Where nothing can be set aside there is nothing to wait for either.
+                self._full = (error.strerror or "it is full") if error.errno in FULL else ""
+            else:
+                self._full, self._reserved = "", wanted
+                return
 
     def _living(self) -> Handle:
         if self._dead or self._handle is None:
             raise JournalError(f"the journal {self._path} takes no records, because {self._dead}")
         return self._handle
 
-    def _cut_back(self, handle: Handle, error: OSError) -> NoReturn:
-        """Take the part of a record away that a full disk let in."""
+    def _not_written(self, handle: Handle, error: OSError) -> NoReturn:
+        """Take the part of a record away that a full disk let in; any other error is the end of this journal."""
+        if error.errno not in FULL:
+            self._die(f"a write failed: {error.strerror}", error)
+        self._reserved = 0
         try:
             handle.truncate(self._size)
+            left = handle.size() - self._size
         except OSError as again:
             self._die(f"an unfinished record could not be removed: {again.strerror}", again)
-        raise JournalError(
-            f"the journal {self._path} cannot be written: {error.strerror}; the job was refused"
-        ) from error
+        if left:
+            self._die(f"{left} bytes of an unfinished record could not be removed", error)
+        why = error.strerror or "it is full"
+        raise UnwrittenError(f"the journal {self._path} cannot be written: {why}", why) from error
 
     def _die(self, why: str, error: OSError) -> NoReturn:
         self._dead = f"{why}; check the disk, then start the minion again"

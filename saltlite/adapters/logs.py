@@ -58,6 +58,11 @@ def log_context(**fields: str) -> Iterator[None]:
         _context.reset(token)
 
 
+def set_log_context(**fields: str) -> None:
+    """Put these into every line of this process from now on, and of those that it forks."""
+    _context.set(tuple((dict(_context.get()) | fields).items()))
+
+
 def configure(level: str, *, log_file: str = "", stderr_fd: int | None = 2) -> None:
     """Send the log to `log_file` ("": none) and to `stderr_fd` (None: not). Replaces earlier settings.
 
@@ -84,6 +89,20 @@ def descriptors() -> list[int]:
     """What the log is written to, for a forked process that gives up every other descriptor of its parent."""
     handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]
     return [fd for handler in handlers for fd in handler.descriptors()]
+
+
+def report_repeats() -> None:
+    """Write now how often lines were held back: for a process that ends without closing its log."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LineHandler):
+            handler.report_repeats()
+
+
+def forget_repeats() -> None:
+    """In a forked process: what was held back before the fork is the parent's to report."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LineHandler):
+            handler.forget_repeats()
 
 
 class Repeats:
@@ -241,9 +260,17 @@ class LineHandler(logging.Handler):
         """Those of all sinks."""
         return [sink.fd for sink in self._sinks]
 
+    def report_repeats(self) -> None:
+        """Write how often lines were held back, and count anew."""
+        self._report(_stamp(time.time()), self._repeats.drain())
+
+    def forget_repeats(self) -> None:
+        """Count anew, without a word on what was held back."""
+        self._repeats.drain()
+
     def close(self) -> None:
         """Report what was held back, and close the files."""
-        self._report(_stamp(time.time()), self._repeats.drain())
+        self.report_repeats()
         for sink in self._sinks:
             sink.close()
         self._sinks = []

@@ -32,8 +32,14 @@ class MemoryFile:
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
         self.durable = content
+        self.reserved = 0
+        """Bytes of the disk that are set aside for it, those of its content included."""
         self.unsound = False
         """A sync failed: later ones succeed and keep nothing, as Linux does since pages are marked clean."""
+
+    def used(self) -> int:
+        """Bytes of the disk that it takes."""
+        return max(len(self.content), self.reserved)
 
     def after_crash(self, tear: Tear) -> MemoryFile:
         """The file as it is found afterwards. A cut that was not synced never happened."""
@@ -79,7 +85,7 @@ class MemoryHandle:
 
     def write(self, data: bytes) -> None:
         self._disk.before("write")
-        room = self._disk.room()
+        room = max(0, self._disk.room()) + max(0, self._file.reserved - len(self._file.content))
         self._file.content += data[:room]
         if len(data) > room:
             raise _error(errno.ENOSPC)
@@ -93,9 +99,19 @@ class MemoryHandle:
         if not self._file.unsound:
             self._file.durable = bytes(self._file.content)
 
+    def reserve(self, length: int) -> None:
+        self._disk.before("reserve")
+        if length - self._file.used() > self._disk.room():
+            raise _error(errno.ENOSPC)
+        self._file.reserved = max(self._file.reserved, length)
+
+    def size(self) -> int:
+        return len(self._file.content)
+
     def truncate(self, length: int) -> None:
         self._disk.before("truncate")
         del self._file.content[length:]
+        self._file.reserved = 0
 
     def close(self) -> None:
         pass
@@ -153,8 +169,8 @@ class MemoryFolder:
         self._durable = dict(self._files)
 
     def used(self) -> int:
-        """Bytes of all files."""
-        return sum(len(file.content) for file in self._files.values())
+        """Bytes of all files, with the room that is set aside for them."""
+        return sum(file.used() for file in self._files.values())
 
     def _file(self, name: str) -> MemoryFile:
         if name not in self._files:

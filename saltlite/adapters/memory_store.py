@@ -7,13 +7,17 @@ back: what was not committed, because it raised or because its owner was "killed
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from typing import Any
 
+from saltlite.adapters.memory_history import MemoryHistory
+from saltlite.adapters.memory_tables import LoggedEvent, Tables
 from saltlite.adapters.store_events import (
     EXPIRED_REASON,
+    cancelled_reason,
     check_job,
     job_event,
     pack_data,
@@ -22,6 +26,7 @@ from saltlite.adapters.store_events import (
 )
 from saltlite.core.dispatch import advance
 from saltlite.core.ports import (
+    RETURNS_SIZE,
     FunctionSet,
     MinionRow,
     OpenJob,
@@ -38,42 +43,6 @@ from saltlite.model.job import TERMINAL, Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 
 
-@dataclass(frozen=True, slots=True)
-class _LoggedEvent:
-    """An event as it is kept: packed, so that nobody can change it afterwards."""
-
-    tag: str
-    data: bytes
-    at: float
-
-
-@dataclass(slots=True)
-class _Tables:
-    """One state of the store. The inner dicts of targets and returns are shared between states."""
-
-    seq: int = 0
-    epoch: int = 0
-    keys: dict[Fingerprint, KeyRecord] = field(default_factory=dict)
-    tokens: dict[str, TokenRecord] = field(default_factory=dict)
-    preaccepts: dict[MinionId, Fingerprint] = field(default_factory=dict)
-    minions: dict[MinionId, MinionRow] = field(default_factory=dict)
-    functions: dict[str, FunctionSet] = field(default_factory=dict)
-    jobs: dict[Jid, Job] = field(default_factory=dict)
-    requests: dict[tuple[RequestId, int], Jid] = field(default_factory=dict)
-    targets: dict[Jid, dict[MinionId, TargetRow]] = field(default_factory=dict)
-    returns: dict[Jid, dict[MinionId, Return]] = field(default_factory=dict)
-    events: dict[int, _LoggedEvent] = field(default_factory=dict)
-
-    def copy(self) -> _Tables:
-        tables = replace(self)
-        for name in _TABLE_NAMES:
-            setattr(tables, name, dict(getattr(self, name)))
-        return tables
-
-
-_TABLE_NAMES = tuple(f.name for f in fields(_Tables) if f.name not in {"seq", "epoch"})
-
-
 class MemoryDisk:
     """What survives a crash: the last committed state. Several stores may stand on one disk.
 
@@ -82,17 +51,17 @@ class MemoryDisk:
 
     def __init__(self, store_id: str | None = None) -> None:
         self.store_id = store_id or os.urandom(16).hex()
-        self.tables = _Tables()
+        self.tables = Tables()
 
 
-class _MemoryReader:
+class _MemoryReader(MemoryHistory):
     """`saltlite.core.ports.StoreReader`; what it reads from is said by `_tables`."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
 
     @property
-    def _tables(self) -> _Tables:
+    def _tables(self) -> Tables:
         return self._disk.tables
 
     def store_id(self) -> str:
@@ -137,9 +106,14 @@ class _MemoryReader:
     def moved_targets(self, jid: Jid) -> list[TargetRow]:
         return [row for row in self.targets(jid) if row.state not in (TargetState.QUEUED, TargetState.RETURNED)]
 
-    def returns(self, jid: Jid, after: int = 0, limit: int = 1000) -> list[Return]:
-        rets = self._tables.returns.get(jid, {}).values()
-        return [ret for ret in rets if ret.seq > after][:limit]
+    def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
+        found: list[Return] = []
+        total = 0
+        for ret in self._tables.returns.get(jid, {}).values():
+            if ret.seq > after and len(found) < limit and total < size:
+                found.append(ret)
+                total += len(ret.body)
+        return found
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         seqs = [seq for seq in self._tables.events if seq > after][:limit]
@@ -149,6 +123,18 @@ class _MemoryReader:
     def last_seq(self) -> int:
         return self._tables.seq
 
+    def first_seq(self) -> int:
+        return min(self._tables.events, default=0)
+
+    def seq_before(self, at: float) -> int:
+        since = [(event.at, seq) for seq, event in self._tables.events.items() if event.at >= at]
+        return min(since)[1] - 1 if since else self.last_seq()
+
+    def size(self) -> int:
+        bodies = sum(len(ret.body) for rets in self._tables.returns.values() for ret in rets.values())
+        jobs = sum(len(job.body) for job in self._tables.jobs.values())
+        return bodies + jobs + sum(len(event.data) for event in self._tables.events.values())
+
     def open_jobs(self, minion: MinionId, after: Jid | None, limit: int) -> list[OpenJob]:
         queued = [job for job in self.unfinished(minion) if job.state is TargetState.QUEUED]
         return [job for job in queued if after is None or job.jid > after][:limit]
@@ -157,7 +143,16 @@ class _MemoryReader:
         rows = {jid: rows[minion] for jid, rows in self._tables.targets.items() if minion in rows}
         found = [(self._tables.jobs[jid], row.state) for jid, row in rows.items() if row.state not in TERMINAL]
         return [
-            OpenJob(job.jid, job.body, job.signature, job.created_at, job.deliver_ms, job.minions, state)
+            OpenJob(
+                jid=job.jid,
+                body=job.body,
+                signature=job.signature,
+                created_at=job.created_at,
+                deliver_ms=job.deliver_ms,
+                minions=job.minions,
+                state=state,
+                cancelled=job.jid in self._tables.cancels,
+            )
             for job, state in sorted(found, key=lambda pair: pair[0].jid)
         ]
 
@@ -178,9 +173,9 @@ class _MemoryReader:
     def functions(self, digest: str) -> FunctionSet | None:
         return self._tables.functions.get(digest)
 
-    def function_digests(self, minions: Sequence[MinionId]) -> set[str]:
+    def function_digests(self, minions: Sequence[MinionId]) -> dict[str, int]:
         rows = [self.minion(minion) for minion in minions]
-        return {row.functions if row else "" for row in rows}
+        return dict(Counter(row.functions if row else "" for row in rows))
 
     def minions_with_open_jobs(self) -> list[MinionId]:
         rows = (row for rows in self._tables.targets.values() for row in rows.values())
@@ -200,17 +195,17 @@ class _MemoryWriter(_MemoryReader):
 
     def __init__(self, disk: MemoryDisk) -> None:
         super().__init__(disk)
-        self._copy: _Tables | None = disk.tables.copy()
+        self._copy: Tables | None = disk.tables.copy()
         self._owned_targets: set[Jid] = set()
         self._owned_returns: set[Jid] = set()
 
     @property
-    def _tables(self) -> _Tables:
+    def _tables(self) -> Tables:
         if self._copy is None:
             raise StoreError("this transaction of the store is over; use store.write() for another")
         return self._copy
 
-    def end(self) -> _Tables:
+    def end(self) -> Tables:
         """The changed tables; nothing can be changed through this writer from here on."""
         tables, self._copy = self._tables, None
         return tables
@@ -311,10 +306,21 @@ class _MemoryWriter(_MemoryReader):
         self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now))
         return Stored.NEW
 
+    def cancel_job(self, jid: Jid, by: str, now: float) -> list[MinionId]:
+        job = self.job(jid)
+        if job is None:
+            return []
+        self._tables.cancels.setdefault(jid, (now, by))
+        queued = [row.id for row in self.targets(jid) if row.state is TargetState.QUEUED]
+        never = [minion for minion in queued if self._had_no_session_since(minion, job.created_at)]
+        for minion in never:
+            self._move(jid, TargetRow(minion, TargetState.CANCELLED, cancelled_reason(by), now))
+        return never
+
     def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int:
         packed = pack_data(data)
         self._tables.seq += 1
-        self._tables.events[self._tables.seq] = _LoggedEvent(tag, packed, now)
+        self._tables.events[self._tables.seq] = LoggedEvent(tag, packed, now)
         return self._tables.seq
 
     def touch_minions(self, rows: Iterable[MinionRow]) -> None:
@@ -334,17 +340,35 @@ class _MemoryWriter(_MemoryReader):
 
     def prune(self, before: float) -> int:
         tables = self._tables
-        old = [job for job in tables.jobs.values() if job.created_at < before]
-        over = [job for job in old if all(t.state in TERMINAL for t in tables.targets[job.jid].values())]
-        for job in over:
-            del tables.jobs[job.jid], tables.targets[job.jid], tables.requests[job.request_id, job.uid]
-            tables.returns.pop(job.jid, None)
-            self._owned_targets.discard(job.jid)
-            self._owned_returns.discard(job.jid)
+        over = [job for job in self._ended() if job.created_at < before]
+        self._delete_jobs(over, before)
         named = {row.functions for row in tables.minions.values()}
         tables.functions = {digest: known for digest, known in tables.functions.items() if digest in named}
-        tables.events = {seq: event for seq, event in tables.events.items() if event.at >= before}
         return len(over)
+
+    def prune_oldest(self, count: int) -> int:
+        oldest = sorted(self._ended(), key=lambda job: (job.created_at, job.jid))[:count]
+        if oldest:
+            self._delete_jobs(oldest, oldest[-1].created_at)
+        return len(oldest)
+
+    def _ended(self) -> list[Job]:
+        tables = self._tables
+        return [
+            job
+            for job in tables.jobs.values()
+            if all(row.state in TERMINAL for row in tables.targets[job.jid].values())
+        ]
+
+    def _delete_jobs(self, jobs: Iterable[Job], events_before: float) -> None:
+        tables = self._tables
+        for job in jobs:
+            del tables.jobs[job.jid], tables.targets[job.jid], tables.requests[job.request_id, job.uid]
+            tables.returns.pop(job.jid, None)
+            tables.cancels.pop(job.jid, None)
+            self._owned_targets.discard(job.jid)
+            self._owned_returns.discard(job.jid)
+        tables.events = {seq: event for seq, event in tables.events.items() if event.at >= events_before}
 
 
 class MemoryStore(_MemoryReader):
@@ -356,7 +380,7 @@ class MemoryStore(_MemoryReader):
         self._closed = False
 
     @property
-    def _tables(self) -> _Tables:
+    def _tables(self) -> Tables:
         if self._closed:
             raise StoreError("the store was closed; open it again")
         return self._disk.tables

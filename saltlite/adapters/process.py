@@ -19,6 +19,7 @@ from saltlite.errors import SaltliteError
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 
 TITLE_BYTES = 15
@@ -54,6 +55,11 @@ def set_parent_death_signal(signum: int, parent_pid: int) -> None:
         os.kill(os.getpid(), signum)
 
 
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, instead of process 1."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
 def freeze_heap() -> None:
     """Before forks: collect once, then keep the collector off what is left, so that children share it."""
     gc.collect()
@@ -73,6 +79,17 @@ def keep_only(descriptors: Collection[int]) -> None:
         if descriptor > 2 and descriptor not in kept and _is_open(descriptor):
             os.dup2(null, descriptor, inheritable=False)
     os.close(null)
+
+
+def close_all_but(descriptors: Collection[int]) -> None:
+    """Close every descriptor of this process that is not named."""
+    first = 0
+    for kept in sorted(set(descriptors)):
+        # An empty range that ends at 0 would close them all: the kernel takes -1 for the highest one.
+        if first < kept:
+            os.closerange(first, kept)
+        first = kept + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def _is_open(descriptor: int) -> bool:

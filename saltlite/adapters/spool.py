@@ -4,6 +4,9 @@
 
 Rules of this file: a result has its name only when its content is on disk, and `write` returns only when the
 name is, too (G6); file names are made from validated jids; what cannot be read is put aside, never deleted.
+
+`reserve` is an empty file to which SPOOL_RESERVE bytes of the disk belong. Whoever finds the disk full removes it and
+writes into the room that it leaves; until it can be made again the spool calls itself full.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.adapters.folder import Folder, Handle
-from saltlite.core.minion_ports import SpoolEntry
-from saltlite.errors import JournalError, UsageError
+from saltlite.adapters.folder import FULL, Folder, Handle
+from saltlite.core.minion_ports import SPOOL_RESERVE, SpoolEntry
+from saltlite.errors import JournalError, UnwrittenError, UsageError
 from saltlite.model.ids import Jid, parse_jid
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
@@ -29,6 +32,7 @@ HEADER = struct.Struct(">4sII")
 RESULT = ".ret"
 UNFINISHED = ".tmp"
 DAMAGED = ".bad"
+RESERVE = "reserve"
 
 _FIELDS: dict[str, type] = {
     "state": str,
@@ -58,6 +62,7 @@ class DiskSpool:
             self._folder.sync()
         except OSError as error:
             raise JournalError(f"the spool {self._folder.path} cannot be used: {error.strerror}") from error
+        self.full()
         self.jids()
 
     def write(self, jid: str, result: SpoolEntry) -> bool:
@@ -68,11 +73,12 @@ class DiskSpool:
             if there := self._size(known):
                 self._folder.sync()
             else:
-                self._store(known, data)
+                self._store_somehow(known, data)
         except OSError as error:
-            raise JournalError(
+            raise UnwrittenError(
                 f"the result of job {jid} cannot be kept in {self._folder.path}: {error.strerror}; "
-                "make room on that disk, or repair it"
+                "make room on that disk, or repair it",
+                error.strerror or "the disk does not take it",
             ) from error
         self._count(known, there or len(data))
         return not there
@@ -129,11 +135,47 @@ class DiskSpool:
         """Number and bytes as last counted; see the port."""
         return len(self._sizes), self._bytes
 
+    def full(self) -> str:
+        """Make the reserve again where it is gone; see the port."""
+        try:
+            self._folder.size(RESERVE)
+        except FileNotFoundError:
+            try:
+                self._set_aside()
+            except OSError as error:
+                return error.strerror or "it is full"
+        except OSError as error:
+            return error.strerror or "it cannot be read"
+        return ""
+
     def has_room(self) -> bool:
         """Whether both SPOOL_RESULTS and SPOOL_BYTES leave room; see the port."""
         return len(self._sizes) < SPOOL_RESULTS and self._bytes < SPOOL_BYTES
 
     # -- inside
+
+    def _set_aside(self) -> None:
+        handle = self._folder.create(RESERVE)
+        try:
+            handle.reserve(SPOOL_RESERVE)
+        except OSError as error:
+            # A file system that sets nothing aside is not full for that.
+            if error.errno in FULL:
+                self._folder.remove(RESERVE)
+                raise
+        finally:
+            handle.close()
+
+    def _store_somehow(self, jid: Jid, data: bytes) -> None:
+        """Put a new result on disk, in the reserve if there is no other room. Raises OSError."""
+        try:
+            self._store(jid, data)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            with suppress(FileNotFoundError):
+                self._folder.remove(RESERVE)
+            self._store(jid, data)
 
     def _store(self, jid: Jid, data: bytes) -> None:
         """Put a new result on disk. Raises OSError, and then there is none."""

@@ -6,6 +6,7 @@ A job or a return is never committed without its event, so the events are made h
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -15,6 +16,16 @@ from saltlite.model.events import tag_job_new, tag_job_return
 from saltlite.model.job import Job, Return
 
 EXPIRED_REASON = "it had no session before the delivery time of the job was over"
+
+
+def cancelled_reason(by: str) -> str:
+    """Why a target was CANCELLED by the store: its minion cannot have got the job."""
+    return f"cancelled by {by} before it was handed over"
+
+
+def runs_like(fun: str, glob: str) -> bool:
+    """Whether one of the functions of a job, whose names are joined by commas, matches the shell-style glob."""
+    return any(fnmatchcase(name, glob) for name in fun.split(","))
 
 
 def job_event(job: Job) -> tuple[str, dict[str, Any]]:

@@ -1,20 +1,33 @@
 """The arguments of a function, from words of the command line to values.
 
-A word is text unless it plainly is something else: a whole number, a decimal number, `true`, `false`,
-`null` or `None`, a list or map in YAML's flow style (`[a, b]`, `{a: 1}`). As in Salt `name=value` is a
-keyword argument and `1_000`, `a: b` and anything with a tab or a newline stay text. Other than in Salt so do
-`yes`, `no`, `0644` and numbers of more than 64 bits: what would lose something is not converted. Quotes that
-arrive here (`'"1.10"'` in a shell) make text of what would be a value.
+Where the minions have said what the function takes, and agree on it, the annotation of a parameter decides:
+
+    str                   the word as it is: `1.10`, `true`, `0644` and `[a]` are text
+    int, float            must be one; a float may be written `5`, `.5` or `1e3`
+    bool                  true, false, yes, no, on, off, 1 or 0, in any case
+    list                  `[a, b]` in YAML's flow style or JSON; or words parted by commas, each of them text: `a,b`
+    dict                  `{a: 1}` in YAML's flow style or JSON
+    ... | None            also `None` and `null`
+    str | others          one of the others where the word plainly is one, else text
+
+Anything else is refused before it is published. Without an annotation a word is text unless it plainly is something
+else: a whole number, a decimal number, `true`, `false`, `null` or `None`, a list or map in YAML's flow style
+(`[a, b]`, `{a: 1}`). As in Salt `name=value` is a keyword argument and `1_000`, `a: b` and anything with a tab or a
+newline stay text. Other than in Salt so do `yes`, `no`, `0644` and numbers of more than 64 bits: what would lose
+something is not converted. Quotes that arrive here (`'"1.10"'` in a shell) make text of what would be a value.
 """
 
 from __future__ import annotations
 
 from saltlite.errors import ConfigError, UsageError
+from saltlite.model.signature import function_of, parse_signature, show_signature
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+    from saltlite.model.signature import Parameter, Signature
 
 _WORDS = {
     "true": True, "True": True, "TRUE": True,
@@ -26,27 +39,157 @@ _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 """What msgpack can carry."""
 
 
-def parse_arguments(words: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments in `words`. Raises UsageError for a keyword that stands twice."""
+_TRUTH = {
+    "true": True, "yes": True, "on": True, "1": True,
+    "false": False, "no": False, "off": False, "0": False,
+}  # fmt: skip
+
+_MISFIT = object()
+
+
+def parse_arguments(words: Sequence[str], signatures: Sequence[str] = ()) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments in `words`.
+
+    `signatures` are the texts of `saltlite.model.signature` that the targeted minions reported for the function. A
+    parameter that they do not agree on is read as if it had no annotation.
+    Raises UsageError for a keyword that stands twice and for a word that is not of the parameter's type.
+    """
+    typed = _Typed(signatures)
     positional: list[Any] = []
     keywords: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name.isidentifier() or text.startswith("="):
-            positional.append(parse_value(word))
+            positional.append(typed.positional(len(positional), word))
         elif name in keywords:
             raise UsageError(f"the keyword {name!r} is given twice")
         else:
-            keywords[name] = parse_value(text)
+            keywords[name] = typed.keyword(name, text)
     return positional, keywords
+
+
+def split_calls(function: str, words: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The calls of a compound job, as in `test.echo,test.ping hello ,`: functions with their words.
+
+    Where several functions stand, a word that is `,` or starts with one begins the arguments of the next function;
+    what follows the comma is the first of them. A single function keeps every word.
+    Raises UsageError for an empty function and for more commas than functions.
+    """
+    functions = function.split(",")
+    if len(functions) == 1:
+        return [(function, list(words))]
+    if not all(functions):
+        raise UsageError(f"{function!r} has a comma without a function; functions are written test.ping,test.version")
+    calls: list[tuple[str, list[str]]] = [(one, []) for one in functions]
+    current = 0
+    for word in words:
+        if not word.startswith(","):
+            calls[current][1].append(word)
+            continue
+        current += 1
+        if current == len(calls):
+            raise UsageError(
+                f"there are arguments for more than the {len(calls)} functions of {function!r}: with several functions "
+                "a word that starts with a comma begins the arguments of the next one"
+            )
+        if word != ",":
+            calls[current][1].append(word[1:])
+    return calls
+
+
+class _Typed:
+    """What the known signatures of one function say about its arguments."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._function = function_of(texts[0]) if texts else ""
+        self._signatures: list[Signature] = []
+        for text in texts:
+            signature = parse_signature(text)[1]
+            if signature is not None:
+                self._signatures.append(signature)
+
+    def positional(self, index: int, text: str) -> Any:
+        return self._value([one.positional(index) for one in self._signatures], text)
+
+    def keyword(self, name: str, text: str) -> Any:
+        return self._value([one.keyword(name) for one in self._signatures], text)
+
+    def _value(self, parameters: Sequence[Parameter | None], text: str) -> Any:
+        types = {one.types if one is not None else () for one in parameters}
+        if len(types) != 1 or types == {()}:
+            return parse_value(text)
+        value = _typed_value(text, frozenset(wanted := next(iter(types))))
+        if value is _MISFIT:
+            name = next(one.name for one in parameters if one is not None)
+            raise UsageError(
+                f"{self._function}: argument {name!r} takes {' or '.join(wanted)}, not {text[:80]!r}; "
+                f"{show_signature(self._function, self._signatures[0])}"
+            )
+        return value
+
+
+def _typed_value(text: str, types: frozenset[str]) -> Any:
+    """The value of a word for a parameter with that annotation, or _MISFIT."""
+    if "None" in types and text in ("None", "null"):
+        return None
+    others = types - {"None", "str"}
+    if "str" in types:
+        value = parse_value(text) if others or _quoted(text) else text
+        if type(value) is int and "int" not in others and "float" in others:
+            return float(value)
+        return value if type(value).__name__ in others | {"str"} else text
+    for kind, convert in _CONVERT.items():
+        if kind in others and (value := convert(text)) is not _MISFIT:
+            return value
+    return _MISFIT
+
+
+def _bool(text: str) -> Any:
+    return _TRUTH.get(text.lower(), _MISFIT)
+
+
+def _int(text: str) -> Any:
+    value = _parse_number(text)
+    return value if type(value) is int else _MISFIT
+
+
+def _float(text: str) -> Any:
+    # What Python's float takes besides, as in `1_000`, `nan` and digits of other scripts, is none that people mean.
+    if not text.isascii() or not set(text) <= set("+-.0123456789eE"):
+        return _MISFIT
+    try:
+        value = float(text)
+    except ValueError:
+        return _MISFIT
+    return value if abs(value) != float("inf") else _MISFIT
+
+
+def _dict(text: str) -> Any:
+    value = _parse_plain(text) if text.startswith("{") else None
+    return value if isinstance(value, dict) else _MISFIT
+
+
+def _list(text: str) -> Any:
+    if not text.startswith(("[", "{")):
+        return text.split(",") if text else []
+    value = _parse_plain(text)
+    return value if isinstance(value, list) else _MISFIT
+
+
+_CONVERT = {"int": _int, "float": _float, "bool": _bool, "dict": _dict, "list": _list}
+"""In the order in which a union is tried: a whole number is no truth value where numbers are taken."""
 
 
 def parse_value(text: str) -> Any:
     """The value of one word: None, bool, int, float, str, or a list or dict of these."""
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+    if _quoted(text):
         inside = text[1:-1]
         return text if _parse_plain(inside) == inside else inside
     return _parse_plain(text)
+
+
+def _quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
 
 
 def _parse_plain(text: str) -> Any:

@@ -28,7 +28,25 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite doctor [master|minion|all] [options]",
         "Look for what is wrong on this machine, and say how to mend it.",
     ),
+    "events": (
+        "saltlite events [PATTERN] [options]",
+        "Show events as they come; PATTERN is a glob such as 'salt/job/*'.",
+    ),
+    "job fetch": (
+        "saltlite job fetch JID [MINION] [options]",
+        "Fetch a return that was too large to travel, whole.",
+    ),
     "job kill": ("saltlite job kill JID [options]", "Kill a job where it has not ended."),
+    "job list": ("saltlite job list [options]", "List jobs, the newest first."),
+    "job rerun": (
+        "saltlite job rerun JID [options]",
+        "Run a job again: everywhere, or where it failed or did not return.",
+    ),
+    "job show": (
+        "saltlite job show JID [options]",
+        "Show a job: who ran what, and what became of it on each minion.",
+    ),
+    "job watch": ("saltlite job watch JID [options]", "Follow a job, whether it runs or has ended."),
     "key accept": (
         "saltlite key accept ID|GLOB... [options]",
         "Accept keys: a glob pending ones, an id any that can be.",
@@ -55,19 +73,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite key token create [options]",
         "Make and print a token that lets minions join.",
     ),
+    "status": ("saltlite status [options]", "Show how the master and its minions stand."),
 }
 
-COMMON = (
-    Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)"),
-    Option("--out", metavar="FORMAT", convert=choice("text", "json"), help="text or json"),
-    Option("-q", "--quiet", help="print data and errors only"),
-)
+CONFIG_DIR = Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)")
+QUIET = Option("-q", "--quiet", help="print data and errors only")
 
 
-def command_table(name: str, *options: Option) -> Table:
-    """The options of the command `name`: its own, and those that all have."""
+def command_table(name: str, *options: Option, formats: tuple[str, ...] = ("text", "json")) -> Table:
+    """The options of the command `name`: its own, and those that all have; `formats` are those of `--out`."""
     usage, summary = COMMANDS[name]
-    return Table(usage, summary, (*options, *COMMON))
+    *first, last = formats
+    out = Option("--out", metavar="FORMAT", convert=choice(*formats), help=f"{', '.join(first)} or {last}")
+    return Table(usage, summary, (*options, CONFIG_DIR, out, QUIET))
 
 
 def members(group: str) -> list[str]:

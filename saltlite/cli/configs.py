@@ -23,7 +23,8 @@ ALL = "all"
 
 def config_dir_of(parsed: Parsed) -> str:
     """The folder that `-c` names, or the default one; absolute, so that what is shown can be pasted anywhere."""
-    return os.path.abspath(parsed.options.get("config_dir", DEFAULT_CONFIG_DIR))
+    given: str = parsed.options.get("config_dir", DEFAULT_CONFIG_DIR)
+    return os.path.abspath(given)
 
 
 def sides_of(words: Sequence[str], config_dir: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import sys
 import time
 
@@ -12,15 +13,23 @@ from saltlite.errors import SaltliteError
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TextIO
+    from typing import Self, TextIO
 
 # Whatever could move the cursor, set a title or recolour a terminal, shown as `?`, as Salt does with ESC.
 _UNPRINTABLE = dict.fromkeys([*range(0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0)], "?")
 
 
+END_OF_INPUT = "\x04"
+"""What Ctrl-D sends where a terminal hands over every key."""
+
+
 def printable(text: str) -> str:
     """One line of foreign text without control characters (a tab stays)."""
     return text.translate(_UNPRINTABLE)
+
+
+def _is_utf8(stream: TextIO | None) -> bool:
+    return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
 class Console:
@@ -39,7 +48,8 @@ class Console:
         self._stderr = stderr
         self.now = now
         self.quiet = False
-        """Whether notes are left out; errors and data are not."""
+        """Whether notes and the status are left out; errors and data are not."""
+        self._status_shown = False
 
     @classmethod
     def of_process(cls) -> Console:
@@ -51,10 +61,30 @@ class Console:
         if isinstance(self._stdout, io.TextIOWrapper):
             self._stdout.reconfigure(encoding="utf-8")
 
+    def writing_to(self, stdout: TextIO) -> Console:
+        """The same console with its data going to `stdout`."""
+        other = Console(self._stdin, stdout, self._stderr, now=self.now)
+        other.quiet = self.quiet
+        return other
+
+    def shows_data(self) -> bool:
+        """Whether data goes to a terminal."""
+        return self._stdout is not None and self._stdout.isatty()
+
+    def feeds_pipe(self) -> bool:
+        """Whether data goes to another program, which a Ctrl-C at the same terminal has ended too."""
+        try:
+            return self._stdout is not None and stat.S_ISFIFO(os.fstat(self._stdout.fileno()).st_mode)
+        except (OSError, ValueError):
+            return False
+
+    def has_symbols(self) -> bool:
+        """Whether stdout can show characters such as a check mark."""
+        return _is_utf8(self._stdout)
+
     def wants_colors(self) -> bool:
         """Whether stdout is a terminal whose owner did not ask for plain text (no-color.org, TERM=dumb)."""
-        on_terminal = self._stdout is not None and self._stdout.isatty()
-        return on_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return self.shows_data() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def data(self, text: str) -> None:
         """Write to stdout, and have it there when this returns.
@@ -63,6 +93,7 @@ class Console:
         """
         if self._stdout is None:
             raise SaltliteError("the output cannot be written: stdout is closed")
+        self.clear_status()
         if isinstance(self._stdout, io.TextIOWrapper) and self._stdout.errors != "backslashreplace":
             self._stdout.reconfigure(errors="backslashreplace")
         try:
@@ -80,9 +111,39 @@ class Console:
 
     def error(self, text: str) -> None:
         """Lines on stderr. A stderr that cannot be written is not worth an error of its own."""
+        self.clear_status()
+        self._tell("\n".join(printable(line) for line in text.split("\n")) + "\n")
+
+    def wants_status(self) -> bool:
+        """Whether stderr is a terminal on which a line can be drawn again and again."""
+        on_terminal = self._stderr is not None and self._stderr.isatty()
+        return on_terminal and not self.quiet and os.environ.get("TERM") != "dumb"
+
+    def status_width(self) -> int:
+        """How many characters a status may have on this terminal: none in the last column, where some wrap."""
+        try:
+            columns = os.get_terminal_size(self._stderr.fileno()).columns if self._stderr is not None else 0
+        except (OSError, ValueError):
+            columns = 0
+        return (columns or 80) - 1
+
+    def status(self, line: str) -> None:
+        """Show this line at the bottom of stderr, in place of the one before, until data or an error is written."""
+        separator = " \u00b7 "
+        shown = line if _is_utf8(self._stderr) else line.replace(separator, ", ")
+        self._tell(f"\r{printable(shown)}\x1b[K")
+        self._status_shown = True
+
+    def clear_status(self) -> None:
+        """Take the status away."""
+        if self._status_shown:
+            self._status_shown = False
+            self._tell("\r\x1b[K")
+
+    def _tell(self, text: str) -> None:
         if self._stderr is not None:
             try:
-                self._stderr.write("\n".join(printable(line) for line in text.split("\n")) + "\n")
+                self._stderr.write(text)
                 self._stderr.flush()
             except OSError:
                 return
@@ -93,11 +154,35 @@ class Console:
 
     def ask(self, question: str) -> bool:
         """Ask on stderr; only `y` and `yes` agree."""
+        return self.answer(f"{question} [y/N]").lower() in ("y", "yes")
+
+    def answer(self, question: str) -> str:
+        """The line that a person types behind the question, "" where nobody is there to ask."""
         if self._stdin is None or self._stderr is None:
-            return False
-        self._stderr.write(f"{question} [y/N] ")
+            return ""
+        self._stderr.write(f"{printable(question)} ")
         self._stderr.flush()
-        return self._stdin.readline().strip().lower() in ("y", "yes")
+        return self._stdin.readline().strip()
+
+    def ask_key(self, question: str, keys: str) -> str:
+        """Ask on stderr; the first of `keys` that a person presses then, without Enter. "" at the end of the input.
+
+        What was typed before the question is thrown away. KeyboardInterrupt passes through, with the terminal as
+        it was.
+        """
+        if self._stdin is None:
+            return ""
+        with _EveryKey(self._stdin.fileno()) as terminal:
+            self._tell("" if self._status_shown else "\n")  # behind the ^C that the terminal shows
+            self.clear_status()
+            self._tell(f"{question} ")
+            try:
+                key = terminal.read(keys)
+            except KeyboardInterrupt:
+                self._tell("\n")
+                raise
+        self._tell(f"{key}\n")
+        return key
 
     def abandon_output(self) -> None:
         """Point stdout at nothing, so that the interpreter's last flush does not fail on a closed pipe."""
@@ -105,3 +190,32 @@ class Console:
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stdout.fileno())
             os.close(null)
+
+
+class _EveryKey:
+    """A context in which a terminal hands over every key that is pressed, Ctrl-C but as the signal that it is."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> Self:
+        import termios  # only here: nothing else needs to change how a terminal works
+        import tty
+
+        self._before = termios.tcgetattr(self._descriptor)
+        tty.setcbreak(self._descriptor, termios.TCSAFLUSH)
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        import termios
+
+        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
+
+    def read(self, keys: str) -> str:
+        """The first of `keys`, in lower case; "" at the end of the input."""
+        while True:
+            pressed = os.read(self._descriptor, 1).decode("ascii", "replace").lower()
+            if pressed in ("", END_OF_INPUT):
+                return ""
+            if pressed in keys:
+                return pressed

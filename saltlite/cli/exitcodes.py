@@ -15,7 +15,7 @@ NOTHING_MATCHED = 3
 """No minion, key or job was matched, so nothing was done."""
 
 FAILED = 4
-"""A function failed on a minion: it raised, its retcode is not 0, or it was killed."""
+"""A function failed on a minion: it raised, its retcode is not 0, or it was killed. Or `doctor` found a problem."""
 
 MISSING = 5
 """A minion did not return."""

@@ -1,8 +1,8 @@
 """Job or command: what a command line is, before its options are read.
 
-A function (`test.ping`) as the second word makes a job, whatever the first word is. Otherwise a first word
-that names a command is that command. `run` is a job too: `saltlite run -- key test.ping` is for a minion
-whose id is a command's name.
+A function (`test.ping`) as the second word makes a job, whatever the first word is; a word with a slash is the
+tag of an event, and no function. Otherwise a first word that names a command is that command. `run` is a job
+too: `saltlite run -- key test.ping` is for a minion whose id is a command's name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 RUN = "run"
 
+COMPLETE = "__complete"
+"""What the shells' completion scripts call. No help text has it, and its words are another command line's."""
+
 
 def split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     """The command's full name (`key accept`; None for a job), and the command line without it.
@@ -25,11 +28,13 @@ def split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     Raises UsageError for a group without its second word, HelpAsked for the help of a group.
     """
     rest = list(argv)
+    if rest[:1] == [COMPLETE]:
+        return COMPLETE, rest[1:]
     first = _next_word(rest, 0)
     if first is None:
         return None, rest
     second = _next_word(rest, first + 1)
-    if second is not None and "." in rest[second]:
+    if second is not None and "." in rest[second] and "/" not in rest[second]:
         return None, rest
     if rest[first] == RUN:
         del rest[first]

@@ -5,71 +5,68 @@ from __future__ import annotations
 import time
 
 from saltlite.cli import exitcodes, outcome
-from saltlite.cli.arguments import parse_arguments
+from saltlite.cli.calls import read_call
 from saltlite.cli.connect import open_client
-from saltlite.cli.joboptions import TARGET_AND_FUNCTION
+from saltlite.cli.following import Following, tell_away, tell_end
+from saltlite.cli.printers import EachEvent, EachReply, FullObject, OneObject, start_fields
 from saltlite.cli.render import outputters
-from saltlite.client.local import JobCall
-from saltlite.client.waiting import Progress
+from saltlite.client.waiting import Patience, Progress
 from saltlite.errors import NoTargetError, UsageError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
-    from saltlite.client.local import LocalClient
-    from saltlite.client.waiting import Published, Reply
+    from saltlite.cli.outfile import OutFile
+    from saltlite.cli.printers import Printer
+    from saltlite.client.local import JobCall, LocalClient
+    from saltlite.client.waiting import Published
+
+EXPIRY_S = 3.0
+"""How much later than the end of its delivery time the master surely has said that a job was not delivered."""
 
 
 def run(parsed: Parsed, console: Console) -> int:
-    """Run one job, read with the table JOB; the exit code. Raises SaltliteError."""
+    """Run one job, read with the table JOB; the exit code. Raises SaltliteError, and Detached when interrupted."""
     console.quiet = parsed.on("quiet")
-    call = _job_call(parsed)
-    out: str = parsed.options.get("out", outputters.DEFAULT)
-    if out in outputters.FOR_PROGRAMS:
-        console.use_utf8()
+    output = _opened(parsed)
     with open_client(parsed) as client:
-        published = _publish(client, call, parsed)
-        if parsed.on("async"):
-            _print_jid(published, out, console)
-            return exitcodes.OK
-        progress = Progress(published, now=time.monotonic())
-        printer = _Printer(console, out, colors=not parsed.on("no_color") and console.wants_colors())
-        timeout_s = parsed.options.get("timeout", published.timeout_s)
-        return _follow(client, progress, printer, timeout_s)
+        call = read_call(client, parsed, console)
+        if output is None:
+            return _run(client, call, parsed, console)
+        with output as stream:
+            return _run(client, call, parsed, console.writing_to(stream))
 
 
-def _job_call(parsed: Parsed) -> JobCall:
-    if len(parsed.words) < TARGET_AND_FUNCTION or "." not in parsed.words[1]:
-        raise UsageError(_what_is_missing(parsed.words))
-    if parsed.on("pcre") and parsed.on("list"):
-        raise UsageError("--pcre and --list exclude each other: a target is read in one way")
-    target, fun, *words = parsed.words
-    arg, kwarg = parse_arguments(words)
-    return JobCall(
-        target,
-        fun,
-        arg=arg,
-        kwarg=kwarg,
-        tgt_type="pcre" if parsed.on("pcre") else "list" if parsed.on("list") else "glob",
-        deliver_ms=_milliseconds(parsed.options.get("deliver_by")),
-        run_ms=_milliseconds(parsed.options.get("run_timeout")),
-    )
+def follow_job(client: LocalClient, published: Published, parsed: Parsed, console: Console) -> int:
+    """Follow a job, whose stream the client's connection carries, as the command that publishes one does.
+
+    Of the options in `parsed` those of FOLLOW_OPTIONS count. The exit code; raises as `run` does.
+    """
+    console.quiet = parsed.on("quiet")
+    output = _opened(parsed)
+    if output is None:
+        return _follow(client, published, parsed, console)
+    with output as stream:
+        return _follow(client, published, parsed, console.writing_to(stream))
 
 
-def _what_is_missing(words: Sequence[str]) -> str:
-    if not words:
-        return "say what to run where: saltlite TARGET MODULE.FUNCTION, as in saltlite '*' test.ping"
-    if len(words) == 1:
-        return f"{words[0]!r} is no command, and a target needs a function: saltlite {words[0]!r} test.ping"
-    return f"{words[1]!r} is not a function: it is written MODULE.FUNCTION, as in test.ping"
+def _opened(parsed: Parsed) -> OutFile | None:
+    if parsed.on("verbose") and parsed.on("quiet"):
+        raise UsageError("--verbose and --quiet exclude each other")
+    if "out_file" not in parsed.options:
+        return None
+    from saltlite.cli.outfile import OutFile
+
+    return OutFile(parsed.options["out_file"])
 
 
-def _milliseconds(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1000)
+def _run(client: LocalClient, call: JobCall, parsed: Parsed, console: Console) -> int:
+    published = _publish(client, call, parsed)
+    if parsed.on("async"):
+        _print_jid(published, _format(parsed), console)
+        return exitcodes.OK
+    return _follow(client, published, parsed, console)
 
 
 def _publish(client: LocalClient, call: JobCall, parsed: Parsed) -> Published:
@@ -89,65 +86,76 @@ class UnansweredInterrupt(KeyboardInterrupt):
         return "interrupted before the master answered: the job may have been published"
 
 
-def _print_jid(published: Published, out: str, console: Console) -> None:
-    if out == "json":
-        from saltlite.cli.render.json import document
+def _follow(client: LocalClient, published: Published, parsed: Parsed, console: Console) -> int:
+    out = _format(parsed)
+    if out in outputters.FOR_PROGRAMS:
+        console.use_utf8()
+    progress = Progress(published, now=time.monotonic())
+    _tell_start(published, parsed, console)
+    tell_away(progress, console)
+    code, missing = Following(client, progress, _printer(out, progress, parsed, console), console).run(
+        _patience(published, parsed)
+    )
+    tell_end(progress, missing, console)
+    if parsed.on("summary"):
+        console.error(_summary(progress, len(missing)))
+    return code
 
-        console.data(document({"jid": published.jid, "minions": published.minions}))
+
+def _summary(progress: Progress, missing_count: int) -> str:
+    counts = outcome.summary(progress, missing_count)
+    return (
+        f"{counts['targeted']} targeted, {counts['returned']} returned, {counts['failed']} of them failed, "
+        f"{counts['missing']} did not return ({time.monotonic() - progress.published_at:.1f} s)"
+    )
+
+
+def _format(parsed: Parsed) -> str:
+    out: str = parsed.options.get("out", outputters.DEFAULT)
+    return out
+
+
+def _tell_start(published: Published, parsed: Parsed, console: Console) -> None:
+    if parsed.on("show_jid"):
+        console.error(f"jid: {published.jid}")
+    if parsed.on("verbose"):
+        count, began = len(published.minions), outcome.moment(console.now(), console.now())
+        minions = f"{count} minion{'' if count == 1 else 's'}"
+        console.error(
+            f"job {published.jid}: {published.fun} on {published.target!r}, {minions}, followed since {began}"
+        )
+
+
+def _printer(out: str, progress: Progress, parsed: Parsed, console: Console) -> Printer:
+    if out == "json":
+        return OneObject(console)
+    if out == "json-full":
+        return FullObject(console, progress)
+    if out == "jsonl":
+        return EachEvent(console, progress)
+    colors = not parsed.on("no_color") and console.wants_colors()
+    if "out" not in parsed.options and console.shows_data() and len(progress.states) > 1:
+        from saltlite.cli.group import EqualAnswers
+
+        return EqualAnswers(console, outputters.Paint(colors=colors))
+    return EachReply(console, out, colors=colors)
+
+
+def _patience(published: Published, parsed: Parsed) -> Patience:
+    timeout_s = parsed.options.get("timeout")
+    if timeout_s is not None:
+        return Patience(timeout_s, away_quiet_s=timeout_s)
+    waits_for_away = "deliver_by" in parsed.options
+    return Patience(published.timeout_s, away_s=published.deliver_s + EXPIRY_S if waits_for_away else None)
+
+
+def _print_jid(published: Published, out: str, console: Console) -> None:
+    if out in ("json", "json-full", "jsonl"):
+        from saltlite.cli.render import json
+
+        console.use_utf8()
+        shape = json.line if out == "jsonl" else json.document
+        fields = start_fields(published)
+        console.data(shape({"type": "start", **fields} if out == "jsonl" else fields))
     elif out != "quiet":
         console.data(f"Executed command with job ID: {published.jid}\n")
-
-
-class _Printer:
-    """Prints returns as they arrive, or at the end where the format is one document."""
-
-    def __init__(self, console: Console, out: str, *, colors: bool) -> None:
-        self.console = console
-        self._out = out
-        self._colors = colors
-        self._held: dict[str, Any] = {}
-
-    def reply(self, reply: Reply) -> None:
-        if not reply.has_value:
-            return
-        if self._out in outputters.WHOLE:
-            self._held[reply.id] = reply.value
-            return
-        red_ids = frozenset({reply.id} if reply.failed() else ())
-        paint = outputters.Paint(colors=self._colors, red_ids=red_ids)
-        self._print(outputters.render(self._out, {reply.id: reply.value}, paint))
-
-    def finish(self) -> None:
-        """Call it however the job ended: what has arrived is worth printing."""
-        if self._out in outputters.WHOLE:
-            self._print(outputters.render(self._out, self._held))
-
-    def _print(self, text: str) -> None:
-        if text:
-            self.console.data(text)
-
-
-def _follow(client: LocalClient, progress: Progress, printer: _Printer, timeout_s: float) -> int:
-    jid, console = progress.published.jid, printer.console
-    try:
-        try:
-            for reply in client.watch(progress, timeout_s):
-                printer.reply(reply)
-        finally:
-            printer.finish()
-    except KeyboardInterrupt:
-        console.error(f"interrupted: job {jid} goes on; end it with `saltlite job kill {jid}`")
-        return exitcodes.INTERRUPTED
-    _tell_missing(progress, console)
-    return outcome.exit_code(progress)
-
-
-def _tell_missing(progress: Progress, console: Console) -> None:
-    waited_s = time.monotonic() - progress.published_at
-    for line in outcome.failed_lines(progress):
-        console.note(line)
-    for line in outcome.missing_lines(progress, waited_s=waited_s, now=console.now()):
-        console.note(line)
-    if waiting := outcome.open_minions(progress):
-        jid, count = progress.published.jid, f"{len(waiting)} of {len(progress.states)}"
-        console.note(f"saltlite: job {jid} stays open for {count} minions; end it with `saltlite job kill {jid}`")

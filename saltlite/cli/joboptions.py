@@ -6,9 +6,34 @@ from saltlite.cli.commands import command_lines
 from saltlite.cli.durations import parse_duration
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
+from saltlite.errors import UsageError
 
 TARGET_AND_FUNCTION = 2
 """Words of a job before those that belong to its function."""
+
+
+def _risks(text: str) -> tuple[str, ...]:
+    from saltlite.cli.risk import accepted_risks  # which a help text does without
+
+    return accepted_risks(text)
+
+
+def parse_count(text: str) -> int:
+    """A number of minions, 1 or more. Raises UsageError."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if number < 1:
+        raise UsageError(f"{text!r} is no number of minions: say 1 or more")
+    return number
+
+
+def parse_batch(text: str) -> tuple[int, bool]:
+    """A number of minions, or a share of them in percent: the number and whether it is a share. Raises UsageError."""
+    number = text.removesuffix("%")
+    count, is_share = parse_count(number), number != text
+    if is_share and count > 100:
+        raise UsageError(f"{text!r} is more than all of them: say 1% to 100%")
+    return count, is_share
+
 
 _EPILOG = f"""\
 Options stand anywhere. Behind the function only those above are options, and
@@ -21,19 +46,32 @@ exit codes: 0 all is well, 1 defect in saltlite, 2 usage or configuration,
   3 nothing matched, 4 a minion failed, 5 a minion did not return, 6 refused,
   7 master unreachable, 130 interrupted"""
 
+_TIMEOUT = Option(
+    "-t", "--timeout", metavar="TIME", convert=parse_duration, help="how long to wait without news of a minion"
+)
+
+FOLLOW_OPTIONS = (
+    _TIMEOUT,
+    Option("--out", metavar="FORMAT", convert=choice(*outputters.FORMATS), help=", ".join(outputters.FORMATS)),
+    Option("--out-file", metavar="PATH", help="write the output to this file, whole or not at all"),
+    Option("--summary", help="tell on stderr how many returned, failed, did not"),
+    Option("--no-color", help="no colours"),
+    Option("-v", "--verbose", help="tell on stderr what runs where, and since when"),
+    Option("-q", "--quiet", help="print returns and errors only"),
+    Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)"),
+)
+"""What `saltlite.cli.job.follow_job` reads."""
+
 JOB = Table(
     "saltlite [options] TARGET MODULE.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
     "Run a function on every minion that the target matches, and print the returns.",
     (
         Option("-E", "--pcre", help="the target is a regular expression on minion ids"),
         Option("-L", "--list", help="the target is a list of minion ids: web1,web2"),
-        Option(
-            "-t",
-            "--timeout",
-            metavar="TIME",
-            convert=parse_duration,
-            help="how long to wait for silent minions",
-        ),
+        Option("--subset", metavar="N", convert=parse_count, help="run on N of them only, chosen by chance"),
+        Option("-b", "--batch", metavar="N|N%", convert=parse_batch, help="run on so many of them at a time"),
+        Option("--batch-wait", metavar="TIME", convert=parse_duration, help="pause after each minion of a batch"),
+        Option("--failhard", help="begin on no further minion once one has failed"),
         Option(
             "--run-timeout",
             metavar="TIME",
@@ -46,17 +84,12 @@ JOB = Table(
             convert=parse_duration,
             help="how long it may wait to reach a minion",
         ),
+        Option("--test", help="only say what it would do; refused where it cannot"),
+        Option("--accept-risk", metavar="RISK", convert=_risks, help="do not ask: remove,reboot"),
         Option("--async", help="print the job id and do not wait"),
-        Option(
-            "--out",
-            metavar="FORMAT",
-            convert=choice(*outputters.NAMES),
-            help=", ".join(outputters.NAMES[:-1]) + f" or {outputters.NAMES[-1]}",
-        ),
+        Option("--show-jid", help="print the job id on stderr"),
         Option("--static", help="no effect: --out json always is one object"),
-        Option("--no-color", help="no colours"),
-        Option("-q", "--quiet", help="print returns and errors only"),
-        Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)"),
+        *FOLLOW_OPTIONS,
         Option("--version", help="show the version and end"),
     ),
     _EPILOG,

@@ -49,7 +49,14 @@ HELP = Option("-h", "--help", help="show this text and end")
 
 
 class HelpAsked(Exception):  # noqa: N818 - it is not an error: the text of it is the output
-    """Somebody asked for a text instead of an action; the text goes to stdout and the exit code is 0."""
+    """Somebody asked for a text instead of an action; the text goes to stdout and the exit code is 0.
+
+    `table` are the options that a help text is about, None for other texts.
+    """
+
+    def __init__(self, text: str, table: Table | None = None) -> None:
+        super().__init__(text)
+        self.table = table
 
 
 class Parsed:
@@ -115,7 +122,7 @@ class Table:
         option, value = found
         name = option.names[-1]
         if option is HELP:
-            raise HelpAsked(self.help())
+            raise HelpAsked(self.help(), self)
         if not option.metavar:
             if value is not None:
                 raise UsageError(f"{name} takes no value")
@@ -148,17 +155,20 @@ def is_option(token: str) -> bool:
     return len(token) > 1 and token.startswith("-")
 
 
-def choice(*names: str) -> Callable[[str], str]:
+class choice:  # noqa: N801 - it is called as the other converters are, which are functions
     """A converter that takes one of these names. It raises UsageError with the nearest one."""
 
-    def convert(text: str) -> str:
-        if text in names:
-            return text
-        near = _nearest(text, names)
-        hint = f"did you mean {near}?" if near else f"use one of {', '.join(names)}"
-        raise UsageError(f"{text!r} is not known; {hint}")
+    __slots__ = ("names",)
 
-    return convert
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __call__(self, text: str) -> str:
+        if text in self.names:
+            return text
+        near = _nearest(text, self.names)
+        hint = f"did you mean {near}?" if near else f"use one of {', '.join(self.names)}"
+        raise UsageError(f"{text!r} is not known; {hint}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:

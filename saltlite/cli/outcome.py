@@ -1,35 +1,78 @@
-"""How a job ended: the exit code, and one true sentence for each minion that did not return."""
+"""How a job ended: the exit code, and for each minion that did not return one true sentence and what to do."""
 
 from __future__ import annotations
+
+import time
 
 from saltlite.cli import exitcodes
 from saltlite.cli.durations import format_duration
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
-    from saltlite.client.waiting import Progress
+    from collections.abc import Mapping, Sequence
 
-# How each state other than `returned` is told, and the exit code that it stands for.
+    from saltlite.client.waiting import Progress, Published
+
+UNKNOWN = "unknown"
+"""The state of a name that was asked for and is no accepted minion."""
+
+LINES_MAX = 10
+"""So many minions have a line each for the same thing; of more there is one line for all."""
+
+_WATCH = "saltlite job watch {jid}"
+_AGAIN = "saltlite job rerun {jid} --missing"
+
+# How each state other than `returned` is told, the exit code that it stands for, and what can be done.
 _STATES = {
-    "queued": ("did not acknowledge the job", exitcodes.MISSING),
-    "received": ("has the job and did not start it yet", exitcodes.MISSING),
-    "running": ("still running", exitcodes.MISSING),
-    "refused": ("refused the job", exitcodes.REFUSED),
-    "expired": ("not reached before the delivery time was over", exitcodes.MISSING),
-    "cancelled": ("killed by an operator", exitcodes.FAILED),
-    "timed_out": ("killed at the end of its run time", exitcodes.FAILED),
-    "interrupted": ("the job's process ended without a result", exitcodes.FAILED),
-    "lost": ("came back with another disk, which knows nothing of the job", exitcodes.MISSING),
-    "revoked": ("its key was revoked before it returned", exitcodes.MISSING),
+    "planned": ("its turn in the batches has not come", exitcodes.MISSING, _WATCH),
+    "queued": ("did not acknowledge the job", exitcodes.MISSING, _WATCH),
+    "received": ("has the job and did not start it yet", exitcodes.MISSING, _WATCH),
+    "running": ("has the job", exitcodes.MISSING, _WATCH),
+    "refused": ("refused the job", exitcodes.REFUSED, ""),
+    "expired": ("not reached before the delivery time was over", exitcodes.MISSING, _AGAIN),
+    "cancelled": ("killed by an operator", exitcodes.FAILED, _AGAIN),
+    "timed_out": ("killed at the end of its run time", exitcodes.FAILED, _AGAIN),
+    "interrupted": ("the job's process ended without a result", exitcodes.FAILED, _AGAIN),
+    "lost": ("came back with another disk, which knows nothing of the job", exitcodes.MISSING, _AGAIN),
+    "revoked": ("its key was revoked before it returned", exitcodes.MISSING, ""),
 }
 
 _REASON_SAYS_ALL = frozenset({"cancelled", "timed_out", "interrupted", "revoked", "lost"})
+_OPEN = ("planned", "queued", "received", "running")
+
+
+class Known:
+    """What else is known when a job is summed up. `now` is seconds since 1970; the rest are durations in seconds."""
+
+    __slots__ = ("heard", "now", "waited_s")
+
+    def __init__(self, *, now: float, waited_s: float, heard: Mapping[str, float | None] | None = None) -> None:
+        self.now = now
+        self.waited_s = waited_s
+        self.heard = heard or {}
+        """How long ago the master last heard of a minion, None of one that has no session any more."""
+
+
+class Missing:
+    """One minion, or name of one, without a return."""
+
+    __slots__ = ("hint", "id", "last_seen", "reason", "state")
+
+    def __init__(self, minion: str, state: str, reason: str, *, last_seen: float | None = None, hint: str = "") -> None:
+        self.id = minion
+        self.state = state
+        self.reason = reason
+        self.last_seen = last_seen
+        """Seconds since 1970, None where that is not known."""
+        self.hint = hint
+        """A command that helps, or ""."""
 
 
 def exit_code(progress: Progress) -> int:
     """The code for the whole job; of several the first in WORST_FIRST."""
-    codes = {_STATES.get(progress.states[m], ("", exitcodes.MISSING))[1] for m in progress.missing()}
-    if any(reply.state == "returned" and reply.failed() for reply in progress.replies.values()):
+    states = {progress.states[m] for m in progress.missing()}
+    codes = {_STATES[state][1] if state in _STATES else exitcodes.MISSING for state in states}
+    if progress.failed():
         codes.add(exitcodes.FAILED)
     if progress.published.unknown:
         codes.add(exitcodes.MISSING)
@@ -37,36 +80,96 @@ def exit_code(progress: Progress) -> int:
 
 
 def open_minions(progress: Progress) -> list[str]:
-    """The minions on which the job may still go on."""
-    return [m for m in progress.missing() if progress.states[m] in ("queued", "received", "running")]
+    """The minions on which the job may still go on, or begin."""
+    return [m for m in progress.missing() if progress.states[m] in _OPEN]
 
 
-def missing_lines(progress: Progress, *, waited_s: float, now: float) -> list[str]:
-    """`id: why`, sorted by id. `now` is wall-clock seconds since 1970."""
-    why = {m: _why(progress, m, waited_s, now) for m in progress.missing()}
-    why |= progress.published.unknown
-    return [f"{m}: {reason}" for m, reason in sorted(why.items())]
+def missing(progress: Progress, known: Known) -> list[Missing]:
+    """Who did not return and why, sorted by id."""
+    found = [missing_one(progress, minion, known) for minion in progress.missing()]
+    found += [Missing(name, UNKNOWN, reason) for name, reason in progress.published.unknown.items()]
+    return sorted(found, key=lambda one: one.id)
 
 
-def failed_lines(progress: Progress) -> list[str]:
-    """One line for each minion whose function failed, sorted by id; its return says how."""
-    failed = [reply for reply in progress.replies.values() if reply.state == "returned" and reply.failed()]
-    return [f"{reply.id}: failed with retcode {reply.retcode}" for reply in sorted(failed, key=lambda reply: reply.id)]
-
-
-def _why(progress: Progress, minion: str, waited_s: float, now: float) -> str:
+def missing_one(progress: Progress, minion: str, known: Known) -> Missing:
+    """Why this target has not returned."""
     state, away = progress.states[minion], progress.published.away
-    if state == "queued" and minion in away:
-        last_seen = away[minion]
+    hint = _STATES[state][2].format(jid=progress.published.jid) if state in _STATES else ""
+    last_seen = away.get(minion) if state == "queued" else None
+    if state == "queued" and known.heard.get(minion) is not None:
+        last_seen = known.now - (known.heard[minion] or 0.0)
+    return Missing(minion, state, _why(progress, minion, known), last_seen=last_seen, hint=hint)
+
+
+def is_away(progress: Progress, minion: str) -> bool:
+    """Whether it was not connected when the job was published, and has not said anything since."""
+    return progress.states[minion] == "queued" and minion in progress.published.away
+
+
+def failures(progress: Progress) -> list[tuple[str, str]]:
+    """Minions whose function failed, and how, sorted by id; their returns say more."""
+    return [(minion, f"failed with retcode {progress.retcodes[minion]}") for minion in progress.failed()]
+
+
+def lines(told: Sequence[tuple[str, str]]) -> list[str]:
+    """`id: sentence` for each pair of them; more than LINES_MAX with the same sentence are one line."""
+    by_sentence: dict[str, list[str]] = {}
+    for name, sentence in told:
+        by_sentence.setdefault(sentence, []).append(name)
+    many = {sentence for sentence, names in by_sentence.items() if len(names) > LINES_MAX}
+    shown = [f"{name}: {sentence}" for name, sentence in told if sentence not in many]
+    if not many:
+        return shown
+    from saltlite.cli.fold import fold
+
+    return shown + [f"{len(by_sentence[one])} minions: {one}: {fold(by_sentence[one])}" for one in sorted(many)]
+
+
+def delivery_end(published: Published) -> float:
+    """Until when the job waits to reach its targets, in seconds since 1970: its id says when it was published."""
+    from calendar import timegm  # slow to import, and of no use where everybody is connected
+
+    jid = published.jid
+    fields = [int(jid[start:end]) for start, end in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 12), (12, 14))]
+    return timegm((*fields, 0, 0, 0)) + published.deliver_s
+
+
+def moment(when: float, now: float) -> str:
+    """A time of day, with its date unless that is today's; local time."""
+    there, here = time.localtime(when), time.localtime(now)
+    return time.strftime("%H:%M:%S" if there[:3] == here[:3] else "%Y-%m-%d %H:%M:%S", there)
+
+
+def summary(progress: Progress, missing_count: int) -> dict[str, int]:
+    """Counts: `targeted`, `returned`, of these `failed`, and `missing`, which has names that are no minion too."""
+    targeted = len(progress.states) + len(progress.published.unknown)
+    failed = len(progress.failed())
+    return {"targeted": targeted, "returned": targeted - missing_count, "failed": failed, "missing": missing_count}
+
+
+def _why(progress: Progress, minion: str, known: Known) -> str:
+    state = progress.states[minion]
+    if is_away(progress, minion):
+        last_seen = progress.published.away[minion]
         if last_seen is None:
             return "never connected"
-        return f"not connected (last seen {format_duration(now - last_seen)} ago)"
+        return f"not connected (last seen {format_duration(known.now - last_seen)} ago)"
     if state == "queued":
-        return f"did not acknowledge the job within {format_duration(waited_s)}"
+        return _silent(minion, known)
     if state == "returned":
         return "returned, but the master does not have the return"
-    said = _STATES.get(state, (state,))[0]
+    said = _STATES[state][0] if state in _STATES else state
+    if state == "running" and minion in progress.moved_at:
+        said = f"has the job, running for {format_duration(known.now - progress.moved_at[minion])}"
     reason = progress.reasons.get(minion)
     if reason and state in _REASON_SAYS_ALL:
         return reason
     return f"{said}: {reason}" if reason else said
+
+
+def _silent(minion: str, known: Known) -> str:
+    said = f"did not acknowledge the job within {format_duration(known.waited_s)}"
+    if minion not in known.heard:
+        return said
+    ago = known.heard[minion]
+    return f"{said} ({'its connection is gone' if ago is None else f'last heard of {format_duration(ago)} ago'})"

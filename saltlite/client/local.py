@@ -10,7 +10,7 @@ import os
 import time
 
 from saltlite.client.connection import Connection, ConnectionLostError
-from saltlite.client.waiting import Progress, Published
+from saltlite.client.waiting import Patience, Progress, Published
 from saltlite.errors import (
     NoTargetError,
     RefusedError,
@@ -22,7 +22,7 @@ from saltlite.errors import (
 
 TYPE_CHECKING = False  # typing costs as much start-up time as the whole client
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from typing import Any, Self
 
     from saltlite.client.waiting import Reply
@@ -34,6 +34,9 @@ ANSWER_TIMEOUT_S = 60.0
 
 RESUME_FOR_S = 15.0
 """How long to look for the master again after a stream broke; a restart takes less."""
+
+HEARD_MAX = 1000
+"""Of so many minions the master says in one answer when it heard of them."""
 
 _RESUME_PAUSE_S = 0.2
 
@@ -62,13 +65,19 @@ class JobCall:
 
         `more` are functions with arguments and keyword arguments that run after the first, in the same process.
         `options` are further fields of the request, left out where they are None: `deliver_ms` and `run_ms`
-        (milliseconds), `subset` (on so many minions, chosen by chance), `origin` (from where it is asked for).
+        (milliseconds), `subset` (on so many minions, chosen by chance), `origin` (from where it is asked for), `batch`
+        (on some at a time: a map of `size`, `percent`, `wait_ms`, `failhard`).
         """
         self.tgt = tgt if isinstance(tgt, str) else ",".join(tgt)
         self.tgt_type = tgt_type
         every = [(fun, arg, kwarg or {}), *more]
         self.calls = [[name, list(args), dict(kwargs)] for name, args, kwargs in every]
         self.options = {name: value for name, value in options.items() if value is not None}
+
+    @property
+    def fun(self) -> str:
+        """The names of its functions, with commas between them."""
+        return ",".join(str(call[0]) for call in self.calls)
 
     def fields(self) -> dict[str, Any]:
         """The fields of the request."""
@@ -85,6 +94,8 @@ class LocalClient:
     def __init__(self, socket_path: str) -> None:
         self._path = socket_path
         self._connection: Connection | None = None
+        self._followed = ""
+        """The job whose stream the connection carries, "" for none."""
 
     def __enter__(self) -> Self:
         return self
@@ -94,17 +105,25 @@ class LocalClient:
 
     def close(self) -> None:
         """End the connection. The next call makes a new one."""
+        self._followed = ""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def call(self, verb: str, **fields: Any) -> dict[str, Any]:
-        """Ask one verb of the operator protocol and give back the answer's fields."""
+        """Ask one verb of the operator protocol and give back the answer's fields.
+
+        After `follow`, or with a true field `follow`, the connection carries a stream, for `messages`.
+        """
+        self._followed = ""
         try:
-            return self._ask({"v": PROTOCOL_VERSION, "verb": verb, **fields})
+            answer = self._ask({"v": PROTOCOL_VERSION, "verb": verb, **fields})
         except BaseException:  # whatever it was, the next answer on this connection is not ours
             self.close()
             raise
+        if verb == "follow" or fields.get("follow"):
+            self._followed = answer.get("jid", "")
+        return answer
 
     def publish(self, job: JobCall, *, follow: bool = False) -> Published:
         """Publish a job; with `follow` the connection then carries its stream, for `watch`.
@@ -122,22 +141,53 @@ class LocalClient:
                     "the master went away before it answered, so the job may have been published or not: "
                     "look at its log before you run it again"
                 ) from error
-        return Published(answer)
+        return Published(answer, fun=job.fun, target=job.tgt)
 
-    def watch(self, progress: Progress, timeout_s: float) -> Iterator[Reply]:
-        """Replies as they arrive, until every target is settled or waiting is over by the rule of `waiting`.
+    def messages(
+        self, progress: Progress, patience: Patience, *, tick_s: float | None = None
+    ) -> Generator[dict[str, Any] | None]:
+        """The stream's messages for `progress.apply`, until every target is settled or waiting is over.
 
-        `progress` comes from a publish with `follow`, and its times from `time.monotonic`. Afterwards it says
-        who is missing. Raises UnreachableError when the stream broke and the master did not come back.
+        `progress` comes from a publish with `follow`, and its times from `time.monotonic`. With `tick_s` there is
+        a None whenever nothing came for so many seconds. A stream that was left (a generator that was closed) is
+        taken up where `progress` stands by the next call. Before waiting is over there is a last look at what the
+        master has stored (G9). Raises UnreachableError when the stream broke and the master did not come back.
         """
+        looked = False
         try:
-            while (patience_s := progress.patience_s(timeout_s, now=time.monotonic())) != 0.0:
-                message = self._next_message(progress, patience_s)
-                if message is not None:
-                    yield from progress.apply(message, now=time.monotonic())
+            while (left_s := progress.patience_s(patience, now=time.monotonic())) != 0.0 or not looked:
+                if progress.ended:
+                    return
+                looked = left_s == 0.0
+                if looked:
+                    yield from self._last_look(progress)
+                    continue
+                waits = [seconds for seconds in (left_s, tick_s) if seconds is not None]
+                message = self._next_message(progress, min(waits, default=None))
+                if message is not None or tick_s is not None:
+                    yield message
         finally:
             if not progress.ended:
                 self.close()  # the rest of the stream would be read as the next answer
+
+    def receive(self, timeout_s: float | None) -> dict[str, Any] | None:
+        """The next message of the stream that the last `call` has opened, None when none came in `timeout_s`.
+
+        Raises ConnectionLostError: the caller opens another where this one ended.
+        """
+        if self._connection is None:
+            raise ConnectionLostError("there is no connection to the master any more")
+        try:
+            return self._connection.receive(timeout_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def watch(self, progress: Progress, patience: Patience) -> Iterator[Reply]:
+        """Replies as they arrive; ends as `messages` does. Afterwards `progress` says who is missing."""
+        for message in self.messages(progress, patience):
+            if message is not None:
+                yield from progress.apply(message, now=time.monotonic()).replies
 
     def cmd(
         self,
@@ -150,12 +200,14 @@ class LocalClient:
     ) -> dict[str, Any]:
         """Run a function and give back `{minion id: return}` of those that returned, as Salt's `cmd` does.
 
-        `timeout` is how long to wait for silent minions, in seconds; None takes the master's setting.
+        `timeout` is how long to wait for minions of which there is no news, in seconds. None takes the master's
+        setting, and does not wait for those that are away.
         """
         job = JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type)
         published = self.publish(job, follow=True)
         progress = Progress(published, now=time.monotonic())
-        replies = self.watch(progress, published.timeout_s if timeout is None else timeout)
+        patience = Patience(published.timeout_s) if timeout is None else Patience(timeout, away_quiet_s=timeout)
+        replies = self.watch(progress, patience)
         return {reply.id: reply.value for reply in replies if reply.has_value}
 
     def cmd_async(
@@ -168,6 +220,14 @@ class LocalClient:
     ) -> str:
         """Publish a job and give back its jid at once."""
         return self.publish(JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type)).jid
+
+    def heard(self, minions: Sequence[str]) -> dict[str, float | None]:
+        """How many seconds ago the master last heard of these minions; None of one that has no session.
+
+        Of HEARD_MAX minions; the others are left out.
+        """
+        found: dict[str, float | None] = self.call("heard", ids=list(minions[:HEARD_MAX]))["heard"]
+        return found
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._connection is None:
@@ -182,8 +242,24 @@ class LocalClient:
             return answer
         raise _error_of(answer)
 
+    def _last_look(self, progress: Progress) -> Iterator[dict[str, Any]]:
+        """What the store has now and this stream did not say yet."""
+        self.close()  # messages of the stream that are on their way would be read as the answer
+        while True:
+            if self._connection is None:
+                self._resume(progress, once=True)
+            try:
+                message = self.receive(ANSWER_TIMEOUT_S)
+            except ConnectionLostError:
+                continue
+            if message is None:
+                raise UnreachableError(f"the master did not say in {ANSWER_TIMEOUT_S:g}s what it has stored")
+            yield message
+            if message.get("so_far") or message.get("end"):
+                return
+
     def _next_message(self, progress: Progress, patience_s: float | None) -> dict[str, Any] | None:
-        if self._connection is not None:
+        if self._connection is not None and self._followed == progress.published.jid:
             try:
                 return self._connection.receive(patience_s)
             except ConnectionLostError:
@@ -191,19 +267,19 @@ class LocalClient:
         self._resume(progress)
         return None
 
-    def _resume(self, progress: Progress) -> None:
+    def _resume(self, progress: Progress, **how: bool) -> None:
         jid = progress.published.jid
         give_up_at = time.monotonic() + RESUME_FOR_S
         while True:
-            time.sleep(_RESUME_PAUSE_S)
             try:
-                self.call("follow", jid=jid, after=progress.seq)
+                self.call("follow", jid=jid, after=progress.seq, **how)
             except UnreachableError as error:
                 if time.monotonic() >= give_up_at:
                     raise UnreachableError(
                         f"the master went away while job {jid} was followed; the job goes on, and minions "
                         "keep their returns until the master is back"
                     ) from error
+                time.sleep(_RESUME_PAUSE_S)
             else:
                 return
 

@@ -1,8 +1,8 @@
 """What is known of one job, and how long it makes sense to wait for more.
 
 The rule: a minion that has acknowledged the job is waited for as long as it takes. One of which there is no
-news (still queued) is waited for until nothing at all was heard about the job for the timeout. No clock here:
-`now` is handed in, in seconds of any steady clock.
+news (still queued) is waited for until nothing at all was heard about the job for the timeout; one that is
+away is waited for when it was asked for. No clock here: `now` is handed in, in seconds of any steady clock.
 """
 
 from __future__ import annotations
@@ -17,20 +17,30 @@ if TYPE_CHECKING:
     from typing import Any
 
 QUEUED = "queued"
+PLANNED = "planned"
+"""Its turn in the batches of the job has not come."""
 RETURNED = "returned"
 
 # States only move to a higher rank; every state that is not listed is terminal.
-_RANK = {QUEUED: 0, "received": 1, "running": 2}
-_TERMINAL_RANK = 3
+_RANK = {PLANNED: 0, QUEUED: 1, "received": 2, "running": 3}
+_TERMINAL_RANK = 4
+
+_COMING = ("received", "running")
+
+FIRST_MESSAGE_S = 0.3
+"""How long to wait for the stream to begin, when nothing else is worth waiting for: a job that is followed from its
+middle may have ended on minions that are away now."""
 
 
 class Published:
     """The master's answer to a publish: who was targeted, and what was known of them at that moment."""
 
-    __slots__ = ("away", "jid", "minions", "timeout_s", "unknown")
+    __slots__ = ("away", "deliver_s", "fun", "jid", "minions", "target", "timeout_s", "unknown")
 
-    def __init__(self, answer: Mapping[str, Any]) -> None:
-        """Raises RemoteProtocolError for an answer without the promised fields."""
+    def __init__(self, answer: Mapping[str, Any], *, fun: str = "", target: str = "") -> None:
+        """`fun` and `target` are as they were typed. Raises RemoteProtocolError for an answer without its fields."""
+        self.fun = fun
+        self.target = target
         try:
             self.jid: str = answer["jid"]
             self.minions: list[str] = answer["minions"]
@@ -40,6 +50,8 @@ class Published:
             """Names of a list target that no accepted minion has, and why."""
             self.timeout_s = float(answer["timeout_s"])
             """The master's own setting for how long to wait for silent minions."""
+            self.deliver_s = answer["deliver_ms"] / 1000
+            """How long the job waits to reach a minion."""
         except (KeyError, TypeError, ValueError) as error:
             raise RemoteProtocolError("bad-answer", f"to publish: {error!r}") from error
 
@@ -47,7 +59,7 @@ class Published:
 class Reply:
     """What came back from one minion: its last state, and the return value where there is one."""
 
-    __slots__ = ("has_value", "id", "reason", "retcode", "state", "value")
+    __slots__ = ("duration_s", "has_value", "id", "reason", "retcode", "state", "value")
 
     def __init__(self, row: Mapping[str, Any]) -> None:
         """From one entry of `returns`. Raises RemoteProtocolError for one that cannot be read."""
@@ -56,6 +68,8 @@ class Reply:
             self.state: str = row["state"]
             self.retcode: int = row["retcode"]
             self.reason: str = row.get("reason") or ""
+            self.duration_s: float = (row.get("duration_ms") or 0) / 1000
+            """How long the function ran, by the minion's clock."""
             body = row.get("body") or b""
         except (KeyError, TypeError) as error:
             raise RemoteProtocolError("bad-return", repr(error)) from error
@@ -66,6 +80,33 @@ class Reply:
     def failed(self) -> bool:
         """Whether the function did not come to a good end."""
         return self.state != RETURNED or self.retcode != 0
+
+
+class Update:
+    """What one message of the stream said that was not known: states that moved, and replies."""
+
+    __slots__ = ("moved", "replies")
+
+    def __init__(self, moved: list[str], replies: list[Reply]) -> None:
+        self.moved = moved
+        """Ids; `Progress.states` has where to."""
+        self.replies = replies
+
+
+class Patience:
+    """How long a client waits for minions of which there is no news; all times in seconds."""
+
+    __slots__ = ("away_quiet_s", "away_s", "timeout_s")
+
+    def __init__(self, timeout_s: float, *, away_quiet_s: float | None = None, away_s: float | None = None) -> None:
+        """`timeout_s` is without any news of the job, for minions that were connected when it was published.
+
+        Those that were away are not waited for, but as long as there is news every `away_quiet_s`, and until
+        `away_s` after the publish.
+        """
+        self.timeout_s = timeout_s
+        self.away_quiet_s = away_quiet_s
+        self.away_s = away_s
 
 
 def _rank(state: str) -> int:
@@ -84,56 +125,127 @@ def _no_extension(code: int, _data: bytes) -> Any:
 
 
 class Progress:
-    """One job as far as it is known. Feed it every message of the stream."""
+    """One job as far as it is known. Feed it every message of the stream.
+
+    Return values pass through and are not kept: of those that have come it knows the retcode.
+    """
 
     def __init__(self, published: Published, *, now: float) -> None:
         self.published = published
         self.states: dict[str, str] = dict.fromkeys(published.minions, QUEUED)
         self.reasons: dict[str, str] = {}
-        self.replies: dict[str, Reply] = {}
+        self.moved_at: dict[str, float] = {}
+        """When a state was reached, in seconds since 1970 by the master's clock."""
+        self.retcodes: dict[str, int] = {}
+        """Of minions whose reply has come."""
         self.seq = 0
         """Where a stream that broke is taken up again."""
         self.ended = not published.minions
         """The master said that nothing more can come."""
         self.published_at = now
         self._last_news = now
+        self._begun = False
+        self._away = {minion for minion in published.minions if minion in published.away}
+        self._silent = {minion for minion in published.minions if minion not in published.away}
+        self._planned: set[str] = set()
+        self._coming: set[str] = set()
+        self._returned = 0
+        self._failed = 0
 
-    def apply(self, message: Mapping[str, Any], *, now: float) -> list[Reply]:
-        """Take one message of the stream; the replies in it that were not known before."""
+    def apply(self, message: Mapping[str, Any], *, now: float) -> Update:
+        """Take one message of the stream; what it says that was not known before."""
         try:
-            moves = [(row["id"], row["state"], row.get("reason") or "") for row in message.get("states", ())]
+            moves = [
+                (row["id"], row["state"], row.get("reason") or "", row.get("at")) for row in message.get("states", ())
+            ]
             returns = [Reply(row) for row in message.get("returns", ())]
-            self.seq = max(self.seq, int(message.get("seq") or 0))
+            seq = max(self.seq, int(message.get("seq") or 0))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RemoteProtocolError("bad-update", repr(error)) from error
-        fresh = [reply for reply in returns if reply.id not in self.replies]
-        moves += [(reply.id, reply.state, reply.reason) for reply in fresh]
-        moved = [self._move(*move) for move in moves]
-        self.replies.update((reply.id, reply) for reply in fresh)
-        if fresh or any(moved):
+        fresh = {reply.id: reply for reply in reversed(returns) if reply.id not in self.retcodes}
+        moves += [(reply.id, reply.state, reply.reason, None) for reply in fresh.values()]
+        moved = [move[0] for move in moves if self._move(*move)]
+        for reply in fresh.values():
+            self._take_reply(reply)
+        self._begun = True
+        self.seq = seq
+        if fresh or moved:
             self._last_news = now
         self.ended = self.ended or message.get("end") is True
-        return fresh
+        return Update(moved, [reply for reply in returns if fresh.get(reply.id) is reply])
 
-    def _move(self, minion: str, state: str, reason: str) -> bool:
+    def _move(self, minion: str, state: str, reason: str, at: float | None) -> bool:
         known = self.states.get(minion)
-        if known is not None and _rank(state) <= _rank(known):
+        # QUEUED is assumed until the stream says something, and a batched job has minions that are not even that.
+        to_plan = state == PLANNED and known == QUEUED and minion not in self.reasons
+        if known is not None and _rank(state) <= _rank(known) and not to_plan:
             return False
         self.states[minion] = state
         self.reasons[minion] = reason
+        if at is not None:
+            self.moved_at[minion] = at
+        for group in (self._away, self._silent, self._planned, self._coming):
+            group.discard(minion)
+        if state in _COMING or (state == RETURNED and minion not in self.retcodes):
+            self._coming.add(minion)
+        elif state == PLANNED:
+            self._planned.add(minion)
+        elif state == QUEUED:
+            (self._away if minion in self.published.away else self._silent).add(minion)
+        elif state != RETURNED:
+            self._failed += 1
         return True
 
-    def patience_s(self, timeout_s: float, *, now: float) -> float | None:
+    def _take_reply(self, reply: Reply) -> None:
+        self.retcodes[reply.id] = reply.retcode
+        self._coming.discard(reply.id)
+        if self.states[reply.id] == RETURNED:
+            self._returned += 1
+            self._failed += reply.retcode != 0
+
+    def patience_s(self, patience: Patience, *, now: float) -> float | None:
         """How long to wait for the next message: None is without limit, 0 means that it is over."""
         if self.ended:
             return 0.0
-        if any(self._is_coming(minion, state) for minion, state in self.states.items()):
+        if self._coming or (self._planned and not self._silent):
             return None
-        return max(0.0, self._last_news + timeout_s - now)
+        if self._silent or not self._away:
+            until = [self._last_news + patience.timeout_s]
+        else:
+            until = [self.published_at + (0.0 if self._begun else FIRST_MESSAGE_S)]
+        if self._away and patience.away_quiet_s is not None:
+            until.append(self._last_news + patience.away_quiet_s)
+        if self._away and patience.away_s is not None:
+            until.append(self.published_at + patience.away_s)
+        return max(0.0, max(until) - now)
 
-    def _is_coming(self, minion: str, state: str) -> bool:
-        return state in ("received", "running") or (state == RETURNED and minion not in self.replies)
+    def counts(self) -> dict[str, int]:
+        """How many minions have returned, failed, have the job, are silent, away, planned: those that there are.
+
+        Who returned a failure is in `returned` and in `failed`, who did not run it to its end in `failed` only.
+        """
+        found = {
+            "returned": self._returned,
+            "failed": self._failed,
+            "running": len(self._coming),
+            "silent": len(self._silent),
+            "away": len(self._away),
+            "planned": len(self._planned),
+        }
+        return {name: count for name, count in found.items() if count}
+
+    def awaited(self) -> set[str]:
+        """Minions that were connected or have the job, and did not end it."""
+        return self._coming | self._silent | self._planned
+
+    def silent(self) -> list[str]:
+        """Minions that were connected and did not acknowledge the job, sorted."""
+        return sorted(self._silent)
 
     def missing(self) -> list[str]:
         """Targets whose function did not return, sorted: nothing was heard, or how the job ended instead."""
-        return sorted(m for m, state in self.states.items() if state != RETURNED or m not in self.replies)
+        return sorted(m for m, state in self.states.items() if state != RETURNED or m not in self.retcodes)
+
+    def failed(self) -> list[str]:
+        """Minions whose function returned and failed, sorted."""
+        return sorted(m for m, code in self.retcodes.items() if code != 0 and self.states[m] == RETURNED)

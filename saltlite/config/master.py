@@ -105,3 +105,10 @@ class MasterConfig:
         "How long jobs and their returns are kept after they have ended.",
         Duration(1.0, 3650 * DAY),
     )
+    store_max: int = option(
+        10_240,
+        "How large the store may grow. Before it is full the oldest jobs that have ended make room, however "
+        "young they are; while it is full all the same, nothing new is published.",
+        Whole(16, 100_000_000),
+        unit="MiB",
+    )

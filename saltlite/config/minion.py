@@ -24,6 +24,10 @@ from saltlite.config.paths import DEFAULT_ROOT_DIR
 from saltlite.config.values import PORT_MAX
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
+from saltlite.wire.limits import RETURN_MAX
+
+RETURN_MAX_LEAST = 64 * 1024
+"""`return_max` leaves room for the notices of what was cut."""
 
 
 def _check_token(text: str) -> str:
@@ -145,6 +149,19 @@ class MinionConfig:
         "How many jobs run at once; others wait for their turn.",
         Whole(1, 1000),
         unit="jobs",
+    )
+    return_max: int = option(
+        RETURN_MAX,
+        "The largest return that travels to the master. Of a larger one the first part is sent, and says so.",
+        Whole(RETURN_MAX_LEAST, RETURN_MAX),
+        unit="bytes",
+    )
+    kept_returns_max: int = option(
+        256 * 1024 * 1024,
+        "How much room returns that were too large to travel may take on this minion, for `saltlite job fetch`; "
+        "the oldest go first. 0 keeps none.",
+        Whole(0, 2**40),
+        unit="bytes",
     )
     module_config: dict[str, Any] = field(default_factory=dict)
     """Configuration of execution modules: every key of the file that has a dot, such as `test.foo`."""

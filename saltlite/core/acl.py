@@ -16,14 +16,21 @@ from saltlite.model.ids import MinionId
 OPERATOR_VERBS = frozenset(
     {
         "publish",
+        "describe",
         "follow",
+        "heard",
         "job_kill",
+        "job_list",
+        "job_show",
+        "events",
+        "status",
         "key_list",
         "key_change",
         "key_preaccept",
         "key_finger",
         "token_create",
         "minions",
+        "complete",
     }
 )
 

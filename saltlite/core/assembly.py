@@ -113,11 +113,16 @@ class Assembly:
         return self._grant(now)
 
     def expire(self, now: float) -> list[Key]:
-        """Take back the places that were not used in time; the keys that may be granted instead."""
+        """Take back the places that were not used in time; the keys that may be granted instead.
+
+        Who has not begun may not have heard that it has a place: it waits for another one, behind the others.
+        """
         for session, line in list(self._lines.items()):
-            late = [jid for jid, partial in line.granted.items() if now >= partial.deadline]
-            for jid in late:
+            late = {jid: partial for jid, partial in line.granted.items() if now >= partial.deadline}
+            for jid, partial in late.items():
                 self._take_back(line, jid)
+                if not partial.body:
+                    line.waiting[jid] = partial.message
             if late:
                 self._line_up(session, line)
         return self._grant(now)

@@ -5,7 +5,7 @@
     CONNECT     link up                                               HANDSHAKE
                 link down, 10 s                                       BACKOFF
     HANDSHAKE   WELCOME accepted | pending                            READY | PENDING
-                WELCOME rejected | revoked | conflict                 REFUSED
+                WELCOME rejected | revoked | conflict | clone         REFUSED
                 WELCOME busy, bad proof, link down, 10 s              BACKOFF
                 BUSY n                                                BACKOFF (n, +- 25 %)
     PENDING     STATE accepted                                        READY, in the same session
@@ -25,7 +25,7 @@ READY. Whatever arrives in another state than the table says is a bad frame.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -58,6 +58,12 @@ SILENCE_BEATS = 2.5
 
 FOR_JOBS = frozenset({"job", "cancel", "ret_ack", "grant", "want_functions"})
 """The verbs of an accepted session that are handed on; the others are about the session itself."""
+
+
+_REFUSALS = {
+    "clone": "another machine uses this minion's key, as a copied image does, and keeps its place: "
+    "stop this minion, remove its pki_dir and data_dir, and start it again",
+}
 
 
 class Phase(StrEnum):
@@ -226,6 +232,10 @@ class Connection:
         self._effects.append(SendFrame(self._session.seal(codec.encode(message))))
         return True
 
+    def functions_are(self, digest: str) -> None:
+        """The minion has other functions than it said: what it says of itself in the next handshake."""
+        self._identity = replace(self._identity, functions=digest)
+
     def close(self, reason: str) -> None:
         """Say good-bye, for a planned stop."""
         if self._session is not None and self.phase in (Phase.READY, Phase.PENDING):
@@ -334,7 +344,7 @@ class Connection:
         else:
             self._leave()
             self._deadline = self._clock.monotonic() + REFUSED_S * self._clock.uniform(0.5, 1.5)
-            self._enter(Phase.REFUSED, f"the master refuses this minion: its key is {state}")
+            self._enter(Phase.REFUSED, _REFUSALS.get(state, f"the master refuses this minion: its key is {state}"))
 
     def _beat(self, now: float) -> None:
         if self._session is None:

@@ -5,6 +5,7 @@
     stranger    AUTH that proves a key (`saltlite.core.doorway`)     deciding
     deciding    verdict accepted | pending                           READY | PENDING
                 verdict rejected | revoked | conflict | busy         gone, after WELCOME has said so
+                accepted, but its key has a second machine           gone, after WELCOME clone
                 a change of its key, DECISION_S                      gone, after WELCOME busy
     PENDING     key accepted                                         READY, in the same session
     READY and   key rejected | revoked | deleted, a newer session    gone, after STATE has said so
@@ -22,19 +23,20 @@ Effects leave as values by `take()`; a Send that the link could not carry comes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from typing import Any
 
 from saltlite.core.assembly import Assembly, Key
+from saltlite.core.clones import Clones
 from saltlite.core.doorway import Doorway
-from saltlite.core.hub_effects import Decide, Effect, HangUp, Presence, Pull, Report, Send
-from saltlite.core.outbox import Outbox, Parcel
+from saltlite.core.hub_effects import Decide, Effect, HangUp, Presence, Pull, Report, Send, Suspect
+from saltlite.core.outbox import Parcel
+from saltlite.core.peer import Peer
 from saltlite.core.ports import Clock
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
 from saltlite.wire import codec, frames
 from saltlite.wire.limits import HEARTBEAT_MIN_S, HEARTBEATS_PER_S, OPEN_HANDSHAKES, PENDING_KEYS
 from saltlite.wire.messages import JIDS_MAX, Message, Sender, check, functions_digest
-from saltlite.wire.session import Session
 
 __all__ = [
     "BLOCKED_RETRY_S",
@@ -47,6 +49,7 @@ __all__ = [
     "Pull",
     "Report",
     "Send",
+    "Suspect",
 ]
 
 SILENCE_BEATS = 2.5
@@ -62,29 +65,6 @@ PULL_AGAIN_S = 600.0
 """A minion is asked anew about its unsettled jobs so often: whatever was lost on the way, nothing stays in doubt."""
 HELD_MAX = 256
 """Messages kept for a minion whose link is full; one that takes none of so many is hung up on."""
-
-
-@dataclass(slots=True)
-class Peer:
-    """One authenticated session. `state` is None while an MWorker decides. Times are monotonic seconds."""
-
-    session: Session
-    route: bytes
-    connection: int
-    address: str
-    fingerprint: Fingerprint
-    said: Message
-    since: float
-    last_heard: float
-    state: KeyState | None = None
-    id: str = ""
-    beat_s: float = HEARTBEAT_MIN_S
-    """The pace that this minion was told."""
-    outbox: Outbox = field(default_factory=Outbox)
-    pull_at: float = 0.0
-    """When its unsettled jobs are asked about anew."""
-    held: list[Message] = field(default_factory=list)
-    """What the link had no room for, in order."""
 
 
 class Hub:
@@ -115,9 +95,11 @@ class Hub:
         self._laden: dict[int, Peer] = {}
         self._hung_up: set[int] = set()
         self._assembly = Assembly()
+        self._clones = Clones()
         self._look_due = clock.monotonic()
         self._effects: list[Effect] = []
         self.refused_frames: dict[str, int] = {}
+        self._handshakes = 0
 
     # -- what the driver asks
 
@@ -128,7 +110,25 @@ class Hub:
 
     def present(self) -> list[Presence]:
         """Every minion that is up, for an MWorker that has just come."""
-        return [_presence(peer, up=True) for peer in self._by_id.values()]
+        return [peer.presence(up=True) for peer in self._by_id.values()]
+
+    def heard(self, minions: Iterable[str]) -> dict[str, float]:
+        """Seconds since each of these that is up was last heard."""
+        now = self._clock.monotonic()
+        return {minion: now - self._by_id[minion].last_heard for minion in minions if minion in self._by_id}
+
+    def figures(self) -> dict[str, Any]:
+        """How it stands: `sessions` there are, those `ready`, `pending` and `deciding`; `handshakes` that were
+        finished and `refused` frames by reason since the start; `parcels` that wait to be acknowledged."""
+        return {
+            "sessions": len(self._peers),
+            "ready": len(self._by_id),
+            "pending": len(self._by_key) - len(self._by_id),
+            "deciding": len(self._deciding),
+            "parcels": sum(len(peer.outbox) for peer in self._laden.values()),
+            "handshakes": self._handshakes,
+            "refused": dict(self.refused_frames),
+        }
 
     @property
     def heartbeat_s(self) -> float:
@@ -201,7 +201,14 @@ class Hub:
         if peer is None or peer.state is not None:
             return
         del self._deciding[peer.fingerprint]
-        if state == KeyState.ACCEPTED:
+        if state == KeyState.ACCEPTED and self._clones.arrived(
+            peer.fingerprint, peer.said["boot"], self._clock.monotonic()
+        ):
+            # The one that is up stays up: ending each other for ever, both would be deaf half of the time.
+            self._effects.append(Suspect(minion, peer.fingerprint, peer.address))
+            self._welcome(peer, "clone")
+            self._drop(peer)
+        elif state == KeyState.ACCEPTED:
             self._welcome(peer, state)
             self._accept(peer, minion)
         elif state == KeyState.PENDING and self._room_for_pending(peer):
@@ -297,6 +304,7 @@ class Hub:
 
     def _auth(self, route: bytes, frame: frames.Auth) -> None:
         arrival = self._doorway.auth(route, frame)
+        self._handshakes += 1
         session = arrival.session
         if session.id in self._peers:
             raise RemoteProtocolError("session-taken")
@@ -328,7 +336,12 @@ class Hub:
             raise RemoteProtocolError("no-session")
         try:
             accepted = peer.state is KeyState.ACCEPTED
-            message = check(codec.decode(peer.session.open(frame.raw)), Sender.MINION, accepted=accepted)
+            plaintext = peer.session.open(frame.raw)
+            if peer.session.missed:
+                # A minion leaves no frame out. What was in it would be missed for minutes; in a new session
+                # everything that is not settled is said again.
+                raise RemoteProtocolError("gap", f"{peer.session.missed} frames of the minion did not arrive")
+            message = check(codec.decode(plaintext), Sender.MINION, accepted=accepted)
             self._heard(peer, message)
         except ProtocolError:
             self._cut_off(peer)
@@ -341,8 +354,9 @@ class Hub:
                 self._say(peer, {"t": "beat"})
             case "functions":
                 # Minions share digests: with a false one, this minion would speak for others.
-                if message["whole"] and functions_digest(message["names"]) != message["digest"]:
+                if functions_digest(message["functions"], whole=message["whole"]) != message["digest"]:
                     raise RemoteProtocolError("bad-message", "digest")
+                peer.said = {**peer.said, "functions": message["digest"]}
                 self._effects.append(Report(peer.id, peer.fingerprint, message))
             case "job_state":
                 self._settle(peer, message["jid"])
@@ -379,7 +393,7 @@ class Hub:
         self._replace(same_id, peer)
         self._replace(self._by_key.get(peer.fingerprint), peer)
         self._by_key[peer.fingerprint] = peer
-        self._effects.append(_presence(peer, up=True))
+        self._effects.append(peer.presence(up=True))
         self._ask_anew(peer, self._clock.monotonic())
 
     def _replace(self, older: Peer | None, newer: Peer) -> None:
@@ -431,7 +445,7 @@ class Hub:
                 del table[peer.fingerprint]
         if self._by_id.get(peer.id) is peer:
             del self._by_id[peer.id]
-            self._effects.append(_presence(peer, up=False))
+            self._effects.append(peer.presence(up=False))
         self._grant(self._assembly.forget(number, self._clock.monotonic()))
 
     # -- sending
@@ -471,17 +485,3 @@ class Hub:
     def _send(self, peer: Peer, message: Message, jid: str = "") -> None:
         frame = peer.session.seal(codec.encode(message))
         self._effects.append(Send(peer.route, frame, peer.session.id, jid, None if jid else message))
-
-
-def _presence(peer: Peer, *, up: bool) -> Presence:
-    said = peer.said
-    return Presence(
-        id=peer.id,
-        fingerprint=peer.fingerprint,
-        up=up,
-        address=peer.address,
-        version=said["version"],
-        boot=said["boot"],
-        incarnation=said["incarnation"],
-        functions=said["functions"],
-    )

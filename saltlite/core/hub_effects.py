@@ -76,4 +76,13 @@ class Pull:
     fresh: bool
 
 
-Effect = Send | HangUp | Decide | Report | Presence | Pull
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Two machines seem to share this key: the one at `address` was sent away, the other stays."""
+
+    id: str
+    fingerprint: Fingerprint
+    address: str
+
+
+Effect = Send | HangUp | Decide | Report | Presence | Pull | Suspect

@@ -5,7 +5,11 @@
 
     after a restart:   RECEIVED, not expired -> start;  STARTED, its process lives -> adopt;
                        STARTED, dead, result in the spool -> DONE;
-                       STARTED, dead, none -> interrupted, never again
+                       STARTED, dead, none -> interrupted, never again;
+                       DONE with a reason, no result in the spool -> that ending, never again
+
+    the disk is full   a job whose record cannot be written is REFUSED in memory, and so is every new one until
+                       there is room; nobody was told anything else of it, so forgetting that is no lie
 
 Rules of this file: a function is entered at most once a jid, whatever masters and restarts do (G4); the
 effects are carried out in order, and a `Write` is on disk before the effect after it; what is told to a
@@ -31,6 +35,7 @@ from saltlite.core.job_effects import (
     Tell,
     Write,
 )
+from saltlite.core.job_endings import disk_full, ending, read_spelled, result_unwritten, spelled, without_result
 from saltlite.core.jobcheck import TrustedKeys
 from saltlite.core.journal_rules import ENDED
 from saltlite.core.minion_ports import Step
@@ -65,18 +70,11 @@ FOREIGN_S = 7 * 86_400.0
 """A result is kept for the master that asked for it; after so long any master of the fleet may have it."""
 OFFER_AGAIN_S = 600.0
 """A result that was not acknowledged for so long is offered again: the master could not store it."""
-CANCELLED_CODE = 143
-TIMED_OUT_CODE = 124
-INTERRUPTED_CODE = 1
+UNWRITTEN_MAX = 10_000
+"""Refusals that are remembered in memory only, because the disk is full. The oldest is forgotten first."""
 SIGTERM = 15
 SIGKILL = 9
 NEVER = float("inf")
-
-_ENDINGS: dict[TargetState | None, tuple[TargetState, int, str]] = {
-    TargetState.TIMED_OUT: (TargetState.TIMED_OUT, TIMED_OUT_CODE, "killed: it reached its run time limit"),
-    TargetState.CANCELLED: (TargetState.CANCELLED, CANCELLED_CODE, "killed by an operator"),
-}
-"""What a job that was killed returns when it left nothing itself."""
 
 
 @dataclass(slots=True)
@@ -115,6 +113,8 @@ class Jobs:
         self._offered: dict[str, float] = {}
         self._floor = ""
         self._room = True
+        self._full = ""
+        self._unwritten: dict[str, None] = {}
         self._open = False
         self._effects: list[Effect] = []
 
@@ -153,20 +153,24 @@ class Jobs:
                     self._replay_received(entry, job)
                 case Step.STARTED:
                     self._replay_started(entry, job, spooled)
+                case Step.DONE if job.jid not in spooled and job.reason:
+                    entry.ending, reason = read_spelled(job.reason)
+                    self._keep(entry, reason)
                 case Step.DONE if job.jid not in spooled:
                     # It was handed over; the record of that needed no sync and was lost.
                     entry.step = Step.ACKED
                 case Step.REFUSED:
-                    entry.ending, entry.reason = _refusal_of(job.reason)
+                    entry.ending, entry.reason = read_spelled(job.reason)
 
     def open(self) -> None:
         """The grains are there: jobs may start."""
         self._open = True
         self._start_queued()
 
-    def room(self, *, in_spool: bool) -> None:
-        """Whether the spool can take more results; while it cannot, new jobs are refused."""
+    def room(self, *, in_spool: bool, full: str = "") -> None:
+        """Whether the spool can take more results, and why the disk cannot; while it is so, new jobs are refused."""
         self._room = in_spool
+        self._full = full
 
     def trust(self, job_key: bytes, until_s: float) -> None:
         """A master certificate was verified against the pinned fleet: jobs signed by its key may run.
@@ -202,6 +206,9 @@ class Jobs:
             return
         deliver_ms = min(parcel.deliver_ms, body.deliver_ms)
         refusal = self._refusal(parcel.jid, deliver_ms)
+        if refusal is None and self._full:
+            self._refuse_unwritten(parcel.jid, self._full)
+            return
         if refusal is not None:
             self._refuse(parcel.jid, *refusal)
             return
@@ -236,18 +243,50 @@ class Jobs:
         entry = self._entries[jid]
         self._not_started(jid, entry.ending or TargetState.REFUSED, entry.reason or reason)
 
-    def exited(self, jid: str, *, left_result: bool, how: str) -> None:
-        """The job's process ended; `how` is a phrase such as "exit status 1"."""
+    def unwritten(self, step: Step, jid: str, why: str) -> None:
+        """The disk had no room for a record that says the job was received, or started: it will not run.
+
+        `why` is a phrase such as "No space left on device". Ask `refused` before you carry out what stands behind
+        the record. Other records may be missing: what they say is found out again.
+        """
+        entry = self._entries.get(jid)
+        if entry is None or entry.step not in (Step.RECEIVED, Step.STARTED):
+            return
+        if jid in self._queue:
+            self._queue.remove(jid)
+        self._active.discard(jid)
+        if entry.step is Step.STARTED:
+            # It waits, and is never let into the function.
+            self._effects.append(Kill(jid, entry.pid, SIGKILL))
+        self._refuse_unwritten(jid, why)
+        if step is Step.STARTED:
+            self._effects.append(Write(Step.REFUSED, jid, {"reason": spelled(TargetState.REFUSED, disk_full(why))}))
+        self._start_queued()
+
+    def refused(self, jid: str) -> bool:
+        """Whether this job is refused for good: neither a process nor a word that it runs may follow."""
+        entry = self._entries.get(jid)
+        return entry is not None and entry.step is Step.REFUSED
+
+    def exited(self, jid: str, *, left_result: bool, how: str, unwritten: str = "") -> None:
+        """The job's process ended; `how` is a phrase such as "exit status 1".
+
+        `unwritten` says why the disk did not take its result; with `left_result` it is in memory, for as long as
+        this job server lives.
+        """
         entry = self._entries.get(jid)
         if entry is None or entry.step is not Step.STARTED:
             return
         self._active.discard(jid)
+        why = result_unwritten(unwritten) if unwritten else without_result(how)
+        noted = spelled(TargetState.INTERRUPTED, why) if unwritten else ""
         if not left_result:
-            self._keep(entry, how)
+            noted = self._keep(entry, why)
         if entry.ending is not None:
             self._effects.append(Kill(jid, entry.pid, SIGKILL))
         entry.step = Step.DONE
-        self._effects.append(Write(Step.DONE, jid, lazy=True))
+        # With the reason, so that a result which never reaches the disk is not taken for one that was handed over.
+        self._effects.append(Write(Step.DONE, jid, {"reason": noted} if noted else {}, lazy=True))
         self._offer(jid)
         self._start_queued()
 
@@ -348,8 +387,18 @@ class Jobs:
         if jid > self._floor or jid in self._entries:
             # An unknown job at or below the floor is refused without being remembered.
             self._entries[jid] = Entry(jid, Step.REFUSED, ending=state, reason=reason)
-            self._effects.append(Write(Step.REFUSED, jid, {"reason": f"{state}:{reason[:REASON_MAX]}"}))
+            self._effects.append(Write(Step.REFUSED, jid, {"reason": spelled(state, reason)}))
         self._tell(jid, state, reason)
+
+    def _refuse_unwritten(self, jid: str, why: str) -> None:
+        reason = disk_full(why)
+        self._entries[jid] = Entry(jid, Step.REFUSED, ending=TargetState.REFUSED, reason=reason)
+        self._unwritten[jid] = None
+        if len(self._unwritten) > UNWRITTEN_MAX:
+            oldest = next(iter(self._unwritten))
+            del self._unwritten[oldest]
+            self._entries.pop(oldest, None)
+        self._tell(jid, TargetState.REFUSED, reason)
 
     def _report(self, entry: Entry) -> None:
         match entry.step:
@@ -393,12 +442,12 @@ class Jobs:
             entry.kill_at = self._clock.monotonic() + KILL_GRACE_S
             self._effects.append(Kill(entry.jid, entry.pid, SIGTERM))
 
-    def _keep(self, entry: Entry, how: str) -> None:
-        why = f"its process ended without a result ({how})"[:REASON_MAX]
-        died = (TargetState.INTERRUPTED, INTERRUPTED_CODE, why)
-        state, code, reason = _ENDINGS.get(entry.ending, died)
-        ran_ms = max(0, int(self._clock.wall() * 1000) - entry.started_wall_ms)
+    def _keep(self, entry: Entry, why: str) -> str:
+        """Have a result kept for a job that left none; what the journal says of it."""
+        state, code, reason = ending(entry.ending, why)
+        ran_ms = max(0, int(self._clock.wall() * 1000) - entry.started_wall_ms) if entry.started_wall_ms else 0
         self._effects.append(Keep(entry.jid, state, code, reason, entry.started_wall_ms, ran_ms))
+        return spelled(state, reason)
 
     # -- inside: after a restart
 
@@ -420,10 +469,11 @@ class Jobs:
             ran_s = max(0.0, self._clock.wall() - job.started_wall_ms / 1000)
             entry.limit = self._clock.monotonic() + self._longest(_body_of(job)) - ran_s
             return
+        noted = ""
         if job.jid not in spooled:
-            self._keep(entry, "while the minion was down")
+            noted = self._keep(entry, without_result("while the minion was down"))
         entry.step = Step.DONE
-        self._effects.append(Write(Step.DONE, job.jid))
+        self._effects.append(Write(Step.DONE, job.jid, {"reason": noted} if noted else {}))
 
 
 def _body_of(job: Remembered) -> JobBody | None:
@@ -432,12 +482,3 @@ def _body_of(job: Remembered) -> JobBody | None:
         return decode_body(job.body) if job.body else None
     except RemoteProtocolError:
         return None
-
-
-def _refusal_of(text: str) -> tuple[TargetState, str]:
-    """State and reason from what a REFUSED record says."""
-    state, _, reason = text.partition(":")
-    try:
-        return TargetState(state), reason
-    except ValueError:
-        return TargetState.REFUSED, text

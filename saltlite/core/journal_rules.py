@@ -43,7 +43,8 @@ FIELDS: dict[Step, dict[str, type]] = {
     Step.ACKED: {},
     Step.REFUSED: {"reason": str},
 }
-_MAY_BE_LEFT_OUT: dict[Step, dict[str, type]] = {Step.RECEIVED: {"issuer": bytes}}
+# A job that left no result on disk is DONE with the reason: "state:text", as a REFUSED record has it.
+_MAY_BE_LEFT_OUT: dict[Step, dict[str, type]] = {Step.RECEIVED: {"issuer": bytes}, Step.DONE: {"reason": str}}
 
 
 def advance(entry: JournalEntry | None, record: Record, floor: str) -> JournalEntry:

@@ -31,6 +31,14 @@ JOURNAL_RECORD_MAX = 128 * 1024
 """Bytes of one encoded record: job body, signature and proof, with room. A longer one is refused."""
 
 
+JOURNAL_RESERVE = 128 * 1024
+"""Bytes that the journal sets aside ahead of its end. When it cannot, no new job is taken; the records of those that
+were taken still fit."""
+
+SPOOL_RESERVE = 256 * 1024
+"""Bytes that the spool sets aside, given up for the results of jobs that run when the disk becomes full."""
+
+
 class Step(StrEnum):
     """How far a job has come, as the journal says it; `saltlite.core.journal_rules` has the moves."""
 
@@ -112,9 +120,14 @@ class Journal(Protocol):
     def append(self, records: Sequence[Record]) -> None:
         """Add all of these records or none; they are safe only after `sync()`.
 
-        Raises JournalError, also for a move that the table does not have: a job that was started is never
-        started again.
+        Raises UnwrittenError when the disk is full; then it is as if it had not been called. Raises JournalError
+        for a disk that fails in another way, after which every later call raises, and for a move that the table
+        does not have: a job that was started is never started again.
         """
+        ...
+
+    def full(self) -> str:
+        """Why no new job may be taken ("No space left on device"); "" when there is room, asked for anew."""
         ...
 
     def sync(self) -> None:
@@ -153,7 +166,7 @@ class Spool(Protocol):
         """Keep a result; it is on disk when this returns. False when that job has one: the first one stands.
 
         One process at a time writes for one job: whoever writes on its behalf has ended it before. Raises
-        JournalError; then nothing was kept.
+        UnwrittenError when the disk does not take it, the reserve given up; then nothing was kept.
         """
         ...
 
@@ -181,6 +194,10 @@ class Spool(Protocol):
 
     def usage(self) -> tuple[int, int]:
         """Number of results and their bytes."""
+        ...
+
+    def full(self) -> str:
+        """Why the disk may not take the result of another job; "" when the reserve is there, or there again."""
         ...
 
     def has_room(self) -> bool:

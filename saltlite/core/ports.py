@@ -79,10 +79,13 @@ class OpenJob:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSet:
-    """The execution module functions that a digest stands for. `whole`: it names all of them."""
+    """The execution module functions that a digest stands for.
+
+    `functions` maps `module.function` to its text of `saltlite.model.signature`. `whole`: it names all of them.
+    """
 
     digest: str
-    names: frozenset[str]
+    functions: Mapping[str, str]
     whole: bool
 
 
@@ -119,6 +122,10 @@ class ReturnCommit:
 
     fingerprint: Fingerprint
     ret: Return
+
+
+RETURNS_SIZE = 8 * 1024 * 1024
+"""Bytes of bodies that are read at once: with the one that is over it, less than a message to a client may have."""
 
 
 class StoreReader(Protocol):
@@ -180,8 +187,9 @@ class StoreReader(Protocol):
         """Targets whose state says more than their return would, or come before it: neither QUEUED nor RETURNED."""
         ...
 
-    def returns(self, jid: Jid, after: int = 0, limit: int = 1000) -> list[Return]:
-        """Returns of a job with seq > after, in seq order."""
+    def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
+        """Returns of a job with seq > after, in seq order: at most `limit`, and none after the one with which
+        their bodies have `size` bytes."""
         ...
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
@@ -223,8 +231,8 @@ class StoreReader(Protocol):
 
     def functions(self, digest: str) -> FunctionSet | None: ...
 
-    def function_digests(self, minions: Sequence[MinionId]) -> set[str]:
-        """The digests that these minions last reported; "" stands for those that never did."""
+    def function_digests(self, minions: Sequence[MinionId]) -> dict[str, int]:
+        """How many of these minions last reported each digest; "" stands for those that never did."""
         ...
 
     def minions_with_open_jobs(self) -> list[MinionId]: ...

@@ -10,13 +10,15 @@
     a cycle, DEPTH_MAX      a text that says so
     more than the limit     cut, and a text in its place says what is missing
 
-Encoding never fails: a job whose function returned has a return.
+Encoding never fails: a job whose function returned has a return. What becomes of a return that was cut, and how it
+says so as a whole, is the minion's business (`saltlite.minion.returns`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, KeysView, Mapping, Sequence, Set, ValuesView
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Any
 
@@ -36,22 +38,51 @@ ITEMS_MAX = 1_000_000
 _NOTICE_BYTES = 200
 """Kept free of the limit for the texts that say what was cut: one for each level that can be open."""
 
+NOTICES_BYTES = _NOTICE_BYTES * (DEPTH_MAX + 4)
+"""What all of them take together."""
+
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An encoded value. `complete`: nothing is missing in it; `size`: its bytes, at least, when something is."""
+
+    body: bytes
+    complete: bool
+    size: int
+    most_items: int
+    """Of its largest list or map."""
+
+    def fits(self, limit: int) -> bool:
+        """Whether it can travel as it is, when `limit` bytes may."""
+        return self.complete and len(self.body) <= limit and self.most_items <= ITEMS_MAX
+
+
 def encode_return(value: Any, limit: int = RETURN_MAX) -> bytes:
     """`value` as msgpack of at most `limit` bytes (which must leave room for the notices: 16 KiB or more)."""
+    return _encode(value, _Cleaner(limit, ITEMS_MAX))
+
+
+def encode_whole(value: Any, limit: int) -> Whole:
+    """`value` as msgpack, all of it if that takes no more than `limit` bytes and the room for notices."""
+    cleaner = _Cleaner(limit + NOTICES_BYTES, limit)
+    body = _encode(value, cleaner)
+    return Whole(body, not cleaner.missing, len(body) + cleaner.missing, cleaner.most_items)
+
+
+def _encode(value: Any, cleaner: _Cleaner) -> bytes:
     try:
-        encoded: bytes = msgpack.packb(_Cleaner(limit).clean(value), use_bin_type=True)
+        encoded: bytes = msgpack.packb(cleaner.clean(value), use_bin_type=True)
     except Exception as error:  # noqa: BLE001 - supervision point: values are foreign objects and run foreign code
         encoded = msgpack.packb(f"The function returned a value that cannot be encoded: {type(error).__name__}")
     return encoded
 
 
-def decode_return(body: bytes) -> Any:
-    """The value that `encode_return` made `body` of. Raises RemoteProtocolError for other bytes."""
-    if len(body) > RETURN_MAX:
+def decode_return(body: bytes, limit: int = RETURN_MAX) -> Any:
+    """The value that `body`, of at most `limit` bytes, was made of. Raises RemoteProtocolError for other bytes."""
+    if len(body) > limit:
         raise RemoteProtocolError("oversize", f"a return of {len(body)} bytes")
     try:
         return msgpack.unpackb(body, raw=False, strict_map_key=False, ext_hook=_refuse_extension)
@@ -66,9 +97,13 @@ def _refuse_extension(code: int, data: bytes) -> Any:
 class _Cleaner:
     """Turns a value into what msgpack knows, and counts the bytes that it will take."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, items_max: int) -> None:
+        self.missing = 0
+        """Bytes that were cut off, at least: an item of a list that was cut counts as one."""
+        self.most_items = 0
         self._limit = limit
-        self._left = limit - _NOTICE_BYTES * (DEPTH_MAX + 4)
+        self._items_max = items_max
+        self._left = limit - NOTICES_BYTES
         self._open: set[int] = set()
 
     def clean(self, value: Any) -> Any:
@@ -107,12 +142,14 @@ class _Cleaner:
         room = max(self._left - 5, 0)
         kept = text.encode()[:room].decode(errors="ignore")
         self._left = 0
+        self.missing += size - room
         return f"{kept}[{size - room} of {size} bytes are missing: {self._why()}]"
 
     def _bytes(self, value: bytes) -> bytes | str:
         if len(value) <= self._left - 5:
             self._left -= len(value) + 5
             return value
+        self.missing += len(value)
         return self._str(f"[{len(value)} bytes are missing: {self._why()}]")
 
     def _nested(self, value: Any, build: Any) -> Any:
@@ -130,19 +167,23 @@ class _Cleaner:
     def _list(self, value: Any) -> list[Any]:
         items: list[Any] = []
         for item in _sorted_set(value) if isinstance(value, Set) else value:
-            if self._left <= 0 or len(items) >= ITEMS_MAX - 1:
+            if self._left <= 0 or len(items) >= self._items_max - 1:
+                self.missing += len(value) - len(items)
                 items.append(f"[{len(value) - len(items)} of {len(value)} items are missing: {self._why()}]")
                 break
             items.append(self.clean(item))
+        self.most_items = max(self.most_items, len(items))
         return items
 
     def _map(self, value: Mapping[Any, Any]) -> dict[Any, Any]:
         items: dict[Any, Any] = {}
         for key, item in value.items():
-            if self._left <= 0 or len(items) >= ITEMS_MAX - 1:
+            if self._left <= 0 or len(items) >= self._items_max - 1:
+                self.missing += len(value) - len(items)
                 items[f"[{len(value) - len(items)} of {len(value)} entries are missing]"] = self._why()
                 break
             items[self._key(key, items)] = self.clean(item)
+        self.most_items = max(self.most_items, len(items))
         return items
 
     def _key(self, key: Any, taken: Mapping[Any, Any]) -> Any:

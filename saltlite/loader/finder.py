@@ -19,6 +19,7 @@ from typing import Any
 
 import saltlite
 from saltlite.loader.failure import Failure, FailureKind, failure_of
+from saltlite.loader.parameters import fitting_text
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
 
 SHIPPED = "shipped"
@@ -47,6 +48,7 @@ class ModuleFile:
     mtime_ns: int
     size: int
     functions: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     checked: bool = False
     undetermined: bool = False
@@ -88,6 +90,44 @@ class Index:
     def function_names(self) -> list[str]:
         """Every `module.function` that the files promise, whether or not they will load here; sorted."""
         return sorted({f"{name}.{fun}" for file in self.files for name in file.claims for fun in file.functions})
+
+    def function_texts(self, providers: Mapping[str, str]) -> list[str]:
+        """The text of `saltlite.model.signature` for every function that the files promise, sorted by name.
+
+        `providers` is the option of that name. Where only running the files would tell which of them provides a
+        function, and they do not take the same, the text says nothing of its parameters.
+        """
+        texts: dict[str, str] = {}
+        for name in {*self._claims, *providers}:
+            forced = self.file(str(providers[name])) if name in providers else None
+            for fun, found in _possible(self.claimants(name) if forced is None else (forced,)).items():
+                texts[f"{name}.{fun}"] = _module_text(name, fun, found)
+        return [texts[name] for name in sorted(texts)]
+
+
+def _possible(files: Sequence[ModuleFile]) -> dict[str, list[str]]:
+    """Function -> its texts in the files that may provide it, first asked first."""
+    found: dict[str, list[str]] = {}
+    settled: set[str] = set()
+    settled_rank = -1
+    for file in files:
+        if file.rank == settled_rank:
+            continue  # its layer has a provider already
+        for fun, text in zip(file.functions, file.texts, strict=True):
+            if fun not in settled:
+                found.setdefault(fun, []).append(text)
+        if not file.checked and not file.undetermined and file.failure is None:
+            settled.update(file.functions)
+            settled_rank = file.rank
+            if file.replaces:
+                break
+    return found
+
+
+def _module_text(module: str, fun: str, found: Sequence[str]) -> str:
+    risk = next((text[text.index("!") :] for text in found if "!" in text), "")
+    name_only = f"{module}.{fun}{risk}"
+    return fitting_text(f"{module}.{found[0]}", name_only) if len(set(found)) == 1 else name_only
 
 
 def search_layers(opts: Mapping[str, Any]) -> tuple[Layer, ...]:
@@ -156,6 +196,7 @@ def _read(blank: ModuleFile) -> ModuleFile:
     return replace(
         blank,
         functions=scan.functions,
+        texts=scan.texts,
         claims=scan.claims,
         checked=scan.checked,
         undetermined=scan.undetermined,

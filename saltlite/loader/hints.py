@@ -9,6 +9,18 @@ A module file writes
 
 and nothing of this is imported when it runs: the loader sets the names in the module itself. Only annotations
 stand here; reading one of these names from this file at run time is an ImportError on purpose.
+
+What else a module can say of itself, and who reads it (from the text of the file, which is not run for it):
+
+    annotations             the command line turns words into str, int, float, bool, list, dict or None by them, and
+                            refuses what does not fit before anything is published. A function with a decorator that is
+                            not of `saltlite.decorators` is called as ever: it may change what is taken
+    **kwargs: Unpack[Keys]  with a TypedDict `Keys` of the same file: these keywords, and no others
+    a parameter `test`      the function takes part in `--test`: with `test=True` it changes nothing, and tells what it
+                            would change. A function that finds the word in its `**kwargs` does not take part
+    __risk__                a literal dict, function -> name of its risk: `{"remove": "remove", "purge": "remove"}`.
+                            Who runs it types the number of minions, or passes `--accept-risk=remove`. Names are
+                            lower-case letters, digits and hyphens. A module without it has no risks
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from saltlite.loader.parameters import Function, declared_risks, function_text, typed_dicts
+
 MODULE_BYTES_MAX = 4 * 1024 * 1024
 """A larger file is not a module; it is recorded as a failure and never parsed."""
 
@@ -24,12 +26,14 @@ _UNKNOWN = object()
 class Scan:
     """Names that a file offers and claims.
 
-    `functions` are names as callers type them (after `__func_alias__`), sorted. `claims` are the virtual
+    `functions` are names as callers type them (after `__func_alias__`), sorted, and `texts` what each of them takes,
+    in the grammar of `saltlite.model.signature` without the module's name. `claims` are the virtual
     names that the file may answer to. `checked` means that only running the file tells whether it is
     offered at all: it has `__virtual__` or `__init__`. `replaces` is `__replace__ = True`.
     """
 
     functions: tuple[str, ...]
+    texts: tuple[str, ...]
     claims: tuple[str, ...]
     checked: bool
     undetermined: bool
@@ -55,16 +59,43 @@ def parse_module(source: bytes, path: str) -> ast.Module:
 def scan_module(tree: ast.Module, stem: str) -> Scan:
     """What the module file `stem`.py offers, from its syntax tree."""
     constants, loose = _constants(tree)
-    defined = dict(top_functions(tree))
+    definitions: dict[str, list[Function]] = {}
+    for name, function in top_functions(tree):
+        definitions.setdefault(name, []).append(function)
+    defined = {name: functions[-1] for name, functions in definitions.items()}
     virtual = defined.get("__virtual__")
     claims, undetermined = _claims(virtual, constants, loose, stem)
+    texts = _texts(tree, constants, definitions)
     return Scan(
-        functions=tuple(sorted(shown_names(constants, defined).values())),
+        functions=tuple(texts),
+        texts=tuple(texts.values()),
         claims=claims,
         checked=virtual is not None or "__init__" in defined or "__virtual__" in loose,
         undetermined=undetermined,
         replaces=constants.get("__replace__") is True,
     )
+
+
+def _texts(
+    tree: ast.Module, constants: Mapping[str, object], definitions: Mapping[str, Sequence[Function]]
+) -> dict[str, str]:
+    """Shown name -> text, sorted."""
+    risks = declared_risks(constants)
+    rebound = set(_rebound_names(tree, definitions))
+    keys = typed_dicts(tree)
+    texts = {}
+    for name, shown in shown_names(constants, definitions).items():
+        certain = definitions[name] if name not in rebound else ()
+        texts[shown] = function_text(shown, certain, risks.get(name) or risks.get(shown, ""), keys)
+    return dict(sorted(texts.items()))
+
+
+def _rebound_names(tree: ast.Module, definitions: Mapping[str, Sequence[Function]]) -> Iterator[str]:
+    """Names that also get a value whose text does not tell which function it is."""
+    seen = {name: functions[0] for name, functions in definitions.items()}
+    for statement in _statements(tree.body):
+        if isinstance(statement, ast.Assign) and _bound(statement.value, seen) is None:
+            yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
 
 
 def shown_names(constants: Mapping[str, object], defined: Iterable[str]) -> dict[str, str]:
@@ -84,17 +115,34 @@ def module_constants(tree: ast.Module) -> dict[str, object]:
     return _constants(tree)[0]
 
 
-def top_functions(
-    tree: ast.Module,
-) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda]]:
-    """Every function that the body may bind: `def`, `async def` and `name = lambda`, also in conditions."""
+def top_functions(tree: ast.Module) -> Iterator[tuple[str, Function]]:
+    """Every function that the body may bind, also in conditions.
+
+    That is `def`, `async def`, `name = lambda`, and a second name for one of these: `name = function`, or Salt's
+    `name = alias_function(function, …)`.
+    """
+    seen: dict[str, Function] = {}
     for statement in _statements(tree.body):
         if isinstance(statement, _FUNCTION):
+            seen[statement.name] = statement
             yield statement.name, statement
-        elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Lambda):
+        elif isinstance(statement, ast.Assign) and (function := _bound(statement.value, seen)) is not None:
             for target in statement.targets:
                 if isinstance(target, ast.Name):
-                    yield target.id, statement.value
+                    seen[target.id] = function
+                    yield target.id, function
+
+
+def _bound(value: ast.expr, seen: Mapping[str, Function]) -> Function | None:
+    """The function that a name gets by this value, as far as its text tells."""
+    match value:
+        case ast.Lambda():
+            return value
+        case ast.Call(func=ast.Name(id="alias_function") | ast.Attribute(attr="alias_function"), args=[first, *_]):
+            return _bound(first, seen)
+        case ast.Name(id=name):
+            return seen.get(name)
+    return None
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

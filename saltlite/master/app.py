@@ -32,6 +32,7 @@ from saltlite.model.keys import fingerprint
 OPEN_FILES = 20_000
 """What the link process asks the kernel for: one descriptor a minion."""
 SOCKET_MODE = 0o600
+MIB = 1024 * 1024
 MWORKER = "MWorker"
 LINK = "master link"
 PORT_WAIT_S = 2.0
@@ -86,6 +87,7 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
     if os.geteuid() == 0:
         os.chown(paths.link_socket, account.uid, account.gid)
         os.chown(paths.client_socket, account.uid, account.gid)
+    started_at = SystemClock().wall()
     specs = [
         Spec(
             LINK,
@@ -95,7 +97,7 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
         *(
             Spec(
                 f"{MWORKER}-{number}",
-                lambda ready: _run_mworker(config, paths, client_listener, ready),
+                lambda ready: _run_mworker(config, paths, client_listener, ready, started_at=started_at),
                 lambda: (client_listener.fileno(),),
             )
             for number in range(config.worker_threads)
@@ -203,7 +205,9 @@ def _run_link(config: MasterConfig, network: socket.socket, mworkers: socket.soc
     link.close()
 
 
-def _run_mworker(config: MasterConfig, paths: Paths, clients: socket.socket, ready: Callable[[], None]) -> None:
+def _run_mworker(
+    config: MasterConfig, paths: Paths, clients: socket.socket, ready: Callable[[], None], *, started_at: float
+) -> None:
     from saltlite.master.mworker import LinkChannel, MWorker  # noqa: PLC0415 - the link process never loads handlers
 
     certificate = identity.certificate_of(config.pki_dir)
@@ -212,7 +216,14 @@ def _run_mworker(config: MasterConfig, paths: Paths, clients: socket.socket, rea
     operators = frozenset({0, os.geteuid()})
     drop_to(config.user)
     store = open_store()
-    terms = Terms(timeout_s=config.timeout, deliver_s=config.deliver_by, operators=operators)
+    terms = Terms(
+        timeout_s=config.timeout,
+        deliver_s=config.deliver_by,
+        operators=operators,
+        store_max=config.store_max * MIB,
+        mworkers=config.worker_threads,
+        started_at=started_at,
+    )
     reactor = Reactor()
 
     def make_master(link: LinkChannel) -> Master:
@@ -233,7 +244,8 @@ def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], Non
     store = open_store()
     reactor = Reactor()
     link = LinkChannel(reactor, paths.link_socket, inside.MAINTENANCE, lambda _batch: None)
-    Maintenance(reactor, store, SystemClock(), keep_s=config.keep_jobs, link=link)
+    store_max = config.store_max * MIB
+    Maintenance(reactor, store, SystemClock(), keep_s=config.keep_jobs, store_max=store_max, link=link)
     _until_sigterm(reactor, ready)
     store.close()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from saltlite.adapters.packing import Inside
 from saltlite.core.ports import Clock, OpenJob, Store
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job
@@ -45,6 +46,12 @@ class Terms:
     deliver_s: float
     operators: frozenset[int]
     """The uids that may do anything: root's, and that of whoever started the master."""
+    store_max: int = 0
+    """Bytes that the store may fill; 0 for no limit."""
+    mworkers: int = 1
+    """How many MWorkers there are to be."""
+    started_at: float = 0.0
+    """When the master was started, wall-clock seconds since 1970."""
 
 
 PROOFS_KEPT = 4
@@ -88,20 +95,49 @@ class Master:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """The client wants what comes back for a job, from this sequence number on."""
+    """The client wants what comes back for a job, from this sequence number on; `once`: what there is now."""
 
     jid: Jid
     after: int
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The client wants the events whose tag matches this glob, from this sequence number on."""
+
+    pattern: str
+    after: int
+
+
+class Stream(Protocol):
+    """What keeps a client's connection open: messages by cursor, so that a broken one is taken up again."""
+
+    def news(self) -> dict[str, Any] | None:
+        """The next message, None when there is nothing new; `end` is set on the last. Raises StoreError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an answer has to ask the link process first.
+
+    `message` makes the question with its number. `fields` makes the fields of the answer from what the link
+    said, None when it said nothing in time; the SaltliteError that it may raise is answered instead.
+    """
+
+    message: Callable[[int], Inside]
+    fields: Callable[[Inside | None], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler answers.
+    """What a handler answers: `fields` now, or those of `question` when the link has answered it.
 
-    `key_changes` are (fingerprint, state, id): the answer is held back until the link has acted on them.
-    `follow` keeps the connection open and streams.
+    `follow` keeps the connection open and streams. `committed`: something was, and other readers wait for it.
     """
 
-    fields: dict[str, Any]
-    follow: Follow | None = None
-    key_changes: Sequence[tuple[str, str, str]] = ()
+    fields: dict[str, Any] = field(default_factory=dict)
+    follow: Follow | Watch | None = None
+    question: Question | None = None
+    committed: bool = False

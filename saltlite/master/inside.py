@@ -3,9 +3,10 @@
 Both ends are this master's own processes, so the maps are not schema-checked; the sizes are bounded all the
 same, because what minions send travels in them. The constructors below are the whole vocabulary.
 
-    link -> MWorker    decide, reports, pull, presence, bell, keys_done
+    link -> MWorker    decide, reports, pull, presence, bell, keys_done, heard, stats,
+                       suspect
     MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, want_functions,
-                       sweep, bell
+                       sweep, heard, stats, bell
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from saltlite.adapters.packing import Inside
-from saltlite.core.hub import Decide, Presence, Report
+from saltlite.core.hub import Decide, Presence, Report, Suspect
 from saltlite.core.outbox import Parcel
 from saltlite.core.ports import OpenJob
 from saltlite.model.job import Job
@@ -63,9 +64,24 @@ def presence(items: Iterable[Presence], *, record: bool, whole: bool = False) ->
     return {"t": "presence", "record": record, "whole": whole, "items": rows}
 
 
+def suspect(item: Suspect) -> Inside:
+    """Two machines seem to share that key. It may be lost: they will show it again."""
+    return {"t": "suspect", "id": item.id, "fingerprint": item.fingerprint, "address": item.address}
+
+
 def keys_done(number: int) -> Inside:
     """The key changes of that number have taken effect on every session."""
     return {"t": "keys_done", "n": number}
+
+
+def heard(number: int, silent_s: dict[str, float]) -> Inside:
+    """Seconds since each minion that is up was last heard."""
+    return {"t": "heard", "n": number, "silent_s": silent_s}
+
+
+def stats(number: int, figures: dict[str, Any]) -> Inside:
+    """How the link process stands."""
+    return {"t": "stats", "n": number, "figures": figures}
 
 
 # -- from an MWorker
@@ -114,6 +130,16 @@ def cancel(jid: str, minions: Sequence[str]) -> Inside:
 def keys(number: int, changes: Sequence[tuple[str, str, str]]) -> Inside:
     """Keys changed: (fingerprint, state, id). Answered by `keys_done`."""
     return {"t": "keys", "n": number, "changes": changes}
+
+
+def ask_heard(number: int, minions: Sequence[str]) -> Inside:
+    """When were these last heard? Answered by `heard`."""
+    return {"t": "heard", "n": number, "ids": list(minions)}
+
+
+def ask_stats(number: int) -> Inside:
+    """How does the link process stand? Answered by `stats`."""
+    return {"t": "stats", "n": number}
 
 
 def want_functions(minion: str) -> Inside:

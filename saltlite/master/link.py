@@ -16,7 +16,7 @@ from saltlite.adapters.link import SendResult, ServerLink
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Channel
-from saltlite.core.hub import BLOCKED_RETRY_S, TICK_S, Decide, HangUp, Hub, Presence, Pull, Report, Send
+from saltlite.core.hub import BLOCKED_RETRY_S, TICK_S, Decide, HangUp, Hub, Presence, Pull, Report, Send, Suspect
 from saltlite.master import inside
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.limits import RETURN_MEMORY
@@ -28,8 +28,10 @@ SPREAD_MS_PER_MINION = 5
 SPREAD_MIN_MS = 1_000
 """Nobody comes back to a master that is still on its way down."""
 SPREAD_MAX_MS = 60_000
-LINGER_S = 0.2
-"""How long the last frames get to leave the machine."""
+LINGER_S = 0.05
+LINGER_S_PER_MINION = 20e-6
+"""How long the last frames get to leave the machine. A minion that comes back in that time greets a master that does
+not answer any more, and has to begin again: with 200 ms it was one in five."""
 STORE_RETRY_S = 1.0
 """Reports that could not be stored are tried again after so long."""
 HOMES_MAX = 10_000
@@ -40,7 +42,16 @@ WAITING_MAX = 20_000
 """Messages kept while no MWorker is there; past it they are dropped, and minions say them again."""
 
 
+ForMWorkers = Report | Decide | Pull | Suspect
 MakeChannel = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Reports that an MWorker was given together, and when, in monotonic seconds."""
+
+    reports: list[Report]
+    at: float
 
 
 @dataclass(eq=False, slots=True)
@@ -48,7 +59,7 @@ class MWorkerChannel:
     """One MWorker, and the batches that it has not committed yet."""
 
     channel: Channel
-    batches: dict[int, list[Report]] = field(default_factory=dict)
+    batches: dict[int, Batch] = field(default_factory=dict)
 
 
 class LinkProcess:
@@ -59,7 +70,7 @@ class LinkProcess:
         self._hub = hub
         self._link = make_link(self)
         self._mworkers: list[MWorkerChannel] = []
-        self._waiting: list[Report | Decide | Pull] = []
+        self._waiting: list[ForMWorkers] = []
         self._numbers = 0
         self._carrying = False
         self._recorded = False
@@ -109,7 +120,7 @@ class LinkProcess:
         count = len(self._hub.present())
         self._hub.leave(min(SPREAD_MAX_MS, max(SPREAD_MIN_MS, SPREAD_MS_PER_MINION * count)))
         self._carry_out()
-        self._reactor.call_later(LINGER_S if count else 0.0, self._reactor.stop)
+        self._reactor.call_later(LINGER_S + LINGER_S_PER_MINION * count if count else 0.0, self._reactor.stop)
 
     def close(self) -> None:
         """Give the network back."""
@@ -134,7 +145,7 @@ class LinkProcess:
 
     def _carry_out(self) -> None:
         self._carrying = False
-        for_mworkers: list[Report | Decide | Pull] = []
+        for_mworkers: list[ForMWorkers] = []
         presence: list[Presence] = []
         full: set[bytes] = set()
         while effects := self._hub.take():
@@ -173,7 +184,7 @@ class LinkProcess:
         for index, mworker in enumerate(list(self._mworkers)):
             mworker.channel.send(pack(inside.presence(presence, record=index == 0)))
 
-    def _to_mworker(self, items: list[Report | Decide | Pull]) -> None:
+    def _to_mworker(self, items: list[ForMWorkers]) -> None:
         if not items:
             return
         if not self._mworkers:
@@ -183,6 +194,8 @@ class LinkProcess:
         for item in items:
             if isinstance(item, Decide):
                 self._least_busy().channel.send(pack(inside.decide(item)))
+            elif isinstance(item, Suspect):
+                self._least_busy().channel.send(pack(inside.suspect(item)))
             elif isinstance(item, Pull):
                 # A fresh one must find what the presence before it changed, so it goes the same way.
                 mworker = self._mworkers[0] if item.fresh else self._least_busy()
@@ -212,7 +225,7 @@ class LinkProcess:
 
     def _send_batch(self, mworker: MWorkerChannel, batch: list[Report]) -> None:
         self._numbers += 1
-        mworker.batches[self._numbers] = batch
+        mworker.batches[self._numbers] = Batch(batch, self._reactor.now())
         mworker.channel.send(pack(inside.reports(self._numbers, batch)))
 
     def _again_later(self, batch: list[Report]) -> None:
@@ -234,7 +247,7 @@ class LinkProcess:
         self._mworkers.remove(mworker)
         if self._stopping:
             return
-        again = [report for batch in mworker.batches.values() for report in batch]
+        again = [report for batch in mworker.batches.values() for report in batch.reports]
         log.warning("an MWorker is gone; %d reports that it had not committed go to another", len(again))
         self._to_mworker(list(again))
 
@@ -248,7 +261,8 @@ class LinkProcess:
                 for key, jids in message["items"]:
                     hub.committed(Fingerprint(key), jids)
             case "uncommitted":
-                self._again_later(mworker.batches.pop(message["n"], []))
+                batch = mworker.batches.pop(message["n"], None)
+                self._again_later(batch.reports if batch is not None else [])
             case "publish" | "pulled":
                 self._deliver(mworker, message)
             case "decided":
@@ -258,10 +272,24 @@ class LinkProcess:
                     hub.key_changed(Fingerprint(key), state, minion)
                 # The sessions are gone from the table by now: no later frame of theirs is acted on (S5).
                 mworker.channel.send(pack(inside.keys_done(message["n"])))
+            case "heard":
+                mworker.channel.send(pack(inside.heard(message["n"], hub.heard(message["ids"]))))
+            case "stats":
+                mworker.channel.send(pack(inside.stats(message["n"], self._figures())))
             case "bell":
                 self._rung_by(mworker)
             case _:
                 self._ask_minions(message)
+
+    def _figures(self) -> dict[str, object]:
+        batches = [batch for mworker in self._mworkers for batch in mworker.batches.values()]
+        oldest = min((batch.at for batch in batches), default=self._reactor.now())
+        return {
+            **self._hub.figures(),
+            "mworkers": len(self._mworkers),
+            "uncommitted": sum(len(batch.reports) for batch in batches) + len(self._unstored),
+            "lag_s": self._reactor.now() - oldest,
+        }
 
     def _deliver(self, mworker: MWorkerChannel, message: Inside) -> None:
         now = self._reactor.now()

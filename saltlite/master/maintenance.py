@@ -15,6 +15,13 @@ log = logging.getLogger(__name__)
 EXPIRE_S = 2.0
 SWEEP_S = 15.0
 PRUNE_S = 600.0
+ROOM_S = 10.0
+ROOM_FROM = 0.9
+"""The oldest ended jobs go when the store has filled so much of its limit ..."""
+ROOM_TO = 0.8
+"""... until it fills no more than this, so that it is not done again at once."""
+ROOM_JOBS = 200
+"""Jobs of one transaction: writers wait for it."""
 
 
 class Maintenance:
@@ -27,14 +34,20 @@ class Maintenance:
         clock: Clock,
         *,
         keep_s: float,
+        store_max: int = 0,
         link: LinkChannel,
     ) -> None:
+        """`keep_s`: how long ended jobs are kept; `store_max`: bytes that the store may fill, 0 for no limit."""
         self._reactor = reactor
         self._store = store
         self._clock = clock
         self._keep_s = keep_s
+        self._store_max = store_max
         self._link = link
-        for every_s, work in ((EXPIRE_S, self._expire), (SWEEP_S, self._sweep), (PRUNE_S, self._prune)):
+        works = [(EXPIRE_S, self._expire), (SWEEP_S, self._sweep), (PRUNE_S, self._prune)]
+        if store_max:
+            works.append((ROOM_S, self._make_room))
+        for every_s, work in works:
             self._repeat(every_s, work)
 
     def _repeat(self, every_s: float, work: Callable[[], None]) -> None:
@@ -64,3 +77,20 @@ class Maintenance:
             deleted = store.prune(self._clock.wall() - self._keep_s)
         if deleted:
             log.info("%d jobs were older than keep_jobs and are gone", deleted)
+
+    def _make_room(self) -> None:
+        if self._store.size() < ROOM_FROM * self._store_max:
+            return
+        deleted = 0
+        while self._store.size() > ROOM_TO * self._store_max:
+            with self._store.write() as store:
+                gone = store.prune_oldest(ROOM_JOBS)
+            deleted += gone
+            if not gone:
+                log.warning("the store fills %d%% of store_max with what cannot be dropped yet", self._filled())
+                break
+        if deleted:
+            log.warning("the oldest %d jobs made room in the store, before keep_jobs: raise store_max", deleted)
+
+    def _filled(self) -> int:
+        return round(100 * self._store.size() / self._store_max)

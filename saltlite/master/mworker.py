@@ -22,9 +22,10 @@ from saltlite.core.acl import Principal
 from saltlite.core.ports import OpenJob
 from saltlite.errors import ProtocolError, SaltliteError, StoreError, UnreachableError
 from saltlite.master import inside
-from saltlite.master.context import Answer, Master
+from saltlite.master.context import Answer, Follow, Master, Stream, Watch
 from saltlite.master.handlers import presence
-from saltlite.master.handlers.decide import handle_decide
+from saltlite.master.handlers.decide import handle_decide, handle_suspect
+from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import handle_pull
@@ -38,12 +39,18 @@ log = logging.getLogger(__name__)
 
 NEWS_S = 0.02
 """A client is told at most so often; between two tellings news gather, and are one message."""
+LOOK_S = 1.0
+"""Streams are looked after so often without a bell, which may be lost with the link process."""
 PASSING_S = 0.1
 """States that are soon overtaken are stored together after so long."""
 LINK_RETRY_S = 0.05
-KEYS_DEADLINE_S = 5.0
-"""How long the answer to a key change may wait for the link to act on it."""
+LINK_WAIT_S = 1.0
+"""How long a new MWorker keeps clients waiting for the link to say who is up."""
+QUESTION_S = 5.0
+"""How long the answer to a client may wait for the link: for the sessions of a changed key to end, above all."""
 CLIENT_MESSAGE_MAX = 32 * 1024 * 1024
+CLIENT_AHEAD_MAX = 16 * 1024 * 1024
+"""Bytes that may wait for a client before its stream waits for it."""
 CLIENT_BUFFER_MAX = 128 * 1024 * 1024
 """A client that does not read is cut off; it comes back with its cursor and has lost nothing."""
 
@@ -57,7 +64,7 @@ class LinkChannel:
         self._role = role
         self._on_message = on_message
         self._channel: Channel | None = None
-        self._waiting_keys: dict[int, Callable[[str], None]] = {}
+        self._asked: dict[int, Callable[[Inside | None], None]] = {}
         self._numbers = 0
         self._connect()
 
@@ -97,32 +104,27 @@ class LinkChannel:
         """Ring for the other MWorkers."""
         self._send(inside.bell())
 
-    def keys(self, changes: Sequence[tuple[str, str, str]], done: Callable[[str], None]) -> None:
-        """Make key changes felt; `done("")` once they are, or with the reason why nobody can say."""
+    def ask(self, message: Callable[[int], Inside], done: Callable[[Inside | None], None]) -> None:
+        """Ask the link something; `done` gets what it answers, None when it has not in QUESTION_S."""
         self._numbers += 1
         number = self._numbers
-        self._waiting_keys[number] = done
-        self._send_keys(number, changes)
-        self._reactor.call_later(KEYS_DEADLINE_S, lambda: self._keys_late(number))
+        self._asked[number] = done
+        self._put(number, message)
+        self._reactor.call_later(QUESTION_S, lambda: self.answered(number, None))
 
-    def keys_done(self, number: int) -> None:
-        """The link has acted on the changes of that number."""
-        done = self._waiting_keys.pop(number, None)
+    def answered(self, number: int, said: Inside | None) -> None:
+        """The link answered the question of that number."""
+        done = self._asked.pop(number, None)
         if done is not None:
-            done("")
+            done(said)
 
-    def _send_keys(self, number: int, changes: Sequence[tuple[str, str, str]]) -> None:
-        if number not in self._waiting_keys:
+    def _put(self, number: int, message: Callable[[int], Inside]) -> None:
+        if number not in self._asked:
             return
         if self._channel is None:
-            self._reactor.call_later(LINK_RETRY_S, lambda: self._send_keys(number, changes))
+            self._reactor.call_later(LINK_RETRY_S, lambda: self._put(number, message))
         else:
-            self._send(inside.keys(number, changes))
-
-    def _keys_late(self, number: int) -> None:
-        done = self._waiting_keys.pop(number, None)
-        if done is not None:
-            done("the change is stored, but the link process has not confirmed that it dropped the sessions")
+            self._send(message(number))
 
     def _connect(self) -> None:
         try:
@@ -156,7 +158,7 @@ class Client:
 
     channel: Channel
     principal: Principal
-    follower: Follower | None = None
+    stream: Stream | None = None
     told_at: float = 0.0
     telling_due: bool = False
 
@@ -171,11 +173,21 @@ class MWorker:
         self._clients: set[Client] = set()
         self._passing = Passing()
         self._passing_due = False
+        self._listener: socket.socket | None = None
         self._acceptor: Acceptor | None = None
+        self._look()
 
     def serve(self, listener: socket.socket) -> None:
-        """Take clients from this shared listening socket."""
-        self._acceptor = Acceptor(self._reactor, listener, self._accept)
+        """Take clients from this shared listening socket, once the link has said who is up.
+
+        Before that every minion would be called away. Without a link that is so, after a moment.
+        """
+        self._listener = listener
+        self._reactor.call_later(LINK_WAIT_S, self._take_clients)
+
+    def _take_clients(self) -> None:
+        if self._acceptor is None and self._listener is not None:
+            self._acceptor = Acceptor(self._reactor, self._listener, self._accept)
 
     # -- the link
 
@@ -204,11 +216,15 @@ class MWorker:
             case "presence":
                 changes = [presence.Change(*row) for row in message["items"]]
                 presence.notice(self._master, changes, whole=message["whole"])
+                self._take_clients()
                 if message["record"]:
                     self._guarded(lambda: presence.record(self._master, changes, whole=message["whole"]))
                     self._committed()
-            case "keys_done":
-                self._link.keys_done(message["n"])
+            case "keys_done" | "heard" | "stats":
+                self._link.answered(message["n"], message)
+            case "suspect":
+                self._guarded(lambda: handle_suspect(self._master, message))
+                self._committed()
             case "bell":
                 self._ring()
 
@@ -251,16 +267,19 @@ class MWorker:
         self._link.bell()
         self._ring()
 
+    def _look(self) -> None:
+        self._ring()
+        self._reactor.call_later(LOOK_S, self._look)
+
     def _ring(self) -> None:
         for client in list(self._clients):
-            if client.follower is None or client.telling_due:
+            if client.stream is None or client.telling_due:
                 continue
             wait_s = client.told_at + NEWS_S - self._reactor.now()
             if wait_s <= 0:
                 self._tell_news(client)
             else:
-                client.telling_due = True
-                self._reactor.call_later(wait_s, functools.partial(self._tell_news, client))
+                self._tell_later(client, wait_s)
 
     # -- clients
 
@@ -292,7 +311,7 @@ class MWorker:
                 self._acceptor.released()
 
     def _request(self, client: Client, data: bytes) -> None:
-        client.follower = None
+        client.stream = None
         client.told_at = 0.0
         try:
             request = codec.decode(data, codec.LOCAL)
@@ -300,44 +319,61 @@ class MWorker:
         except ProtocolError as error:
             self._say(client, {"ok": False, "exit": 2, "error": f"the request could not be read: {error}"})
         except SaltliteError as error:
-            self._say(client, {"ok": False, "exit": error.exit_code, "error": str(error)})
+            self._refuse(client, error)
         else:
             self._answer(client, answer)
 
+    def _refuse(self, client: Client, error: SaltliteError) -> None:
+        self._say(client, {"ok": False, "exit": error.exit_code, "error": str(error)})
+
     def _answer(self, client: Client, answer: Answer) -> None:
-        if answer.key_changes:
-
-            def done(problem: str) -> None:
-                if problem:
-                    self._say(client, {"ok": False, "exit": 1, "error": problem})
-                else:
-                    self._say(client, {"ok": True, **answer.fields})
-
-            self._link.keys(answer.key_changes, done)
+        if answer.committed:
             self._committed()
+        question = answer.question
+        if question is not None:
+
+            def done(said: Inside | None) -> None:
+                try:
+                    self._say(client, {"ok": True, **question.fields(said)})
+                except SaltliteError as error:
+                    self._refuse(client, error)
+
+            self._link.ask(question.message, done)
             return
         self._say(client, {"ok": True, **answer.fields})
         if answer.follow is not None:
-            client.follower = Follower(self._master, answer.follow)
+            client.stream = self._open_stream(answer.follow)
             self._tell_news(client)
 
+    def _open_stream(self, wanted: Follow | Watch) -> Stream:
+        return EventStream(self._master, wanted) if isinstance(wanted, Watch) else Follower(self._master, wanted)
+
     def _tell_news(self, client: Client) -> None:
-        follower = client.follower
+        """One message of the client's stream; when there was one, another pass looks for the next."""
         client.telling_due = False
-        while follower is not None:
-            try:
-                news = follower.news()
-            except StoreError as error:
-                self._say(client, {"ok": False, "exit": 1, "error": str(error)})
-                client.follower = None
-                return
-            if news is None:
-                return
-            client.told_at = self._reactor.now()
-            self._say(client, news)
-            if news.get("end"):
-                client.follower = None
-                return
+        if client.stream is None or client not in self._clients:
+            return
+        if client.channel.buffered > CLIENT_AHEAD_MAX:
+            self._tell_later(client, NEWS_S)
+            return
+        try:
+            news = client.stream.news()
+        except StoreError as error:
+            self._refuse(client, error)
+            client.stream = None
+            return
+        if news is None:
+            return
+        client.told_at = self._reactor.now()
+        self._say(client, news)
+        if news.get("end") or news.get("so_far"):
+            client.stream = None
+        else:
+            self._tell_later(client, 0.0)
+
+    def _tell_later(self, client: Client, wait_s: float) -> None:
+        client.telling_due = True
+        self._reactor.call_later(wait_s, functools.partial(self._tell_news, client))
 
     def _say(self, client: Client, message: dict[str, Any]) -> None:
         # Our own answers: only encoded, not checked against the limits of what strangers may send.

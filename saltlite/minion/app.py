@@ -40,12 +40,17 @@ from saltlite.loader.finder import Index, build_index, search_layers
 from saltlite.minion import identity, inside
 from saltlite.minion.jobprocess import Surroundings
 from saltlite.minion.jobserver import Disk, JobServer
+from saltlite.minion.returns import Returns
+from saltlite.minion.statusfile import STOPPED, Status, write_status
+from saltlite.model import keptreturn
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
-from saltlite.wire.messages import functions_digest
+from saltlite.wire.messages import Message, functions_message
 
 log = logging.getLogger(__name__)
 
+MODULES_LOOK_S = 3.0
+"""How often folders of modules are looked at for changes; looking at a hundred files takes a millisecond."""
 GRAINS_DEADLINE_S = 30.0
 """How long finding the grains may take; then jobs start with those of the configuration only."""
 
@@ -80,6 +85,7 @@ class _Minion:
         self._clock = clock
         self._on_ready = on_ready
         self._id = identity.minion_id(config, str(names()["fqdn"]))
+        logs.set_log_context(id=self._id)
         self._fleet = identity.Fleet(config, token)
         self._fleet.keep()
         self._token = f"{token.token_id}.{token.secret}" if token is not None else ""
@@ -91,8 +97,10 @@ class _Minion:
         self._index = build_index(search_layers(self._opts))
         spool_dir = os.path.join(config.data_dir, "spool")
         self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
-        disk = Disk(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir)
-        surroundings = Surroundings(self._opts, {"id": self._id}, self._fresh_index, spool_dir, self._phase)
+        disk = Disk(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir, config.data_dir)
+        kept_dir = os.path.join(config.data_dir, keptreturn.FOLDER)
+        returns = Returns(self._id, config.return_max, kept_dir, config.kept_returns_max)
+        surroundings = Surroundings(self._opts, {"id": self._id}, self._fresh_index, spool_dir, returns, self._phase)
         jobs = Jobs(self._id, clock, limit=config.jobs_max, longest_s=config.run_timeout)
         self._server = JobServer(
             self._reactor, jobs, disk, clock, surroundings, fleet_of=self._fleet.of, fail=self._fail
@@ -117,6 +125,8 @@ class _Minion:
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._reactor.on_signal(signum, self._stop)
         self._children.start()
+        if self._config.module_dirs or self._config.extension_modules:
+            self._reactor.call_later(MODULES_LOOK_S, self._look_for_modules)
         self._reactor.run()
         if self._problem:
             raise StartupError(self._problem)
@@ -130,7 +140,19 @@ class _Minion:
         self._index = build_index(search_layers(self._opts), self._index)
         return self._index
 
+    def _functions(self) -> Message:
+        texts = self._index.function_texts(self._config.providers)
+        return functions_message(texts, whole=not self._index.undetermined)
+
+    def _look_for_modules(self) -> None:
+        """Tell the master when modules changed: it refuses calls by what it knows of them."""
+        before = self._index
+        if self._fresh_index() is not before:
+            self._server.functions_are(self._functions())
+        self._reactor.call_later(MODULES_LOOK_S, self._look_for_modules)
+
     def _phase(self, phase: str, reason: str) -> None:
+        write_status(self._config.data_dir, Status(phase, reason, self._clock.wall()))
         systemd.notify([f"STATUS=connection: {phase}{f' ({reason})' if reason else ''}"])
 
     # -- grains
@@ -214,14 +236,14 @@ class _Minion:
             raise StartupError("the network process was started without a way to the job server")
         ours, theirs = self._pair
         ours.close()
-        functions = self._index.function_names()
+        functions = self._functions()
         me = Identity(
             id=self._id,
             private=identity.minion_key(self._config.pki_dir, self._clock),
             boot=self._boot,
             incarnation=self._journal.incarnation,
             version=__version__,
-            functions=functions_digest(functions),
+            functions=functions["digest"],
             token=self._token,
         )
         drop_to(self._config.user)
@@ -263,6 +285,7 @@ class _Minion:
 
     def _stop(self) -> None:
         systemd.notify(["STOPPING=1"])
+        write_status(self._config.data_dir, Status(STOPPED, self._problem, self._clock.wall()))
         self._children.stop(self._reactor.stop)
 
 

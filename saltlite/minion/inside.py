@@ -4,7 +4,7 @@ The job server does not believe the network process: what can make it run someth
 checked where it is run. The network process may die at any time and is started again.
 
     network -> job server    ready, trust, phase; and what the master said, as it came: job, cancel, ret_ack, grant
-    job server -> network    state, result, body, status
+    job server -> network    state, result, body, status, functions
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from saltlite.adapters.packing import Inside
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.wire.limits import RETURN_MAX
+from saltlite.wire.messages import Message
 
 MESSAGE_MAX = RETURN_MAX + 1024 * 1024
 BUFFER_MAX = 64 * 1024 * 1024
@@ -70,3 +71,8 @@ def body(jid: str, content: bytes) -> Inside:
 def status(running: Sequence[str], spooled: int) -> Inside:
     """What heartbeats report."""
     return {"t": "status", "running": list(running), "spooled": spooled}
+
+
+def functions(message: Message) -> Inside:
+    """The modules changed: `message` is what the master is told from now on."""
+    return {"t": "functions", "message": dict(message)}

@@ -8,6 +8,7 @@ anything. It writes its result itself, so that it needs nobody, and then says so
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -21,25 +22,35 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
+from saltlite.adapters import logs
 from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.process import set_title, start_ticks
-from saltlite.adapters.spool import DiskSpool
+from saltlite.adapters.process import adopt_orphans, close_all_but, set_title, start_ticks
+from saltlite.adapters.spool import DiskSpool, decode, encode
 from saltlite.core.minion_ports import SpoolEntry
-from saltlite.errors import JournalError
+from saltlite.errors import JournalError, UnwrittenError
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.encode import encode_return
 from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
+from saltlite.minion.returns import Returns
 from saltlite.model.job import TargetState
+from saltlite.wire.limits import CHUNK
+from saltlite.wire.messages import REASON_MAX
+
+log = logging.getLogger(__name__)
+
+HELD_RESULT_MAX = CHUNK
+"""Bytes of a result that can be handed over without a disk: it travels in one message."""
 
 TITLE = "saltlite-job"
 DONE = b"."
 """What the process says when its result is on disk; that it ends is then no news."""
+UNWRITTEN = b"!"
+"""What it says when the disk did not take it; the length of a report follows, and the report."""
 NO_RESULT = 1
 """Exit status of a process that could not leave its result."""
+REPORT_MAX = HELD_RESULT_MAX + 4096
+"""Bytes of a report: a result that is small enough to be held, and the words around it."""
 
-
-_SOCKET = 3
 _LENGTH = struct.Struct(">I")
 
 
@@ -67,6 +78,8 @@ class Surroundings:
     index: Callable[[], Index]
     """The index as the files are now; unchanged files are not read again."""
     spool_dir: str
+    returns: Returns
+    """How a return becomes bytes, and what is done with one that is too large."""
     phase_is: Callable[[str, str], None]
     """Told where the connection is, for `systemctl status`."""
 
@@ -79,6 +92,7 @@ class JobProcess:
         self.socket = sock
         self.ticks = start_ticks(pid) or 0
         """Its start time, which no later process with this pid shares."""
+        self._heard = bytearray()
 
     def go(self, job: JobCall) -> None:
         """Let it enter the function. A process that has died meanwhile is reported by its exit."""
@@ -86,6 +100,27 @@ class JobProcess:
         # It reads all of it before it does anything else, so this waits for no longer than the copying takes.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(_LENGTH.pack(len(data)) + data)
+
+    def hear(self) -> bytes | None:
+        """What it says: DONE, or a report for `read_report`; b"" when it went without a word, None for not yet."""
+        with contextlib.suppress(ConnectionResetError):
+            try:
+                while chunk := self.socket.recv(REPORT_MAX, socket.MSG_DONTWAIT):
+                    self._heard += chunk
+                    if self._heard.startswith(DONE):
+                        return DONE
+                    start = len(UNWRITTEN) + _LENGTH.size
+                    if len(self._heard) >= start and len(self._heard) >= start + self._announced():
+                        return bytes(self._heard[start:])
+                    if len(self._heard) > REPORT_MAX:
+                        break
+            except BlockingIOError:
+                return None
+        return b""
+
+    def _announced(self) -> int:
+        size: int = _LENGTH.unpack_from(self._heard, len(UNWRITTEN))[0]
+        return size
 
     def close(self) -> None:
         """Let go of the socket; a process that has no job yet ends."""
@@ -112,10 +147,11 @@ def _become(surroundings: Surroundings, waiting: int) -> None:
     status = NO_RESULT
     try:
         _stand_alone(waiting)
-        job = _next_job()
+        job = _next_job(waiting)
         if job is not None:
-            _run(job, surroundings)
-            os.write(_SOCKET, DONE)
+            with logs.log_context(jid=job.jid):
+                _write_all(waiting, _run(job, surroundings))
+                logs.report_repeats()
         status = 0
     except JournalError as error:
         sys.stderr.write(f"the result of a job is lost: {error}\n")
@@ -129,14 +165,15 @@ def _become(surroundings: Surroundings, waiting: int) -> None:
 
 
 def _stand_alone(waiting: int) -> None:
-    """Leave the daemon: own session and group, no descriptor of it but the socket, which becomes _SOCKET."""
+    """Leave the daemon: own session and group, no descriptor of it but the socket and those of the log."""
     os.setsid()
+    # Whatever a job starts can be found below it for as long as it runs.
+    adopt_orphans()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(signum, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    if waiting != _SOCKET:
-        os.dup2(waiting, _SOCKET, inheritable=False)
-    os.closerange(_SOCKET + 1, os.sysconf("SC_OPEN_MAX"))
+    close_all_but([0, 1, 2, waiting, *logs.descriptors()])
+    logs.forget_repeats()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
@@ -148,38 +185,68 @@ def _stand_alone(waiting: int) -> None:
     set_title(TITLE)
 
 
-def _next_job() -> JobCall | None:
+def _next_job(waiting: int) -> JobCall | None:
     """The job, or None when the job server went away or needs this process no more."""
-    header = _read(_LENGTH.size)
+    header = _read(waiting, _LENGTH.size)
     if len(header) < _LENGTH.size:
         return None
     size = _LENGTH.unpack(header)[0]
-    data = _read(size)
+    data = _read(waiting, size)
     if len(data) < size:
         return None
     return JobCall(*msgpack.unpackb(data, strict_map_key=False))
 
 
-def _read(size: int) -> bytes:
+def _read(waiting: int, size: int) -> bytes:
     data = bytearray()
-    while len(data) < size and (chunk := os.read(_SOCKET, size - len(data))):
+    while len(data) < size and (chunk := os.read(waiting, size - len(data))):
         data += chunk
     return bytes(data)
 
 
-def _run(job: JobCall, surroundings: Surroundings) -> None:
+def _write_all(waiting: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(waiting, rest) :]
+
+
+def _run(job: JobCall, surroundings: Surroundings) -> bytes:
+    """Enter the functions and leave the result; what to say then."""
     spool = DiskSpool(PosixFolder(surroundings.spool_dir))
     started, began = time.time(), time.monotonic()
     outcome = _outcome(job, Loader(surroundings.index(), surroundings.opts, surroundings.grains, {}))
+    dur_ms = int((time.monotonic() - began) * 1000)
+    sealed = surroundings.returns.seal(job.jid, outcome.value)
     entry = SpoolEntry(
         state=TargetState.RETURNED,
         code=max(-(2**31), min(2**31, outcome.retcode)),
-        body=encode_return(outcome.value),
+        body=sealed.body,
         start_ms=int(started * 1000),
-        dur_ms=int((time.monotonic() - began) * 1000),
-        reason=" ".join(outcome.warnings)[:512],
+        dur_ms=dur_ms,
+        reason=" ".join([sealed.note, *outcome.warnings]).strip()[:REASON_MAX],
     )
-    spool.write(job.jid, entry)
+    try:
+        spool.write(job.jid, entry)
+    except UnwrittenError as error:
+        log.error("%s", error)  # noqa: TRY400 - a sentence
+        report = _report(job.jid, entry, error.why)
+        return UNWRITTEN + _LENGTH.pack(len(report)) + report
+    return DONE
+
+
+def _report(jid: str, entry: SpoolEntry, why: str) -> bytes:
+    """Why the result is not on disk, with the result itself when it is small."""
+    small = encode(jid, entry) if len(entry.body) <= HELD_RESULT_MAX else b""
+    packed: bytes = msgpack.packb([why, small])
+    return packed
+
+
+def read_report(jid: str, report: bytes) -> tuple[str, SpoolEntry | None]:
+    """What `_report` made. Raises ValueError for anything else: a module can write to every descriptor."""
+    match msgpack.unpackb(report):
+        case [str(why), bytes(small)]:
+            return why, decode(jid, small) if small else None
+    raise ValueError("it is no report of a job's process")
 
 
 def _outcome(job: JobCall, loader: Loader) -> Outcome:

@@ -6,17 +6,18 @@ imported in the process of a job, where a broken one ends nothing else.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from saltlite.adapters.children import how
+from saltlite.adapters.logs import log_context
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.process import Child, start_ticks
+from saltlite.adapters.proctree import ProcessTree
 from saltlite.adapters.reactor import Reactor, Timer
 from saltlite.adapters.stream import Channel
 from saltlite.core.job_effects import (
@@ -32,12 +33,15 @@ from saltlite.core.job_effects import (
     Tell,
     Write,
 )
-from saltlite.core.jobs import Jobs
+from saltlite.core.jobs import SIGKILL, Jobs
 from saltlite.core.minion_ports import Journal, JournalEntry, Record, Spool, SpoolEntry, Step
 from saltlite.core.ports import Clock
-from saltlite.errors import JournalError, ProtocolError
+from saltlite.errors import JournalError, ProtocolError, UnwrittenError
 from saltlite.minion import inside
-from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting
+from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting, read_report
+from saltlite.minion.results import Results
+from saltlite.minion.running import RunningNotes
+from saltlite.minion.spares import Spares
 from saltlite.model.job import TargetState
 from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.limits import CHUNK
@@ -45,13 +49,6 @@ from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
 
-SPARES_MAX = 8
-"""Processes made in advance at once while jobs come fast: after each fork the job server has to copy every page
-that it writes to, and several forks in a row share that cost."""
-SPARES_SOON_S = 0.5
-"""Spares that were used up sooner than this are replaced by twice as many."""
-SPARES_IDLE_S = 5.0
-"""After so long without a new one, all spares but one are let go."""
 STATUS_S = 1.0
 """Heartbeats are seconds apart: what they report need not be fresher."""
 RUNNING_S = 0.03
@@ -59,6 +56,8 @@ RUNNING_S = 0.03
 return says it all."""
 OFFERS_OPEN = 32
 """Results handed to the network process and not acknowledged; the rest wait in the spool."""
+HELD_RETRY_S = 5.0
+"""Between two attempts to write results that the disk did not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +67,16 @@ class Disk:
     journal: Journal
     spool: Spool
     running_dir: str
+    path: str
+    """Where all of it is, for messages."""
 
 
 class JobServer:
     """Joins the jobs machine, the disk, the processes of jobs and the network process.
 
     `fleet_of` answers the pinned fleet fingerprint (25 bytes) for a certificate that a master showed, or raises
-    RemoteProtocolError. `stop` is called when the journal cannot be written: what cannot be remembered must not
-    be run, so the daemon ends and says why.
+    RemoteProtocolError. `fail` is called when the disk fails: what cannot be remembered must not be run, so the
+    daemon ends and says why. A disk that is only full ends nothing: new jobs are refused until there is room.
     """
 
     def __init__(
@@ -97,9 +98,11 @@ class JobServer:
         self._fleet_of = fleet_of
         self._fail = fail
         self._channel: Channel | None = None
-        self._spares: list[JobProcess] = []
-        self._spares_at_once = 1
-        self._spares_made = 0.0
+        self._results = Results(disk.spool)
+        self._retrying = False
+        self._full = ""
+        self._spares = Spares(reactor, self._make_process)
+        self._trees: dict[int, ProcessTree] = {}
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
         self._waiting: OrderedDict[str, None] = OrderedDict()
@@ -107,7 +110,7 @@ class JobServer:
         self._timer: Timer | None = None
         self._status_due = False
         self._starting: dict[str, Inside] = {}
-        self._noted: set[str] = set()
+        self._notes = RunningNotes(disk.running_dir)
 
     # -- start
 
@@ -122,10 +125,9 @@ class JobServer:
         for job in remembered:
             if job.alive:
                 self._adopt(job.jid, job.pid)
-        for name in set(os.listdir(self._disk.running_dir)) - {job.jid for job in remembered if job.alive}:
-            os.unlink(os.path.join(self._disk.running_dir, name))
+        self._notes.only([job.jid for job in remembered if job.alive])
         self._jobs.replay(remembered, spool.jids(), journal.floor)
-        self._jobs.room(in_spool=spool.has_room())
+        self._look_for_room()
         self._carry_out()
         if journal.should_compact():
             self._compact()
@@ -133,8 +135,8 @@ class JobServer:
     def grains_are(self, grains: dict[str, Any]) -> None:
         """The grains were found: jobs may start."""
         self._surroundings.grains.update(grains)
-        self._let_spares_go(keep=0)
-        self._make_spares()
+        self._spares.let_go(keep=0)
+        self._spares.top_up()
         self._jobs.open()
         self._carry_out()
 
@@ -142,6 +144,10 @@ class JobServer:
         """A network process was started; `channel` leads to it."""
         self._channel = channel
         self._tell_status()
+
+    def functions_are(self, message: Message) -> None:
+        """The modules changed; `message` is what the master is told of them."""
+        self._tell(inside.functions(message))
 
     # -- the network process
 
@@ -163,7 +169,7 @@ class JobServer:
             case "ready":
                 self._offered.clear()
                 self._waiting.clear()
-                self._jobs.connected(self._disk.spool.jids())
+                self._jobs.connected(self._results.jids())
             case "phase":
                 self._surroundings.phase_is(str(message["phase"]), str(message["reason"]))
             case _:
@@ -173,6 +179,7 @@ class JobServer:
         jid = message.get("jid", "")
         match message["t"]:
             case "job":
+                self._look_for_room()
                 self._jobs.received(
                     Parcel(jid, message["body"], message["sig"], message["proof"], message["deliver_ms"])
                 )
@@ -242,13 +249,28 @@ class JobServer:
     def _write(self, writes: list[Write]) -> None:
         if not writes:
             return
-        journal = self._disk.journal
-        journal.append([Record(write.step, write.jid, write.fields) for write in writes])
+        try:
+            self._disk.journal.append([Record(write.step, write.jid, write.fields) for write in writes])
+        except UnwrittenError as error:
+            self._not_written(writes, error.why)
         if not all(write.lazy for write in writes):
-            journal.sync()
+            self._disk.journal.sync()
+
+    def _not_written(self, writes: list[Write], why: str) -> None:
+        """The disk is full: new jobs are refused, and of the rest is written what fits."""
+        for write in writes:
+            if write.step in (Step.RECEIVED, Step.STARTED):
+                self._jobs.unwritten(write.step, write.jid, why)
+                continue
+            # What these say is remembered for as long as this process lives, and found out again by the next.
+            with suppress(UnwrittenError):
+                self._disk.journal.append([Record(write.step, write.jid, write.fields)])
 
     def _one(self, effect: Effect) -> None:
         match effect:
+            case Fork(jid) | Go(jid) | Tell(jid, TargetState.RECEIVED | TargetState.RUNNING) if self._jobs.refused(jid):
+                # The record that stands before it could not be written.
+                pass
             case Fork(jid, body):
                 call = JobCall(jid, [(one.fun, one.args, one.kwargs) for one in body.calls], body.user)
                 self._fork(call)
@@ -256,7 +278,7 @@ class JobServer:
                 process, call = self._running[jid]
                 process.go(call)
                 # Made while the job runs, so that the next one does not wait for a fork.
-                self._reactor.call_soon(self._make_spares)
+                self._reactor.call_soon(self._spares.top_up)
             case Tell(jid, state, reason):
                 self._tell_state(jid, state, reason)
             case Offer(jid):
@@ -267,18 +289,19 @@ class JobServer:
             case Kill(jid, pid, signum):
                 self._kill(jid, pid, signum)
             case Keep(jid, state, code, reason, start_ms, dur_ms):
-                self._disk.spool.write(jid, SpoolEntry(state, code, b"", start_ms, dur_ms, reason))
+                self._results.keep(jid, SpoolEntry(state, code, b"", start_ms, dur_ms, reason))
+                self._retry_later()
             case Forget(jid):
                 # It may have been offered anew just before the master confirmed it.
                 self._waiting.pop(jid, None)
-                self._disk.spool.remove(jid)
-                self._jobs.room(in_spool=self._disk.spool.has_room())
+                self._results.remove(jid)
+                self._look_for_room()
             case Write():
                 raise AssertionError("records are written by _write")
 
     def _fork(self, call: JobCall) -> None:
         try:
-            process = self._spares.pop() if self._spares else self._make_process()
+            process = self._spares.take()
         except OSError as error:
             self._jobs.not_forked(call.jid, f"the minion cannot start another process: {error.strerror}")
             return
@@ -293,85 +316,97 @@ class JobServer:
         )
         return process
 
-    def _make_spares(self) -> None:
-        if self._spares:
-            return
-        now = self._reactor.now()
-        soon = now - self._spares_made < SPARES_SOON_S
-        self._spares_at_once = min(SPARES_MAX, self._spares_at_once * 2) if soon else 1
-        self._spares_made = now
-        try:
-            for _ in range(self._spares_at_once):
-                self._spares.append(self._make_process())
-        except OSError as error:
-            log.warning("no process can be made in advance: %s", error)
-        if self._spares_at_once > 1:
-            self._reactor.call_later(SPARES_IDLE_S, lambda: self._trim_spares(now))
-
-    def _trim_spares(self, made: float) -> None:
-        if made == self._spares_made:
-            self._let_spares_go(keep=1)
-
-    def _let_spares_go(self, *, keep: int) -> None:
-        for process in self._spares[keep:]:
-            process.close()
-        del self._spares[keep:]
-
     def _adopt(self, jid: str, pid: int) -> None:
         def ended(status: int | None) -> None:
             del self._children[pid]
             self._job_ended(jid, how(status))
+            self._trees.pop(pid, None)
 
         self._children[pid] = Child(self._reactor, pid, ended)
 
     def _says(self, jid: str, process: JobProcess) -> None:
-        """The result is on disk, or the process is about to be reported as ended."""
-        try:
-            said = process.socket.recv(1)
-        except ConnectionResetError:
-            # It died before it had read its job; its exit tells the rest.
-            said = b""
+        """The result is on disk, or could not be written, or the process is about to be reported as ended."""
+        said = process.hear()
+        if said is None:
+            return
         self._reactor.remove_reader(process.socket.fileno())
-        if said == DONE:
+        if said:
             self._let_go(jid, process)
-            self._job_ended(jid, "exit status 0")
+            self._job_ended(jid, "exit status 0", said)
 
     def _process_ended(self, process: JobProcess, status: int | None) -> None:
         del self._children[process.pid]
-        if process in self._spares:
-            self._spares.remove(process)
-            process.close()
+        self._spares.ended(process)
         for jid, (one, _call) in list(self._running.items()):
             if one is process:
+                said = process.hear() or b""
                 self._let_go(jid, process)
-                self._job_ended(jid, how(status))
+                self._job_ended(jid, how(status), said)
+        self._trees.pop(process.pid, None)
 
     def _let_go(self, jid: str, process: JobProcess) -> None:
         del self._running[jid]
         self._reactor.remove_reader(process.socket.fileno())
         process.close()
 
-    def _job_ended(self, jid: str, how_it_ended: str) -> None:
-        self._forget_running(jid)
+    def _job_ended(self, jid: str, how_it_ended: str, said: bytes = b"") -> None:
+        self._notes.forget(jid)
+        with log_context(jid=jid):
+            unwritten = "" if said in (b"", DONE) else self._take_over(jid, said)
         try:
-            left_result = self._disk.spool.noticed(jid)
+            left_result = self._results.noticed(jid)
         except JournalError as error:
             self._fail(str(error))
             return
-        self._jobs.room(in_spool=self._disk.spool.has_room())
-        self._jobs.exited(jid, left_result=left_result, how=how_it_ended)
+        self._look_for_room()
+        self._jobs.exited(jid, left_result=left_result, how=how_it_ended, unwritten=unwritten)
         self._carry_out()
         if self._disk.journal.should_compact():
             self._compact()
 
-    def _kill(self, jid: str, pid: int, signum: int) -> None:
-        log.info("job %s: signal %d to its process group", jid, signum)
+    def _take_over(self, jid: str, report: bytes) -> str:
+        """Hold the result that a job's process could not write; why it could not."""
         try:
-            os.killpg(pid, signum)
-        except ProcessLookupError:
-            pass
-        except PermissionError as error:
-            log.warning("job %s: its process group cannot be signalled: %s", jid, error)
+            why, entry = read_report(jid, report)
+        except (ValueError, JournalError) as error:
+            log.error("a job's process said what makes no sense (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
+            return ""
+        if entry is None or not self._results.hold(jid, entry, why):
+            log.error("its result is lost, because the disk did not take it: %s; make room there", why)
+        self._retry_later()
+        return why
+
+    def _kill(self, jid: str, pid: int, signum: int) -> None:
+        with log_context(jid=jid):
+            log.info("signal %d to its processes", signum)
+            try:
+                self._trees.setdefault(pid, ProcessTree(pid)).signal(signum)
+            except PermissionError as error:
+                log.warning("its process group cannot be signalled: %s; run the minion as that user", error.strerror)
+        if signum == SIGKILL and pid in self._children:
+            # One that was only just made may lead no group yet.
+            self._children[pid].signal(signum)
+
+    # -- room on the disk
+
+    def _look_for_room(self) -> None:
+        full = self._disk.journal.full() or self._results.full()
+        if full and not self._full:
+            log.warning("new jobs are refused, because the disk is full (%s); make room in %s", full, self._disk.path)
+        elif self._full and not full:
+            log.warning("the disk has room again, and new jobs are taken")
+        self._full = full
+        self._jobs.room(in_spool=self._results.has_room(), full=full)
+
+    def _retry_later(self) -> None:
+        if self._results.holding and not self._retrying:
+            self._retrying = True
+            self._reactor.call_later(HELD_RETRY_S, self._retry)
+
+    def _retry(self) -> None:
+        self._retrying = False
+        self._results.retry()
+        self._retry_later()
 
     # -- results
 
@@ -385,9 +420,10 @@ class JobServer:
 
     def _read(self, jid: str) -> SpoolEntry | None:
         try:
-            return self._disk.spool.read(jid)
+            return self._results.read(jid)
         except JournalError as error:
-            log.error("%s", error)  # noqa: TRY400 - the sentence says it all
+            with log_context(jid=jid):
+                log.error("%s", error)  # noqa: TRY400 - the sentence says it all
             return None
 
     def _tell(self, message: Inside) -> None:
@@ -408,13 +444,14 @@ class JobServer:
         starting, self._starting = self._starting, {}
         for jid, message in starting.items():
             self._tell(message)
-            if jid in self._running and jid not in self._noted:
+            if jid in self._running:
                 process, call = self._running[jid]
-                self._note_running(call, process.pid)
+                with log_context(jid=jid):
+                    self._notes.note(call, process.pid, self._clock.wall())
 
     def _tell_status(self) -> None:
         self._status_due = False
-        self._tell(inside.status(self._jobs.running, self._disk.spool.usage()[0]))
+        self._tell(inside.status(self._jobs.running, self._results.count()))
 
     # -- time
 
@@ -438,33 +475,6 @@ class JobServer:
             log.warning("the journal could not be made smaller, and is used as it is: %s", error)
             return
         self._jobs.forgotten(self._disk.journal.floor)
-
-    # -- what `saltutil.running` reads
-
-    def _note_running(self, call: JobCall, pid: int) -> None:
-        note = {
-            "jid": call.jid,
-            "fun": call.fun,
-            "user": call.user,
-            "pid": pid,
-            "started": self._clock.wall(),
-        }
-        path = os.path.join(self._disk.running_dir, call.jid)
-        self._noted.add(call.jid)
-        try:
-            # Hidden until it is whole; readers skip names that are no jid.
-            with open(path + ".new", "w", encoding="utf-8") as file:
-                json.dump(note, file)
-            os.rename(path + ".new", path)
-        except OSError as error:
-            log.warning("job %s will not be listed by saltutil.running: %s", call.jid, error)
-
-    def _forget_running(self, jid: str) -> None:
-        self._noted.discard(jid)
-        try:
-            os.unlink(os.path.join(self._disk.running_dir, jid))
-        except FileNotFoundError:
-            return
 
 
 def _remembered(entry: JournalEntry) -> Remembered:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from saltlite.adapters.link import ClientLink, SendResult
@@ -20,7 +20,7 @@ from saltlite.errors import LinkError
 from saltlite.minion import inside
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.limits import CHUNK
-from saltlite.wire.messages import FUNCTION_NAME_MAX, FUNCTIONS_MAX, Message, functions_digest
+from saltlite.wire.messages import Message
 
 log = logging.getLogger(__name__)
 
@@ -38,20 +38,21 @@ class Transfer:
 
 
 class NetworkProcess:
-    """`functions` are the names that this minion's modules promise, `key` is the fingerprint of its key."""
+    """`functions` is the message with what this minion's modules promise, `key` the fingerprint of its key."""
 
     def __init__(
         self,
         reactor: Reactor,
         connection: Connection,
         make_link: Callable[[NetworkProcess], ClientLink],
-        functions: Sequence[str],
+        functions: Message,
         *,
         key: Fingerprint,
     ) -> None:
         self._reactor = reactor
         self._connection = connection
         self._functions = functions
+        self._untold = False
         self._key = key
         self._link = make_link(self)
         self._channel: Channel | None = None
@@ -115,6 +116,10 @@ class NetworkProcess:
             case "status":
                 self._connection.running = message["running"]
                 self._connection.spooled = message["spooled"]
+            case "functions":
+                self._functions = message["message"]
+                self._connection.functions_are(self._functions["digest"])
+                self._untold = not self._connection.send(self._functions)
 
     # -- effects
 
@@ -159,10 +164,13 @@ class NetworkProcess:
         self._tell(inside.phase(phase, reason))
         if phase is Phase.READY:
             self._tell(inside.ready())
+            if self._untold:
+                # The handshake may have begun before they changed.
+                self._untold = not self._connection.send(self._functions)
 
     def _deliver(self, message: Message) -> None:
         if message["t"] == "want_functions":
-            self._connection.send(functions_message(self._functions))
+            self._connection.send(self._functions)
         else:
             self._tell(dict(message))
 
@@ -218,14 +226,3 @@ class NetworkProcess:
         self._timer = None
         self._connection.tick()
         self._carry_out()
-
-
-def functions_message(names: Sequence[str]) -> Message:
-    """The `functions` message; past FUNCTIONS_MAX names it says that it is not the whole set."""
-    fitting = [name for name in names if len(name) <= FUNCTION_NAME_MAX][:FUNCTIONS_MAX]
-    return {
-        "t": "functions",
-        "digest": functions_digest(names),
-        "names": fitting,
-        "whole": len(fitting) == len(names),
-    }

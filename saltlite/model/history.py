@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from saltlite.model.ids import Jid, MinionId
-from saltlite.model.job import Return, TargetState
+from saltlite.model.job import TERMINAL, Return, TargetState
 from saltlite.model.target import Target
 
 
@@ -30,7 +30,7 @@ def outcome_of(state: TargetState, retcode: int | None = None) -> Outcome:
     """
     if state in BAD_STATES or (retcode is not None and retcode != 0):
         return Outcome.FAILED
-    if state in (TargetState.QUEUED, TargetState.RECEIVED, TargetState.RUNNING):
+    if state not in TERMINAL:
         return Outcome.OPEN
     if state is TargetState.RETURNED:
         return Outcome.OK

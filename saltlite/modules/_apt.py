@@ -25,6 +25,7 @@ OPTIONS = {
 # A trailing hyphen would tell apt-get to remove the package, and `?`, `~` or `^` start a search.
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*(?<!-)(?::[a-z0-9-]+)?", re.ASCII)
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~*-]*", re.ASCII)
+_PLANNED = re.compile(r"^(?:Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", re.MULTILINE)
 _LOCKED = re.compile(r"(?:Could not get lock|Unable to lock|locked by another process)")
 _HOLDER = re.compile(r"held by process (\d+)(?: \(([^)]+)\))?|lock was (?:held|locked) by.* pid (\d+)")
 
@@ -53,6 +54,12 @@ def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
 def apt_get(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run apt-get without questions. Raises CommandExecutionError with its reason when it fails."""
     return checked(run(["apt-get", "-q", "-y", *arguments]))
+
+
+def simulate(arguments: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What apt-get would change, as ``{name: {"old": version, "new": version}}``. Raises as `apt_get` does."""
+    done = apt_get(["--simulate", *arguments])
+    return {name: {"old": old, "new": new} for name, old, new in _PLANNED.findall(done.stdout)}
 
 
 def checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:

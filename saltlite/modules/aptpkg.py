@@ -17,7 +17,7 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError
 from saltlite.modules import _apt
@@ -27,7 +27,46 @@ if TYPE_CHECKING:
 
 __virtualname__ = "pkg"
 
+__risk__ = {"upgrade": "upgrade-all", "remove": "remove", "purge": "remove", "autoremove": "remove"}
+
 _LISTS = "/var/lib/apt/lists"
+
+
+class _Listing(TypedDict, total=False):
+    versions_as_list: bool
+    removed: bool
+    purge_desired: bool
+
+
+class _Refreshing(TypedDict, total=False):
+    cache_valid_time: float
+
+
+class _Choice(_Refreshing, total=False):
+    fromrepo: str
+
+
+class _Latest(_Choice, total=False):
+    refresh: bool
+
+
+class _Upgrading(_Refreshing, total=False):
+    force_conf_new: bool
+    downloadonly: bool
+    skip_verify: bool
+    test: bool
+
+
+class _Installing(_Upgrading, total=False):
+    version: str
+    reinstall: bool
+    only_upgrade: bool
+    install_recommends: bool
+
+
+class _Info(TypedDict, total=False):
+    attr: str | list[str]
+    failhard: bool
 
 
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
@@ -38,9 +77,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
     return __virtualname__
 
 
-def list_pkgs(
-    versions_as_list: bool = False, removed: bool = False, purge_desired: bool = False, **kwargs: Any
-) -> dict[str, Any]:
+def list_pkgs(versions_as_list: bool = False, removed: bool = False, purge_desired: bool = False) -> dict[str, Any]:
     """
     The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
 
@@ -51,12 +88,11 @@ def list_pkgs(
         saltlite '*' pkg.list_pkgs
         saltlite '*' pkg.list_pkgs versions_as_list=True
     """
-    _apt.take(kwargs)
     found = __salt__["lowpkg.list_pkgs"](removed=removed, purge_desired=purge_desired)
     return found if versions_as_list else {name: ",".join(versions) for name, versions in found.items()}
 
 
-def list_installed(*names: str, **kwargs: Any) -> dict[str, str]:
+def list_installed(*names: str, **kwargs: Unpack[_Listing]) -> dict[str, str]:
     """
     The installed packages and their versions, or only the named ones; globs work.
 
@@ -65,7 +101,7 @@ def list_installed(*names: str, **kwargs: Any) -> dict[str, str]:
         saltlite '*' pkg.list_installed
         saltlite '*' pkg.list_installed openssl 'python3*'
     """
-    installed: dict[str, str] = list_pkgs(**kwargs)
+    installed: dict[str, str] = list_pkgs(**_apt.take(kwargs, "versions_as_list", "removed", "purge_desired"))
     if not names:
         return installed
     return {
@@ -75,7 +111,7 @@ def list_installed(*names: str, **kwargs: Any) -> dict[str, str]:
     }
 
 
-def version(*names: str, **kwargs: Any) -> str | dict[str, str]:
+def version(*names: str, **kwargs: Unpack[_Listing]) -> str | dict[str, str]:
     """
     The installed version of a package, or a dict of versions for several; an empty text for none. Globs work.
 
@@ -86,7 +122,7 @@ def version(*names: str, **kwargs: Any) -> str | dict[str, str]:
     """
     if not names:
         return ""
-    installed = list_pkgs(**kwargs)
+    installed = list_pkgs(**_apt.take(kwargs, "versions_as_list", "removed", "purge_desired"))
     found: dict[str, str] = {}
     for name in map(str, names):
         matching = [each for each in installed if fnmatch.fnmatchcase(each, name)]
@@ -94,7 +130,7 @@ def version(*names: str, **kwargs: Any) -> str | dict[str, str]:
     return next(iter(found.values())) if len(names) == 1 and len(found) == 1 else found
 
 
-def latest_version(*names: str, refresh: bool = True, **kwargs: Any) -> str | dict[str, str]:
+def latest_version(*names: str, refresh: bool = True, **kwargs: Unpack[_Choice]) -> str | dict[str, str]:
     """
     The version that an install or upgrade would bring, or an empty text when the package is up to date or
     unknown.
@@ -124,7 +160,7 @@ def latest_version(*names: str, refresh: bool = True, **kwargs: Any) -> str | di
     return latest[wanted[0]] if len(wanted) == 1 else latest
 
 
-def available_version(*names: str, **kwargs: Any) -> str | dict[str, str]:
+def available_version(*names: str, **kwargs: Unpack[_Latest]) -> str | dict[str, str]:
     """
     The same as ``latest_version``.
 
@@ -135,7 +171,7 @@ def available_version(*names: str, **kwargs: Any) -> str | dict[str, str]:
     return latest_version(*names, **kwargs)
 
 
-def upgrade_available(name: str, **kwargs: Any) -> bool:
+def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
     """
     Whether an upgrade of the package is there.
 
@@ -146,7 +182,7 @@ def upgrade_available(name: str, **kwargs: Any) -> bool:
     return bool(latest_version(name, **kwargs))
 
 
-def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False, **kwargs: Any) -> int:
+def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
     """
     Compare two versions as dpkg does: -1, 0 or 1 when the first is older, equal or newer.
 
@@ -154,14 +190,13 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False, **kwargs: Any)
 
         saltlite '*' pkg.version_cmp '0.2.4-0ubuntu1' '0.2.4.1-0ubuntu1'
     """
-    _apt.take(kwargs)
     first, second = str(pkg1), str(pkg2)
     if ignore_epoch:
         first, second = first.rpartition(":")[2], second.rpartition(":")[2]
     return _apt.compare_versions(first, second)
 
 
-def list_upgrades(refresh: bool = True, dist_upgrade: bool = True, **kwargs: Any) -> dict[str, str]:
+def list_upgrades(refresh: bool = True, dist_upgrade: bool = True, **kwargs: Unpack[_Refreshing]) -> dict[str, str]:
     """
     The packages that an upgrade would change, with their new versions.
 
@@ -177,7 +212,7 @@ def list_upgrades(refresh: bool = True, dist_upgrade: bool = True, **kwargs: Any
     return dict(re.findall(r"^Inst (\S+) (?:\[[^\]]*\] )?\((\S+)", done.stdout, re.MULTILINE))
 
 
-def refresh_db(cache_valid_time: float = 0, failhard: bool = False, **kwargs: Any) -> dict[str, bool | None]:
+def refresh_db(cache_valid_time: float = 0, failhard: bool = False) -> dict[str, bool | None]:
     """
     Fetch the package lists: ``{source: True}`` for a new list, None for an unchanged one, False for a
     failure.
@@ -189,7 +224,6 @@ def refresh_db(cache_valid_time: float = 0, failhard: bool = False, **kwargs: An
 
         saltlite '*' pkg.refresh_db
     """
-    _apt.take(kwargs)
     if cache_valid_time and time.time() - os.stat(_LISTS).st_mtime < float(cache_valid_time):
         return {}
     done = _apt.run(["apt-get", "-q", "update"])
@@ -209,9 +243,9 @@ def install(
     name: str | None = None,
     refresh: bool = False,
     fromrepo: str | None = None,
-    pkgs: Any = None,
-    sources: Any = None,
-    **kwargs: Any,
+    pkgs: list[Any] | None = None,
+    sources: list[Any] | None = None,
+    **kwargs: Unpack[_Installing],
 ) -> dict[str, dict[str, str]]:
     """
     Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
@@ -220,7 +254,7 @@ def install(
     a list of names or of ``{name: version}``; ``sources`` a list of ``{name: /path/to/file.deb}``.
     ``fromrepo`` names a release. Further keyword arguments: ``reinstall``, ``downloadonly``,
     ``skip_verify`` (do not check signatures), ``only_upgrade``, ``force_conf_new``, ``install_recommends``
-    (True) and ``cache_valid_time``.
+    (True) and ``cache_valid_time``. ``test=True`` tells what would change, and changes nothing.
 
     CLI Example::
 
@@ -229,8 +263,8 @@ def install(
         saltlite '*' pkg.install pkgs='[foo, {bar: 1.2.3}]'
         saltlite '*' pkg.install sources='[{foo: /srv/foo.deb}]'
     """
-    given = _apt.take(kwargs, "version", "cache_valid_time", "force_conf_new", "install_recommends", *_apt.OPTIONS)
-    if refresh:
+    given = _apt.take(kwargs, *_Installing.__annotations__)
+    if refresh and not given["test"]:
         refresh_db(given["cache_valid_time"] or 0)
     targets = _apt.package_files(sources) if sources else _apt.targets(name, pkgs, given["version"])
     options = _apt.configuration_options(take_new=bool(given["force_conf_new"]))
@@ -239,66 +273,67 @@ def install(
         options.append("--no-install-recommends")
     if fromrepo:
         options += ["-t", _apt.version(fromrepo)]
-    return _change([*options, "--allow-downgrades", "install", "--", *targets])
+    return _change([*options, "--allow-downgrades", "install", "--", *targets], test=given["test"])
 
 
-def upgrade(refresh: bool = True, dist_upgrade: bool = False, **kwargs: Any) -> dict[str, dict[str, str]]:
+def upgrade(
+    refresh: bool = True, dist_upgrade: bool = False, **kwargs: Unpack[_Upgrading]
+) -> dict[str, dict[str, str]]:
     """
     Upgrade all packages; ``dist_upgrade`` may also add and remove some.
 
     Returns what ``install`` returns. Further keyword arguments: ``downloadonly``, ``skip_verify``,
-    ``force_conf_new`` and ``cache_valid_time``.
+    ``force_conf_new`` and ``cache_valid_time``. ``test=True`` tells what would change, and changes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.upgrade
         saltlite '*' pkg.upgrade dist_upgrade=True
     """
-    given = _apt.take(kwargs, "cache_valid_time", "force_conf_new", "downloadonly", "skip_verify")
-    if refresh:
+    given = _apt.take(kwargs, *_Upgrading.__annotations__)
+    if refresh and not given["test"]:
         refresh_db(given["cache_valid_time"] or 0)
     options = _apt.configuration_options(take_new=bool(given["force_conf_new"]))
     options += [_apt.OPTIONS[key] for key in ("downloadonly", "skip_verify") if given[key]]
-    return _change([*options, "dist-upgrade" if dist_upgrade else "upgrade"])
+    return _change([*options, "dist-upgrade" if dist_upgrade else "upgrade"], test=given["test"])
 
 
-def remove(name: str | None = None, pkgs: Any = None, **kwargs: Any) -> dict[str, dict[str, str]]:
+def remove(name: str | None = None, pkgs: list[Any] | None = None, test: bool = False) -> dict[str, dict[str, str]]:
     """
     Remove packages and leave their configuration files; those that are not installed are skipped.
+    ``test=True`` tells what would change, and changes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.remove vim
         saltlite '*' pkg.remove pkgs='["foo", "bar"]'
     """
-    _apt.take(kwargs)
     installed = list_pkgs()
     targets = [each for each in _apt.targets(name, pkgs) if each in installed]
-    return _change(["remove", "--", *targets]) if targets else {}
+    return _change(["remove", "--", *targets], test=test) if targets else {}
 
 
-def purge(name: str | None = None, pkgs: Any = None, **kwargs: Any) -> dict[str, dict[str, str]]:
+def purge(name: str | None = None, pkgs: list[Any] | None = None, test: bool = False) -> dict[str, dict[str, str]]:
     """
-    Remove packages with their configuration files.
+    Remove packages with their configuration files. ``test=True`` tells what would change, and changes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.purge vim
     """
-    _apt.take(kwargs)
     leftovers = list_pkgs(removed=True)
     known = {**leftovers, **list_pkgs()}
     targets = [each for each in _apt.targets(name, pkgs) if each in known]
     if not targets:
         return {}
-    changes = _change(["purge", "--", *targets])
+    changes = _change(["purge", "--", *targets], test=test)
     gone = {each: {"old": leftovers[each], "new": ""} for each in targets if each in leftovers}
     return {**gone, **changes}
 
 
-def autoremove(list_only: bool = False, purge: bool = False) -> Any:
+def autoremove(list_only: bool = False, purge: bool = False, test: bool = False) -> Any:
     """
-    Remove packages that nothing needs any more; ``list_only`` names them and removes nothing.
+    Remove packages that nothing needs any more. ``list_only`` and ``test=True`` only tell which: names, or changes.
 
     CLI Example::
 
@@ -309,10 +344,10 @@ def autoremove(list_only: bool = False, purge: bool = False) -> Any:
     if list_only:
         done = _apt.apt_get(["--simulate", *options, "autoremove"])
         return re.findall(r"^(?:Remv|Purg) (\S+)", done.stdout, re.MULTILINE)
-    return _change([*options, "autoremove"])
+    return _change([*options, "autoremove"], test=test)
 
 
-def hold(name: str | None = None, pkgs: Any = None, **kwargs: Any) -> dict[str, dict[str, Any]]:
+def hold(name: str | None = None, pkgs: list[Any] | None = None) -> dict[str, dict[str, Any]]:
     """
     Keep packages at their version: ``{name: {name, changes, result, comment}}``.
 
@@ -321,11 +356,10 @@ def hold(name: str | None = None, pkgs: Any = None, **kwargs: Any) -> dict[str, 
         saltlite '*' pkg.hold vim
         saltlite '*' pkg.hold pkgs='["foo", "bar"]'
     """
-    _apt.take(kwargs)
     return _mark(_apt.targets(name, pkgs), "hold")
 
 
-def unhold(name: str | None = None, pkgs: Any = None, **kwargs: Any) -> dict[str, dict[str, Any]]:
+def unhold(name: str | None = None, pkgs: list[Any] | None = None) -> dict[str, dict[str, Any]]:
     """
     Let packages be upgraded again: ``{name: {name, changes, result, comment}}``.
 
@@ -333,7 +367,6 @@ def unhold(name: str | None = None, pkgs: Any = None, **kwargs: Any) -> dict[str
 
         saltlite '*' pkg.unhold vim
     """
-    _apt.take(kwargs)
     return _mark(_apt.targets(name, pkgs), "unhold")
 
 
@@ -349,7 +382,7 @@ def list_holds() -> list[str]:
     return [name for name, want in (line.split() for line in selections) if want == "hold"]
 
 
-def owner(*paths: str, **kwargs: Any) -> str | dict[str, str]:
+def owner(*paths: str) -> str | dict[str, str]:
     """
     Which package a file belongs to, or a dict for several files; an empty text for none.
 
@@ -358,14 +391,13 @@ def owner(*paths: str, **kwargs: Any) -> str | dict[str, str]:
         saltlite '*' pkg.owner /usr/bin/apt-get
         saltlite '*' pkg.owner /usr/bin/apt-get /usr/bin/basename
     """
-    _apt.take(kwargs)
     if not paths:
         return ""
     found: dict[str, str] = __salt__["lowpkg.owner"](*paths)
     return found[paths[0]] if len(paths) == 1 else found
 
 
-def file_list(*packages: str, **kwargs: Any) -> dict[str, Any]:
+def file_list(*packages: str) -> dict[str, Any]:
     """
     The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
@@ -373,12 +405,11 @@ def file_list(*packages: str, **kwargs: Any) -> dict[str, Any]:
 
         saltlite '*' pkg.file_list hostname
     """
-    _apt.take(kwargs)
     found: dict[str, Any] = __salt__["lowpkg.file_list"](*packages)
     return found
 
 
-def file_dict(*packages: str, **kwargs: Any) -> dict[str, Any]:
+def file_dict(*packages: str) -> dict[str, Any]:
     """
     The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
@@ -386,12 +417,11 @@ def file_dict(*packages: str, **kwargs: Any) -> dict[str, Any]:
 
         saltlite '*' pkg.file_dict hostname
     """
-    _apt.take(kwargs)
     found: dict[str, Any] = __salt__["lowpkg.file_dict"](*packages)
     return found
 
 
-def info_installed(*names: str, **kwargs: Any) -> dict[str, dict[str, str]]:
+def info_installed(*names: str, **kwargs: Unpack[_Info]) -> dict[str, dict[str, str]]:
     """
     What is known of the named packages, or of all installed ones.
 
@@ -415,8 +445,10 @@ def info_installed(*names: str, **kwargs: Any) -> dict[str, dict[str, str]]:
     return {name: {key: row[key] for key in kept if key in row} for name, row in found.items()}
 
 
-def _change(argv: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Run apt-get and compare the installed packages before and after."""
+def _change(argv: Sequence[str], *, test: bool) -> dict[str, dict[str, str]]:
+    """Run apt-get and compare the installed packages before and after; for a test ask it what it would do."""
+    if test:
+        return _apt.simulate(argv)
     before = list_pkgs()
     failure: CommandExecutionError | None = None
     try:

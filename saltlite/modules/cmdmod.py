@@ -95,7 +95,7 @@ class _Who:
 
 
 def run(
-    cmd: Any,
+    cmd: str | list[str],
     cwd: str | None = None,
     stdin: str | None = None,
     runas: str | None = None,
@@ -117,7 +117,7 @@ def run(
 
 
 def run_stdout(
-    cmd: Any,
+    cmd: str | list[str],
     cwd: str | None = None,
     stdin: str | None = None,
     runas: str | None = None,
@@ -136,7 +136,7 @@ def run_stdout(
 
 
 def run_stderr(
-    cmd: Any,
+    cmd: str | list[str],
     cwd: str | None = None,
     stdin: str | None = None,
     runas: str | None = None,
@@ -155,7 +155,7 @@ def run_stderr(
 
 
 def run_all(
-    cmd: Any,
+    cmd: str | list[str],
     cwd: str | None = None,
     stdin: str | None = None,
     runas: str | None = None,
@@ -174,7 +174,7 @@ def run_all(
 
 
 def retcode(
-    cmd: Any,
+    cmd: str | list[str],
     cwd: str | None = None,
     stdin: str | None = None,
     runas: str | None = None,
@@ -193,7 +193,7 @@ def retcode(
 
 
 def shell(
-    cmd: Any,
+    cmd: str | list[str],
     cwd: str | None = None,
     stdin: str | None = None,
     runas: str | None = None,
@@ -212,7 +212,7 @@ def shell(
 
 def script(
     source: str,
-    args: Any = None,
+    args: str | list[str] | None = None,
     cwd: str | None = None,
     stdin: str | None = None,
     runas: str | None = None,
@@ -246,7 +246,13 @@ def script(
         return _execute([copy, *words], stdin, who, options)
 
 
-def exec_code(lang: str, code: Any, cwd: str | None = None, args: Any = None, **kwargs: Any) -> str:
+def exec_code(
+    lang: str,
+    code: str | list[str],
+    cwd: str | None = None,
+    args: str | list[str] | None = None,
+    **kwargs: Any,
+) -> str:
     """
     Run a piece of code with an interpreter, and return its output.
 
@@ -259,7 +265,13 @@ def exec_code(lang: str, code: Any, cwd: str | None = None, args: Any = None, **
     return result
 
 
-def exec_code_all(lang: str, code: Any, cwd: str | None = None, args: Any = None, **kwargs: Any) -> dict[str, Any]:
+def exec_code_all(
+    lang: str,
+    code: str | list[str],
+    cwd: str | None = None,
+    args: str | list[str] | None = None,
+    **kwargs: Any,
+) -> dict[str, Any]:
     """
     Run a piece of code with an interpreter, and return what ``run_all`` returns.
 

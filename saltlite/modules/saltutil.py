@@ -1,8 +1,9 @@
 """See and signal the jobs that run on this minion.
 
 The minion keeps one JSON file a running job in ``<data_dir>/running``, named by its jid, with the keys
-``jid``, ``fun``, ``user``, ``pid`` and ``started``. A job's process leads a process group of its own, and a
-signal goes to the whole group.
+``jid``, ``fun``, ``user``, ``pid`` and ``started``; a job of several functions has them all in ``fun``, joined by
+commas. A job's process leads a process group of its own; a signal goes to the whole group, and to the children that
+have left it for a session of their own.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -20,12 +21,19 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.ids import parse_jid
+from saltlite.model.keptreturn import FOLDER, HEADER_BYTES, SUFFIX, digest_of
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __opts__
 
 RECORD_BYTES_MAX = 64 * 1024
 """A larger file in the folder is not the minion's."""
+
+KEPT_PART_MAX = 4 * 1024 * 1024
+"""Bytes of a kept return in one answer, at most."""
+
+_ANSWER_BYTES = 16 * 1024
+"""What an answer takes beside them."""
 
 
 def running() -> list[dict[str, Any]]:
@@ -51,14 +59,18 @@ def running() -> list[dict[str, Any]]:
 
 def is_running(fun: str) -> list[dict[str, Any]]:
     """
-    The running jobs of a function; globs work.
+    The running jobs that have that function among theirs; globs work.
 
     CLI Example::
 
         saltlite '*' saltutil.is_running state.highstate
         saltlite '*' saltutil.is_running 'pkg.*'
     """
-    return [record for record in running() if fnmatch.fnmatchcase(str(record["fun"]), str(fun))]
+    return [
+        record
+        for record in running()
+        if any(fnmatch.fnmatchcase(name, str(fun)) for name in str(record["fun"]).split(","))
+    ]
 
 
 def find_job(jid: str) -> dict[str, Any]:
@@ -85,8 +97,12 @@ def signal_job(jid: str, sig: int | str) -> str:
     record = find_job(jid)
     if not record:
         return ""
+    strays = _outside_the_group(record["pid"])
     try:
         os.killpg(record["pid"], number)
+        for pid in strays:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
     except ProcessLookupError:
         return ""
     except PermissionError as error:
@@ -117,10 +133,65 @@ def kill_job(jid: str) -> str:
     return signal_job(jid, signal.SIGKILL)
 
 
+def kept_return(jid: str, offset: int = 0, size: int = KEPT_PART_MAX) -> dict[str, Any]:
+    """
+    A part of a return that was too large to travel, for ``saltlite job fetch``: ``data`` from ``offset`` on, at most
+    ``size`` bytes, with the ``size`` of all of it and its ``sha256`` in hexadecimal digits. All parts together are the
+    return, encoded with msgpack.
+
+    CLI Example::
+
+        saltlite web1 saltutil.kept_return 20260131235959123456 0 1024
+    """
+    if not isinstance(offset, int) or not isinstance(size, int) or offset < 0 or size < 1:
+        raise SaltInvocationError("offset and size are whole numbers of bytes, from 0 and from 1 on.")
+    wanted = _jid(jid)
+    path = os.path.join(_data_dir(), FOLDER, wanted + SUFFIX)
+    part = min(size, KEPT_PART_MAX, int(__opts__.get("return_max", KEPT_PART_MAX)) - _ANSWER_BYTES)
+    try:
+        with open(path, "rb") as stream:
+            digest = digest_of(stream.read(HEADER_BYTES))
+            total = os.fstat(stream.fileno()).st_size - HEADER_BYTES
+            data = os.pread(stream.fileno(), part, HEADER_BYTES + offset)
+    except FileNotFoundError as error:
+        raise CommandExecutionError(
+            f"This minion keeps no return of job {wanted}: it was not too large to travel, or it made room for "
+            "later ones (kept_returns_max)."
+        ) from error
+    except (OSError, ValueError) as error:
+        raise CommandExecutionError(f"The kept return {path} cannot be read: {error}") from error
+    return {"size": total, "sha256": digest.hex(), "data": data}
+
+
 def _folder() -> str:
+    return os.path.join(_data_dir(), "running")
+
+
+def _data_dir() -> str:
     if "data_dir" not in __opts__:
         raise CommandExecutionError("This call has no minion behind it, so there are no running jobs to look at.")
-    return os.path.join(__opts__["data_dir"], "running")
+    return str(__opts__["data_dir"])
+
+
+def _outside_the_group(leader: int) -> list[int]:
+    """The descendants of that process which have left its group."""
+    found, ahead = [], [leader]
+    while ahead:
+        for pid in _children(ahead.pop()):
+            ahead.append(pid)
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(pid) != leader:
+                    found.append(pid)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as stream:
+                found += map(int, stream.read().split())
+    return found
 
 
 def _read(path: str) -> dict[str, Any] | None:

@@ -10,14 +10,15 @@ comes in.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from saltlite.errors import RemoteProtocolError, UsageError
 from saltlite.model.ids import parse_jid, parse_minion_id
-from saltlite.wire.limits import CHUNK, JOB_BODY_MAX, RETURN_MAX
+from saltlite.model.signature import format_signature, function_of, is_function_name, parse_signature
+from saltlite.wire.limits import CHUNK, JOB_BODY_MAX, KIB, RETURN_MAX
 from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX
 
 Message = Mapping[str, Any]
@@ -26,7 +27,8 @@ Check = Callable[[object], bool]
 REASON_MAX = 512
 JIDS_MAX = 256
 FUNCTIONS_MAX = 4096
-FUNCTION_NAME_MAX = 128
+FUNCTIONS_BYTES_MAX = 96 * KIB
+"""Bytes of all texts of one `functions` message, so that it fits into a frame."""
 DIGEST_DIGITS = 32
 SPREAD_MAX_MS = 3_600_000
 HEARTBEAT_MAX_MS = 3_600_000
@@ -70,6 +72,14 @@ def _word(longest: int) -> Check:
     return lambda value: isinstance(value, str) and len(value) <= longest and value.isprintable()
 
 
+def _function(value: object) -> bool:
+    """A text of `saltlite.model.signature`: whoever reads it later need not expect another."""
+    try:
+        return isinstance(value, str) and bool(parse_signature(value))
+    except RemoteProtocolError:
+        return False
+
+
 def _octets(shortest: int, longest: int) -> Check:
     return lambda value: isinstance(value, bytes) and shortest <= len(value) <= longest
 
@@ -108,7 +118,7 @@ VERBS: dict[str, Verb] = {
     "welcome": Verb(
         Sender.MASTER,
         {
-            "state": _one_of("accepted", "pending", "rejected", "revoked", "conflict", "busy"),
+            "state": _one_of("accepted", "pending", "rejected", "revoked", "conflict", "busy", "clone"),
             "hb_ms": _whole(100, HEARTBEAT_MAX_MS),
         },
         before_accept=True,
@@ -159,7 +169,7 @@ VERBS: dict[str, Verb] = {
     ),
     "functions": Verb(
         Sender.MINION,
-        {"digest": _DIGEST, "names": _list_of(_word(FUNCTION_NAME_MAX), FUNCTIONS_MAX), "whole": _flag},
+        {"digest": _DIGEST, "functions": _list_of(_function, FUNCTIONS_MAX), "whole": _flag},
     ),
     "part": Verb(Sender.MINION, {"jid": _jid, "offset": _whole(0, RETURN_MAX), "data": _octets(1, CHUNK)}),
     "bye": Verb(Sender.MINION, {"reason": _REASON}, before_accept=True),
@@ -185,12 +195,43 @@ REPLY_FIELDS: dict[str, Check] = {
 trusted)."""
 
 
-def functions_digest(names: Iterable[str]) -> str:
-    """What stands for a set of function names in AUTH and in `functions`: 32 hexadecimal digits.
+def functions_digest(texts: Iterable[str], *, whole: bool) -> str:
+    """What stands for a set of functions in AUTH and in `functions`: 32 hexadecimal digits.
 
-    Minions with the same functions have the same digest, so the master asks only one of them.
+    Minions with the same functions have the same digest, so the master asks only one of them; the one that answers
+    speaks for all, so everything that it says is in the digest.
     """
-    return hashlib.sha256("\n".join(sorted(set(names))).encode()).hexdigest()[:DIGEST_DIGITS]
+    lines = [*sorted(set(texts)), "" if whole else "..."]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:DIGEST_DIGITS]
+
+
+def functions_message(texts: Sequence[str], *, whole: bool) -> Message:
+    """The `functions` message for texts of `saltlite.model.signature`, each of another function.
+
+    Where they do not all fit into a frame, the longest lose what the function takes; where the names alone do not
+    fit, the last ones are left out and the message says that it is not the whole set. A function that no job could
+    name is left out.
+    """
+    fitting = _shortened([text for text in texts if is_function_name(function_of(text))])
+    kept = fitting[:FUNCTIONS_MAX]
+    while sum(len(text.encode()) for text in kept) > FUNCTIONS_BYTES_MAX:
+        kept = kept[: len(kept) * 9 // 10]
+    whole = whole and len(kept) == len(fitting)
+    return {"t": "functions", "digest": functions_digest(kept, whole=whole), "functions": kept, "whole": whole}
+
+
+def _shortened(texts: Sequence[str]) -> list[str]:
+    """The texts with as many signatures as fit; risks stay, for they protect somebody."""
+    shorter = list(texts)
+    excess = sum(len(text.encode()) for text in shorter) - FUNCTIONS_BYTES_MAX
+    for index in sorted(range(len(shorter)), key=lambda each: len(shorter[each]), reverse=True):
+        if excess <= 0:
+            break
+        function, _signature, risk = parse_signature(shorter[index])
+        name_only = format_signature(function, None, risk)
+        excess -= len(shorter[index].encode()) - len(name_only.encode())
+        shorter[index] = name_only
+    return shorter
 
 
 def check(message: object, sender: Sender, *, accepted: bool) -> Message:

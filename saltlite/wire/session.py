@@ -26,7 +26,7 @@ class Session:
     that the other side has proved. It belongs to one thread: two seals at once would use a counter twice.
     """
 
-    __slots__ = ("_decrypt", "_encrypt", "_prefix", "_seen", "_sent", "id", "peer")
+    __slots__ = ("_decrypt", "_encrypt", "_prefix", "_seen", "_sent", "id", "missed", "peer")
 
     def __init__(self, handshake: Handshake) -> None:
         sending, receiving = handshake.split()
@@ -37,6 +37,8 @@ class Session:
         self._prefix = data_prefix(self.id)
         self._sent = 0
         self._seen = -1
+        self.missed = 0
+        """Frames of the peer that were left out: it had no room for them, or somebody on the way took them."""
 
     @property
     def exhausted(self) -> bool:
@@ -61,7 +63,8 @@ class Session:
     def open(self, frame: bytes) -> bytes:
         """The plaintext of a whole DATA frame of the peer.
 
-        Counters must rise; gaps are allowed: the link may drop a whole frame but never changes the order.
+        Counters must rise. Gaps are counted in `missed`: a side that seals again what its link had no room for
+        makes them itself, so whether they are allowed is for the owner to say.
         Raises RemoteProtocolError with the reason `truncated`, `oversize`, `wrong-session`, `replay`,
         `exhausted` or `bad-mac`; a refused frame leaves the session exactly as it was.
         """
@@ -81,5 +84,6 @@ class Session:
             plaintext = self._decrypt(nonce_of(counter), sealed, header)
         except InvalidTag:
             raise RemoteProtocolError("bad-mac", f"the tag of frame {counter} does not match") from None
+        self.missed += counter - self._seen - 1
         self._seen = counter
         return plaintext

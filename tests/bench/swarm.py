@@ -23,12 +23,12 @@ from saltlite.adapters.zmq_socket import context, new_socket
 from saltlite.core.connection import Changed, Close, Connection, Deliver, Identity, Open, Phase, SendFrame
 from saltlite.loader.encode import encode_return
 from saltlite.model.keys import parse_fingerprint, unspell_fingerprint
-from saltlite.wire.messages import functions_digest
+from saltlite.wire.messages import functions_message
 
 HANDSHAKES_OPEN = 24
 """At once; the master takes 32 unfinished ones from one address."""
 TICK_S = 0.5
-FUNCTIONS = ["test.ping"]
+FUNCTIONS = functions_message(["test.ping()"], whole=True)
 TRUE = encode_return(True)
 """The encoded return value of test.ping."""
 
@@ -56,7 +56,7 @@ class Simulated:
             boot=hashlib.md5(b"boot %d" % number, usedforsecurity=False).hexdigest(),
             incarnation=hashlib.md5(b"disk %d" % number, usedforsecurity=False).hexdigest(),
             version="0",
-            functions=functions_digest(FUNCTIONS),
+            functions=FUNCTIONS["digest"],
         )
         self.connection = Connection(me, (swarm.address,), swarm.fleet, swarm.clock)
 
@@ -86,8 +86,7 @@ class Simulated:
 
     def _answer(self, message: dict[str, object]) -> None:
         if message["t"] == "want_functions":
-            digest = functions_digest(FUNCTIONS)
-            self.connection.send({"t": "functions", "digest": digest, "names": FUNCTIONS, "whole": True})
+            self.connection.send(FUNCTIONS)
         elif message["t"] == "job":
             self.connection.send(
                 {

@@ -11,9 +11,9 @@ import pytest
 
 from saltlite.adapters.folder import Folder, PosixFolder
 from saltlite.adapters.memory_disk import SPOOL_FOLDER, MemoryDisk, memory_spool
-from saltlite.adapters.spool import DiskSpool
-from saltlite.core.minion_ports import Spool, SpoolEntry
-from saltlite.errors import JournalError, UsageError
+from saltlite.adapters.spool import RESERVE, DiskSpool
+from saltlite.core.minion_ports import SPOOL_RESERVE, Spool, SpoolEntry
+from saltlite.errors import JournalError, UnwrittenError, UsageError
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.wire.limits import RETURN_MAX, SPOOL_BYTES, SPOOL_RESULTS
 
@@ -126,7 +126,7 @@ def test_the_start_removes_what_dead_writers_left_and_nothing_else(folder: Folde
         folder.create(name).close()
     spool = DiskSpool(folder)
     spool.open()
-    assert (sorted(folder.names()), spool.usage()) == ([f"{LATER}.bad", "notes.txt"], (0, 0))
+    assert (sorted(folder.names()), spool.usage()) == ([f"{LATER}.bad", "notes.txt", RESERVE], (0, 0))
 
 
 def test_a_killed_writer_does_not_stop_the_next_one(spool: Spool, folder: Folder) -> None:
@@ -210,11 +210,11 @@ def test_a_write_that_fails_says_so_and_can_be_done_again(operation: str, number
     disk = MemoryDisk()
     spool = memory_spool(disk)
     spool.open()
-    disk.before = failing(operation, number)
-    with pytest.raises(JournalError, match=f"result of job {JID} cannot be kept in {SPOOL_FOLDER}"):
+    disk.before = failing(operation, number, times=2)  # a full disk is tried once more, without the reserve
+    with pytest.raises(UnwrittenError, match=f"result of job {JID} cannot be kept in {SPOOL_FOLDER}"):
         spool.write(JID, result())
     disk.before = lambda _: None
-    assert (spool.jids(), spool.usage(), disk.folder(SPOOL_FOLDER).names()) == ([], (0, 0), [])
+    assert (spool.jids(), spool.usage(), set(disk.folder(SPOOL_FOLDER).names()) - {RESERVE}) == ([], (0, 0), set())
     assert spool.write(JID, result(b"again"))
     disk.crash()
     assert memory_spool(disk).read(JID).body == b"again"
@@ -289,14 +289,42 @@ def cut_before(operation: str) -> Callable[[str], None]:
     return before
 
 
-def failing(operation: str, number: int) -> Callable[[str], None]:
-    """Fails that operation once."""
-    left = 1
+def test_a_full_disk_takes_a_result_in_the_reserve_and_the_spool_is_full_until_it_is_there_again() -> None:
+    disk = MemoryDisk()
+    spool = memory_spool(disk)
+    spool.open()
+    disk.capacity = SPOOL_RESERVE
+    assert spool.full() == ""
+    assert memory_spool(disk).write(JID, result(b"x" * 1000))
+    assert spool.full() == "No space left on device"
+    disk.capacity = 2 * SPOOL_RESERVE
+    assert (spool.full(), spool.read(JID).body) == ("", b"x" * 1000)
+
+
+def test_a_result_that_the_reserve_does_not_hold_is_not_kept_and_says_why() -> None:
+    disk = MemoryDisk(capacity=SPOOL_RESERVE)
+    spool = memory_spool(disk)
+    spool.open()
+    with pytest.raises(UnwrittenError) as refused:
+        spool.write(JID, result(bytes(SPOOL_RESERVE)))
+    assert (refused.value.why, spool.jids()) == ("No space left on device", [])
+
+
+def test_where_nothing_can_be_set_aside_the_spool_is_not_full() -> None:
+    disk = MemoryDisk(before=failing("reserve", errno.EOPNOTSUPP))
+    spool = memory_spool(disk)
+    spool.open()
+    assert spool.full() == ""
+
+
+def failing(operation: str, number: int, times: int = 1) -> Callable[[str], None]:
+    """Fails that operation so many times."""
+    left = times
 
     def before(name: str) -> None:
         nonlocal left
         if name == operation and left:
-            left = 0
+            left -= 1
             raise OSError(number, "injected")
 
     return before

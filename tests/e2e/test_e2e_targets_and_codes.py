@@ -73,10 +73,10 @@ def test_a_command_that_fails_is_code_4_and_says_its_retcode(shared: Fleet) -> N
     assert (said.code, said.json(), said.err) == (4, {"a": "out"}, "a: failed with retcode 3\n")
 
 
-def test_wrong_arguments_are_code_4_and_name_what_is_missing(shared: Fleet) -> None:
+def test_wrong_arguments_are_code_2_and_name_what_is_missing(shared: Fleet) -> None:
     said = shared.cli("a", "test.fib")
-    assert said.code == 4
-    assert "missing a required argument: 'num'" in said.out
+    assert (said.code, said.out) == (2, "")
+    assert "test.fib needs 'num': test.fib(num: int)" in said.err
 
 
 def test_an_away_minion_is_code_5_and_when_it_was_last_seen_is_said(fleet: Fleet) -> None:

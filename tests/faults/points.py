@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import operator
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,3 +108,34 @@ POINTS: dict[str, Point] = {
     "before_result_sent": Point(MINION, "saltlite.core.connection:Connection.send"),
     "after_result_sent": Point(MINION, "saltlite.core.connection:Connection.send", after=True),
 }
+
+
+def on_file(text: str) -> Callable[[Sequence[Any]], bool]:
+    """Calls on an open file, or folder, whose path has that text in it."""
+
+    def when(args: Sequence[Any]) -> bool:
+        return text in os.readlink(f"/proc/self/fd/{args[0]._fd}")
+
+    return when
+
+
+_FILE = "saltlite.adapters.folder:PosixHandle"
+
+ERRORS: dict[str, Point] = {
+    "journal_write": Point(MINION, f"{_FILE}.write", when=on_file("/minion/journal")),
+    "journal_sync": Point(MINION, f"{_FILE}.sync", when=on_file("/minion/journal")),
+    "spool_write": Point(MINION, f"{_FILE}.write", when=on_file("/minion/spool/")),
+    "spool_sync": Point(MINION, f"{_FILE}.sync", when=on_file("/minion/spool/")),
+}
+"""Calls that can be made to fail as a disk fails. The store's are in C: tests use `strace` for those."""
+
+PACE: dict[str, float] = {
+    "saltlite.core.hub:HEARTBEAT_MIN_S": 1.0,
+    "saltlite.core.connection:BACKOFF_MIN_S": 0.1,
+    "saltlite.core.connection:SETTLED_S": 0.0,
+    "saltlite.adapters.children:STEADY_S": 0.0,
+    "saltlite.master.maintenance:SWEEP_S": 2.0,
+}
+"""Times of the product that are shorter here: "module:NAME" -> seconds. A fleet that takes a fault a second would
+otherwise mostly wait: its back-off would grow as it must when a master keeps dying, and so would pauses of restarts.
+None of them is what a guarantee rests on."""

@@ -24,9 +24,10 @@ Script = Callable[[dict[str, Any]], Iterable[Step]]
 _LENGTH = struct.Struct(">I")
 
 
-def published(*minions: str, away: dict[str, float | None] | None = None, timeout_s: float = 5.0) -> dict[str, Any]:
-    """The answer to a publish."""
-    return {"ok": True, "jid": JID, "minions": list(minions), "away": away or {}, "unknown": {}, "timeout_s": timeout_s}
+def published(*minions: str, away: dict[str, float | None] | None = None, **fields: Any) -> dict[str, Any]:
+    """The answer to a publish; `fields` replace those of the answer."""
+    answer = {"ok": True, "jid": JID, "minions": list(minions), "away": away or {}, "unknown": {}}
+    return answer | {"timeout_s": 5.0, "deliver_ms": 60_000} | fields
 
 
 def returned(seq: int, minion: str, value: object, *, retcode: int = 0) -> dict[str, Any]:
@@ -51,6 +52,13 @@ def fixed(*steps: Step) -> Script:
     return lambda request: steps
 
 
+def described(count: int = 2, **functions: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a describe of these functions."""
+    unsaid = {"signatures": [], "risk": "", "lacking": 0, "unknown": 0}
+    known = {name: unsaid | fields for name, fields in functions.items()}
+    return {"ok": True, "count": count, "away": 0, "functions": known}
+
+
 def good_job(request: dict[str, Any]) -> Iterable[Step]:
     """A job on two minions that both return at once."""
     yield published("web1", "web2")
@@ -61,12 +69,20 @@ def good_job(request: dict[str, Any]) -> Iterable[Step]:
 
 
 class FakeMaster:
-    """Serves `folder`/master.ipc with one script until the context ends; `folder` has the config too."""
+    """Serves `folder`/master.ipc with one script until the context ends; `folder` has the config too.
+
+    What a client asks before and after each job, `describe`, `heard` and the last look, is answered here and not by
+    the script.
+    """
 
     def __init__(self, folder: Path, script: Script) -> None:
         self.config_dir = str(folder)
         self.socket_path = str(folder / "master.ipc")
         self.requests: list[dict[str, Any]] = []
+        """Those that the script answered."""
+        self.functions: dict[str, dict[str, Any]] = {}
+        """As in `described`; of other functions nothing is known."""
+        self.heard: dict[str, float | None] = {}
         self.closed = threading.Event()
         self._script = script
         self._connections: list[socket.socket] = []
@@ -107,10 +123,19 @@ class FakeMaster:
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             for request in _requests(connection):
-                self.requests.append(request)
-                for step in self._script(request):
+                for step in self._steps(request):
                     if not self._take(connection, step):
                         return
+
+    def _steps(self, request: dict[str, Any]) -> Iterable[Step]:
+        if request["verb"] == "describe":
+            return [described(**{name: self.functions.get(name, {}) for name in request["funs"]})]
+        if request["verb"] == "heard":
+            return [{"ok": True, "heard": {m: self.heard[m] for m in request["ids"] if m in self.heard}}]
+        if request.get("once"):
+            return [published(), {"seq": 0, "states": [], "returns": [], "so_far": True}]
+        self.requests.append(request)
+        return self._script(request)
 
     def _take(self, connection: socket.socket, step: Step) -> bool:
         if isinstance(step, threading.Event):

@@ -194,6 +194,21 @@ def test_a_package_goes_through_its_whole_life(package: Any) -> None:
 
 
 @CHANGES
+def test_a_dry_run_tells_what_would_change_and_changes_nothing(package: Any) -> None:
+    first, second = package("1.0"), package("2.0")
+    assert run("pkg.install", sources=[{NAME: first}], test=True).value == {NAME: {"old": "", "new": "1.0"}}
+    assert NAME not in installed()
+    run("pkg.install", sources=[{NAME: first}])
+    upgrade = run("pkg.install", sources=[{NAME: second}], refresh=True, test=True).value
+    assert upgrade == {NAME: {"old": "1.0", "new": "2.0"}}
+    assert run("pkg.remove", NAME, test=True).value == {NAME: {"old": "1.0", "new": ""}}
+    assert run("pkg.purge", NAME, test=True).value == {NAME: {"old": "1.0", "new": ""}}
+    assert run("pkg.upgrade", test=True).retcode == 0
+    assert run("pkg.autoremove", test=True).retcode == 0
+    assert installed()[NAME] == "1.0"
+
+
+@CHANGES
 def test_a_changed_configuration_file_is_kept_without_asking(package: Any) -> None:
     run("pkg.install", sources=[package("1.0")])
     path = Path(f"/etc/{NAME}.conf")

@@ -21,9 +21,11 @@ from saltlite.core.ports import (
     TokenRecord,
 )
 from saltlite.errors import StoreError
+from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
 from saltlite.model.job import TERMINAL, Job, Return, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
+from saltlite.model.signature import by_name
 from saltlite.model.target import Target
 
 IDS = [MinionId("web1"), MinionId("web10"), MinionId("db1")]
@@ -42,7 +44,7 @@ publics = st.sampled_from([bytes([n]) * 32 for n in range(4)])
 function_sets = st.builds(
     FunctionSet,
     st.sampled_from(DIGESTS[1:]),
-    st.frozensets(st.sampled_from(["test.ping", "cmd.run"])),
+    st.sets(st.sampled_from(["test.ping()", "test.ping", "cmd.run(cmd)!x"])).map(by_name),
     st.booleans(),
 )
 
@@ -60,7 +62,7 @@ def jobs(draw: st.DrawFn) -> Job:
         request_id=RequestId(f"{draw(st.integers(0, 5)):032x}"),
         user="root",
         uid=draw(st.integers(0, 1)),
-        fun="test.ping",
+        fun=draw(st.sampled_from(["test.ping", "cmd.run", "test.ping,cmd.run"])),
         target=Target("*"),
         created_at=draw(times),
         deliver_ms=draw(st.integers(0, 20_000)),
@@ -68,12 +70,14 @@ def jobs(draw: st.DrawFn) -> Job:
         body=b"body",
         signature=b"s",
         minions=tuple(draw(st.lists(ids, max_size=3))),
+        origin=draw(st.sampled_from(["", "ssh 10.0.0.1"])),
     )
 
 
 @st.composite
 def commits(draw: st.DrawFn) -> ReturnCommit:
-    ret = Return(draw(jids), draw(ids), draw(st.sampled_from(sorted(TERMINAL))), 0, draw(st.binary(max_size=3)), 0.0, 1)
+    state, retcode = draw(st.sampled_from(sorted(TERMINAL))), draw(st.integers(0, 1))
+    ret = Return(draw(jids), draw(ids), state, retcode, draw(st.binary(max_size=3)), 0.0, 1)
     return ReturnCommit(fingerprint(draw(publics)), ret)
 
 
@@ -117,6 +121,8 @@ steps: st.SearchStrategy[Step] = st.one_of(
     sessions().map(lambda row: lambda tx: tx.touch_minions([row])),
     function_sets.map(lambda known: lambda tx: tx.put_functions(known)),
     times.map(lambda now: lambda tx: tx.expire(now)),
+    st.tuples(jids, times).map(lambda a: lambda tx: tx.cancel_job(a[0], "alice", a[1])),
+    st.integers(1, 3).map(lambda count: lambda tx: tx.prune_oldest(count)),
     times.map(lambda before: lambda tx: tx.prune(before)),
 )
 transactions = st.lists(st.tuples(st.lists(steps, max_size=8), st.booleans()), max_size=8)
@@ -144,6 +150,16 @@ def run(store: Store, step_list: list[Step], *, rolled_back: bool) -> list[Any]:
     return answers
 
 
+FILTERS = [
+    JobFilter(minion=minion, fun=fun, outcome=outcome, since=since, until=until, before=before)
+    for minion in (None, IDS[0])
+    for fun in ("", "cmd.*")
+    for outcome in (None, *Outcome)
+    for since, until in ((None, None), (5.0, 30.0))
+    for before in (None, JIDS[2])
+]
+
+
 def everything(store: Any) -> dict[str, Any]:
     """Every answer of a StoreReader, for all ids and jids there are."""
     return {
@@ -159,6 +175,14 @@ def everything(store: Any) -> dict[str, Any]:
         "targets": [store.targets(jid) for jid in JIDS],
         "returns": [store.returns(jid) for jid in JIDS],
         "later returns": [store.returns(jid, after=3, limit=2) for jid in JIDS],
+        "listed": [store.jobs(wanted, 3) for wanted in FILTERS],
+        "summaries": [store.job_summary(jid) for jid in JIDS],
+        "details": [store.target_details(jid) for jid in JIDS],
+        "cancelled": store.cancelled(JIDS),
+        "open counts": store.open_counts(),
+        "small pages": [store.returns(jid, size=2) for jid in JIDS],
+        "cursors": [store.seq_before(at) for at in (0.0, 10.0, 30.0, 100.0)],
+        "first seq": store.first_seq(),
         "events": store.events(),
         "later events": store.events(after=2, limit=3),
         "seq": store.last_seq(),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.cli.arguments import parse_arguments, parse_value
+from saltlite.cli.arguments import parse_arguments, parse_value, split_calls
 from saltlite.cli.durations import DURATION_MAX_S, format_duration, parse_duration
 from saltlite.errors import UsageError
 
@@ -80,6 +80,143 @@ def test_a_keyword_that_stands_twice_is_refused() -> None:
 def test_a_key_that_stands_twice_in_a_map_is_refused() -> None:
     with pytest.raises(UsageError, match="'a' stands twice"):
         parse_value("{a: 1, a: 2}")
+
+
+def value_for(annotation: str, word: str) -> object:
+    """What a parameter with that annotation is given for the word."""
+    return parse_arguments([word], [f"m.f(x:{annotation})"])[0][0]
+
+
+@pytest.mark.parametrize(
+    "word", ["1.10", "true", "0644", "None", "[a]", "{a: 1, a: 2}", "1_000", "5", "", "yes", '"plain"', "'{{"]
+)
+def test_a_parameter_of_text_gets_the_word_as_it_is(word: str) -> None:
+    assert value_for("str", word) == word
+
+
+@pytest.mark.parametrize(
+    ("annotation", "word", "value"),
+    [
+        ("int", "5", 5),
+        ("int", "-5", -5),
+        ("float", "5", 5.0),
+        ("float", ".5", 0.5),
+        ("float", "1e3", 1000.0),
+        ("float", "+2.", 2.0),
+        ("bool", "yes", True),
+        ("bool", "Off", False),
+        ("bool", "TRUE", True),
+        ("bool", "0", False),
+        ("list", "[a, 1]", ["a", 1]),
+        ("list", "a,1.10", ["a", "1.10"]),
+        ("list", "a", ["a"]),
+        ("list", "", []),
+        ("dict", "{a: 1}", {"a": 1}),
+        ("dict", '{"a": "1"}', {"a": "1"}),
+        ("str|None", "None", None),
+        ("str|None", "null", None),
+        ("str|None", "1.10", "1.10"),
+        ("bool|None", "None", None),
+        ("str", '"None"', "None"),
+        ("str|None", '"None"', "None"),
+        ("str", '"1.10"', "1.10"),
+        ("str|int", "5", 5),
+        ("str|int", "1.10", "1.10"),
+        ("str|int", "true", "true"),
+        ("str|float", "5", 5.0),
+        ("str|list", "[a]", ["a"]),
+        ("str|list", "a,b", "a,b"),
+        ("int|bool", "1", 1),
+        ("int|bool", "true", True),
+        ("dict|list", "{a: 1}", {"a": 1}),
+        ("dict|list", "a,b", ["a", "b"]),
+    ],
+)
+def test_the_annotation_decides_what_a_word_becomes(annotation: str, word: str, value: object) -> None:
+    found = value_for(annotation, word)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "word"),
+    [
+        ("int", "0644"), ("int", "1.5"), ("int", "x"), ("int", "1_000"), ("int", "true"), ("int", ""),
+        ("int", "9" * 30),
+        ("float", "x"), ("float", "nan"), ("float", "inf"), ("float", "1_0"), ("float", "1e999"), ("float", "\u0661"),
+        ("float", "-"), ("bool", "maybe"), ("bool", "2"), ("bool", "None"), ("list", "{a: 1}"), ("list", "[a"),
+        ("dict", "a"), ("dict", "[a]"), ("dict", "{a"), ("int|None", "x"),
+    ],
+)  # fmt: skip
+def test_a_word_that_is_not_of_its_type_is_refused(annotation: str, word: str) -> None:
+    with pytest.raises(UsageError, match=r"m\.f: argument 'x' takes "):
+        value_for(annotation, word)
+
+
+def test_the_refusal_names_the_argument_its_type_and_the_signature() -> None:
+    text = "pkg.install(name:str|None=None,refresh:bool=False,**kwargs)"
+    with pytest.raises(UsageError) as caught:
+        parse_arguments(["vim", "refresh=maybe"], [text])
+    assert str(caught.value) == (
+        "pkg.install: argument 'refresh' takes bool, not 'maybe'; "
+        "pkg.install(name: str | None = None, refresh: bool = False, **kwargs)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("signature", "words", "parsed"),
+    [
+        ("m.f(a:str,b:int)", ["1", "2"], (["1", 2], {})),
+        ("m.f(a:str,b:int)", ["b=2", "1"], (["1"], {"b": 2})),
+        ("m.f(*a:str)", ["1", "2"], (["1", "2"], {})),
+        ("m.f(a,*b:str)", ["1", "2"], ([1, "2"], {})),
+        ("m.f(*,a:str)", ["a=1"], ([], {"a": "1"})),
+        ("m.f(**k:str)", ["a=1"], ([], {"a": "1"})),
+        ("m.f(a:str,/,**k)", ["a=1"], ([], {"a": 1})),
+        ("m.f(a:str)", ["1", "2", "b=3"], (["1", 2], {"b": 3})),
+        ("m.f!risk", ["1"], ([1], {})),
+    ],
+)
+def test_each_word_is_read_for_the_parameter_that_it_goes_to(
+    signature: str, words: list[str], parsed: tuple[list[Any], dict[str, Any]]
+) -> None:
+    assert parse_arguments(words, [signature]) == parsed
+
+
+@pytest.mark.parametrize(
+    ("signatures", "value"),
+    [
+        (["m.f(x:str)", "m.f(y:str,z=1)"], "1"),
+        (["m.f(x:str)", "m.f!risk"], "1"),
+        (["m.f(x:str)", "m.f(x:int)"], 1),
+        (["m.f(x:str)", "m.f(x)"], 1),
+        (["m.f(x:str)", "m.f()"], 1),
+    ],
+)
+def test_minions_that_disagree_on_a_parameter_leave_it_without_a_type(signatures: list[str], value: object) -> None:
+    assert parse_arguments(["1"], signatures) == ([value], {})
+
+
+@pytest.mark.parametrize(
+    ("function", "words", "calls"),
+    [
+        ("a.b", [",", ",x", "y"], [("a.b", [",", ",x", "y"])]),
+        ("a.b,c.d", [], [("a.b", []), ("c.d", [])]),
+        ("a.b,c.d", ["x", "y"], [("a.b", ["x", "y"]), ("c.d", [])]),
+        ("a.b,c.d", ["x", ",", "y"], [("a.b", ["x"]), ("c.d", ["y"])]),
+        ("a.b,c.d", ["x", ",y", "z"], [("a.b", ["x"]), ("c.d", ["y", "z"])]),
+        ("a.b,c.d,a.b", [",", ",x"], [("a.b", []), ("c.d", []), ("a.b", ["x"])]),
+    ],
+)
+def test_a_comma_begins_the_arguments_of_the_next_function(
+    function: str, words: list[str], calls: list[tuple[str, list[str]]]
+) -> None:
+    assert split_calls(function, words) == calls
+
+
+@pytest.mark.parametrize(("function", "words"), [("a.b,c.d", [",", ","]), ("a.b,", []), (",a.b", []), ("a.b,,c.d", [])])
+def test_a_comma_without_a_function_is_refused(function: str, words: list[str]) -> None:
+    with pytest.raises(UsageError, match="comma"):
+        split_calls(function, words)
 
 
 @pytest.mark.parametrize(

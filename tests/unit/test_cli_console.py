@@ -8,13 +8,7 @@ import pytest
 
 from saltlite.cli.console import Console, printable
 from saltlite.errors import SaltliteError
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
+from tests.terminals import Terminal
 
 
 @pytest.mark.parametrize(

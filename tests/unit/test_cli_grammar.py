@@ -59,7 +59,7 @@ def test_run_makes_a_job_for_a_minion_that_is_called_like_a_command() -> None:
         (["key"], "needs one of accept, delete, finger, list, preaccept, reject, revoke, token"),
         (["key", "token"], "needs one of create"),
         (["key", "lst"], "there is no command `saltlite key lst`"),
-        (["job", "list"], "use one of kill"),
+        (["job", "lst"], "there is no command `saltlite job lst`"),
     ],
 )
 def test_an_incomplete_command_is_told_what_can_follow(line: list[str], message: str) -> None:

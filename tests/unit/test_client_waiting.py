@@ -1,4 +1,4 @@
-"""What is known of a job, how long to wait for more, and what is told at the end."""
+"""What is known of a job, and how long to wait for more."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 import pytest
 
-from saltlite.cli.outcome import exit_code, missing_lines, open_minions
-from saltlite.client.waiting import Progress, Published
+from saltlite.client.waiting import FIRST_MESSAGE_S, Patience, Progress, Published
 from saltlite.errors import RemoteProtocolError
 
 TIMEOUT_S = 5.0
+PATIENCE = Patience(TIMEOUT_S)
 
 
 def progress(*minions: str, away: dict[str, float | None] | None = None) -> Progress:
-    answer = {"jid": "2" * 20, "minions": list(minions), "away": away or {}, "unknown": {}, "timeout_s": TIMEOUT_S}
-    return Progress(Published(answer), now=100.0)
+    answer = {"jid": "2" * 20, "minions": list(minions), "away": away or {}, "unknown": {}}
+    return Progress(Published(answer | {"timeout_s": TIMEOUT_S, "deliver_ms": 60_000}), now=100.0)
 
 
-def moved(minion: str, state: str, reason: str = "") -> dict[str, Any]:
-    return {"seq": 1, "states": [{"id": minion, "state": state, "reason": reason}], "returns": []}
+def moved(minion: str, state: str, reason: str = "", at: float = 0.0) -> dict[str, Any]:
+    return {"seq": 1, "states": [{"id": minion, "state": state, "reason": reason, "at": at}], "returns": []}
 
 
 def returned(minion: str, value: object = True, *, retcode: int = 0, state: str = "returned") -> dict[str, Any]:
@@ -29,6 +29,7 @@ def returned(minion: str, value: object = True, *, retcode: int = 0, state: str 
         "state": state,
         "retcode": retcode,
         "body": msgpack.packb(value),
+        "duration_ms": 1500,
         "reason": "",
         "seq": 2,
     }
@@ -37,57 +38,114 @@ def returned(minion: str, value: object = True, *, retcode: int = 0, state: str 
 
 def test_a_silent_minion_is_waited_for_until_the_timeout_since_the_publish() -> None:
     job = progress("web1")
-    assert [job.patience_s(TIMEOUT_S, now=now) for now in (100.0, 103.0, 105.0, 200.0)] == [
-        5.0,
-        2.0,
-        0.0,
-        0.0,
-    ]
+    assert [job.patience_s(PATIENCE, now=now) for now in (100.0, 103.0, 105.0, 200.0)] == [5.0, 2.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("state", ["received", "running"])
 def test_a_minion_that_has_the_job_is_waited_for_without_limit(state: str) -> None:
     job = progress("web1", "web2")
     job.apply(moved("web1", state), now=101.0)
-    assert job.patience_s(TIMEOUT_S, now=9000.0) is None
+    assert job.patience_s(PATIENCE, now=9000.0) is None
 
 
 def test_any_news_of_the_job_starts_the_timeout_again() -> None:
     job = progress("web1", "web2")
     job.apply(returned("web1"), now=104.0)
-    assert job.patience_s(TIMEOUT_S, now=105.0) == 4.0
+    assert job.patience_s(PATIENCE, now=105.0) == 4.0
 
 
 def test_a_repeated_message_is_no_news() -> None:
     job = progress("web1", "web2")
     job.apply(returned("web1"), now=104.0)
-    assert job.apply(returned("web1"), now=108.0) == []
-    assert job.patience_s(TIMEOUT_S, now=108.0) == 1.0
+    assert job.apply(returned("web1"), now=108.0).replies == []
+    assert job.patience_s(PATIENCE, now=108.0) == 1.0
+
+
+def test_a_minion_that_is_away_is_not_waited_for_when_the_others_are_settled() -> None:
+    job = progress("web1", "web2", away={"web2": None})
+    assert job.patience_s(PATIENCE, now=100.0) == TIMEOUT_S
+    job.apply(returned("web1"), now=100.0)
+    assert job.patience_s(PATIENCE, now=100.0) == 0.0
+
+
+def test_where_all_are_away_the_stream_has_a_moment_to_say_otherwise() -> None:
+    job = progress("web1", away={"web1": None})
+    assert job.patience_s(PATIENCE, now=100.0) == pytest.approx(FIRST_MESSAGE_S)
+    assert job.patience_s(PATIENCE, now=101.0) == 0.0
+    job.apply({"seq": 0}, now=100.1)
+    assert job.patience_s(PATIENCE, now=100.1) == 0.0
+
+
+def test_a_timeout_that_was_asked_for_holds_for_minions_that_are_away() -> None:
+    job = progress("web1", "web2", away={"web1": 1.0})
+    job.apply(returned("web2"), now=104.0)
+    assert job.patience_s(Patience(30.0, away_quiet_s=30.0), now=105.0) == 29.0
+
+
+def test_until_the_end_of_the_delivery_time_minions_that_are_away_are_waited_for_whatever_is_heard() -> None:
+    job = progress("web1", "web2", away={"web1": 1.0})
+    job.apply(returned("web2"), now=150.0)
+    waits = [job.patience_s(Patience(TIMEOUT_S, away_s=60.0), now=now) for now in (150.0, 159.0, 160.0)]
+    assert waits == [10.0, 1.0, 0.0]
+
+
+def test_a_minion_that_comes_back_with_the_job_is_waited_for_as_any_other() -> None:
+    job = progress("web1", away={"web1": 1.0})
+    job.apply(moved("web1", "running"), now=100.0)
+    assert job.patience_s(PATIENCE, now=9000.0) is None
+
+
+def test_minions_whose_batch_has_not_come_are_waited_for_unless_one_before_them_is_silent() -> None:
+    job = progress("web1", "web2")
+    job.apply(moved("web2", "planned"), now=100.0)
+    assert job.patience_s(PATIENCE, now=101.0) == 4.0
+    job.apply(returned("web1"), now=102.0)
+    assert job.patience_s(PATIENCE, now=9000.0) is None
+    job.apply(moved("web2", "queued"), now=9000.0)
+    assert job.patience_s(PATIENCE, now=9001.0) == 4.0
 
 
 def test_a_job_that_the_master_calls_ended_is_not_waited_for() -> None:
     job = progress("web1")
     job.apply({"seq": 3, "end": True}, now=100.0)
-    assert job.patience_s(TIMEOUT_S, now=100.0) == 0.0
+    assert job.patience_s(PATIENCE, now=100.0) == 0.0
 
 
 def test_a_return_whose_state_came_first_is_waited_for() -> None:
     job = progress("web1")
     job.apply(moved("web1", "returned"), now=100.0)
-    assert job.patience_s(TIMEOUT_S, now=900.0) is None
+    assert job.patience_s(PATIENCE, now=900.0) is None
+    job.apply(returned("web1"), now=900.0)
+    assert job.patience_s(PATIENCE, now=901.0) == 4.0
 
 
 def test_states_only_move_forward_and_the_first_end_stays() -> None:
     job = progress("web1")
-    for state in ("running", "received", "queued", "timed_out", "returned", "running"):
+    for state in ("running", "received", "queued", "planned", "timed_out", "returned", "running"):
         job.apply(moved("web1", state), now=100.0)
     assert job.states == {"web1": "timed_out"}
 
 
-def test_a_return_is_given_out_once_with_its_value() -> None:
+def test_an_update_has_what_moved_and_replies_with_value_and_duration() -> None:
+    job = progress("web1", "web2")
+    job.apply(moved("web2", "running"), now=100.0)
+    update = job.apply(moved("web2", "received") | {"returns": returned("web1", {1: b"x"})["returns"]}, now=100.0)
+    assert update.moved == ["web1"]
+    assert [(reply.id, reply.value, reply.duration_s) for reply in update.replies] == [("web1", {1: b"x"}, 1.5)]
+
+
+def test_a_return_is_given_out_once_even_if_one_message_has_it_twice() -> None:
     job = progress("web1")
-    replies = [*job.apply(returned("web1", {1: b"x"}), now=100.0), *job.apply(returned("web1", 2), now=101.0)]
-    assert [(reply.id, reply.value) for reply in replies] == [("web1", {1: b"x"})]
+    twice = [*returned("web1", 1)["returns"], *returned("web1", 2)["returns"]]
+    replies = [*job.apply({"returns": twice}, now=100.0).replies, *job.apply(returned("web1", 3), now=101.0).replies]
+    assert [(reply.id, reply.value) for reply in replies] == [("web1", 1)]
+
+
+def test_a_message_that_was_not_taken_in_is_asked_for_again() -> None:
+    job = progress("web1")
+    with pytest.raises(RemoteProtocolError):
+        job.apply({"seq": 7, "returns": [{"id": "web1"}]}, now=100.0)
+    assert job.seq == 0
 
 
 @pytest.mark.parametrize(
@@ -112,67 +170,22 @@ def test_an_answer_to_publish_without_its_fields_is_refused() -> None:
         Published({"jid": "1"})
 
 
-@pytest.mark.parametrize(
-    ("state", "code", "line"),
-    [
-        ("queued", 5, "web1: did not acknowledge the job within 5s"),
-        ("received", 5, "web1: has the job and did not start it yet: why"),
-        ("running", 5, "web1: still running: why"),
-        ("refused", 6, "web1: refused the job: why"),
-        ("expired", 5, "web1: not reached before the delivery time was over: why"),
-        ("cancelled", 4, "web1: why"),
-        ("timed_out", 4, "web1: why"),
-        ("interrupted", 4, "web1: why"),
-        ("lost", 5, "web1: why"),
-        ("revoked", 5, "web1: why"),
-        ("returned", 5, "web1: returned, but the master does not have the return"),
-    ],
-)
-def test_every_state_that_is_no_return_is_told_and_has_its_exit_code(state: str, code: int, line: str) -> None:
-    job = progress("web1")
-    job.apply(moved("web1", state, "why"), now=100.0)
-    assert (exit_code(job), missing_lines(job, waited_s=5.2, now=0.0)) == (code, [line])
-
-
-def test_a_listed_name_that_no_minion_has_is_told_and_counts_as_missing() -> None:
-    unknown = {"gone": "its key is pending"}
-    answer = {"jid": "2" * 20, "minions": ["web1"], "away": {}, "timeout_s": 5.0, "unknown": unknown}
-    job = Progress(Published(answer), now=100.0)
-    job.apply(moved("web1", "cancelled", "why"), now=100.0)
-    assert missing_lines(job, waited_s=5.0, now=0.0) == ["gone: its key is pending", "web1: why"]
-    assert exit_code(job) == 4
-
-
-def test_a_minion_without_a_session_is_told_apart_from_a_silent_one() -> None:
-    job = progress("web1", "web2", "web3", away={"web1": 1000.0, "web2": None})
-    assert missing_lines(job, waited_s=5.0, now=1250.0) == [
-        "web1: not connected (last seen 4m ago)",
-        "web2: never connected",
-        "web3: did not acknowledge the job within 5s",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("messages", "code"),
-    [
-        ([returned("a"), returned("b")], 0),
-        ([returned("a"), returned("b", retcode=2)], 4),
-        ([returned("a")], 5),
-        ([returned("a", retcode=1)], 4),
-        ([returned("a", retcode=1), moved("b", "refused")], 6),
-        ([moved("a", "refused")], 6),
-        ([returned("a"), returned("b", retcode=137, state="timed_out")], 4),
-    ],
-)
-def test_of_several_exit_codes_the_worst_is_told(messages: list[dict[str, Any]], code: int) -> None:
-    job = progress("a", "b")
-    for message in messages:
+def test_counts_are_of_every_minion_and_leave_out_what_there_is_none_of() -> None:
+    job = progress("a", "b", "c", "d", "e", "f", away={"f": None})
+    for message in (
+        moved("a", "running"),
+        moved("b", "refused"),
+        moved("c", "planned"),
+        returned("d", retcode=1),
+        returned("e"),
+    ):
         job.apply(message, now=100.0)
-    assert exit_code(job) == code
+    assert job.counts() == {"returned": 2, "failed": 2, "running": 1, "away": 1, "planned": 1}
+    assert job.awaited() == {"a", "c"}
 
 
-def test_only_minions_that_may_still_run_the_job_are_open() -> None:
-    job = progress("a", "b", "c")
-    job.apply(moved("b", "expired"), now=100.0)
-    job.apply(returned("c"), now=100.0)
-    assert open_minions(job) == ["a"]
+def test_a_reply_of_a_job_that_was_killed_counts_as_failed_once() -> None:
+    job = progress("a")
+    job.apply(moved("a", "timed_out"), now=100.0)
+    job.apply(returned("a", retcode=124, state="timed_out"), now=100.0)
+    assert job.counts() == {"failed": 1}

@@ -154,9 +154,24 @@ def test_a_place_that_is_not_used_is_taken_back() -> None:
     it = full()
     it.announce(99, ret("b", BIG), 0.0)
     assert it.expire(GRANT_S - 1.0) == []
-    assert it.expire(GRANT_S) == [(99, "b")]
+    assert it.expire(GRANT_S)[0] == (99, "b")
+
+
+def test_who_may_not_have_heard_of_its_place_is_given_another_one_behind_the_others() -> None:
+    it = full()
+    it.announce(99, ret("b", BIG), 0.0)
+    granted = it.expire(GRANT_S)
+    assert granted[0] == (99, "b")
+    assert (1, "a") in granted
+
+
+def test_who_stopped_in_the_middle_loses_its_place() -> None:
+    it = Assembly()
+    it.announce(1, ret("a", BIG), 0.0)
+    it.part(1, part("a", 0, b"x"), 0.0)
+    assert it.expire(GRANT_S + 1.0) == []
     with pytest.raises(RemoteProtocolError, match="bad-part"):
-        it.part(1, part("a", 0, b"x"), GRANT_S)
+        it.part(1, part("a", 1, b"x"), GRANT_S + 1.0)
 
 
 def test_a_slow_return_keeps_its_place_while_its_parts_come_fast_enough() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from saltlite.core.clones import ALTERNATIONS
 from saltlite.core.hub import (
     BLOCKED_RETRY_S,
     HELD_MAX,
@@ -15,6 +16,7 @@ from saltlite.core.hub import (
     Pull,
     Report,
     Send,
+    Suspect,
 )
 from saltlite.core.outbox import PARCELS_MAX, RESEND_MIN_S
 from saltlite.wire import codec
@@ -50,6 +52,27 @@ def test_a_newer_session_of_a_key_replaces_the_older_and_the_minion_never_goes_a
     assert newer.alive
     older.say({"t": "hb", "running": [], "spool": 0})
     assert table.refused() == {"no-session": 1}
+
+
+def test_of_two_machines_with_one_key_the_one_that_is_up_stays_and_the_other_is_sent_away() -> None:
+    table = Table()
+    guests = [table.join("web1", boot="ab"[number % 2]) for number in range(2 + ALTERNATIONS)]
+    table.take()
+    copy = table.join("web1", boot="ab"[(2 + ALTERNATIONS) % 2])
+    effects = table.take()
+    assert of(Suspect, effects) == [Suspect("web1", copy.key, copy.address)]
+    assert of(Presence, effects) == []
+    assert copy.session is not None
+    told = [codec.decode(copy.session.open(send.frame)) for send in of(Send, effects) if send.route == copy.route]
+    assert [message["state"] for message in told] == ["clone"]
+    assert guests[-1].alive
+
+
+def test_when_a_minion_was_last_heard_is_known_of_those_that_are_up() -> None:
+    table = Table()
+    table.join("web1")
+    table.wait(7.0)
+    assert table.hub.heard(["web1", "web2"]) == {"web1": 7.0}
 
 
 def test_another_key_that_is_accepted_for_the_same_id_replaces_the_session_of_the_first() -> None:

@@ -8,7 +8,7 @@ from saltlite.core.hub import (
     HangUp,
     Report,
 )
-from saltlite.wire.messages import VERBS, Sender, functions_digest
+from saltlite.wire.messages import VERBS, Sender, functions_digest, functions_message
 from tests.core_guest import MESSAGES, Guest, Table, of
 
 # -- who may say what: R1
@@ -64,12 +64,27 @@ def test_what_is_reported_is_filed_under_the_session_and_nothing_else() -> None:
     assert (report.id, report.fingerprint, report.body) == ("web1", guest.key, b"\xc0")
 
 
-def test_a_false_digest_of_functions_is_refused_because_other_minions_share_digests() -> None:
+@pytest.mark.parametrize(
+    ("functions", "whole"),
+    [(["a.b"], False), (["a.b(c,d)"], False), ([], False), (["a.b(c)"], False), (["a.b(c)"], True)],
+)
+def test_a_false_digest_of_functions_is_refused_because_other_minions_share_digests(
+    functions: list[str], *, whole: bool
+) -> None:
     table = Table()
     guest = table.join("web1")
-    guest.say({"t": "functions", "digest": functions_digest(["a.b"]), "names": [], "whole": True})
+    digest = functions_digest(["a.b(c)"], whole=whole)
+    guest.say({"t": "functions", "digest": digest, "functions": functions, "whole": not whole})
     assert table.refused() == {"bad-message": 1}
     assert of(Report, table.take()) == []
+
+
+def test_functions_that_changed_during_a_session_are_what_presence_says_from_then_on() -> None:
+    table = Table()
+    guest = table.join("web1")
+    message = functions_message(["a.b(c)"], whole=True)
+    guest.say(message)
+    assert [one.functions for one in table.hub.present()] == [message["digest"]]
 
 
 # -- bad frames in a session

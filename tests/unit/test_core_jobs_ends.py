@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from saltlite.core.job_endings import CANCELLED_CODE, TIMED_OUT_CODE
 from saltlite.core.jobs import (
-    CANCELLED_CODE,
     KILL_GRACE_S,
     NEVER,
     OFFER_AGAIN_S,
     SIGKILL,
     SIGTERM,
-    TIMED_OUT_CODE,
     Forget,
     Fork,
     Go,
@@ -303,7 +302,7 @@ def test_a_started_job_that_died_with_the_machine_is_interrupted_and_never_run_a
         TargetState.INTERRUPTED,
         "its process ended without a result (while the minion was down)",
     )
-    assert write == Write(Step.DONE, jid())
+    assert write == Write(Step.DONE, jid(), {"reason": f"interrupted:{keep.reason}"})
     it.jobs.open()
     assert it.receive() == [Offer(jid())]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from saltlite.adapters.memory_disk import JOURNAL_FOLDER, MemoryDisk, memory_journal
-from saltlite.core.minion_ports import JOURNAL_KEEP_ENTRIES, JOURNAL_KEEP_S, Record, Step
-from saltlite.errors import JournalError
+from saltlite.adapters.memory_disk import JOURNAL_FOLDER, MemoryDisk, MemoryHandle, memory_journal
+from saltlite.core.minion_ports import JOURNAL_KEEP_ENTRIES, JOURNAL_KEEP_S, JOURNAL_RESERVE, Record, Step
+from saltlite.errors import JournalError, UnwrittenError
 
 NOW = 1_800_000_000_000
 OLD = NOW - JOURNAL_KEEP_S * 1000 - 1
@@ -59,14 +59,24 @@ def test_after_a_failed_sync_nothing_is_believed() -> None:
             call()
 
 
+def without_reserve() -> MemoryDisk:
+    """A disk whose file system sets nothing aside, with 10 bytes left beside an empty journal."""
+    disk = MemoryDisk(before=failing("reserve", errno.EOPNOTSUPP))
+    memory_journal(disk, entropy=bytes).open()
+    disk.capacity = disk.folder(JOURNAL_FOLDER).used() + 10
+    return disk
+
+
 def test_a_full_disk_refuses_the_record_and_spoils_nothing() -> None:
-    disk = MemoryDisk()
+    disk = without_reserve()
     journal = memory_journal(disk, entropy=bytes)
     journal.open()
+    disk.capacity = None
     journal.append([received(1)])
     disk.capacity = disk.folder(JOURNAL_FOLDER).used() + 10
-    with pytest.raises(JournalError, match="No space left"):
+    with pytest.raises(UnwrittenError, match="No space left") as refused:
         journal.append([started(1)])
+    assert refused.value.why == "No space left on device"
     disk.capacity = None
     journal.append([received(2)])
     entries = memory_journal(disk, entropy=bytes).open()
@@ -76,11 +86,65 @@ def test_a_full_disk_refuses_the_record_and_spoils_nothing() -> None:
     ]
 
 
-def test_a_journal_that_cannot_remove_half_a_record_takes_no_more() -> None:
+def test_what_becomes_of_taken_jobs_is_written_on_a_full_disk_and_no_new_job_is_taken() -> None:
     disk = MemoryDisk()
     journal = memory_journal(disk, entropy=bytes)
     journal.open()
-    disk.capacity = disk.folder(JOURNAL_FOLDER).used() + 10
+    disk.capacity = 0
+    written = 0
+    while not journal.full():
+        written += 1
+        journal.append([received(written)])
+    journal.append([record for number in range(1, 101) for record in whole_life(number)[1:]])
+    journal.sync()
+    disk.crash()
+    entries = memory_journal(disk, entropy=bytes).open()
+    assert [entry.step for entry in entries[:100]] == [Step.ACKED] * 100
+    assert len(entries) == written > 100
+
+
+def test_a_disk_that_has_room_again_is_noticed_by_asking() -> None:
+    disk = MemoryDisk(capacity=JOURNAL_RESERVE // 2)
+    journal = memory_journal(disk, entropy=bytes)
+    journal.open()
+    assert journal.full() == "No space left on device"
+    disk.capacity = 10 * JOURNAL_RESERVE
+    assert journal.full() == ""
+
+
+def test_where_nothing_can_be_set_aside_jobs_are_taken_all_the_same() -> None:
+    disk = MemoryDisk(before=failing("reserve", errno.EOPNOTSUPP))
+    journal = memory_journal(disk, entropy=bytes)
+    journal.open()
+    journal.append(whole_life(1))
+    assert journal.full() == ""
+
+
+def test_a_disk_that_fails_in_another_way_ends_the_journal_at_once() -> None:
+    disk = MemoryDisk()
+    journal = memory_journal(disk, entropy=bytes)
+    journal.open()
+    disk.before = failing("write", errno.EIO)
+    with pytest.raises(JournalError, match="a write failed"):
+        journal.append([received(1)])
+    disk.before = lambda _: None
+    with pytest.raises(JournalError, match="because a write failed: injected; check the disk"):
+        journal.append([received(1)])
+
+
+def test_a_cut_that_did_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = without_reserve()
+    journal = memory_journal(disk, entropy=bytes)
+    journal.open()
+    monkeypatch.setattr(MemoryHandle, "truncate", lambda *_: None)
+    with pytest.raises(JournalError, match="10 bytes of an unfinished record"):
+        journal.append([received(1)])
+
+
+def test_a_journal_that_cannot_remove_half_a_record_takes_no_more() -> None:
+    disk = without_reserve()
+    journal = memory_journal(disk, entropy=bytes)
+    journal.open()
     disk.before = failing("truncate", errno.EIO)
     with pytest.raises(JournalError, match="unfinished record"):
         journal.append([received(1)])

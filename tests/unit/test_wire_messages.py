@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.wire.limits import CHUNK, JOB_BODY_MAX, RETURN_MAX
+from saltlite.wire.codec import encode
+from saltlite.wire.limits import CHUNK, FRAME_MAX, JOB_BODY_MAX, RETURN_MAX
 from saltlite.wire.merkle import PROOF_MAX
 from saltlite.wire.messages import (
     AUTH_FIELDS,
-    FUNCTION_NAME_MAX,
+    FUNCTIONS_BYTES_MAX,
     FUNCTIONS_MAX,
     JIDS_MAX,
     REASON_MAX,
@@ -23,6 +24,7 @@ from saltlite.wire.messages import (
     check,
     check_payload,
     functions_digest,
+    functions_message,
 )
 
 JID = "20270115080000000000"
@@ -48,7 +50,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "dur_ms": 0,
         "reason": "",
     },
-    "functions": {"digest": "d" * 32, "names": ["test.ping"], "whole": False},
+    "functions": {"digest": "d" * 32, "functions": ["test.ping()"], "whole": False},
     "part": {"jid": JID, "offset": 0, "data": b"x"},
     "bye": {"reason": ""},
 }
@@ -119,9 +121,10 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("ret", "size", RETURN_MAX, RETURN_MAX + 1),
     ("ret", "start_ms", WALL_MAX_MS, WALL_MAX_MS + 1),
     ("ret", "code", 2**31, 2**31 + 1),
-    ("functions", "names", ["x"] * FUNCTIONS_MAX, ["x"] * (FUNCTIONS_MAX + 1)),
-    ("functions", "names", ["x" * FUNCTION_NAME_MAX], ["x" * (FUNCTION_NAME_MAX + 1)]),
-    ("functions", "names", ["x"], ["x\n"]),
+    ("functions", "functions", ["x.y"] * FUNCTIONS_MAX, ["x.y"] * (FUNCTIONS_MAX + 1)),
+    ("functions", "functions", ["x.y(z:str)!r"], ["x.y(z:str)!r "]),
+    ("functions", "functions", ["x.y(z)"], [["x.y(z)"]]),
+    ("functions", "functions", ["x.y"], ["x.y\n"]),
     ("functions", "whole", True, 1),
     ("part", "data", b"d" * CHUNK, b""),
     ("part", "offset", RETURN_MAX, RETURN_MAX + 1),
@@ -164,7 +167,47 @@ def test_reply_is_checked_field_by_field(payload: object) -> None:
         check_payload(payload, REPLY_FIELDS)
 
 
-def test_a_digest_stands_for_a_set_of_names() -> None:
-    assert functions_digest(["b.c", "a.b"]) == functions_digest(["a.b", "b.c", "a.b"])
-    assert functions_digest(["a.b"]) != functions_digest(["a.b", "b.c"])
-    assert len(functions_digest(["a.b"])) == 32
+def test_a_digest_stands_for_a_set_of_texts_in_any_order() -> None:
+    digest = functions_digest(["b.c", "a.b"], whole=True)
+    assert digest == functions_digest(["a.b", "b.c"], whole=True)
+    assert len(digest) == 32
+
+
+@pytest.mark.parametrize(("texts", "whole"), [(["a.b"], True), (["a.b", "b.c()"], True), (["a.b", "b.c"], False)])
+def test_a_digest_changes_with_all_that_the_message_says(texts: list[str], *, whole: bool) -> None:
+    assert functions_digest(texts, whole=whole) != functions_digest(["a.b", "b.c"], whole=True)
+
+
+def many(count: int, text: str) -> list[str]:
+    return [f"m{number}.f{text}" for number in range(count)]
+
+
+def test_functions_that_fit_travel_as_they_are() -> None:
+    texts = many(200, "(name:str|None=None,**kwargs)!remove")
+    message = functions_message(texts, whole=True)
+    assert (message["functions"], message["whole"]) == (texts, True)
+    assert message["digest"] == functions_digest(texts, whole=True)
+
+
+def test_what_does_not_fit_loses_the_longest_signatures_and_no_name_and_no_risk() -> None:
+    long = [f"long.f{number}({'x' * 900})!remove" for number in range(100)]
+    message = functions_message([*long, *many(1000, "(a,b=1)")], whole=True)
+    kept = message["functions"]
+    assert (len(kept), message["whole"]) == (1100, True)
+    assert kept[-1000:] == many(1000, "(a,b=1)")
+    assert set(kept[:100]) <= {*long, *(f"long.f{number}!remove" for number in range(100))}
+    assert FUNCTIONS_BYTES_MAX - 1000 < sum(map(len, kept)) <= FUNCTIONS_BYTES_MAX
+
+
+@pytest.mark.parametrize("texts", [many(FUNCTIONS_MAX + 1, ""), many(FUNCTIONS_MAX, "o" * 100)])
+def test_names_that_do_not_fit_are_left_out_and_the_message_says_so(texts: list[str]) -> None:
+    message = functions_message(texts, whole=True)
+    assert message["whole"] is False
+    assert 800 < len(message["functions"]) <= FUNCTIONS_MAX
+    assert len(encode(message)) < FRAME_MAX - 1024
+    check(message, Sender.MINION, accepted=True)
+
+
+def test_a_function_that_no_job_could_name_is_not_reported() -> None:
+    message = functions_message(["a.b()", "a.b-c()", "a.\u00fc()", f"a.{'b' * 127}()"], whole=True)
+    assert (message["functions"], message["whole"]) == (["a.b()"], True)

@@ -91,10 +91,11 @@ def test_an_older_frame_is_refused_after_a_newer_one() -> None:
     assert refusal(master, older) == "replay"
 
 
-def test_a_lost_frame_leaves_a_gap_that_is_allowed() -> None:
+def test_a_lost_frame_leaves_a_gap_that_is_counted() -> None:
     minion, master = pair()
     minion.seal(b"lost")
     assert master.open(minion.seal(b"after")) == b"after"
+    assert master.missed == 1
 
 
 def test_a_flipped_bit_in_any_byte_is_refused_and_the_session_goes_on() -> None:

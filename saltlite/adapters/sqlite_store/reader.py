@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.adapters.sqlite_store.audience import Audiences, unpack_minions
-from saltlite.adapters.sqlite_store.connection import Values
+from saltlite.adapters.sqlite_store.history import HistoryReader, Queries
 from saltlite.adapters.store_events import unpack_data
-from saltlite.core.ports import FunctionSet, MinionRow, OpenJob, TargetRow, TokenRecord
+from saltlite.core.ports import RETURNS_SIZE, FunctionSet, MinionRow, OpenJob, TargetRow, TokenRecord
 from saltlite.model.events import Event
 from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.model.signature import by_name
 from saltlite.model.target import Target, TargetKind
 
 _KEY = "SELECT id, fingerprint, public, state, address, first_seen, changed_at, epoch, how FROM keys"
@@ -31,20 +32,23 @@ _MINIONS_ACCEPTED = (
 )
 _JOB = (
     "SELECT jid, request_id, user, uid, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
-    " body, signature, minions FROM jobs WHERE jid = ?"
+    " origin, body, signature, minions FROM jobs WHERE jid = ?"
 )
 _RETURNS = (
     "SELECT jid, minion, state, retcode, body, started_at, duration_ms, reason, seq FROM returns"
     " WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
 )
+_RETURN_SIZES = "SELECT length(body) FROM returns WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
 _OPEN_JOBS = (
-    "SELECT j.seq, j.jid, j.body, j.signature, j.created_at, j.deliver_ms, t.state"
+    "SELECT j.seq, j.jid, j.body, j.signature, j.created_at, j.deliver_ms, t.state,"
+    " j.cancelled_at IS NOT NULL"
     " FROM job_targets AS t INDEXED BY job_targets_unfinished CROSS JOIN jobs AS j ON j.jid = t.jid"
     " WHERE t.rank = 0 AND t.rank < 9 AND t.minion = ? AND t.jid > ? ORDER BY t.jid LIMIT ?"
 )
 # The ranks one by one: the index is sorted by rank, so each is one step to this minion's rows.
 _UNFINISHED = (
-    "SELECT j.seq, j.jid, j.body, j.signature, j.created_at, j.deliver_ms, t.state"
+    "SELECT j.seq, j.jid, j.body, j.signature, j.created_at, j.deliver_ms, t.state,"
+    " j.cancelled_at IS NOT NULL"
     " FROM job_targets AS t INDEXED BY job_targets_unfinished CROSS JOIN jobs AS j ON j.jid = t.jid"
     " WHERE t.rank IN (0, 1, 2) AND t.rank < 9 AND t.minion = ? ORDER BY t.jid"
 )
@@ -56,23 +60,16 @@ UNDELIVERED = (
 )
 """Targets to expire; its one value is the time it is."""
 _DIGESTS = (
-    "SELECT DISTINCT coalesce(m.functions, '') FROM json_each(?) AS asked LEFT JOIN minions AS m ON m.id = asked.value"
+    "SELECT coalesce(m.functions, ''), count(*) FROM json_each(?) AS asked"
+    " LEFT JOIN minions AS m ON m.id = asked.value GROUP BY 1"
 )
 
 
-class Queries(Protocol):
-    """What a reader runs its statements on: a connection, or one transaction of it."""
-
-    def rows(self, sql: str, values: Values = ()) -> list[Any]: ...
-
-    def value(self, sql: str, values: Values = ()) -> Any: ...
-
-
-class SqliteReader:
+class SqliteReader(HistoryReader):
     """`saltlite.core.ports.StoreReader` over SQLite. Raises StoreError when the file cannot be read."""
 
     def __init__(self, queries: Queries) -> None:
-        self._queries = queries
+        super().__init__(queries)
         self._audiences = Audiences()
 
     def store_id(self) -> str:
@@ -140,10 +137,18 @@ class SqliteReader:
         rows = self._queries.rows(sql, (jid,))
         return [TargetRow(minion, TargetState(state), reason, at) for minion, state, reason, at in rows]
 
-    def returns(self, jid: Jid, after: int = 0, limit: int = 1000) -> list[Return]:
+    def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
+        count, total = 0, 0
+        # The length of a body is known without reading it.
+        for (length,) in self._queries.rows(_RETURN_SIZES, (jid, after, limit)):
+            count, total = count + 1, total + length
+            if total >= size:
+                break
+        if not count:
+            return []
         return [
             Return(row[0], row[1], TargetState(row[2]), *row[3:])
-            for row in self._queries.rows(_RETURNS, (jid, after, limit))
+            for row in self._queries.rows(_RETURNS, (jid, after, count))
         ]
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
@@ -156,6 +161,17 @@ class SqliteReader:
         # Kept by AUTOINCREMENT, so it still counts events that were pruned; no row before the first event.
         return int(self._queries.value("SELECT seq FROM sqlite_sequence WHERE name = 'events'") or 0)
 
+    def first_seq(self) -> int:
+        return int(self._queries.value("SELECT min(seq) FROM events") or 0)
+
+    def seq_before(self, at: float) -> int:
+        found = self._queries.value("SELECT seq FROM events WHERE at >= ? ORDER BY at, seq LIMIT 1", (at,))
+        return self.last_seq() if found is None else int(found) - 1
+
+    def size(self) -> int:
+        pages = self._queries.value("PRAGMA page_count") - self._queries.value("PRAGMA freelist_count")
+        return int(pages * self._queries.value("PRAGMA page_size"))
+
     def open_jobs(self, minion: MinionId, after: Jid | None, limit: int) -> list[OpenJob]:
         return self._with_minions(self._queries.rows(_OPEN_JOBS, (minion, after or "", limit)))
 
@@ -164,11 +180,12 @@ class SqliteReader:
 
     def _with_minions(self, rows: list[Any]) -> list[OpenJob]:
         found = []
-        for seq, jid, body, signature, created_at, deliver_ms, state in rows:
+        for seq, jid, body, signature, created_at, deliver_ms, state, cancelled in rows:
             audience = self._audiences.get(seq, self._packed_minions)
             # None: the job was pruned since its row was read, so it is open no more.
             if audience is not None:
-                found.append(OpenJob(jid, body, signature, created_at, deliver_ms, audience, TargetState(state)))
+                how_far = (TargetState(state), bool(cancelled))
+                found.append(OpenJob(jid, body, signature, created_at, deliver_ms, audience, *how_far))
         return found
 
     def _packed_minions(self, seq: int) -> bytes | None:
@@ -179,12 +196,12 @@ class SqliteReader:
         return bool(self._queries.value(f"SELECT EXISTS ({UNDELIVERED})", (now,)))
 
     def functions(self, digest: str) -> FunctionSet | None:
-        rows = self._queries.rows("SELECT names, whole FROM functions WHERE digest = ?", (digest,))
-        return FunctionSet(digest, frozenset(msgpack.unpackb(rows[0][0])), bool(rows[0][1])) if rows else None
+        rows = self._queries.rows("SELECT texts, whole FROM functions WHERE digest = ?", (digest,))
+        return FunctionSet(digest, by_name(msgpack.unpackb(rows[0][0])), bool(rows[0][1])) if rows else None
 
-    def function_digests(self, minions: Sequence[MinionId]) -> set[str]:
+    def function_digests(self, minions: Sequence[MinionId]) -> dict[str, int]:
         # One value, however many minions: SQLite limits the number of values, and the text stays constant.
-        return {row[0] for row in self._queries.rows(_DIGESTS, (json.dumps(list(minions)),))}
+        return dict(self._queries.rows(_DIGESTS, (json.dumps(list(minions)),)))
 
     def minions_with_open_jobs(self) -> list[MinionId]:
         sql = (
@@ -212,7 +229,7 @@ def _minion_row(row: tuple[Any, ...]) -> MinionRow:
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    jid, request_id, user, uid, fun, tgt, tgt_type, *times, body, signature, minions = row
+    jid, request_id, user, uid, fun, tgt, tgt_type, *times, origin, body, signature, minions = row
     created_at, deliver_ms, run_ms = times
     return Job(
         jid=jid,
@@ -227,4 +244,5 @@ def _job(row: tuple[Any, ...]) -> Job:
         body=body,
         signature=signature,
         minions=unpack_minions(minions),
+        origin=origin,
     )

@@ -2,7 +2,8 @@
 
     events       the log; its seq is the one counter that readers follow, never reused (AUTOINCREMENT)
     jobs         one row a job; seq is the seq of its event
-    job_targets  one row a (jid, minion); rank is saltlite.core.dispatch.RANK of its state
+    job_targets  one row a (jid, minion); rank is saltlite.core.dispatch.RANK of its state, outcome is
+                 history.OUTCOME_CODE of what became of it
     returns      at most one row a (jid, minion); seq is the seq of its event
     keys         one row a fingerprint; at most one accepted an id
     minions      the last session of each id
@@ -21,7 +22,22 @@ from saltlite.errors import StoreError
 APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+# Wide columns last: SQLite reads a row up to the last column that is asked for.
+_JOBS = """CREATE TABLE jobs (
+        seq INTEGER PRIMARY KEY, jid TEXT NOT NULL UNIQUE, request_id TEXT NOT NULL, user TEXT NOT NULL,
+        uid INTEGER NOT NULL, origin TEXT NOT NULL, fun TEXT NOT NULL, tgt TEXT NOT NULL, tgt_type TEXT NOT NULL,
+        created_at REAL NOT NULL, deliver_ms INTEGER NOT NULL, run_ms INTEGER NOT NULL,
+        cancelled_at REAL, cancelled_by TEXT NOT NULL DEFAULT '',
+        signature BLOB NOT NULL, body BLOB NOT NULL, minions BLOB NOT NULL, UNIQUE (request_id, uid))"""
+# All that a list of jobs is narrowed by.
+_JOBS_LISTING = "CREATE INDEX jobs_listing ON jobs (jid, created_at, user, fun)"
+# Holds what went wrong, which is little. A query has to say `outcome > 1` for SQLite to take it.
+_TARGETS_BAD = "CREATE INDEX job_targets_bad ON job_targets (outcome, jid) WHERE outcome > 1"
+
+_FUNCTIONS = """CREATE TABLE functions (
+        digest TEXT NOT NULL PRIMARY KEY, whole INTEGER NOT NULL, texts BLOB NOT NULL)"""
 
 _SCHEMA = (
     "CREATE TABLE store (id TEXT NOT NULL, epoch INTEGER NOT NULL)",
@@ -42,23 +58,20 @@ _SCHEMA = (
         id TEXT NOT NULL PRIMARY KEY, fingerprint TEXT NOT NULL, address TEXT NOT NULL, version TEXT NOT NULL,
         boot_id TEXT NOT NULL, incarnation TEXT NOT NULL, functions TEXT NOT NULL, up INTEGER NOT NULL,
         last_seen REAL NOT NULL) WITHOUT ROWID""",
-    """CREATE TABLE functions (
-        digest TEXT NOT NULL PRIMARY KEY, whole INTEGER NOT NULL, names BLOB NOT NULL)""",
+    _FUNCTIONS,
     """CREATE TABLE events (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, data BLOB NOT NULL, at REAL NOT NULL)""",
     "CREATE INDEX events_by_time ON events (at)",
-    # Wide columns last: SQLite reads a row up to the last column that is asked for.
-    """CREATE TABLE jobs (
-        seq INTEGER PRIMARY KEY, jid TEXT NOT NULL UNIQUE, request_id TEXT NOT NULL, user TEXT NOT NULL,
-        uid INTEGER NOT NULL, fun TEXT NOT NULL, tgt TEXT NOT NULL, tgt_type TEXT NOT NULL,
-        created_at REAL NOT NULL, deliver_ms INTEGER NOT NULL, run_ms INTEGER NOT NULL,
-        signature BLOB NOT NULL, body BLOB NOT NULL, minions BLOB NOT NULL, UNIQUE (request_id, uid))""",
+    _JOBS,
     "CREATE INDEX jobs_by_time ON jobs (created_at)",
+    _JOBS_LISTING,
     """CREATE TABLE job_targets (
         jid TEXT NOT NULL, minion TEXT NOT NULL, rank INTEGER NOT NULL, state TEXT NOT NULL,
-        reason TEXT NOT NULL, changed_at REAL NOT NULL, PRIMARY KEY (jid, minion)) WITHOUT ROWID""",
+        reason TEXT NOT NULL, changed_at REAL NOT NULL, outcome INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (jid, minion)) WITHOUT ROWID""",
     # Holds what is not settled, and no history. A query has to say `rank < 9` for SQLite to take it.
     "CREATE INDEX job_targets_unfinished ON job_targets (rank, minion, jid) WHERE rank < 9",
+    _TARGETS_BAD,
     """CREATE TABLE returns (
         seq INTEGER PRIMARY KEY, jid TEXT NOT NULL, minion TEXT NOT NULL, state TEXT NOT NULL,
         retcode INTEGER NOT NULL, started_at REAL NOT NULL, duration_ms INTEGER NOT NULL,
@@ -68,12 +81,43 @@ _SCHEMA = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
+_JOBS_OF_1 = (
+    "INSERT INTO jobs (seq, jid, request_id, user, uid, origin, fun, tgt, tgt_type, created_at, deliver_ms,"
+    " run_ms, signature, body, minions) SELECT seq, jid, request_id, user, uid, '', fun, tgt, tgt_type,"
+    " created_at, deliver_ms, run_ms, signature, body, minions FROM jobs_1"
+)
+# The rule of saltlite.model.history.outcome_of; the return decides where there is one.
+_OUTCOMES_OF_1 = (
+    "UPDATE job_targets SET outcome = coalesce((SELECT CASE"
+    " WHEN r.retcode <> 0 OR r.state IN ('refused', 'timed_out', 'interrupted') THEN 3"
+    " WHEN r.state = 'returned' THEN 1 ELSE 2 END"
+    " FROM returns AS r WHERE r.jid = job_targets.jid AND r.minion = job_targets.minion),"
+    " CASE WHEN rank < 9 THEN 0 WHEN state IN ('refused', 'timed_out', 'interrupted') THEN 3 ELSE 2 END)"
+)
+_STEPS: dict[int, tuple[str, ...]] = {
+    1: (
+        "ALTER TABLE jobs RENAME TO jobs_1",
+        _JOBS,
+        _JOBS_OF_1,
+        "DROP TABLE jobs_1",
+        "CREATE INDEX jobs_by_time ON jobs (created_at)",
+        _JOBS_LISTING,
+        "ALTER TABLE job_targets ADD COLUMN outcome INTEGER NOT NULL DEFAULT 0",
+        _OUTCOMES_OF_1,
+        _TARGETS_BAD,
+        # Names without signatures; each minion is asked again when it comes.
+        "DROP TABLE functions",
+        _FUNCTIONS,
+    ),
+}
+"""What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""
+
 
 def prepare(connection: Connection) -> None:
-    """Make the tables in an empty file, or make sure that this is a store of this version.
+    """Make the tables in an empty file, or bring a store of an older version to this one.
 
     The caller holds the write lock. A file that is refused was not written to.
-    Raises StoreError: not a store, another version, damaged, or a file system without shared memory maps.
+    Raises StoreError: not a store, a newer version, damaged, or a file system without shared memory maps.
     """
     application = connection.value("PRAGMA application_id")
     version = connection.value("PRAGMA user_version")
@@ -90,14 +134,16 @@ def prepare(connection: Connection) -> None:
         )
     if fresh:
         _create(connection)
+    elif version < SCHEMA_VERSION:
+        _migrate(connection, version)
 
 
 def _refuse_foreign(path: str, application: int, version: int) -> None:
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is not a saltlite store and was left as it is; move it away or set data_dir")
-    if version != SCHEMA_VERSION:
+    if version != SCHEMA_VERSION and version not in _STEPS:
         raise StoreError(
-            f"the store {path} has format {version}, this saltlite reads format {SCHEMA_VERSION}; "
+            f"the store {path} has format {version}, this saltlite reads format {SCHEMA_VERSION} and older; "
             "it was left as it is: start the saltlite that wrote it"
         )
 
@@ -108,6 +154,18 @@ def _create(connection: Connection) -> None:
         for statement in _SCHEMA:
             connection.run(statement)
         connection.run("INSERT INTO store (id, epoch) VALUES (?, 0)", (os.urandom(16).hex(),))
+        connection.run("COMMIT")
+    finally:
+        connection.rollback()
+
+
+def _migrate(connection: Connection, version: int) -> None:
+    connection.run("BEGIN IMMEDIATE")
+    try:
+        for step in range(version, SCHEMA_VERSION):
+            for statement in _STEPS[step]:
+                connection.run(statement)
+        connection.run(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.run("COMMIT")
     finally:
         connection.rollback()

@@ -13,12 +13,21 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.adapters.sqlite_store.audience import pack_minions
 from saltlite.adapters.sqlite_store.connection import Values
+from saltlite.adapters.sqlite_store.history import OUTCOME_CODE
 from saltlite.adapters.sqlite_store.reader import UNDELIVERED, SqliteReader
 from saltlite.adapters.sqlite_store.transaction import Transaction
-from saltlite.adapters.store_events import EXPIRED_REASON, check_job, job_event, pack_data, return_event
+from saltlite.adapters.store_events import (
+    EXPIRED_REASON,
+    cancelled_reason,
+    check_job,
+    job_event,
+    pack_data,
+    return_event,
+)
 from saltlite.core.dispatch import RANK, TERMINAL_RANK
 from saltlite.core.ports import FunctionSet, MinionRow, ReturnCommit, Stored, TargetRow, TokenRecord
 from saltlite.errors import StoreError
+from saltlite.model.history import Outcome, outcome_of, outcome_of_return
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
@@ -39,8 +48,8 @@ _PUT_TOKEN = (
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _PUT_JOB = (
-    "INSERT INTO jobs (seq, jid, request_id, user, uid, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
-    " signature, body, minions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO jobs (seq, jid, request_id, user, uid, origin, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
+    " signature, body, minions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _PUT_TARGET = "INSERT INTO job_targets (jid, minion, rank, state, reason, changed_at) VALUES (?, ?, 0, 'queued', '', ?)"
 _PUT_EVENT = "INSERT INTO events (seq, tag, data, at) VALUES (?, ?, ?, ?)"
@@ -50,10 +59,13 @@ _PUT_RETURN = (
 )
 # The whole state machine of a target: forward only, and no terminal rank is below another.
 _MOVE_TARGET = (
-    "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ? WHERE jid = ? AND minion = ? AND rank < ?"
+    "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ?, outcome = ?"
+    " WHERE jid = ? AND minion = ? AND rank < ?"
 )
+# A return that comes after its target was settled otherwise changes no state, but says what became of it.
+_LATE_OUTCOME = "UPDATE job_targets SET outcome = ? WHERE jid = ? AND minion = ?"
 _IS_RETURNED = (
-    "SELECT EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.minion = t.minion)"
+    "SELECT EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.minion = t.minion), t.rank"
     " FROM job_targets AS t WHERE t.jid = ? AND t.minion = ?"
 )
 # last_seen never goes back: two MWorkers may report in either order, and `expire` trusts it.
@@ -65,10 +77,22 @@ _TOUCH_MINION = (
     " functions = excluded.functions, up = excluded.up,"
     " last_seen = max(last_seen, excluded.last_seen)"
 )
+_NEVER_HANDED_OVER = (
+    "SELECT t.minion FROM job_targets AS t JOIN jobs AS j ON j.jid = t.jid LEFT JOIN minions AS m ON m.id = t.minion"
+    " WHERE t.jid = ? AND t.rank = 0 AND (m.id IS NULL OR (NOT m.up AND m.last_seen < j.created_at))"
+    " ORDER BY t.minion"
+)
 _UNDELIVERED_SORTED = UNDELIVERED + " ORDER BY t.jid, t.minion"
 _PRUNABLE = (
     "SELECT jid FROM jobs AS j WHERE j.created_at < ?"
     " AND NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < ?)"
+)
+
+
+_OLDEST_ENDED = (
+    "SELECT jid, created_at FROM jobs AS j"
+    " WHERE NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < ?)"
+    " ORDER BY j.created_at, j.jid LIMIT ?"
 )
 
 
@@ -145,6 +169,7 @@ class SqliteWriter(SqliteReader):
             job.request_id,
             job.user,
             job.uid,
+            job.origin,
             job.fun,
             job.target.expression,
             job.target.kind,
@@ -172,18 +197,23 @@ class SqliteWriter(SqliteReader):
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
         outcomes = []
         fresh: dict[tuple[Jid, MinionId], Return] = {}
+        late: list[Return] = []
         senders: dict[Fingerprint, MinionId | None] = {}
         for commit in commits:
             ret = commit.ret
             if commit.fingerprint not in senders:
                 senders[commit.fingerprint] = self._accepted_as(commit.fingerprint)
-            outcome = self._judge(ret, senders[commit.fingerprint])
+            outcome, is_settled = self._judge(ret, senders[commit.fingerprint])
             if (ret.jid, ret.id) in fresh and outcome is Stored.NEW:
                 outcome = Stored.DUPLICATE
             elif outcome is Stored.NEW:
                 fresh[ret.jid, ret.id] = ret
+                late += [ret] if is_settled else []
             outcomes.append(outcome)
         self._store_returns(list(fresh.values()), now)
+        self._transaction.run_many(
+            _LATE_OUTCOME, [(OUTCOME_CODE[outcome_of_return(ret)], ret.jid, ret.id) for ret in late]
+        )
         return outcomes
 
     def _accepted_as(self, fingerprint: Fingerprint) -> MinionId | None:
@@ -191,13 +221,13 @@ class SqliteWriter(SqliteReader):
         minion: MinionId | None = self._transaction.value(sql, (fingerprint,))
         return minion
 
-    def _judge(self, ret: Return, sender: MinionId | None) -> Stored:
-        if sender != ret.id:
-            return Stored.UNASSIGNED
-        returned = self._transaction.value(_IS_RETURNED, (ret.jid, ret.id))
-        if returned is None:
-            return Stored.UNASSIGNED
-        return Stored.DUPLICATE if returned else Stored.NEW
+    def _judge(self, ret: Return, sender: MinionId | None) -> tuple[Stored, bool]:
+        """What is to become of a return, and whether its target was settled before it."""
+        rows = self._transaction.rows(_IS_RETURNED, (ret.jid, ret.id)) if sender == ret.id else []
+        if not rows:
+            return Stored.UNASSIGNED, False
+        returned, rank = rows[0]
+        return (Stored.DUPLICATE if returned else Stored.NEW), rank == TERMINAL_RANK
 
     def _store_returns(self, rets: list[Return], now: float) -> None:
         events, returns, moves = [], [], []
@@ -217,10 +247,20 @@ class SqliteWriter(SqliteReader):
                     ret.body,
                 )
             )
-            moves.append(_move(ret.jid, ret.id, ret.state, ret.reason, now))
+            moves.append(_move(ret.jid, ret.id, ret.state, ret.reason, now, outcome_of_return(ret)))
         self._transaction.run_many(_PUT_EVENT, events)
         self._transaction.run_many(_PUT_RETURN, returns)
         self._transaction.run_many(_MOVE_TARGET, moves)
+
+    def cancel_job(self, jid: Jid, by: str, now: float) -> list[MinionId]:
+        sql = "UPDATE jobs SET cancelled_at = ?, cancelled_by = ? WHERE jid = ? AND cancelled_at IS NULL"
+        self._transaction.run(sql, (now, by, jid))
+        ids = [row[0] for row in self._transaction.rows(_NEVER_HANDED_OVER, (jid,))]
+        reason = cancelled_reason(by)
+        self._transaction.run_many(
+            _MOVE_TARGET, [_move(jid, minion, TargetState.CANCELLED, reason, now) for minion in ids]
+        )
+        return ids
 
     def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int:
         packed = pack_data(data)
@@ -248,8 +288,8 @@ class SqliteWriter(SqliteReader):
         )
 
     def put_functions(self, functions: FunctionSet) -> None:
-        sql = "INSERT OR REPLACE INTO functions (digest, whole, names) VALUES (?, ?, ?)"
-        packed = msgpack.packb(sorted(functions.names))
+        sql = "INSERT OR REPLACE INTO functions (digest, whole, texts) VALUES (?, ?, ?)"
+        packed = msgpack.packb(sorted(functions.functions.values()))
         self._transaction.run(sql, (functions.digest, functions.whole, packed))
 
     def expire(self, now: float) -> list[tuple[Jid, MinionId]]:
@@ -262,13 +302,23 @@ class SqliteWriter(SqliteReader):
 
     def prune(self, before: float) -> int:
         jids = self._transaction.rows(_PRUNABLE, (before, TERMINAL_RANK))
-        self._transaction.run_many("DELETE FROM returns WHERE jid = ?", jids)
-        self._transaction.run_many("DELETE FROM job_targets WHERE jid = ?", jids)
-        self._transaction.run_many("DELETE FROM jobs WHERE jid = ?", jids)
-        self._transaction.run("DELETE FROM events WHERE at < ?", (before,))
+        self._delete_jobs(jids, before)
         self._transaction.run("DELETE FROM functions WHERE digest NOT IN (SELECT functions FROM minions)")
         self._give_back_pages()
         return len(jids)
+
+    def prune_oldest(self, count: int) -> int:
+        rows = self._transaction.rows(_OLDEST_ENDED, (TERMINAL_RANK, count))
+        if rows:
+            self._delete_jobs([(jid,) for jid, _ in rows], rows[-1][1])
+            self._give_back_pages()
+        return len(rows)
+
+    def _delete_jobs(self, jids: list[tuple[str]], events_before: float) -> None:
+        self._transaction.run_many("DELETE FROM returns WHERE jid = ?", jids)
+        self._transaction.run_many("DELETE FROM job_targets WHERE jid = ?", jids)
+        self._transaction.run_many("DELETE FROM jobs WHERE jid = ?", jids)
+        self._transaction.run("DELETE FROM events WHERE at < ?", (events_before,))
 
     def _give_back_pages(self) -> None:
         # One at a time: the sqlite3 module takes one step of this pragma, which frees one page a step.
@@ -277,7 +327,10 @@ class SqliteWriter(SqliteReader):
             self._transaction.run("PRAGMA incremental_vacuum(1)")
 
 
-def _move(jid: Jid, minion: MinionId, state: TargetState, reason: str, at: float) -> Values:
-    """The values of _MOVE_TARGET."""
+def _move(
+    jid: Jid, minion: MinionId, state: TargetState, reason: str, at: float, outcome: Outcome | None = None
+) -> Values:
+    """The values of _MOVE_TARGET; the outcome is that of the state alone unless it is given."""
     rank = RANK[state]
-    return (state, rank, reason, at, jid, minion, rank)
+    code = OUTCOME_CODE[outcome_of(state) if outcome is None else outcome]
+    return (state, rank, reason, at, code, jid, minion, rank)

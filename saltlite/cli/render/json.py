@@ -28,8 +28,35 @@ def document(value: Any) -> str:
 
     Keys that are not text become text. NaN and the infinities, which JSON does not have, become null.
     """
+    return value_text(value) + "\n"
+
+
+def line(value: Any) -> str:
+    """Any value as JSON on one line with a newline at its end, otherwise as `document`."""
+    return json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, allow_nan=False).translate(_CONTROLS) + "\n"
+
+
+def value_text(value: Any, depth: int = 0) -> str:
+    """A value as it stands in an indented document, so many levels deep."""
     text = json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, indent=4, allow_nan=False)
-    return text.translate(_CONTROLS) + "\n"
+    return _deeper(text.translate(_CONTROLS), depth)
+
+
+def object_text(members: Mapping[str, str], depth: int = 0) -> str:
+    """An object from the texts of its values, so many levels deep, that are one level deeper.
+
+    Large documents are put together so: of each value there is its text in memory, and nothing else.
+    """
+    if not members:
+        return "{}"
+    indent = "    " * depth
+    lines = [f"{indent}    {value_text(key)}: {members[key]}" for key in sorted(members)]
+    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+
+
+def _deeper(text: str, depth: int) -> str:
+    # A newline inside of a JSON string is written as an escape: those in the text are all between lines.
+    return text.replace("\n", "\n" + "    " * depth) if depth else text
 
 
 def _plain(value: Any) -> Any:

@@ -24,6 +24,13 @@ def render(returns: Mapping[str, Any], paint: Paint) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def body(value: Any, paint: Paint, *, failed: bool = False) -> str:
+    """The lines of one return, without an id."""
+    lines: list[str] = []
+    _Writer(paint, _FAILED_KEY if failed else _KEY, lines).value(4, value)
+    return "".join(f"{line}\n" for line in lines)
+
+
 class _Writer:
     def __init__(self, paint: Paint, key_color: str, lines: list[str]) -> None:
         self._paint = paint

@@ -1,7 +1,7 @@
 """The outputters by name, and one function for all of them.
 
 Rendering minions one by one and joining the texts gives the same as rendering all of them at once, but for
-the formats in WHOLE, which are one document.
+`json`, which is one document.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 NAMES = ("nested", "json", "yaml", "txt", "raw", "quiet")
-WHOLE = frozenset({"json"})
-FOR_PROGRAMS = frozenset({"json", "yaml"})
+FORMATS = (*NAMES, "json-full", "jsonl")
+"""All that `--out` takes for a job: the last two are of more than the returns (`saltlite.cli.printers`)."""
+FOR_PROGRAMS = frozenset({"json", "json-full", "jsonl", "yaml"})
 """Always UTF-8."""
 
 DEFAULT = "nested"

@@ -7,31 +7,32 @@ from typing import TYPE_CHECKING
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
+from saltlite.cli.jobs import jid_in
 from saltlite.cli.keys import print_answer
-from saltlite.errors import NoTargetError, UsageError
-from saltlite.model.ids import parse_jid
+from saltlite.errors import NoTargetError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from saltlite.cli.console import Console
 
+_SENTENCES = {
+    "ids": "asked to kill it",
+    "away": "not connected; it is told when it is back",
+    "cancelled": "never got it, and will not",
+}
+"""What is said of the minions in each list of the answer."""
+
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """Ask every minion that has not ended the job to kill it; prints who was asked."""
+    """End the job on every minion that has not ended it; prints what that means for each."""
     parsed = command_table("job kill").parse(argv)
-    if len(parsed.words) != 1:
-        raise UsageError("say which job to kill: saltlite job kill JID")
-    jid = parse_jid(parsed.words[0])
+    jid = jid_in(parsed, "kill")
     with open_client(parsed) as client:
         answer = client.call("job_kill", jid=jid)
-    asked: list[str] = answer["ids"]
-    away: list[str] = answer.get("away", [])
-    if away:
-        console.note(f"not connected, so not asked: {', '.join(away)}; kill the job again when they are back")
-    if not asked and away:
-        raise NoTargetError(f"job {jid} runs on no minion that is connected now")
-    if not asked:
+    found = {name: answer[name] for name in _SENTENCES}
+    if not any(found.values()):
         raise NoTargetError(f"job {jid} has ended on every minion: there is nothing to kill")
-    print_answer({"jid": jid, "ids": asked}, "".join(f"{m}: asked to kill it\n" for m in asked), parsed, console)
+    lines = sorted(f"{minion}: {_SENTENCES[name]}\n" for name, ids in found.items() for minion in ids)
+    print_answer({"jid": jid, **found}, "".join(lines), parsed, console)
     return exitcodes.OK

@@ -7,15 +7,24 @@ from itertools import islice
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.ports import FunctionSet
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
+from saltlite.model.history import JobFilter
+from saltlite.model.ids import Jid
 from saltlite.model.keys import KeyState
+from saltlite.model.signature import Kind, parse_signature
 
 WORDS_MAX = 500
 """Words of one answer: more than anybody reads in a terminal."""
 
 FUNCTION_SETS_MAX = 32
 """Function sets that one answer looks through; a fleet has a few, and a hostile one must not make it slow."""
+
+JIDS_MAX = 50
+"""Jobs of one answer, the newest first."""
+
+_BY_NAME = frozenset({Kind.EITHER, Kind.KEYWORD_ONLY})
 
 KINDS = ("minion", "function", "argument", "jid", "key")
 
@@ -42,7 +51,7 @@ def _words(master: Master, kind: str, prefix: str, request: Mapping[str, Any]) -
             states = frozenset(state for state in KeyState if state in request.get("states", list(KeyState)))
             return _beginning(sorted({key.id for key in master.store.keys(states)}), prefix)
         case "jid":
-            return _beginning(_jids(master), prefix)
+            return _beginning(_jids(master, prefix), prefix)
         case "function":
             return _functions(master, prefix)
     return _beginning(_arguments(master, request.get("function", "")), prefix)
@@ -50,3 +59,38 @@ def _words(master: Master, kind: str, prefix: str, request: Mapping[str, Any]) -
 
 def _beginning(words: Iterable[str], prefix: str) -> Iterator[str]:
     return (word for word in words if word.startswith(prefix))
+
+
+def _jids(master: Master, prefix: str) -> list[str]:
+    """The newest jobs whose jid can begin with `prefix`, newest first."""
+    if prefix and not (prefix.isascii() and prefix.isdigit()):
+        return []
+    # No jid, but it sorts behind all that begin so: a colon follows the nine.
+    behind_them = Jid(f"{prefix}:")
+    return [job.jid for job in master.store.jobs(JobFilter(before=behind_them), JIDS_MAX)]
+
+
+def _functions(master: Master, prefix: str) -> Iterator[str]:
+    names = sorted({name for known in _sets(master) for name in known.functions if name.startswith(prefix)})
+    modules = sorted({name.partition(".")[0] for name in names})
+    if "." in prefix or len(modules) == 1:
+        return iter(names)
+    return (f"{module}." for module in modules)
+
+
+def _arguments(master: Master, function: str) -> list[str]:
+    """`name=` for each parameter that can be given by its name, as the sets that have the function declare it."""
+    names: dict[str, None] = {}
+    for known in _sets(master):
+        signature = parse_signature(known.functions[function])[1] if function in known.functions else None
+        parameters = signature.parameters if signature is not None else ()
+        names.update(dict.fromkeys(f"{one.name}=" for one in parameters if one.kind in _BY_NAME))
+    return list(names)
+
+
+def _sets(master: Master) -> Iterator[FunctionSet]:
+    digests = sorted(filter(None, master.store.function_digests(master.store.accepted_ids())))
+    for digest in digests[:FUNCTION_SETS_MAX]:
+        known = master.store.functions(digest)
+        if known is not None:
+            yield known

@@ -1,7 +1,8 @@
-"""A minion's key has proved itself: pending, accepted, or what else?"""
+"""A minion's key has proved itself: pending, accepted, or what else? And what if two machines have the same?"""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from saltlite.core.keyring import Presented, decide
@@ -10,6 +11,8 @@ from saltlite.master.context import Master
 from saltlite.model.events import tag_auth
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import KeyState, fingerprint
+
+log = logging.getLogger(__name__)
 
 
 def handle_decide(master: Master, ask: dict[str, Any]) -> None:
@@ -27,6 +30,19 @@ def handle_decide(master: Master, ask: dict[str, Any]) -> None:
     except StoreError:
         state = "busy"
     master.link.decided(ask["session"], state, presented.id)
+
+
+def handle_suspect(master: Master, ask: dict[str, Any]) -> None:
+    """Two machines seem to share a key: written down as an event, which needs a person."""
+    log.warning(
+        "another machine, at %s, uses the key of %s: give it a key of its own (stop its minion, remove its pki_dir "
+        "and data_dir, start it again)",
+        ask["address"],
+        ask["id"],
+    )
+    data = {"id": ask["id"], "fingerprint": ask["fingerprint"], "address": ask["address"], "act": "clone-suspect"}
+    with master.store.write() as store:
+        store.put_event(tag_auth(), data, master.clock.wall())
 
 
 def _decide(master: Master, presented: Presented) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
-from saltlite.errors import UsageError
+from saltlite.core.ports import RETURNS_SIZE
 from saltlite.master.context import Answer, Follow, Master
+from saltlite.master.handlers.jobs import no_such_job
 from saltlite.master.handlers.publish import away
 from saltlite.model.ids import Jid, MinionId, parse_jid
 from saltlite.model.job import TargetState
@@ -17,12 +18,16 @@ PAGE = 500
 
 
 def handle_follow(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers what `publish` answered, then the stream from `after` on."""
+    """Answers what `publish` answered, with `fun` and `tgt`; then the stream from `after` on.
+
+    With `once` the stream ends when it has told what is stored now: who is about to call a minion missing looks here
+    first, because a bell may have been lost (G9).
+    """
     authorize(principal, Action("follow"), master.terms.operators)
     jid = parse_jid(request["jid"])
     job = master.store.job(jid)
     if job is None:
-        raise UsageError(f"there is no job {jid}: it was never published here, or it is past `keep_jobs`")
+        raise no_such_job(jid)
     fields = {
         "jid": jid,
         "minions": list(job.minions),
@@ -30,8 +35,10 @@ def handle_follow(master: Master, principal: Principal, request: Mapping[str, An
         "unknown": {},
         "timeout_s": master.terms.timeout_s,
         "deliver_ms": job.deliver_ms,
+        "fun": job.fun,
+        "tgt": job.target.expression,
     }
-    return Answer(fields, follow=Follow(jid, request["after"]))
+    return Answer(fields, follow=Follow(jid, request["after"], request.get("once", False)))
 
 
 class Follower:
@@ -41,17 +48,23 @@ class Follower:
         self._master = master
         self.jid: Jid = follow.jid
         self._after = follow.after
+        self._once = follow.once
         self._told: dict[MinionId, TargetState] = {}
 
     def news(self) -> dict[str, Any] | None:
-        """The next message of the stream, None when there is nothing new; `end` is set on the last."""
+        """The next message of the stream, None when there is nothing new.
+
+        `end` is set on the last, and `so_far` on the last of a stream of what there is now.
+        """
         store = self._master.store
         # Read before the returns: a target that is terminal here has its return below.
         still_open = store.open_targets(self.jid)
         moved = [row for row in store.moved_targets(self.jid) if self._told.get(row.id) is not row.state]
         returns = store.returns(self.jid, self._after, PAGE)
-        end = not still_open and len(returns) < PAGE
-        if not returns and not moved and not end:
+        whole = len(returns) < PAGE and sum(len(ret.body) for ret in returns) < RETURNS_SIZE
+        end = not still_open and whole
+        so_far = self._once and whole
+        if not returns and not moved and not end and not so_far:
             return None
         self._told.update((row.id, row.state) for row in moved)
         if returns:
@@ -77,4 +90,6 @@ class Follower:
         }
         if end:
             message["end"] = True
+        if so_far:
+            message["so_far"] = True
         return message

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from saltlite.adapters.packing import Inside
 from saltlite.core.acl import Action, Principal, authorize
 from saltlite.core.keyring import refusal
 from saltlite.core.ports import StoreWriter, TargetRow
-from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master
+from saltlite.errors import SaltliteError, UsageError
+from saltlite.master import inside
+from saltlite.master.context import Answer, Master, Question
 from saltlite.model.events import tag_key
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.job import TargetState
@@ -63,7 +65,7 @@ def handle_key_change(master: Master, principal: Principal, request: Mapping[str
             else:
                 changed.append({**row, "state": str(ACTIONS[action] or DELETED)})
     changes = [(row["fingerprint"], row["state"], row["id"]) for row in changed]
-    return Answer({"changed": changed, "refused": refused}, key_changes=changes)
+    return _when_felt(changes, {"changed": changed, "refused": refused})
 
 
 def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -83,7 +85,7 @@ def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[
             changes.append((record.fingerprint, str(KeyState.ACCEPTED), record.id))
         else:
             store.put_preaccept(minion, key, principal.user)
-    return Answer({}, key_changes=changes)
+    return _when_felt(changes, {})
 
 
 def handle_key_finger(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
@@ -100,6 +102,21 @@ def handle_key_finger(master: Master, principal: Principal, _request: Mapping[st
             },
         }
     )
+
+
+def _when_felt(changes: Sequence[tuple[str, str, str]], fields: dict[str, Any]) -> Answer:
+    """Answer when every session of these keys has felt its change."""
+    if not changes:
+        return Answer(fields)
+
+    def told(said: Inside | None) -> dict[str, Any]:
+        if said is None:
+            raise SaltliteError(
+                "the change is stored, but the link process has not confirmed that it dropped the sessions"
+            )
+        return fields
+
+    return Answer(question=Question(lambda number: inside.keys(number, changes), told), committed=True)
 
 
 def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Principal, master: Master) -> str:

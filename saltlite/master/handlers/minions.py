@@ -10,8 +10,13 @@ from saltlite.master.context import Answer, Master
 
 
 def handle_minions(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
-    """Every accepted minion: `state` is up, away or never; last_seen, address and version where known."""
+    """Answers `minions`, the rows of minion_rows."""
     authorize(principal, Action("minions"), master.terms.operators)
+    return Answer({"minions": minion_rows(master)})
+
+
+def minion_rows(master: Master) -> list[dict[str, Any]]:
+    """Every accepted minion: `state` is up, away or never; last_seen, address and version where known."""
     rows = {row.id: row for row in master.store.minions()}
     answer = []
     for minion in master.store.accepted_ids():
@@ -26,4 +31,4 @@ def handle_minions(master: Master, principal: Principal, _request: Mapping[str, 
                 "version": row.version if row is not None else "",
             }
         )
-    return Answer({"minions": answer})
+    return answer

@@ -13,7 +13,20 @@ from typing import Any
 from saltlite.core.acl import Principal
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
-from saltlite.master.handlers import follow, job_kill, keys, minions, publish, token_create
+from saltlite.master.handlers import (
+    complete,
+    describe,
+    events,
+    follow,
+    heard,
+    job_kill,
+    jobs,
+    keys,
+    minions,
+    publish,
+    status,
+    token_create,
+)
 
 PROTOCOL_VERSION = 1
 
@@ -38,14 +51,34 @@ VERBS: dict[str, OperatorVerb] = {
         {"request_id": str, "tgt": str, "tgt_type": str, "calls": list},
         {"deliver_ms": int, "run_ms": int, "follow": bool, "subset": int, "origin": str},
     ),
-    "follow": OperatorVerb(follow.handle_follow, {"jid": str, "after": int}),
+    "describe": OperatorVerb(describe.handle_describe, {"tgt": str, "tgt_type": str, "funs": list}),
+    "follow": OperatorVerb(follow.handle_follow, {"jid": str, "after": int}, {"once": bool}),
     "job_kill": OperatorVerb(job_kill.handle_job_kill, {"jid": str}),
+    "job_list": OperatorVerb(
+        jobs.handle_job_list,
+        {},
+        {
+            "minion": str,
+            "fun": str,
+            "user": str,
+            "since": NUMBER,
+            "until": NUMBER,
+            "state": str,
+            "limit": int,
+            "before": str,
+        },
+    ),
+    "job_show": OperatorVerb(jobs.handle_job_show, {"jid": str}),
+    "events": OperatorVerb(events.handle_events, {"pattern": str}, {"after": int, "since": NUMBER}),
+    "status": OperatorVerb(status.handle_status),
     "key_list": OperatorVerb(keys.handle_key_list),
     "key_change": OperatorVerb(keys.handle_key_change, {"action": str, "fingerprints": list}),
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": str, "fingerprint": str}),
     "key_finger": OperatorVerb(keys.handle_key_finger),
     "token_create": OperatorVerb(token_create.handle_token_create, {"uses": int, "expires_s": NUMBER, "id_glob": str}),
+    "heard": OperatorVerb(heard.handle_heard, {"ids": list}),
     "minions": OperatorVerb(minions.handle_minions),
+    "complete": OperatorVerb(complete.handle_complete, {"kind": str, "prefix": str}, {"function": str, "states": list}),
 }
 
 

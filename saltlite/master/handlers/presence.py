@@ -88,6 +88,11 @@ def record(master: Master, changes: list[Change], *, whole: bool) -> None:
 
 
 def _gone(master: Master, changes: list[Change]) -> list[MinionRow]:
-    """Minions that the store still believes to be up, from the time of an earlier link process."""
+    """Minions that the store still believes to be up, from the time of an earlier link process.
+
+    Nobody saw them go. They may have been given whatever was committed until that link process died, so they count
+    as seen until now: only then is nothing called undelivered that was delivered (G5).
+    """
     up = {change.id for change in changes}
-    return [replace(row, up=False) for row in master.store.minions() if row.up and row.id not in up]
+    now = master.clock.wall()
+    return [replace(row, up=False, last_seen=now) for row in master.store.minions() if row.up and row.id not in up]

@@ -6,7 +6,6 @@ resolved list, and nothing else is ever sent the job.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +17,8 @@ from saltlite.core.matching.listing import listed
 from saltlite.core.ports import StoreReader, StoreWriter
 from saltlite.errors import NoTargetError, UsageError
 from saltlite.master.context import Answer, Follow, Master
+from saltlite.master.handlers.functions import refuse_misfits
+from saltlite.master.handlers.room import refuse_when_full
 from saltlite.model.ids import Jid, MinionId, jid_after, jid_at, parse_request_id
 from saltlite.model.job import Job
 from saltlite.model.keys import KeyState
@@ -48,7 +49,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     `calls` is a list of [function, args, kwargs]; `unknown` says of each name in a list target why it is none.
     """
     request_id = parse_request_id(request["request_id"])
-    target = _target(request)
+    target = target_of(request)
     calls = _calls(request["calls"])
     deliver_ms = _within(request.get("deliver_ms", int(master.terms.deliver_s * 1000)), DELIVER_MAX_MS, "--deliver-by")
     run_ms = _within(request.get("run_ms", 0), RUN_MAX_MS, "--run-timeout")
@@ -63,8 +64,8 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 authorize(principal, Action("publish", call.fun, ids), master.terms.operators)
             if not ids:
                 raise NoTargetError(_nobody(target, store))
-            for call in calls:
-                _refuse_unknown_function(call.fun, ids, store)
+            refuse_misfits(calls, ids, store)
+            refuse_when_full(master)
             job = Job(
                 jid=_free_jid(store, master.clock.wall()),
                 request_id=request_id,
@@ -85,7 +86,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     if known is not None:
         return _answer(master, known, request)
     master.link.publish(job, proofs(job.minions))
-    return _answer(master, job.jid, request)
+    return replace(_answer(master, job.jid, request), committed=True)
 
 
 def away(master: Master, ids: Sequence[MinionId]) -> dict[str, float | None]:
@@ -98,7 +99,7 @@ def away(master: Master, ids: Sequence[MinionId]) -> dict[str, float | None]:
 def _answer(master: Master, jid: Jid, request: Mapping[str, Any]) -> Answer:
     job = master.store.job(jid)
     ids = job.minions if job is not None else ()
-    target = _target(request)
+    target = target_of(request)
     unknown: dict[str, str] = {}
     if target.kind is TargetKind.LIST and "subset" not in request:
         targeted = set(ids)
@@ -114,12 +115,20 @@ def _answer(master: Master, jid: Jid, request: Mapping[str, Any]) -> Answer:
     return Answer(fields, follow=Follow(jid, 0) if request.get("follow") else None)
 
 
-def _target(request: Mapping[str, Any]) -> Target:
+def target_of(request: Mapping[str, Any]) -> Target:
+    """The target in the fields tgt and tgt_type. Raises UsageError for a type that there is not."""
     try:
         kind = TargetKind(request["tgt_type"])
     except ValueError:
         raise UsageError(f"there is no target type {request['tgt_type'][:40]!r}") from None
     return Target(request["tgt"], kind)
+
+
+def checked_function(fun: object) -> str:
+    """`fun`, when it is written as a function; UsageError otherwise."""
+    if not isinstance(fun, str) or not _FUNCTION.fullmatch(fun):
+        raise UsageError(f"{str(fun)[:80]!r} is not a function: it is written module.function, as in test.ping")
+    return fun
 
 
 def _within(value: int, longest: int, option: str) -> int:
@@ -145,8 +154,7 @@ def _calls(rows: Sequence[Any]) -> tuple[FunctionCall, ...]:
                 calls.append(FunctionCall(fun, args, kwargs))
             case _:
                 raise UsageError("a call is a list of a function, its arguments and its keyword arguments")
-        if not _FUNCTION.fullmatch(fun):
-            raise UsageError(f"{fun[:80]!r} is not a function: it is written module.function, as in test.ping")
+        checked_function(fun)
     return tuple(calls)
 
 
@@ -206,16 +214,3 @@ def _signed(job: Job, calls: tuple[FunctionCall, ...], private: bytes) -> Job:
             "put large data into a file and pass its name"
         )
     return replace(job, body=body, signature=sign(private, body))
-
-
-def _refuse_unknown_function(fun: str, ids: Sequence[MinionId], store: StoreReader) -> None:
-    """Refuse a function that none of these minions has. A minion that never said which it has may have it."""
-    names: set[str] = set()
-    for digest in store.function_digests(ids):
-        known = store.functions(digest) if digest else None
-        if known is None or not known.whole or fun in known.names:
-            return
-        names |= known.names
-    near = difflib.get_close_matches(fun, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else "."
-    raise UsageError(f"none of the targeted minions has {fun[:80]!r}{hint} Nothing was published.")

@@ -7,6 +7,7 @@ from typing import Any
 from saltlite.core.ports import OpenJob
 from saltlite.master.context import Master
 from saltlite.model.ids import MinionId
+from saltlite.model.job import TargetState
 from saltlite.wire.limits import SEND_WINDOW
 
 PAGE = 64
@@ -14,14 +15,21 @@ PAGE = 64
 
 
 def handle_pull(master: Master, ask: dict[str, Any]) -> None:
-    """Answers the link by `pulled`.
+    """Answers the link by `pulled`, and by a `cancel` for each job that an operator ended meanwhile.
 
     For a fresh session that is every job that is not settled, whether the minion had acknowledged it or not: it
-    answers each by what its journal says, and so nothing that was lost on the way stays in doubt (G5).
+    answers each by what its journal says, and so nothing that was lost on the way stays in doubt (G5). What it has
+    acknowledged once is only asked about, with no time left to begin: a minion that does not know such a job is
+    another machine with its key, or has an older state of its disk, and the job may have run (G4).
     """
     minion = MinionId(ask["id"])
     store = master.store
-    jobs = store.unfinished(minion) if ask["fresh"] else store.open_jobs(minion, None, PAGE + 1)
+    found = store.unfinished(minion) if ask["fresh"] else store.open_jobs(minion, None, PAGE + 1)
+    for job in found:
+        if job.cancelled:
+            # A minion that never had it notes the jid, and refuses it should a copy still be on its way.
+            master.link.cancel(job.jid, [minion])
+    jobs = [job for job in found if not job.cancelled]
     rows: list[tuple[OpenJob, list[bytes], int]] = []
     size = 0
     now = master.clock.wall()
@@ -30,6 +38,8 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
         if rows and size > SEND_WINDOW:
             break
         left_ms = max(0, int((job.created_at - now) * 1000) + job.deliver_ms)
+        if job.state is not TargetState.QUEUED:
+            left_ms = 0
         rows.append((job, master.proofs.of(job.jid, job.minions)[minion], left_ms))
     if rows or jobs:
         master.link.pulled(minion, rows, starved=len(rows) < len(jobs))

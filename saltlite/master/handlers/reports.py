@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltlite.core.ports import FunctionSet, ReturnCommit, TargetRow
+from saltlite.core.ports import FunctionSet, ReturnCommit, StoreWriter, TargetRow
 from saltlite.master.context import Master
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Return, TargetState
 from saltlite.model.keys import Fingerprint
+from saltlite.model.signature import by_name
 
 PASSING = frozenset({TargetState.RECEIVED, TargetState.RUNNING})
 """States that may wait a moment before they are stored: most are overtaken by their return."""
@@ -42,14 +43,14 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
     now = master.clock.wall()
     commits: list[ReturnCommit] = []
     final: list[tuple[Jid, TargetRow]] = []
-    functions: list[FunctionSet] = []
+    functions: dict[MinionId, FunctionSet] = {}
     for item in reported:
         message = item.message
         if message["t"] == "ret":
             passing.rows.pop((message["jid"], item.id), None)
             commits.append(ReturnCommit(item.fingerprint, _return(item)))
         elif message["t"] == "functions":
-            functions.append(FunctionSet(message["digest"], frozenset(message["names"]), message["whole"]))
+            functions[item.id] = FunctionSet(message["digest"], by_name(message["functions"]), message["whole"])
         else:
             state = TargetState(message["state"])
             row = TargetRow(item.id, state, message["reason"], now)
@@ -64,8 +65,8 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
                 store.put_returns(commits, now)
             if final:
                 store.set_targets(final)
-            for known in functions:
-                store.put_functions(known)
+            for minion, known in functions.items():
+                _put_functions(store, minion, known)
     acknowledge: dict[str, list[str]] = {}
     for commit in commits:
         acknowledge.setdefault(commit.fingerprint, []).append(commit.ret.jid)
@@ -73,12 +74,28 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
 
 
 def store_passing(master: Master, passing: Passing) -> bool:
-    """Store the states that no return has overtaken; whether any target moved."""
+    """Store the states that no return has overtaken; whether any target moved.
+
+    Whoever takes up a job that an operator has ended is told so again: the cancel may have overtaken the job.
+    """
     rows, passing.rows = passing.rows, {}
     if not rows:
         return False
     with master.store.write() as store:
-        return bool(store.set_targets((jid, row) for (jid, _minion), row in rows.items()))
+        moved = store.set_targets((jid, row) for (jid, _minion), row in rows.items())
+        cancelled = store.cancelled([jid for jid, _minion in moved])
+    for jid, minion in moved:
+        if jid in cancelled:
+            master.link.cancel(jid, [minion])
+    return bool(moved)
+
+
+def _put_functions(store: StoreWriter, minion: MinionId, known: FunctionSet) -> None:
+    """Keep the set, and that it is this minion's: modules change while a session lasts."""
+    store.put_functions(known)
+    row = store.minion(minion)
+    if row is not None and row.functions != known.digest:
+        store.touch_minions([replace(row, functions=known.digest)])
 
 
 def _return(item: Reported) -> Return:

@@ -1,0 +1,160 @@
+"""Questions about jobs of the past. The conditions are constant texts: SQLite keeps each combination prepared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from saltlite.adapters.sqlite_store.connection import Values
+from saltlite.adapters.store_events import runs_like
+from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
+from saltlite.model.ids import Jid
+from saltlite.model.job import TargetState
+from saltlite.model.target import Target, TargetKind
+
+OUTCOME_CODE = {Outcome.OPEN: 0, Outcome.OK: 1, Outcome.MISSING: 2, Outcome.FAILED: 3}
+"""How an outcome is stored. What is above 1 is in an index of its own, and is rare."""
+
+_OUTCOME_OF_CODE = {code: outcome for outcome, code in OUTCOME_CODE.items()}
+
+_SUMMARY = (
+    "SELECT jid, fun, tgt, tgt_type, user, uid, origin, created_at, deliver_ms, run_ms, cancelled_at, cancelled_by"
+    " FROM jobs"
+)
+_SUMMARY_BY_JID = _SUMMARY + " WHERE jid = ?"
+_BAD = (
+    "EXISTS (SELECT 1 FROM job_targets AS t INDEXED BY job_targets_bad"
+    " WHERE t.outcome = ? AND t.outcome > 1 AND t.jid = l.jid)"
+)
+_OPEN = "(l.jid IN (SELECT jid FROM job_targets INDEXED BY job_targets_unfinished WHERE rank < 9))"
+_OF_MINION = "EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = l.jid AND t.minion = ?)"
+_OF_MINION_SO = "EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = l.jid AND t.minion = ? AND t.outcome = ?)"
+_COUNTS = (
+    "SELECT t.jid, t.state, t.outcome, count(*) FROM json_each(?) AS asked"
+    " CROSS JOIN job_targets AS t ON t.jid = asked.value GROUP BY t.jid, t.state, t.outcome"
+)
+_DETAILS = (
+    "SELECT t.minion, t.state, t.reason, t.changed_at, t.outcome, r.retcode, r.started_at, r.duration_ms"
+    " FROM job_targets AS t LEFT JOIN returns AS r ON r.jid = t.jid AND r.minion = t.minion"
+    " WHERE t.jid = ? ORDER BY t.minion"
+)
+_CANCELLED = (
+    "SELECT j.jid FROM json_each(?) AS asked CROSS JOIN jobs AS j ON j.jid = asked.value"
+    " WHERE j.cancelled_at IS NOT NULL"
+)
+
+
+class Queries(Protocol):
+    """What a reader runs its statements on: a connection, or one transaction of it."""
+
+    def rows(self, sql: str, values: Values = ()) -> list[Any]: ...
+
+    def value(self, sql: str, values: Values = ()) -> Any: ...
+
+
+class HistoryReader:
+    """The part of `saltlite.core.ports.StoreReader` that lists and shows jobs."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    def jobs(self, wanted: JobFilter, limit: int) -> list[JobSummary]:
+        # The index has all that the filter looks at, so that no job is read that is not shown.
+        conditions, values = self._conditions(wanted)
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        jids = f"SELECT l.jid FROM jobs AS l INDEXED BY jobs_listing {where} ORDER BY l.jid DESC LIMIT ?"  # noqa: S608 - the parts are constants of this file
+        rows = self._queries.rows(f"{_SUMMARY} WHERE jid IN ({jids}) ORDER BY jid DESC", [*values, limit])
+        return self._summaries(rows)
+
+    def job_summary(self, jid: Jid) -> JobSummary | None:
+        found = self._summaries(self._queries.rows(_SUMMARY_BY_JID, (jid,)))
+        return found[0] if found else None
+
+    def target_details(self, jid: Jid) -> list[TargetDetail]:
+        return [
+            TargetDetail(
+                id=minion,
+                state=TargetState(state),
+                reason=reason,
+                changed_at=changed_at,
+                outcome=_OUTCOME_OF_CODE[outcome],
+                retcode=retcode,
+                started_at=started_at,
+                duration_ms=duration_ms,
+            )
+            for minion, state, reason, changed_at, outcome, retcode, started_at, duration_ms in self._queries.rows(
+                _DETAILS, (jid,)
+            )
+        ]
+
+    def cancelled(self, jids: Sequence[Jid]) -> set[Jid]:
+        return {row[0] for row in self._queries.rows(_CANCELLED, (json.dumps(list(jids)),))}
+
+    def open_counts(self) -> dict[TargetState, int]:
+        sql = "SELECT state, count(*) FROM job_targets INDEXED BY job_targets_unfinished WHERE rank < 9 GROUP BY state"
+        return {TargetState(state): count for state, count in self._queries.rows(sql)}
+
+    def _conditions(self, wanted: JobFilter) -> tuple[list[str], list[str | float | int]]:
+        conditions: list[str] = []
+        values: list[str | float | int] = []
+
+        def add(condition: str, *of_it: str | float) -> None:
+            conditions.append(condition)
+            values.extend(of_it)
+
+        if wanted.before is not None:
+            add("l.jid < ?", wanted.before)
+        if wanted.since is not None:
+            add("l.created_at >= ?", wanted.since)
+        if wanted.until is not None:
+            add("l.created_at < ?", wanted.until)
+        if wanted.user:
+            add("l.user = ?", wanted.user)
+        if wanted.fun:
+            add("l.fun IN (SELECT value FROM json_each(?))", json.dumps(self._functions_like(wanted.fun)))
+        if wanted.minion is not None and wanted.outcome is not None:
+            add(_OF_MINION_SO, wanted.minion, OUTCOME_CODE[wanted.outcome])
+        elif wanted.minion is not None:
+            add(_OF_MINION, wanted.minion)
+        elif wanted.outcome is Outcome.OPEN:
+            add(_OPEN)
+        elif wanted.outcome is Outcome.OK:
+            bad = (OUTCOME_CODE[Outcome.MISSING], OUTCOME_CODE[Outcome.FAILED])
+            add(f"NOT {_BAD} AND NOT {_BAD} AND NOT {_OPEN}", *bad)
+        elif wanted.outcome is not None:
+            add(_BAD, OUTCOME_CODE[wanted.outcome])
+        return conditions, values
+
+    def _functions_like(self, glob: str) -> list[str]:
+        """Jobs name few different functions, so the glob is tried on each of them once."""
+        sql = "SELECT DISTINCT fun FROM jobs INDEXED BY jobs_listing"
+        return [fun for (fun,) in self._queries.rows(sql) if runs_like(fun, glob)]
+
+    def _summaries(self, rows: list[Any]) -> list[JobSummary]:
+        counts: dict[Jid, dict[TargetState, int]] = {row[0]: {} for row in rows}
+        outcomes: dict[Jid, dict[Outcome, int]] = {row[0]: {} for row in rows}
+        for jid, name, code, count in self._queries.rows(_COUNTS, (json.dumps(list(counts)),)):
+            state, outcome = TargetState(name), _OUTCOME_OF_CODE[code]
+            counts[jid][state] = counts[jid].get(state, 0) + count
+            outcomes[jid][outcome] = outcomes[jid].get(outcome, 0) + count
+        return [_summary(row, counts[row[0]], outcomes[row[0]]) for row in rows]
+
+
+def _summary(row: Any, counts: dict[TargetState, int], outcomes: dict[Outcome, int]) -> JobSummary:
+    jid, fun, tgt, tgt_type, user, uid, origin, created_at, deliver_ms, run_ms, cancelled_at, cancelled_by = row
+    return JobSummary(
+        jid=jid,
+        fun=fun,
+        target=Target(tgt, TargetKind(tgt_type)),
+        user=user,
+        uid=uid,
+        origin=origin,
+        created_at=created_at,
+        deliver_ms=deliver_ms,
+        run_ms=run_ms,
+        cancelled_at=cancelled_at,
+        cancelled_by=cancelled_by,
+        counts=counts,
+        outcomes=outcomes,
+    )

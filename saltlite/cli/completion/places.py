@@ -1,0 +1,220 @@
+"""What may stand at the end of a command line: options, a command, a target, a function, a value …
+
+Pure: from the words before, and the word that was begun, to a place; nobody is asked anything.
+"""
+
+from __future__ import annotations
+
+from saltlite.cli import commands
+from saltlite.cli.grammar import RUN
+from saltlite.cli.options import is_option
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from saltlite.cli.options import Option, Table
+
+TARGET_LIST = ("-L", "--list")
+NO_IDS = ("-E", "--pcre")
+"""With these the target is a pattern and no list of ids."""
+
+_BY_OPTION = {"--fun": "function", "--minion": "minion", "--id": "minion"}
+_BY_METAVAR = {"JID": "jid", "DIR": "folders", "FILE": "files", "PATH": "files", "ID": "minion", "MINION": "minion"}
+_BY_KEY_COMMAND = {
+    "key accept": ("pending", "rejected", "conflict"),
+    "key reject": ("pending", "conflict"),
+    "key revoke": ("accepted",),
+}
+KEY_STATES = ("pending", "accepted", "rejected", "revoked", "conflict")
+"""The names of `saltlite.model.keys.KeyState`, whose import is not worth its time here."""
+
+
+class Place:
+    """One place. `kind` is options, words, or what the master is asked for: minion, function, argument, jid, key.
+
+    `words` are those that are known here. `head` is the part of the begun word that stays as it is, `begun` the
+    rest, which is completed. `function` goes with argument, `states` with key.
+    """
+
+    __slots__ = ("begun", "function", "head", "kind", "states", "words")
+
+    def __init__(
+        self,
+        kind: str,
+        begun: str,
+        *,
+        head: str = "",
+        words: Sequence[tuple[str, str]] = (),
+        function: str = "",
+        states: Sequence[str] = (),
+    ) -> None:
+        self.kind = kind
+        self.begun = begun
+        self.head = head
+        self.words = words
+        self.function = function
+        self.states = states
+
+
+class Line:
+    """A command line up to the word that was begun: its command, its own words, its options."""
+
+    __slots__ = ("begun", "free", "given", "name", "needs_value", "own", "table")
+
+    def __init__(self, begun: str) -> None:
+        self.begun = begun
+        self.name: str | None = ""
+        """The command; "" while it may still become one, None for a job."""
+        self.own: list[str] = []
+        self.given: list[str] = []
+        self.needs_value: Option | None = None
+        self.free = False
+        """Whether `--` came, so that nothing is an option any more."""
+        self.table: Table | None = None
+
+
+def read_line(words: Sequence[str], job: Table, table_of: Callable[[str], Table | None]) -> Line:
+    """Read the words; the last one is that which was begun (it may be empty). `words` is not empty."""
+    line = Line(words[-1])
+    line.table = job
+    for word in words[:-1]:
+        if line.needs_value is not None:
+            line.needs_value = None
+        elif word == "--" and not line.free:
+            line.free = True
+            if line.name in ("demo", RUN):
+                line.name, line.own, line.table = None, [], job
+        elif is_option(word) and not line.free:
+            _read_option(line, word)
+        else:
+            _read_word(line, word, job, table_of)
+    return line
+
+
+def _read_option(line: Line, word: str) -> None:
+    found = line.table.find(word) if line.table is not None else None
+    if found is not None:
+        line.given.append(found[0].names[-1])
+        line.needs_value = found[0] if found[0].metavar and found[1] is None else None
+
+
+def _read_word(line: Line, word: str, job: Table, table_of: Callable[[str], Table | None]) -> None:
+    if line.name in (None, RUN):
+        line.name = None
+        line.own.append(word)
+    elif line.name in commands.COMMANDS:
+        _read_command_word(line, word, job)
+    elif word == RUN and not line.name:
+        line.name = RUN
+    elif word in commands.members(line.name or ""):
+        line.name = f"{line.name} {word}".strip()
+        if line.name in commands.COMMANDS:
+            line.table = table_of(line.name)
+    else:
+        line.own = [*(line.name or "").split(), word]
+        line.name = None
+
+
+def _read_command_word(line: Line, word: str, job: Table) -> None:
+    first = line.name or ""
+    if not line.own and "." in word and " " not in first:
+        # A function in the second place makes a job, whatever the first word is.
+        line.name, line.own, line.table = None, [first, word], job
+    else:
+        line.own.append(word)
+
+
+def place_of(line: Line) -> Place:
+    """What may stand where the line ends."""
+    if line.needs_value is not None:
+        return _value(line.needs_value, line.begun, head="")
+    if line.begun.startswith("-") and not line.free:
+        return _option(line)
+    if line.name == RUN:
+        return _target(line)
+    if line.name is None:
+        return _job_word(line)
+    if line.name in commands.COMMANDS:
+        return _command_word(line)
+    words = [(word, _summary(line.name, word)) for word in commands.members(line.name)]
+    if line.name:
+        return Place("words", line.begun, words=words)
+    target = _target(line)
+    if not target.head:
+        target.words = [*words, (RUN, "Run a function: TARGET and FUNCTION follow.")]
+    return target
+
+
+def _summary(group: str, word: str) -> str:
+    row = commands.COMMANDS.get(f"{group} {word}".strip())
+    return row[1] if row is not None else ""
+
+
+def _option(line: Line) -> Place:
+    name, equals, value = line.begun.partition("=")
+    if line.table is None:
+        return Place("words", line.begun)
+    if equals:
+        found = line.table.find(name)
+        if found is None or not found[0].metavar:
+            return Place("words", line.begun)
+        return _value(found[0], value, head=f"{name}=")
+    given = set(line.given)
+    options = [option for option in line.table.options if option.names[-1] not in given]
+    names = [(option.names[-1], option.help) for option in options]
+    if not line.begun.startswith("--"):
+        names += [(option.names[0], option.help) for option in options if len(option.names) > 1]
+    return Place("options", line.begun, words=names)
+
+
+def _value(option: Option, begun: str, *, head: str) -> Place:
+    names: Sequence[str] = getattr(option.convert, "names", ())
+    kind = _BY_OPTION.get(option.names[-1]) or _BY_METAVAR.get(option.metavar, "words")
+    return Place(kind, begun, head=head, words=[(name, "") for name in names])
+
+
+def _job_word(line: Line) -> Place:
+    if not line.own:
+        return _target(line)
+    if len(line.own) == 1:
+        head, comma, begun = line.begun.rpartition(",")
+        return Place("function", begun, head=head + comma)
+    if "=" in line.begun:
+        return Place("words", line.begun)
+    functions = line.own[1].split(",")
+    number = sum(word.startswith(",") for word in line.own[2:])
+    begun = line.begun.removeprefix(",")
+    number += begun != line.begun
+    function = functions[min(number, len(functions) - 1)]
+    return Place("argument", begun, head=line.begun[: len(line.begun) - len(begun)], function=function)
+
+
+def _target(line: Line) -> Place:
+    if not set(line.given).isdisjoint(NO_IDS):
+        return Place("words", line.begun)
+    if set(line.given).isdisjoint(TARGET_LIST):
+        return Place("minion", line.begun)
+    head, comma, begun = line.begun.rpartition(",")
+    return Place("minion", begun, head=head + comma)
+
+
+def _command_word(line: Line) -> Place:
+    name = line.name or ""
+    wanted = _wanted(name, len(line.own))
+    if name.startswith("key ") and wanted.startswith("ID"):
+        return Place("key", line.begun, states=_BY_KEY_COMMAND.get(name, KEY_STATES))
+    if wanted == "STATE":
+        return Place("words", line.begun, words=[(state, "") for state in KEY_STATES])
+    if wanted.islower():
+        return Place("words", line.begun, words=[(word, "") for word in wanted.split("|")])
+    return Place(_BY_METAVAR.get(wanted, "words"), line.begun)
+
+
+def _wanted(name: str, index: int) -> str:
+    """What the usage line of a command has in that place, without its brackets; "" for nothing."""
+    usage = commands.COMMANDS[name][0].removeprefix("saltlite ").removeprefix(name).split()
+    words = [word for word in usage if not word.startswith(("[-", "-", "[options"))]
+    if index >= len(words):
+        return words[-1].strip("[].") if words and words[-1].strip("]").endswith("...") else ""
+    return words[index].strip("[].")

@@ -1,0 +1,163 @@
+"""What was seen, as plain data: a check reads nothing else. `None` is what could not be seen or is not there.
+
+Times are wall-clock seconds since 1970, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from saltlite.adapters.master_probe import MasterProof
+from saltlite.config.master import MasterConfig
+from saltlite.config.minion import MinionConfig
+
+
+class Sort(StrEnum):
+    """What is at a path."""
+
+    MISSING = "missing"
+    HIDDEN = "hidden"
+    """This user may not look."""
+    FOLDER = "folder"
+    FILE = "file"
+    SOCKET = "socket"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class PathSeen:
+    """One path, without following a link at its end."""
+
+    path: str
+    sort: Sort
+    mode: int = 0
+    """Permission bits."""
+    uid: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSeen:
+    """The file system below a path: what an ordinary user may still take, and how much there is."""
+
+    path: str
+    free: int
+    total: int
+    inodes_free: int
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSeen:
+    """A systemd unit. All words are systemd's."""
+
+    name: str
+    load: str
+    active: str
+    result: str
+    enabled: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSeen:
+    """One process of a daemon; `state` is the letter of proc(5)."""
+
+    title: str
+    state: str
+    open_files_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What both sides have."""
+
+    config_dir: str
+    now: float
+    euid: int
+    user: str
+    """The option `user`, "" when the configuration could not be read."""
+    user_uid: int | None
+    """Its uid; None when there is no such user."""
+    config_files: int
+    config_problems: Sequence[str]
+    unit: UnitSeen | None
+    """None where systemd does not run."""
+    pid: int | None
+    """The daemon's first process, None when it does not run (or cannot be seen)."""
+    paths: Mapping[str, PathSeen]
+    """By a short name: the name of an option, or that of a file in its folder, as in `pki_dir/fleet.key`."""
+    disks: Mapping[str, DiskSeen]
+    """By the name of an option."""
+
+
+@dataclass(frozen=True, slots=True)
+class MasterEvidence:
+    """One master."""
+
+    around: Surroundings
+    config: MasterConfig | None
+    status: Mapping[str, Any] | None
+    """The answer of the verb `status`."""
+    keys: Sequence[Mapping[str, Any]] | None
+    """The answer of the verb `key_list`."""
+    certificate_until: int | None
+    certificate_from: int | None
+    silence: str
+    """Why the socket does not answer; "" when it does."""
+    address: str
+    """Where this machine tried to reach the port."""
+    proof: MasterProof | None
+    probe_problem: str
+    processes: Sequence[ProcessSeen]
+
+
+@dataclass(frozen=True, slots=True)
+class MasterSeen:
+    """One master as its minion sees it."""
+
+    address: str
+    resolved: Sequence[str]
+    dns_problem: str
+    tcp_problem: str
+    proof: MasterProof | None
+    proof_problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModulesSeen:
+    """What became of the execution modules and the grains when they were tried out."""
+
+    offered: int = 0
+    """Modules that serve here."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """File name -> sentence: modules that say themselves that they are not for this machine."""
+    broken: Mapping[str, str] = field(default_factory=dict)
+    """File name -> sentence: modules that cannot be loaded."""
+    grains: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MinionEvidence:
+    """One minion."""
+
+    around: Surroundings
+    config: MinionConfig | None
+    id: str
+    pinned: str
+    """The fingerprint of the fleet, "" when none is known."""
+    pin_source: str
+    masters: Sequence[MasterSeen]
+    phase: str
+    """Where the connection was when the minion last said so, "" when it never did."""
+    reason: str
+    phase_at: float
+    journal_problem: str
+    """"" when it is readable, or was not there."""
+    journal_jobs: int | None
+    spool_results: int | None
+    spool_bytes: int
+    spool_damaged: Sequence[str]
+    modules: ModulesSeen | None

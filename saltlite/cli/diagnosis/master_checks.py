@@ -1,0 +1,199 @@
+"""The checks of a master, pure: from what was seen to findings."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from saltlite.cli.diagnosis import shared_checks as shared
+from saltlite.cli.diagnosis.evidence import MasterEvidence, Sort
+from saltlite.cli.diagnosis.findings import Finding, ok, problem, warning
+from saltlite.cli.diagnosis.master_look import KEY_FILES
+
+AWAY_S = 86_400.0
+"""A minion that has been away for longer than this is worth a word."""
+
+FILES_BESIDES_MINIONS = 200
+"""Descriptors of the link process that are no minion: connections that begin, its own files."""
+
+NAMES_SHOWN = 5
+LAG_S = 5.0
+"""Reports that wait for so long to be stored mean that the store does not keep up."""
+
+
+def _config(seen: MasterEvidence) -> Iterator[Finding]:
+    yield from shared.configuration(seen.around)
+    yield from shared.user(seen.around)
+    yield from shared.rights(seen.around)
+
+
+def _running(seen: MasterEvidence) -> Iterator[Finding]:
+    socket = seen.around.paths["sock_dir/master.ipc"].path
+    if not seen.silence:
+        version = seen.status["master"]["version"] if seen.status is not None else "?"
+        yield ok("socket", f"the master answers on {socket} (saltlite {version})")
+    elif seen.around.pid is None:
+        yield problem("socket", "the master does not run here", shared.start(seen.around, "saltlite-master"))
+    else:
+        yield problem("socket", f"the master runs (pid {seen.around.pid}), and says: {seen.silence}")
+    yield from shared.unit(seen.around, runs=seen.around.pid is not None)
+
+
+def _port(seen: MasterEvidence) -> Iterator[Finding]:
+    if seen.proof is None:
+        why = seen.probe_problem
+        fix = shared.start(seen.around, "saltlite-master") if seen.around.pid is None else "ss -ltnp"
+        yield problem("port", f"no master proves itself on {seen.address}: {why}", fix)
+        return
+    yield ok("port", f"the master {seen.proof.name} proves itself on {seen.address}, fleet {seen.proof.fleet}")
+
+
+def _folders(seen: MasterEvidence) -> Iterator[Finding]:
+    around = seen.around
+    pki = around.paths["pki_dir"]
+    if pki.sort is Sort.MISSING:
+        yield warning("pki_dir", f"there is no {pki.path}: this master was never started", "")
+    yield from shared.secrets(around, "pki_dir", KEY_FILES)
+    # Started as root it works in these as `user`, else as whoever starts it, whose keys these are.
+    uid = around.user_uid if pki.uid == 0 else pki.uid
+    if uid is not None and pki.sort is Sort.FOLDER:
+        names = ("data_dir", "data_dir/store.sqlite", "sock_dir")
+        bad = [finding for name in names for finding in shared.owner(around.paths[name], name, uid)]
+        yield from bad or [ok("data_dir", f"{around.paths['data_dir'].path} belongs to whom it should")]
+    store = around.paths["data_dir/store.sqlite"]
+    if store.sort is Sort.FILE and store.mode & shared.OTHERS:
+        yield problem(
+            "data_dir/store.sqlite",
+            f"others may read {store.path} (mode {store.mode:04o}), and returns are in it",
+            f"chmod 600 {shlex.quote(store.path)}",
+        )
+
+
+def _disks(seen: MasterEvidence) -> Iterator[Finding]:
+    yield from shared.disks(seen.around)
+    if seen.status is None:
+        return
+    store = seen.status["store"]
+    if store["limit"] and store["size"] > 0.9 * store["limit"]:
+        yield warning(
+            "store",
+            f"it has {store['size'] / 2**20:,.0f} of the {store['limit'] / 2**20:,.0f} MiB of `store_max`: "
+            "old jobs make room for new ones; raise it, or lower keep_jobs",
+        )
+
+
+def _clock(seen: MasterEvidence) -> Iterator[Finding]:
+    yield from shared.clock(seen.around)
+    if seen.certificate_until is not None:
+        since = seen.certificate_from if seen.certificate_from is not None else 0
+        yield from shared.certificate(seen.around, since, seen.certificate_until, "this master")
+
+
+def _processes(seen: MasterEvidence) -> Iterator[Finding]:
+    stopped = [one.title for one in seen.processes if one.state in "TtZ"]
+    for title in stopped:
+        yield problem("processes", f"{title} is stopped or dead", shared.start(seen.around, "saltlite-master"))
+    if seen.status is None:
+        return
+    link, wanted = seen.status["link"], seen.status["master"]["mworkers"]
+    if link is None:
+        yield problem("processes", "the link process does not answer, so no minion can be reached")
+        return
+    if link["mworkers"] < wanted:
+        yield problem(
+            "processes",
+            f"{link['mworkers']} of {wanted} MWorkers are connected to the link process; the log says why",
+            shared.start(seen.around, "saltlite-master"),
+        )
+    elif not stopped:
+        yield ok("processes", f"{wanted} MWorkers and the link process answer")
+    if link["lag_s"] > LAG_S:
+        yield warning("processes", f"{link['uncommitted']} reports wait to be stored, for {link['lag_s']:.0f} s now")
+
+
+def _open_files(seen: MasterEvidence) -> Iterator[Finding]:
+    limits = [one.open_files_max for one in seen.processes if one.title == "master link"]
+    if seen.status is None or not limits or limits[0] is None:
+        return
+    minions = sum(row["state"] != "pending" for row in seen.status["minions"])
+    needed = minions + FILES_BESIDES_MINIONS
+    if limits[0] < needed:
+        yield problem(
+            "open files",
+            f"the link process may open {limits[0]} files and needs one a minion: {needed} for {minions} minions",
+            "systemctl edit saltlite-master   # [Service] LimitNOFILE=65536",
+        )
+    else:
+        yield ok("open files", f"the link process may open {limits[0]} files, for {minions} minions")
+
+
+def _keys(seen: MasterEvidence) -> Iterator[Finding]:
+    if seen.keys is None:
+        return
+    by_state = {state: [row["id"] for row in seen.keys if row["state"] == state] for state in ("pending", "conflict")}
+    if by_state["conflict"]:
+        yield problem(
+            "keys",
+            f"another key claims the id of a minion that has one: {_names(by_state['conflict'])}; "
+            "it was set up anew, or it is a stranger",
+            shared.command(seen.around, "key list conflict"),
+        )
+    if by_state["pending"]:
+        yield warning(
+            "keys",
+            f"{len(by_state['pending'])} wait to be accepted: {_names(by_state['pending'])}",
+            shared.command(seen.around, "key list pending"),
+        )
+    if not any(by_state.values()):
+        yield ok("keys", f"{len(seen.keys)} known, none waits for a decision")
+
+
+def _minions(seen: MasterEvidence) -> Iterator[Finding]:
+    if seen.status is None:
+        return
+    rows = [row for row in seen.status["minions"] if row["state"] != "pending"]
+    versions = Counter(row["version"] for row in rows if row["version"])
+    if len(versions) > 1:
+        told = ", ".join(f"{count} have {version}" for version, count in versions.most_common())
+        yield warning("versions", f"minions differ: {told}", shared.command(seen.around, "status"))
+    lost = [
+        row["id"]
+        for row in rows
+        if row["state"] == "away" and row["last_seen"] is not None and seen.around.now - row["last_seen"] > AWAY_S
+    ]
+    if lost:
+        yield warning(
+            "minions",
+            f"away for more than a day: {_names(lost)}; a machine that is gone for good should lose its key",
+            shared.command(seen.around, f"key delete {shlex.quote(lost[0])}"),
+        )
+    up = sum(row["state"] == "up" for row in rows)
+    if not lost:
+        yield ok("minions", f"{up} of {len(rows)} are up, none has been away for more than a day")
+
+
+CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
+    _config,
+    _running,
+    _port,
+    _processes,
+    _open_files,
+    _folders,
+    _disks,
+    _clock,
+    _keys,
+    _minions,
+)
+
+
+def check_master(seen: MasterEvidence) -> list[Finding]:
+    """What all checks find. Without a configuration there is nothing else to look at."""
+    if seen.config is None:
+        return list(_config(seen))
+    return [finding for check in CHECKS for finding in check(seen)]
+
+
+def _names(ids: Sequence[str]) -> str:
+    shown = ", ".join(ids[:NAMES_SHOWN])
+    return shown + (f" and {len(ids) - NAMES_SHOWN} more" if len(ids) > NAMES_SHOWN else "")

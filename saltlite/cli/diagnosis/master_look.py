@@ -1,0 +1,129 @@
+"""Looking at the master of this machine: its configuration, its folders, its socket, its port."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, NamedTuple
+
+from saltlite.adapters.master_probe import MasterProof, probe_master
+from saltlite.cli.diagnosis import look
+from saltlite.cli.diagnosis.evidence import MasterEvidence, Surroundings
+from saltlite.client.local import LocalClient
+from saltlite.config.load import load_master
+from saltlite.config.master import MasterConfig
+from saltlite.config.paths import config_files, master_socket
+from saltlite.errors import ConfigError, LinkError, RemoteProtocolError, SaltliteError
+from saltlite.wire.certificate import MasterCertificate
+
+PROBE_S = 5.0
+"""How long the port may take to answer."""
+
+KEY_FILES = ("fleet.key", "master.key", "job.key", "master.cert")
+
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}  # noqa: S104 - nothing listens here
+
+
+class _Said(NamedTuple):
+    """What the running master answered."""
+
+    status: dict[str, Any] | None = None
+    keys: list[dict[str, Any]] | None = None
+    until: int | None = None
+    silence: str = ""
+
+
+def look_at_master(config_dir: str) -> MasterEvidence:
+    """Everything that the checks of a master want to know. Raises nothing that could have been foreseen."""
+    config, problems = _config(config_dir)
+    if config is None:
+        around = _around(config_dir, None, problems)
+        return MasterEvidence(around, None, None, None, None, None, "", "", None, "", ())
+    around = _around(config_dir, config, problems)
+    said = _ask(master_socket(config.sock_dir))
+    address, proof, probe_problem = _probe(config)
+    since, until = _certificate(os.path.join(config.pki_dir, "master.cert"))
+    return MasterEvidence(
+        around=around,
+        config=config,
+        status=said.status,
+        keys=said.keys,
+        certificate_from=since,
+        certificate_until=said.until if until is None else until,
+        silence=said.silence,
+        address=address,
+        proof=proof,
+        probe_problem=probe_problem,
+        processes=look.children(around.pid) if around.pid is not None else [],
+    )
+
+
+def _config(config_dir: str) -> tuple[MasterConfig | None, list[str]]:
+    try:
+        return load_master(config_dir).config, []
+    except ConfigError as error:
+        return None, str(error).split("\n")
+
+
+def _around(config_dir: str, config: MasterConfig | None, problems: list[str]) -> Surroundings:
+    paths = {} if config is None else _paths(config)
+    return Surroundings(
+        config_dir=config_dir,
+        now=time.time(),
+        euid=os.geteuid(),
+        user=config.user if config is not None else "",
+        user_uid=look.uid_of(config.user) if config is not None else None,
+        config_files=len(config_files(config_dir, "master")) if config is not None else 0,
+        config_problems=problems,
+        unit=look.unit("saltlite-master"),
+        pid=look.daemon_pid(os.path.join(config.data_dir, "lock")) if config is not None else None,
+        paths={name: look.path(where) for name, where in paths.items()},
+        disks={
+            name: seen
+            for name in ("data_dir", "cachedir", "log_file")
+            if config is not None and (where := getattr(config, name)) and (seen := look.disk(where)) is not None
+        },
+    )
+
+
+def _paths(config: MasterConfig) -> dict[str, str]:
+    files = {f"pki_dir/{name}": os.path.join(config.pki_dir, name) for name in KEY_FILES}
+    return {
+        "pki_dir": config.pki_dir,
+        **files,
+        "data_dir": config.data_dir,
+        "data_dir/store.sqlite": os.path.join(config.data_dir, "store.sqlite"),
+        "sock_dir": config.sock_dir,
+        "sock_dir/master.ipc": master_socket(config.sock_dir),
+    }
+
+
+def _ask(socket: str) -> _Said:
+    try:
+        with LocalClient(socket) as client:
+            return _Said(
+                status=client.call("status"),
+                keys=client.call("key_list")["keys"],
+                until=client.call("key_finger")["master"]["not_after"],
+            )
+    except SaltliteError as error:
+        return _Said(silence=str(error))
+
+
+def _probe(config: MasterConfig) -> tuple[str, MasterProof | None, str]:
+    host = _ANY.get(config.interface, config.interface)
+    address = f"[{host}]:{config.port}" if ":" in host else f"{host}:{config.port}"
+    try:
+        return address, probe_master(address, PROBE_S), ""
+    except (LinkError, RemoteProtocolError) as error:
+        return address, None, str(error)
+
+
+def _certificate(where: str) -> tuple[int | None, int | None]:
+    """From when and until when the certificate on the disk is good; Nones where it cannot be read."""
+    try:
+        with open(where, "rb") as file:
+            certificate = MasterCertificate.decode(file.read(4096))
+    except (OSError, RemoteProtocolError):
+        return None, None
+    return certificate.not_before, certificate.not_after

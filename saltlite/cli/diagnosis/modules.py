@@ -1,0 +1,67 @@
+"""Tries out the execution modules and grains of a minion: `python -P -m saltlite.cli.diagnosis.modules CONFIG_DIR`.
+
+A process of its own, because modules and grains are anybody's code: one that hangs or ends the process costs
+the doctor this one finding. It prints one line of JSON, which the doctor reads; whatever else the code prints
+goes to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from typing import Any
+
+from saltlite.cli.diagnosis.evidence import ModulesSeen
+
+TRY_S = 30.0
+"""How long all of them together may take."""
+
+_REFUSED = "' __virtual__ returned False"
+"""How the loader's sentence of a module that is not for this machine goes on."""
+
+
+def try_modules(config_dir: str) -> ModulesSeen:
+    """Run this file on a configuration."""
+    # -P: `python -m` would otherwise take modules from the folder that the doctor was called in.
+    argv = [sys.executable, "-P", "-m", __name__, config_dir]
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=TRY_S, check=True, stdin=subprocess.DEVNULL)
+        said: dict[str, Any] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return ModulesSeen(problem=f"trying out the execution modules took longer than {TRY_S:g} s")
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        return ModulesSeen(problem="the process that tried out the execution modules died")
+    return ModulesSeen(**said)
+
+
+def main(config_dir: str) -> None:
+    """Load all modules and collect the grains as the minion does."""
+    from saltlite.config.load import load_minion
+    from saltlite.config.minion import MinionConfig
+    from saltlite.config.options import options_of
+    from saltlite.grains.collect import collect
+    from saltlite.loader.finder import build_index, search_layers
+    from saltlite.loader.loader import Loader
+
+    logging.disable(logging.CRITICAL)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    config = load_minion(config_dir).config
+    values = {name: getattr(config, name) for name, known in options_of(MinionConfig).items() if not known.secret}
+    opts = {**values, **config.module_config}
+    grains = collect(opts)
+    loader = Loader(build_index(search_layers(opts)), opts, grains, {})
+    silent = loader.not_loaded()
+    refused = {stem: sentence for stem, sentence in silent.items() if _REFUSED in sentence}
+    broken = {stem: sentence for stem, sentence in silent.items() if stem not in refused}
+    answers.write(
+        json.dumps({"offered": len(loader.modules()), "refused": refused, "broken": broken, "grains": len(grains)})
+    )
+    answers.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,53 @@
+"""`--test`: ask functions what they would do, and never run one that would do it.
+
+A function takes part when it has a parameter `test` of its own. `**kwargs` is no support: such a function may never
+look at the word, and then `--test` would do what it was to try out.
+"""
+
+from __future__ import annotations
+
+from saltlite.errors import NoTargetError, RefusedError, UsageError
+from saltlite.model.signature import parse_signature
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    Call = tuple[str, list[Any], dict[str, Any]]
+
+PARAMETER = "test"
+
+
+def dry_run(calls: Sequence[Call], described: Mapping[str, Any]) -> list[Call]:
+    """The same calls (function, arguments, keyword arguments) with `test=True`.
+
+    `described` is the master's answer to `describe`. Raises RefusedError when a targeted minion may have a form of
+    a function that does not know `test`, or has not said what the function takes; NoTargetError and UsageError
+    where there is no minion, and none that has the function.
+    """
+    if not described["count"]:
+        raise NoTargetError("no accepted minion matches the target; nothing was published")
+    for fun, _arg, kwarg in calls:
+        known = described["functions"][fun]
+        if not known["signatures"] and not known["unknown"]:
+            raise UsageError(f"no targeted minion has {fun}; nothing was published")
+        refusal = _refusal(fun, known["signatures"], known["unknown"])
+        if refusal:
+            raise RefusedError(refusal)
+        if kwarg.get(PARAMETER, True) is not True:
+            raise RefusedError(
+                f"{fun} is given test={kwarg[PARAMETER]}, and --test says otherwise; leave one of them out"
+            )
+    return [(fun, arg, {**kwarg, PARAMETER: True}) for fun, arg, kwarg in calls]
+
+
+def _refusal(fun: str, signatures: Sequence[str], unknown: int) -> str:
+    for text in signatures:
+        signature = parse_signature(text)[1]
+        if signature is None or signature.named(PARAMETER) is None:
+            return f"{fun} has no dry run (no parameter 'test'), so --test does not run it; nothing was published"
+    if unknown:
+        minions = "minion has" if unknown == 1 else "minions have"
+        return f"{unknown} {minions} not said whether {fun} has a dry run, so --test does not run it; narrow the target"
+    return ""

@@ -1,0 +1,58 @@
+"""Returns for a person at a terminal: equal answers once, under the folded names of all who gave them."""
+
+from __future__ import annotations
+
+from saltlite.cli.fold import fold
+from saltlite.cli.render.nested import body
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.cli.outcome import Missing
+    from saltlite.cli.render.outputters import Paint
+    from saltlite.client.waiting import Reply, Update
+
+    Answer = tuple[bool, str, str]
+    """Whether it failed, how, and the text of the return."""
+
+_GOOD, _BAD = "32", "31"
+
+
+class EqualAnswers:
+    """Holds every distinct answer as text until the job ends: large groups first, failures last."""
+
+    def __init__(self, console: Console, paint: Paint) -> None:
+        self._console = console
+        self._paint = paint
+        self._groups: dict[Answer, list[str]] = {}
+
+    def start(self) -> None:
+        """Nothing to say yet."""
+
+    def take(self, update: Update) -> None:
+        """Put each return to those that look the same."""
+        for reply in update.replies:
+            if reply.has_value:
+                text = body(reply.value, self._paint, failed=reply.failed())
+                self._groups.setdefault((reply.failed(), _how(reply), text), []).append(reply.id)
+
+    def finish(self, _missing: Sequence[Missing], _code: int) -> None:
+        """Print the groups."""
+        order = sorted(self._groups.items(), key=lambda item: (item[0][0], -len(item[1]), min(item[1])))
+        for (failed, how, text), ids in order:
+            self._console.data(self._heading(ids, how, failed=failed) + text)
+
+    def _heading(self, ids: list[str], how: str, *, failed: bool) -> str:
+        marks = ("\u2713", "\u2717") if self._console.has_symbols() else ("ok:", "failed:")
+        names = fold(ids)
+        shown = names if len(ids) == 1 else f"{len(ids)} minions  {names}"
+        first = f"{marks[failed]} {shown}"
+        return self._paint(_BAD if failed else _GOOD, f"{first}  {how}" if how else first) + "\n"
+
+
+def _how(reply: Reply) -> str:
+    if reply.state != "returned":
+        return reply.state
+    return f"retcode {reply.retcode}" if reply.failed() else ""

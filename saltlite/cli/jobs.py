@@ -1,0 +1,73 @@
+"""What the job verbs share: which job is meant, and how a job is described."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cli.columns import shorter
+from saltlite.cli.console import printable
+from saltlite.cli.durations import format_duration
+from saltlite.errors import UsageError
+from saltlite.model.ids import parse_jid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from saltlite.cli.options import Parsed
+    from saltlite.model.ids import Jid
+
+JobRow = dict[str, Any]
+"""One job as the master lists it: jid, fun, tgt, tgt_type, user, origin, created_at, counts, outcomes ..."""
+
+TARGET_MAX = 40
+"""Characters of a target in a list of jobs: a list target may have thousands."""
+
+CALL_MAX = 2000
+"""Characters of one call in a text for people."""
+
+_KINDS = {"list": "-L ", "pcre": "-E "}
+_OUTCOMES = ("ok", "failed", "missing", "open")
+
+
+def jid_in(parsed: Parsed, verb: str) -> Jid:
+    """The one word of the command line, which is a job id. Raises UsageError."""
+    if len(parsed.words) != 1:
+        raise UsageError(f"say which job: saltlite job {verb} JID")
+    return parse_jid(parsed.words[0])
+
+
+def target_text(job: Mapping[str, Any]) -> str:
+    """The target as it is typed on a command line, cut short."""
+    return shorter(_KINDS.get(job["tgt_type"], "") + job["tgt"], TARGET_MAX)
+
+
+def minions_text(count: int) -> str:
+    """`1 minion`, `2 minions`."""
+    return f"{count} minion{'' if count == 1 else 's'}"
+
+
+def took_text(milliseconds: int) -> str:
+    """A run time: `20ms`, `1.2s`, `4m`."""
+    if milliseconds < 1000:
+        return f"{milliseconds}ms"
+    return f"{milliseconds / 1000:.1f}s" if milliseconds < 60_000 else format_duration(milliseconds / 1000)
+
+
+def result_text(job: Mapping[str, Any]) -> str:
+    """`3 ok, 1 failed`, and whether an operator killed it."""
+    outcomes = job["outcomes"]
+    parts = [f"{outcomes[name]} {name}" for name in _OUTCOMES if outcomes.get(name)]
+    return ", ".join([*parts, *(["killed"] if job["cancelled_at"] is not None else [])]) or "no targets"
+
+
+def call_text(fun: str, args: list[Any], kwargs: Mapping[str, Any]) -> str:
+    """One call as it could be typed: plain words as they are, everything else as JSON."""
+    words = [fun, *map(_word, args), *(f"{name}={_word(value)}" for name, value in kwargs.items())]
+    return shorter(printable(" ".join(words)), CALL_MAX)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, str) and value.isprintable() and value and " " not in value:
+        return value
+    return json.dumps(value, ensure_ascii=False, default=repr)

@@ -1,0 +1,203 @@
+"""What becomes of replies on stdout: printed as they arrive, held for one document, or one line for each event.
+
+A printer has `start`, `take` and `finish`. `finish` is called once, however the waiting ended: what has arrived is
+worth printing. The one for people, which groups equal answers, is in `saltlite.cli.group`.
+"""
+
+from __future__ import annotations
+
+from saltlite.cli.render import outputters
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Protocol
+
+    from saltlite.cli.console import Console
+    from saltlite.cli.outcome import Missing
+    from saltlite.client.waiting import Progress, Published, Reply, Update
+
+    class Printer(Protocol):
+        """Where the returns of one job go."""
+
+        def start(self) -> None:
+            """The job is published."""
+
+        def take(self, update: Update, /) -> None:
+            """Something was heard of it; `Progress` knows it already."""
+
+        def finish(self, missing: Sequence[Missing], code: int, /) -> None:
+            """Nothing more comes; `code` is the exit code."""
+
+
+SCHEMA = 1
+"""Of `json-full` and `jsonl`: keys may be added under one number, none is removed and none changes its meaning."""
+
+
+class EachReply:
+    """Formats whose text for many minions is that for each, one after the other."""
+
+    def __init__(self, console: Console, out: str, *, colors: bool) -> None:
+        self._console = console
+        self._out = out
+        self._colors = colors
+
+    def start(self) -> None:
+        """Nothing to say yet."""
+
+    def take(self, update: Update) -> None:
+        """Print each return."""
+        for reply in update.replies:
+            if reply.has_value:
+                red_ids = frozenset({reply.id} if reply.failed() else ())
+                paint = outputters.Paint(colors=self._colors, red_ids=red_ids)
+                text = outputters.render(self._out, {reply.id: reply.value}, paint)
+                if text:
+                    self._console.data(text)
+
+    def finish(self, _missing: Sequence[Missing], _code: int) -> None:
+        """All of it is printed."""
+
+
+class OneObject:
+    """`--out json`: `{id: return}`."""
+
+    def __init__(self, console: Console) -> None:
+        from saltlite.cli.render import json
+
+        self._json = json
+        self._console = console
+        self._members: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Nothing to say yet."""
+
+    def take(self, update: Update) -> None:
+        """Keep the text of each return."""
+        for reply in update.replies:
+            if reply.has_value:
+                self._members[reply.id] = self._json.value_text(reply.value, 1)
+
+    def finish(self, _missing: Sequence[Missing], _code: int) -> None:
+        """Print the object; minions that did not return are absent."""
+        self._console.data(self._json.object_text(self._members) + "\n")
+
+
+class FullObject:
+    """`--out json-full`: returns with their retcodes, who is missing and why, counts."""
+
+    def __init__(self, console: Console, progress: Progress) -> None:
+        from saltlite.cli.render import json
+
+        self._json = json
+        self._console = console
+        self._progress = progress
+        self._returns: dict[str, str] = {}
+        self._cut_short: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Nothing to say yet."""
+
+    def take(self, update: Update) -> None:
+        """Keep the text of each return, and what a job that was killed left."""
+        for reply in update.replies:
+            if self._progress.states[reply.id] == "returned":
+                self._returns[reply.id] = self._json.value_text(return_fields(reply), 2)
+            elif reply.has_value:
+                self._cut_short[reply.id] = reply.value
+
+    def finish(self, missing: Sequence[Missing], _code: int) -> None:
+        """Print the document."""
+        from saltlite.cli.outcome import summary
+
+        published, text = self._progress.published, self._json.value_text
+        absent = {one.id: missing_fields(one) for one in missing}
+        for minion, value in self._cut_short.items():
+            absent.setdefault(minion, {})["return"] = value
+        members = {
+            "schema": text(SCHEMA, 1),
+            "jid": text(published.jid, 1),
+            "function": text(published.fun, 1),
+            "target": text(published.target, 1),
+            "returns": self._json.object_text(self._returns, 1),
+            "missing": text(absent, 1),
+            "summary": text(summary(self._progress, len(missing)), 1),
+        }
+        self._console.data(self._json.object_text(members) + "\n")
+
+
+class EachEvent:
+    """`--out jsonl`: a line for each event, written as it happens."""
+
+    def __init__(self, console: Console, progress: Progress) -> None:
+        from saltlite.cli.render.json import line
+
+        self._line = line
+        self._console = console
+        self._progress = progress
+        self._ended: set[str] = set()
+
+    def start(self) -> None:
+        """`start`: the job and its targets."""
+        self._say("start", **start_fields(self._progress.published))
+
+    def take(self, update: Update) -> None:
+        """`ack` for states in passing, `return`, and `missing` for those that ended otherwise."""
+        killed = {reply.id: reply for reply in update.replies if self._progress.states[reply.id] != "returned"}
+        for minion in update.moved:
+            state = self._progress.states[minion]
+            if state in ("received", "running"):
+                self._say("ack", id=minion, state=state, at=self._progress.moved_at.get(minion))
+            elif state not in ("planned", "queued", "returned"):
+                self._tell_end(minion, killed.get(minion))
+        for reply in update.replies:
+            if reply.id not in killed:
+                self._say("return", id=reply.id, **return_fields(reply))
+
+    def _tell_end(self, minion: str, reply: Reply | None) -> None:
+        from saltlite.cli.outcome import Known, missing_one
+
+        one = missing_one(self._progress, minion, Known(now=self._console.now(), waited_s=0.0))
+        left = {"return": reply.value} if reply is not None and reply.has_value else {}
+        self._ended.add(minion)
+        self._say("missing", id=minion, **missing_fields(one), **left)
+
+    def finish(self, missing: Sequence[Missing], code: int) -> None:
+        """`missing` for each that was not told, and `end`."""
+        from saltlite.cli.outcome import summary
+
+        for one in missing:
+            if one.id not in self._ended:
+                self._say("missing", id=one.id, **missing_fields(one))
+        self._say("end", summary=summary(self._progress, len(missing)), exit=code)
+
+    def _say(self, kind: str, **fields: Any) -> None:
+        self._console.data(self._line({"type": kind, "jid": self._progress.published.jid} | fields))
+
+
+def start_fields(published: Published) -> dict[str, Any]:
+    """What there is to say of a job when it is published."""
+    return {
+        "schema": SCHEMA,
+        "jid": published.jid,
+        "function": published.fun,
+        "target": published.target,
+        "minions": published.minions,
+        "away": published.away,
+        "unknown": published.unknown,
+    }
+
+
+def return_fields(reply: Reply) -> dict[str, Any]:
+    """One entry of `returns`."""
+    return {
+        "ok": not reply.failed(),
+        "retcode": reply.retcode,
+        "return": reply.value,
+        "duration_s": reply.duration_s,
+    }
+
+
+def missing_fields(one: Missing) -> dict[str, Any]:
+    """One entry of `missing`; what is not known is null."""
+    return {"state": one.state, "reason": one.reason, "last_seen": one.last_seen, "hint": one.hint or None}

@@ -1,0 +1,91 @@
+"""`saltlite events`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cli import exitcodes
+from saltlite.cli.commands import command_table
+from saltlite.cli.connect import open_client
+from saltlite.cli.console import printable
+from saltlite.cli.moments import parse_moment
+from saltlite.cli.options import Option
+from saltlite.cli.render.json import document, line
+from saltlite.client.events import EventReader
+from saltlite.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.cli.options import Parsed
+
+CURSOR_DIGITS = 18
+"""Digits that a cursor may have: it fits into 63 bits."""
+
+
+def run(argv: Sequence[str], console: Console) -> int:
+    """Show events until Ctrl-C, or until `--count` of them were shown."""
+    table = command_table(
+        "events",
+        Option("--since", metavar="FROM", help="begin behind this number of an event, or then: 2h"),
+        Option("--count", metavar="N", convert=_whole, help="end after so many events"),
+        formats=("text", "json", "jsonl"),
+    )
+    parsed = table.parse(argv)
+    console.quiet = parsed.on("quiet")
+    if len(parsed.words) > 1:
+        raise UsageError("events takes one pattern; put it in quotes: saltlite events 'salt/job/*'")
+    pattern = parsed.words[0] if parsed.words else "*"
+    with open_client(parsed) as client:
+        reader = EventReader(client, pattern, **_begin(parsed, console))
+        if reader.gone:
+            console.note("saltlite: the first of these events are deleted already (keep_jobs, store_max)")
+        return _show(reader, parsed, console)
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < len(text) <= CURSOR_DIGITS):
+        raise UsageError(f"{text[:40]!r} is no whole number")
+    return int(text)
+
+
+def _begin(parsed: Parsed, console: Console) -> dict[str, Any]:
+    if "since" not in parsed.options:
+        return {}
+    text: str = parsed.options["since"]
+    if text.isdigit():
+        return {"after": _whole(text)}
+    try:
+        return {"since": parse_moment(text, console.now())}
+    except UsageError as error:
+        raise UsageError(f"--since: {error}, or the number of an event") from error
+
+
+def _show(reader: EventReader, parsed: Parsed, console: Console) -> int:
+    out = parsed.options.get("out", "text")
+    if out != "text":
+        console.use_utf8()
+    left = parsed.options.get("count")
+    held: list[dict[str, Any]] = []
+    code = exitcodes.OK
+    try:
+        while left is None or left > 0:
+            event = next(reader)
+            left = None if left is None else left - 1
+            if out == "json":
+                held.append(event)
+            else:
+                console.data(line(event) if out == "jsonl" else _text(event))
+    except KeyboardInterrupt:
+        console.note(f"saltlite: `--since {reader.seq}` goes on from here")
+        code = exitcodes.INTERRUPTED
+    if out == "json":
+        console.data(document({"events": held, "seq": reader.seq}))
+    return code
+
+
+def _text(event: dict[str, Any]) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event["at"]))
+    return f"{event['seq']:>8}  {at}  {printable(event['tag'])}  {line(event['data'])}"

@@ -1,0 +1,106 @@
+"""`saltlite job fetch`: a return that was too large to travel, whole, from the minion that kept it.
+
+It comes in parts, one job each, and is compared with its length and SHA-256 before anything is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cli import exitcodes
+from saltlite.cli.commands import command_table
+from saltlite.cli.connect import open_client
+from saltlite.cli.options import Option
+from saltlite.cli.outfile import OutFile
+from saltlite.cli.render.json import document
+from saltlite.client.local import JobCall
+from saltlite.client.waiting import Patience, Progress
+from saltlite.errors import NoTargetError, SaltliteError, UnreachableError, UsageError
+from saltlite.loader.encode import decode_return
+from saltlite.model.ids import parse_jid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.client.local import LocalClient
+
+FUNCTION = "saltutil.kept_return"
+PART_BYTES = 4 * 1024 * 1024
+"""Bytes that one job brings."""
+
+
+def run(argv: Sequence[str], console: Console) -> int:
+    """Fetch the return of a job on one minion; a text and bytes are written as they are, the rest as JSON."""
+    parsed = command_table(
+        "job fetch",
+        Option("--out-file", metavar="PATH", help="write it to this file, whole or not at all; bytes stay bytes"),
+    ).parse(argv)
+    console.quiet = parsed.on("quiet")
+    if len(parsed.words) not in (1, 2):
+        raise UsageError("say which return to fetch: saltlite job fetch JID MINION")
+    jid = parse_jid(parsed.words[0])
+    with open_client(parsed) as client:
+        minion = parsed.words[1] if len(parsed.words) == 2 else _only_target(client, jid)
+        value = decode_return(encoded := _fetch(client, jid, minion, console), limit=len(encoded))
+    if parsed.options.get("out") == "json":
+        data: str | bytes = document({minion: value})
+    else:
+        data = value if isinstance(value, str | bytes) else document(value)
+    _write(data, parsed.options.get("out_file", ""), console)
+    return exitcodes.OK
+
+
+def _only_target(client: LocalClient, jid: str) -> str:
+    targets: list[str] = [target["id"] for target in client.call("job_show", jid=jid)["job"]["targets"]]
+    if len(targets) != 1:
+        raise UsageError(f"job {jid} ran on {len(targets)} minions: say which, saltlite job fetch {jid} MINION")
+    return targets[0]
+
+
+def _fetch(client: LocalClient, jid: str, minion: str, console: Console) -> bytes:
+    """All of the kept return. Raises SaltliteError when what came is not what was kept."""
+    whole = bytearray()
+    part = _part(client, jid, minion, 0)
+    size, digest = part["size"], part["sha256"]
+    while True:
+        whole += part["data"]
+        if console.wants_status():
+            console.status(f"{len(whole) // 1024} of {size // 1024} KiB")
+        if len(whole) >= size or not part["data"]:
+            break
+        part = _part(client, jid, minion, len(whole))
+    console.clear_status()
+    if len(whole) != size or hashlib.sha256(whole).hexdigest() != digest:
+        raise SaltliteError(f"the return of job {jid} came damaged from {minion}: fetch it again")
+    return bytes(whole)
+
+
+def _part(client: LocalClient, jid: str, minion: str, offset: int) -> dict[str, Any]:
+    job = JobCall([minion], FUNCTION, arg=[jid, offset, PART_BYTES], tgt_type="list")
+    published = client.publish(job, follow=True)
+    if minion in published.away:
+        raise UnreachableError(f"{minion} is not connected: fetch the return when it is back")
+    progress = Progress(published, now=time.monotonic())
+    for reply in client.watch(progress, Patience(published.timeout_s)):
+        if reply.failed() or not _is_part(reply.value):
+            why = reply.value if isinstance(reply.value, str) else reply.reason
+            raise NoTargetError(f"{minion}: {why or 'it sent no part of a return'}")
+        part: dict[str, Any] = reply.value
+        return part
+    raise UnreachableError(f"{minion} did not answer: look with `saltlite job show {published.jid}`")
+
+
+def _is_part(value: object) -> bool:
+    shape = {"size": int, "sha256": str, "data": bytes}
+    return isinstance(value, dict) and {name: type(one) for name, one in value.items()} == shape
+
+
+def _write(data: str | bytes, out_file: str, console: Console) -> None:
+    if not out_file:
+        console.data(data if isinstance(data, str) else data.decode(errors="backslashreplace"))
+        return
+    with OutFile(out_file) as stream:
+        stream.buffer.write(data if isinstance(data, bytes) else data.encode(errors="backslashreplace"))

@@ -1,0 +1,94 @@
+"""`saltlite job show`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cli import exitcodes
+from saltlite.cli.columns import columns, width_for
+from saltlite.cli.commands import command_table
+from saltlite.cli.connect import open_client
+from saltlite.cli.console import printable
+from saltlite.cli.durations import format_duration
+from saltlite.cli.jobs import JobRow, call_text, jid_in, minions_text, result_text, target_text, took_text
+from saltlite.cli.keys import print_answer
+from saltlite.cli.moments import format_moment
+from saltlite.cli.options import Option
+from saltlite.cli.render import outputters
+from saltlite.client.waiting import Patience, Progress, Published
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.client.local import LocalClient
+
+RETURNS_S = 10.0
+"""How long the master may take to send the next of the returns that it has."""
+
+
+def run(argv: Sequence[str], console: Console) -> int:
+    """Show one job; with `--returns` what came back for it so far, too."""
+    parsed = command_table("job show", Option("--returns", help="show the returns, too")).parse(argv)
+    console.quiet = parsed.on("quiet")
+    jid = jid_in(parsed, "show")
+    with open_client(parsed) as client:
+        job: JobRow = client.call("job_show", jid=jid)["job"]
+        returns = _returns(client, job) if parsed.on("returns") else None
+    text = _text(job, console)
+    if returns is None:
+        print_answer(job, text, parsed, console)
+    else:
+        text += "\n" + outputters.render(outputters.DEFAULT, returns) if returns else ""
+        print_answer({**job, "returns": returns}, text, parsed, console)
+    return exitcodes.OK
+
+
+def _returns(client: LocalClient, job: JobRow) -> dict[str, Any]:
+    """The returns that the master has; of a job that goes on there may be more by now, and they are shown too."""
+    wanted = {target["id"] for target in job["targets"] if target["retcode"] is not None}
+    progress = Progress(Published(client.call("follow", jid=job["jid"], after=0)), now=time.monotonic())
+    returns: dict[str, Any] = {}
+    replies = client.watch(progress, Patience(RETURNS_S)) if wanted else iter(())
+    for reply in replies:
+        wanted.discard(reply.id)
+        if reply.has_value:
+            returns[reply.id] = reply.value
+        if not wanted:
+            break
+    return dict(sorted(returns.items()))
+
+
+def _text(job: JobRow, console: Console) -> str:
+    now = console.now()
+    by = f"{job['user']}, from {job['origin']}" if job["origin"] else job["user"]
+    limits = f"reach a minion within {format_duration(job['deliver_ms'] / 1000)}"
+    if job["run_ms"]:
+        limits += f", run for {format_duration(job['run_ms'] / 1000)} at most"
+    lines = [
+        ("job", job["jid"]),
+        *(("function", call_text(*call)) for call in job["calls"]),
+        ("target", f"{target_text(job)} ({minions_text(len(job['targets']))})"),
+        ("by", by),
+        ("made", format_moment(job["created_at"], now)),
+        ("limits", limits),
+    ]
+    if job["cancelled_at"] is not None:
+        lines.append(("killed", f"by {job['cancelled_by']}, {format_moment(job['cancelled_at'], now)}"))
+    lines.append(("result", result_text(job)))
+    head = "".join(f"{name + ':':<10}{printable(text)}\n" for name, text in lines)
+    rows = [("MINION", "STATE", "RETCODE", "TOOK", "SINCE", "REASON")]
+    for target in job["targets"]:
+        retcode, took_ms = target["retcode"], target["duration_ms"]
+        rows.append(
+            (
+                target["id"],
+                target["state"],
+                "" if retcode is None else str(retcode),
+                "" if took_ms is None else took_text(took_ms),
+                f"{format_duration(max(0.0, now - target['at']))} ago",
+                target["reason"],
+            )
+        )
+    return f"{head}\n{columns(rows, cut=(5,), width=width_for(console))}"

@@ -1,0 +1,83 @@
+"""`saltlite status`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cli import exitcodes
+from saltlite.cli.columns import columns, width_for
+from saltlite.cli.commands import command_table
+from saltlite.cli.connect import open_client
+from saltlite.cli.durations import format_duration
+from saltlite.cli.jobs import minions_text
+from saltlite.cli.keys import print_answer
+from saltlite.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from saltlite.cli.console import Console
+
+MIB = 1024 * 1024
+
+
+def run(argv: Sequence[str], console: Console) -> int:
+    """Show the master's own figures, and every minion; that some are away is not an error of this command."""
+    parsed = command_table("status").parse(argv)
+    console.quiet = parsed.on("quiet")
+    if parsed.words:
+        raise UsageError(f"status takes no {parsed.words[0]!r}")
+    with open_client(parsed) as client:
+        answer = client.call("status")
+    del answer["ok"]
+    print_answer(answer, _text(answer, console), parsed, console)
+    if answer["link"] is None:
+        console.error("saltlite: the master's link process does not answer: no minion can be reached; see its log")
+    return exitcodes.OK
+
+
+def _text(answer: Mapping[str, Any], console: Console) -> str:
+    now = console.now()
+    master, store, counts, link = answer["master"], answer["store"], answer["counts"], answer["link"]
+    up = format_duration(max(0.0, now - master["started_at"]))
+    lines = [
+        ("master", f"{master['name']}, saltlite {master['version']}, up {up}"),
+        ("store", _store(store)),
+        ("minions", ", ".join(f"{counts[name]} {name}" for name in ("up", "away", "never", "pending"))),
+        ("targets", _targets(answer["queues"])),
+    ]
+    if link is not None:
+        lines += [
+            ("mworkers", f"{link['mworkers']} of {master['mworkers']}"),
+            ("reports", f"{link['uncommitted']} not stored yet, the oldest since {link['lag_s']:.1f} s"),
+            ("link", f"{link['sessions']} sessions, {link['handshakes']} handshakes, {_refused(link['refused'])}"),
+        ]
+    head = "".join(f"{name + ':':<10}{text}\n" for name, text in lines)
+    return head + ("\n" + _minions(answer["minions"], console) if answer["minions"] else "")
+
+
+def _store(store: Mapping[str, int]) -> str:
+    limit = f" of {store['limit'] / MIB:.0f}" if store["limit"] else ""
+    return f"{store['size'] / MIB:.1f}{limit} MiB, {store['seq']} events so far"
+
+
+def _targets(queues: Mapping[str, Any]) -> str:
+    counts = queues["targets"]
+    parts = [f"{counts[state]} {state}" for state in sorted(counts)] or ["none open"]
+    away = queues["minions_away_with_jobs"]
+    return ", ".join(parts) + (f"; jobs wait for {minions_text(away)} away" if away else "")
+
+
+def _refused(refused: Mapping[str, int]) -> str:
+    if not refused:
+        return "no refused frames"
+    return "refused frames: " + ", ".join(f"{refused[reason]} {reason}" for reason in sorted(refused))
+
+
+def _minions(minions: Sequence[Mapping[str, Any]], console: Console) -> str:
+    rows = [("MINION", "STATE", "SINCE", "ADDRESS", "VERSION")]
+    for row in minions:
+        seen = row["last_seen"]
+        since = "" if seen is None else f"{format_duration(max(0.0, console.now() - seen))} ago"
+        rows.append((row["id"], row["state"], since, row["address"], row["version"]))
+    return columns(rows, cut=(0, 3), width=width_for(console))

@@ -1,0 +1,79 @@
+"""The master's event log as a stream that outlives its connection: by cursor, so nothing is lost or seen twice."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from saltlite.client.connection import ConnectionLostError
+from saltlite.client.local import RESUME_FOR_S
+from saltlite.errors import RemoteProtocolError, UnreachableError
+
+TYPE_CHECKING = False  # typing costs as much start-up time as the whole client
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from saltlite.client.local import LocalClient
+
+_RESUME_PAUSE_S = 0.2
+
+
+class EventReader:
+    """Events whose tag matches a glob, in the order of their sequence numbers."""
+
+    def __init__(
+        self, client: LocalClient, pattern: str, *, after: int | None = None, since: float | None = None
+    ) -> None:
+        """Begin behind the cursor `after`, or at the time `since` (seconds since 1970); without either, now.
+
+        Raises UsageError for a cursor that the master has not reached, and as `LocalClient.call` does.
+        """
+        self._client = client
+        self._pattern = pattern
+        self._read: deque[dict[str, Any]] = deque()
+        """What has come and was not taken yet."""
+        begin = {name: value for name, value in (("after", after), ("since", since)) if value is not None}
+        answer = client.call("events", pattern=pattern, **begin)
+        try:
+            self.seq: int = answer["seq"]
+            """The cursor: where the next reader begins that is to miss nothing and see nothing again."""
+            self.gone = self.seq + 1 < answer["first"]
+            """Whether events behind the cursor are deleted already."""
+        except (KeyError, TypeError) as error:
+            raise RemoteProtocolError("bad-answer", f"to events: {error!r}") from error
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        """The next event, as `seq`, `tag`, `data` and `at`; waits for it as long as it takes.
+
+        Raises UnreachableError when the connection broke and the master did not come back.
+        """
+        while not self._read:
+            try:
+                message = self._client.receive(None)
+            except ConnectionLostError:
+                self._resume()
+                continue
+            if message is None or "events" not in message:
+                raise RemoteProtocolError("bad-update", str((message or {}).get("error", "an empty message")))
+            self._read.extend(message["events"])
+        event = self._read.popleft()
+        self.seq = event["seq"]
+        return event
+
+    def _resume(self) -> None:
+        give_up_at = time.monotonic() + RESUME_FOR_S
+        while True:
+            time.sleep(_RESUME_PAUSE_S)
+            try:
+                self._client.call("events", pattern=self._pattern, after=self.seq)
+            except UnreachableError as error:
+                if time.monotonic() >= give_up_at:
+                    raise UnreachableError(
+                        f"the master went away; `--since {self.seq}` goes on from here when it is back"
+                    ) from error
+            else:
+                return

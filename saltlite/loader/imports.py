@@ -1,0 +1,49 @@
+"""The `import` statement as plug-in files have it: Python's own, and two things more.
+
+- Names of Salt are served by `saltlite.loader.saltnames` where Salt is not installed.
+- A zip module may import its own parts by the archive's name, as in `from lumberjack import sleep`.
+
+Each plug-in file has builtins of its own with this `__import__`, so neither can be seen by a library, and both also
+work in a function that imports when it is called. `sys.path` and `sys.meta_path` know nothing of them.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from saltlite.loader.saltnames import is_salt_name, salt_is_installed, salt_part
+
+
+def plugin_builtins(own_name: str = "", module_name: str = "") -> dict[str, Any]:
+    """Builtins for a plug-in file. `own_name` is what the file calls itself in imports, `module_name` what it is."""
+
+    def plugin_import(
+        name: str,
+        globals: Mapping[str, object] | None = None,  # noqa: A002 - the signature of __import__
+        locals: Mapping[str, object] | None = None,  # noqa: A002 - as above
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        if level == 0 and own_name and (name == own_name or name.startswith(f"{own_name}.")):
+            inside = module_name + name[len(own_name) :]
+            leaf = builtins.__import__(inside, globals, locals, fromlist or ("__name__",))
+            return leaf if fromlist else builtins.__import__(module_name, globals, locals, ("__name__",))
+        if level == 0 and is_salt_name(name) and not salt_is_installed():
+            return _salt(name, fromlist or ())
+        return builtins.__import__(name, globals, locals, fromlist or (), level)
+
+    return {**vars(builtins), "__import__": plugin_import}
+
+
+def _salt(name: str, fromlist: Sequence[str]) -> ModuleType:
+    """What `import name` or `from name import …` binds. Raises ModuleNotFoundError for a name that we lack."""
+    part = salt_part(name)
+    if not fromlist:
+        return salt_part("salt")
+    for wanted in fromlist:
+        if wanted != "*" and not hasattr(part, wanted):
+            salt_part(f"{name}.{wanted}")
+    return part

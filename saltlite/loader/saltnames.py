@@ -1,0 +1,88 @@
+"""The parts of Salt that plug-in files import, under Salt's names, where Salt itself is not installed.
+
+    from salt.utils.decorators import depends
+    import salt.utils.path
+    from salt.exceptions import CommandExecutionError
+
+work in a plug-in file, and in no other: only the `import` statements of plug-in files come here (see
+`saltlite.loader.imports`), nothing is entered into `sys.modules`, and a Salt that is installed always goes first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+
+_DECORATORS = "saltlite.decorators"
+_ERRORS = "saltlite.errors"
+_PROGRAMS = "saltlite.decorators.programs"
+
+SALT_NAMES: Mapping[str, Mapping[str, str]] = {
+    "salt": {},
+    "salt.exceptions": {
+        "CommandExecutionError": f"{_ERRORS}:CommandExecutionError",
+        "CommandNotFoundError": f"{_ERRORS}:CommandNotFoundError",
+        "SaltException": f"{_ERRORS}:SaltliteError",
+        "SaltInvocationError": f"{_ERRORS}:SaltInvocationError",
+    },
+    "salt.utils": {},
+    "salt.utils.decorators": {
+        name: f"{_DECORATORS}:{name}"
+        for name in (
+            "allow_one_of", "depends", "ensure_unicode_args", "ignores_kwargs", "is_deprecated", "memoize",
+            "require_one_of", "timing", "with_deprecated",
+        )
+    },
+    "salt.utils.decorators.path": {"which": f"{_DECORATORS}:which", "which_bin": f"{_DECORATORS}:which_bin"},
+    "salt.utils.path": {"which": f"{_PROGRAMS}:find_program", "which_bin": f"{_PROGRAMS}:find_first_program"},
+}  # fmt: skip
+"""Salt's module -> its names -> `module:name` of ours. A row here is all that one more name needs."""
+
+_made: dict[str, ModuleType] = {}
+
+
+class _Part(ModuleType):
+    """One module of SALT_NAMES: fills itself on first use, so that a row costs nothing until it is imported."""
+
+    def __getattr__(self, name: str) -> object:
+        place = SALT_NAMES[self.__name__].get(name)
+        if place is None:
+            raise AttributeError(
+                f"{self.__name__}.{name} is none of the parts of Salt that saltlite has; "
+                "install Salt beside it, or do without"
+            )
+        module, _, attribute = place.partition(":")
+        value: object = getattr(importlib.import_module(module), attribute)
+        setattr(self, name, value)
+        return value
+
+
+def is_salt_name(name: str) -> bool:
+    """Whether the module `name` belongs to Salt."""
+    return name == "salt" or name.startswith("salt.")
+
+
+def salt_is_installed() -> bool:
+    """Whether `import salt` finds a package. A folder that is merely called so, such as one of /srv, is none."""
+    if "salt" in sys.modules:
+        return True
+    spec = importlib.util.find_spec("salt")
+    return spec is not None and spec.origin is not None
+
+
+def salt_part(name: str) -> ModuleType:
+    """The stand-in for Salt's module `name`, with those above it. Raises ModuleNotFoundError when there is none."""
+    if name not in SALT_NAMES:
+        raise ModuleNotFoundError(
+            f"No module named {name!r}: it is none of the parts of Salt that saltlite has", name=name
+        )
+    if name not in _made:
+        _made[name] = _Part(name)
+        _made[name].__dict__["__all__"] = list(SALT_NAMES[name])
+        above, _, last = name.rpartition(".")
+        if above:
+            setattr(salt_part(above), last, _made[name])
+    return _made[name]

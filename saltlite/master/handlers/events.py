@@ -1,0 +1,63 @@
+"""The event log by cursor: every event once, in the order of its sequence number, from wherever a reader stopped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import translate
+from typing import Any
+
+from saltlite.core.acl import Action, Principal, authorize
+from saltlite.errors import UsageError
+from saltlite.master.context import Answer, Master, Watch
+
+PAGE = 500
+"""Events that are read at once; so many at most are in one message of the stream."""
+PATTERN_MAX = 256
+SIZE = 4 * 1024 * 1024
+"""A message of the stream is closed when its events have so many characters of data."""
+
+
+def handle_events(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `seq`, the cursor that the stream starts from, and `first`, the oldest event that there is.
+
+    `after` is a cursor, `since` a wall-clock time; without either the stream has what comes from now on.
+    """
+    authorize(principal, Action("events"), master.terms.operators)
+    pattern = request["pattern"]
+    if not 1 <= len(pattern) <= PATTERN_MAX:
+        raise UsageError(f"the pattern of events has 1 to {PATTERN_MAX} characters")
+    last = master.store.last_seq()
+    after = last
+    if "after" in request:
+        after = request["after"]
+        if not 0 <= after <= last:
+            raise UsageError(f"there is no event {after} yet: the last one is {last}")
+    elif "since" in request:
+        after = master.store.seq_before(request["since"])
+    return Answer({"seq": after, "first": master.store.first_seq()}, follow=Watch(pattern, after))
+
+
+class EventStream:
+    """One client that watches events: where it stands, and what is new."""
+
+    def __init__(self, master: Master, watch: Watch) -> None:
+        self._store = master.store
+        self._matches = re.compile(translate(watch.pattern)).match
+        self._after = watch.after
+
+    def news(self) -> dict[str, Any] | None:
+        """The next message of the stream; None when nothing that matches is new."""
+        while events := self._store.events(self._after, PAGE):
+            rows: list[dict[str, Any]] = []
+            size = 0
+            for event in events:
+                self._after = event.seq
+                if self._matches(event.tag):
+                    rows.append({"seq": event.seq, "tag": event.tag, "data": event.data, "at": event.at})
+                    size += len(repr(event.data))
+                    if size >= SIZE:
+                        break
+            if rows:
+                return {"seq": self._after, "events": rows}
+        return None

@@ -1,0 +1,80 @@
+"""What targeted minions have said of their functions, and calls that none of them could take.
+
+Minions with the same modules share one set, found by its digest: a fleet of ten thousand is asked about as fast as one
+minion. A minion that never reported its functions, or not all of them, may have any and take anything.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+
+from saltlite.config.nearest import nearest
+from saltlite.core.binding import bind
+from saltlite.core.ports import FunctionSet, StoreReader
+from saltlite.errors import UsageError
+from saltlite.model.ids import MinionId
+from saltlite.model.signature import Signature, parse_signature
+from saltlite.wire.jobbody import FunctionCall
+
+_PARSED = 1024
+"""Texts whose signature is remembered."""
+
+Parsed = tuple[str, Signature | None, str]
+
+
+class Known:
+    """The function sets of some minions, each with how many of them have it; read from the store when asked for."""
+
+    def __init__(self, minions: Sequence[MinionId], store: StoreReader) -> None:
+        self._counts = store.function_digests(minions)
+        self._store = store
+        self._sets: dict[str, FunctionSet | None] = {}
+
+    def sets(self) -> Iterator[tuple[FunctionSet | None, int]]:
+        """Each set, None where nothing is known, with the number of minions."""
+        for digest, count in self._counts.items():
+            if digest not in self._sets:
+                self._sets[digest] = self._store.functions(digest) if digest else None
+            yield self._sets[digest], count
+
+
+@functools.lru_cache(_PARSED)
+def parsed(text: str) -> Parsed:
+    """(function, signature, risk) of a text that was checked when it arrived."""
+    return parse_signature(text)
+
+
+def refuse_misfits(calls: Sequence[FunctionCall], minions: Sequence[MinionId], store: StoreReader) -> None:
+    """Return when each call could be taken by at least one of the minions.
+
+    Raises UsageError for a function that none of them has, or that none can be called with these arguments; the
+    sentence has the near name or the signature.
+    """
+    known = Known(minions, store)
+    for call in calls:
+        problem = _problem(call, known)
+        if problem:
+            raise UsageError(f"{problem} Nothing was published.")
+
+
+def _problem(call: FunctionCall, known: Known) -> str:
+    """Why no minion could take the call, as a whole sentence, or ""; the first one that could ends the search."""
+    problem = ""
+    for functions, _count in known.sets():
+        text = functions.functions.get(call.fun) if functions is not None else None
+        if functions is None or (text is None and not functions.whole):
+            return ""
+        if text is not None:
+            signature = parsed(text)[1]
+            misfit = bind(call.fun, signature, call.args, call.kwargs) if signature is not None else ""
+            if not misfit:
+                return ""
+            problem = problem or misfit
+    return f"{problem}." if problem else _unknown(call.fun, known)
+
+
+def _unknown(fun: str, known: Known) -> str:
+    names = {name for functions, _count in known.sets() if functions is not None for name in functions.functions}
+    near = nearest(fun, names)
+    return f"none of the targeted minions has {fun[:80]!r}" + (f"; did you mean {near}?" if near else ".")

@@ -1,0 +1,28 @@
+"""When were these minions last heard? What tells a silent minion from one that cannot be reached any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltlite.adapters.packing import Inside
+from saltlite.core.acl import Action, Principal, authorize
+from saltlite.errors import UsageError
+from saltlite.master import inside
+from saltlite.master.context import Answer, Master, Question
+
+IDS_MAX = 1000
+
+
+def handle_heard(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `heard`: seconds since the last frame of each of `ids`, None for those without a session."""
+    authorize(principal, Action("heard"), master.terms.operators)
+    ids = request["ids"]
+    if len(ids) > IDS_MAX or not all(isinstance(minion, str) for minion in ids):
+        raise UsageError(f"heard takes at most {IDS_MAX} minion ids")
+
+    def fields(said: Inside | None) -> dict[str, Any]:
+        silent_s = said["silent_s"] if said is not None else {}
+        return {"heard": {minion: silent_s.get(minion) for minion in ids}}
+
+    return Answer(question=Question(lambda number: inside.ask_heard(number, ids), fields))

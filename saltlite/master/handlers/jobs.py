@@ -1,0 +1,95 @@
+"""Jobs of the past and of now: which there were, and what became of one of them on each minion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltlite.core.acl import Action, Principal, authorize
+from saltlite.errors import UsageError
+from saltlite.master.context import Answer, Master
+from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
+from saltlite.model.ids import Jid, parse_jid, parse_minion_id
+from saltlite.wire.jobbody import decode_body
+
+LIMIT_MAX = 1000
+"""Jobs of one answer; for more, a client asks again with the last jid as the cursor."""
+LIMIT_DEFAULT = 50
+GLOB_MAX = 256
+
+
+def handle_job_list(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `jobs`, the newest first, and `more`: whether there are others behind the last of them."""
+    authorize(principal, Action("job_list"), master.terms.operators)
+    limit = request.get("limit", LIMIT_DEFAULT)
+    if not 1 <= limit <= LIMIT_MAX:
+        raise UsageError(f"a list has 1 to {LIMIT_MAX} jobs at once, not {limit}")
+    found = master.store.jobs(_filter(request), limit + 1)
+    return Answer({"jobs": [_row(job) for job in found[:limit]], "more": len(found) > limit})
+
+
+def handle_job_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `job`: the row of the list with its calls, run time limit, cancel and `targets`."""
+    authorize(principal, Action("job_show"), master.terms.operators)
+    jid = parse_jid(request["jid"])
+    summary, job = master.store.job_summary(jid), master.store.job(jid)
+    if summary is None or job is None:
+        raise no_such_job(jid)
+    calls = [[call.fun, list(call.args), dict(call.kwargs)] for call in decode_body(job.body).calls]
+    targets = [_target(detail) for detail in master.store.target_details(jid)]
+    return Answer({"job": {**_row(summary), "calls": calls, "targets": targets}})
+
+
+def no_such_job(jid: Jid) -> UsageError:
+    """What is said of a jid that is not in the store."""
+    return UsageError(f"there is no job {jid}: it was never published here, or it is past `keep_jobs`")
+
+
+def _filter(request: Mapping[str, Any]) -> JobFilter:
+    fun, user = request.get("fun", ""), request.get("user", "")
+    if max(len(fun), len(user)) > GLOB_MAX:
+        raise UsageError(f"a function or a user has at most {GLOB_MAX} characters")
+    try:
+        outcome = Outcome(request["state"]) if "state" in request else None
+    except ValueError:
+        raise UsageError(f"a job is failed, missing, open or ok, not {request['state'][:40]!r}") from None
+    return JobFilter(
+        minion=parse_minion_id(request["minion"]) if "minion" in request else None,
+        fun=fun,
+        user=user,
+        since=request.get("since"),
+        until=request.get("until"),
+        outcome=outcome,
+        before=parse_jid(request["before"]) if "before" in request else None,
+    )
+
+
+def _row(job: JobSummary) -> dict[str, Any]:
+    return {
+        "jid": job.jid,
+        "fun": job.fun,
+        "tgt": job.target.expression,
+        "tgt_type": str(job.target.kind),
+        "user": job.user,
+        "origin": job.origin,
+        "created_at": job.created_at,
+        "deliver_ms": job.deliver_ms,
+        "run_ms": job.run_ms,
+        "cancelled_at": job.cancelled_at,
+        "cancelled_by": job.cancelled_by,
+        "counts": {str(state): count for state, count in job.counts.items()},
+        "outcomes": {str(outcome): count for outcome, count in job.outcomes.items()},
+    }
+
+
+def _target(detail: TargetDetail) -> dict[str, Any]:
+    return {
+        "id": detail.id,
+        "state": str(detail.state),
+        "outcome": str(detail.outcome),
+        "reason": detail.reason,
+        "at": detail.changed_at,
+        "retcode": detail.retcode,
+        "started_at": detail.started_at,
+        "duration_ms": detail.duration_ms,
+    }

@@ -1,0 +1,50 @@
+"""How the master and its fleet stand: who is up, what waits, and how far behind what is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltlite import __version__
+from saltlite.adapters.packing import Inside
+from saltlite.core.acl import Action, Principal, authorize
+from saltlite.master import inside
+from saltlite.master.context import Answer, Master, Question
+from saltlite.master.handlers.minions import minion_rows
+from saltlite.model.keys import KeyState
+
+
+def handle_status(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Answers `master`, `store`, `minions`, `counts`, `queues`, and `link`, which is None without an answer of it.
+
+    Times are wall-clock seconds since 1970, lags seconds. A minion that is up was `last_seen` when it came.
+    """
+    authorize(principal, Action("status"), master.terms.operators)
+    store, terms = master.store, master.terms
+    minions = minion_rows(master)
+    pending = [
+        {"id": key.id, "state": "pending", "last_seen": key.first_seen, "address": key.address, "version": ""}
+        for key in store.keys(frozenset({KeyState.PENDING}))
+    ]
+    counts = {state: sum(row["state"] == state for row in minions) for state in ("up", "away", "never")}
+    away = {row["id"] for row in minions if row["state"] != "up"}
+    answer = {
+        "master": {
+            "name": master.identity.certificate.name,
+            "version": __version__,
+            "started_at": terms.started_at,
+            "mworkers": terms.mworkers,
+        },
+        "store": {"size": store.size(), "limit": terms.store_max, "seq": store.last_seq()},
+        "minions": minions + pending,
+        "counts": {**counts, "pending": len(pending)},
+        "queues": {
+            "targets": {str(state): count for state, count in store.open_counts().items()},
+            "minions_away_with_jobs": len(away.intersection(store.minions_with_open_jobs())),
+        },
+    }
+
+    def fields(said: Inside | None) -> dict[str, Any]:
+        return {**answer, "link": said["figures"] if said is not None else None}
+
+    return Answer(question=Question(inside.ask_stats, fields))

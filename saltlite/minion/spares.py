@@ -1,0 +1,66 @@
+"""Processes made in advance, so that the next job does not wait for a fork."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from saltlite.adapters.reactor import Reactor
+from saltlite.minion.jobprocess import JobProcess
+
+log = logging.getLogger(__name__)
+
+SPARES_MAX = 8
+"""Processes made in advance at once while jobs come fast: after each fork the job server has to copy every page
+that it writes to, and several forks in a row share that cost."""
+SPARES_SOON_S = 0.5
+"""Spares that were used up sooner than this are replaced by twice as many."""
+SPARES_IDLE_S = 5.0
+"""After so long without a new one, all spares but one are let go."""
+
+
+class Spares:
+    """`make` forks a waiting process; it raises OSError when there is no room for another one."""
+
+    def __init__(self, reactor: Reactor, make: Callable[[], JobProcess]) -> None:
+        self._reactor = reactor
+        self._make = make
+        self._waiting: list[JobProcess] = []
+        self._at_once = 1
+        self._made = 0.0
+
+    def take(self) -> JobProcess:
+        """A process that waits: a spare, or a new one. Raises OSError."""
+        return self._waiting.pop() if self._waiting else self._make()
+
+    def top_up(self) -> None:
+        """Make new ones when none is left, as many as jobs come fast."""
+        if self._waiting:
+            return
+        now = self._reactor.now()
+        soon = now - self._made < SPARES_SOON_S
+        self._at_once = min(SPARES_MAX, self._at_once * 2) if soon else 1
+        self._made = now
+        try:
+            for _ in range(self._at_once):
+                self._waiting.append(self._make())
+        except OSError as error:
+            log.warning("no process can be made in advance: %s; raise TasksMax, or set jobs_max lower", error.strerror)
+        if self._at_once > 1:
+            self._reactor.call_later(SPARES_IDLE_S, lambda: self._trim(now))
+
+    def ended(self, process: JobProcess) -> None:
+        """That process is gone; one that waited here is no spare any more."""
+        if process in self._waiting:
+            self._waiting.remove(process)
+            process.close()
+
+    def let_go(self, *, keep: int) -> None:
+        """Let all go but so many."""
+        for process in self._waiting[keep:]:
+            process.close()
+        del self._waiting[keep:]
+
+    def _trim(self, made: float) -> None:
+        if made == self._made:
+            self.let_go(keep=1)

@@ -1,0 +1,48 @@
+"""Where the connection is, in a small file of the minion's data folder: for people, who read it by `saltlite doctor`.
+
+Nothing acts on it, so it is written without a sync, and a disk that refuses it costs the file only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+
+NAME = "status.json"
+STOPPED = "stopped"
+"""The phase after a planned stop; the others are those of `saltlite.core.connection.Phase`."""
+
+_FILE_MAX = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`phase` since `at` (wall-clock seconds since 1970), and a sentence why, "" where there is nothing to say."""
+
+    phase: str
+    reason: str
+    at: float
+
+
+def write_status(data_dir: str, status: Status) -> None:
+    """Put the file there, whole."""
+    path = os.path.join(data_dir, NAME)
+    temporary = f"{path}.new"
+    text = json.dumps({"phase": status.phase, "reason": status.reason, "at": status.at})
+    with contextlib.suppress(OSError):
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        os.rename(temporary, path)
+
+
+def read_status(data_dir: str) -> Status | None:
+    """What the file says; None when there is none, or none that can be read."""
+    try:
+        with open(os.path.join(data_dir, NAME), encoding="utf-8") as file:
+            said = json.loads(file.read(_FILE_MAX))
+        return Status(str(said["phase"]), str(said["reason"]), float(said["at"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

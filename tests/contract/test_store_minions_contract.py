@@ -1,0 +1,239 @@
+"""What every store promises about minions, function sets, expiry and pruning: SQLite and its in-memory twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from saltlite.core.ports import (
+    FunctionSet,
+    Store,
+    Stored,
+)
+from saltlite.model.ids import MinionId
+from saltlite.model.job import TERMINAL, TargetState
+from saltlite.model.keys import KeyState
+from saltlite.model.signature import by_name
+from tests.store_samples import NOW, WEB1, WEB2, WEB3, commit, job, key, move, publish, ret, row, state_of
+
+OpenStore = Callable[[], Store]
+
+
+# --- minions --------------------------------------------------------------------------------------
+
+
+def test_a_minion_row_is_replaced_but_is_never_seen_earlier_than_before(store: Store) -> None:
+    with store.write() as tx:
+        tx.touch_minions([row(WEB1, NOW + 5, up=True), row(WEB1, NOW + 1, boot_id="later", functions="f1")])
+    assert store.minion(WEB1) == row(WEB1, NOW + 5, boot_id="later", functions="f1", up=False)
+    assert store.minion(WEB2) is None
+
+
+def test_minions_are_those_whose_accepted_key_had_a_session(store: Store) -> None:
+    with store.write() as tx:
+        tx.put_key(key(WEB2))
+        tx.put_key(key(WEB1))
+        tx.put_key(key(WEB3, KeyState.REVOKED))
+        tx.put_key(key(WEB3, n=1))
+        tx.put_key(key(MinionId("silent")))
+        tx.touch_minions([row(WEB2), row(WEB1), row(WEB3), row(MinionId("nokey"))])
+    assert store.minions() == [row(WEB1), row(WEB2)]
+
+
+def test_a_minion_is_up_or_not_as_it_was_last_written(store: Store) -> None:
+    seen = []
+    for n, up in enumerate((True, True, False, True)):
+        with store.write() as tx:
+            tx.touch_minions([row(WEB1, NOW + n, up=up)])
+        found = store.minion(WEB1)
+        seen.append(found.up if found else None)
+    assert seen == [True, True, False, True]
+
+
+def test_a_function_set_comes_back_as_it_was_put_and_is_replaced_by_digest(store: Store) -> None:
+    part = FunctionSet("d1", {"test.ping": "test.ping"}, whole=False)
+    whole = FunctionSet("d1", by_name(["test.ping()", "pkg.remove(name:str)!remove", "cmd.run!x"]), whole=True)
+    empty = FunctionSet("d2", {}, whole=True)
+    with store.write() as tx:
+        tx.put_functions(part)
+        tx.put_functions(empty)
+        assert tx.functions("d1") == part
+    assert store.functions("d2") == empty
+    with store.write() as tx:
+        tx.put_functions(whole)
+    assert store.functions("d1") == whole
+    assert store.functions("d3") is None
+    assert store.functions("") is None
+
+
+def test_function_digests_are_counted_as_last_reported_and_empty_for_a_minion_that_never_did(store: Store) -> None:
+    silent = MinionId("silent")
+    with store.write() as tx:
+        tx.touch_minions([row(WEB1, functions="old"), row(WEB2, functions="d1"), row(WEB3, functions="")])
+        tx.touch_minions([row(WEB1, functions="d1")])
+    assert store.function_digests([WEB1, WEB2]) == {"d1": 2}
+    assert store.function_digests([WEB1, silent]) == {"d1": 1, "": 1}
+    assert store.function_digests((WEB3, silent)) == {"": 2}
+    assert store.function_digests([]) == {}
+
+
+def test_function_digests_can_be_asked_for_a_whole_fleet(store: Store) -> None:
+    fleet = [MinionId(f"m{n}") for n in range(40_000)]
+    with store.write() as tx:
+        tx.touch_minions([row(minion, functions=f"d{n % 2}") for n, minion in enumerate(fleet)])
+    assert store.function_digests(fleet) == {"d0": 20_000, "d1": 20_000}
+
+
+# --- expiry and pruning ---------------------------------------------------------------------------
+
+
+def test_a_job_expires_for_minions_that_had_no_session_since_it_was_made(store: Store) -> None:
+    publish(store, job(2, (WEB1, WEB2, WEB3)), job(1, (WEB1,)))
+    with store.write() as tx:
+        tx.touch_minions([row(WEB2, NOW), row(WEB3, NOW - 0.5)])
+    with store.write() as tx:
+        assert tx.expire(NOW + 59.999) == []
+        gone = tx.expire(NOW + 60)
+        assert tx.expire(NOW + 60) == []
+    assert gone == [(job(1).jid, WEB1), (job(2).jid, WEB1), (job(2).jid, WEB3)]
+    states = [target.state for target in store.targets(job(2).jid)]
+    assert states == [TargetState.EXPIRED, TargetState.QUEUED, TargetState.EXPIRED]
+    assert "no session" in store.targets(job(1).jid)[0].reason
+    assert store.targets(job(1).jid)[0].changed_at == NOW + 60
+
+
+def test_a_job_does_not_expire_for_a_minion_whose_session_is_older_than_the_job_but_lasts(
+    store: Store,
+) -> None:
+    publish(store, job(1))
+    with store.write() as tx:
+        tx.touch_minions([row(WEB1, NOW - 100, up=True), row(WEB2, NOW - 100, up=False)])
+        assert tx.expire(NOW + 3600) == [(job(1).jid, WEB2)]
+    with store.write() as tx:
+        tx.touch_minions([row(WEB1, NOW + 3600, up=False)])
+        assert tx.expire(NOW + 7200) == []
+    assert state_of(store, job(1).jid, WEB1) is TargetState.QUEUED
+
+
+@pytest.mark.parametrize("reported", ["no session ever", "ended before", "began before", "ended after"])
+@pytest.mark.parametrize("state", sorted(TargetState))
+def test_an_expiry_is_due_exactly_when_it_would_move_something(store: Store, state: TargetState, reported: str) -> None:
+    publish(store, job(1, (WEB1,)))
+    move(store, job(1), WEB1, state)
+    sessions = {
+        "ended before": [row(WEB1, NOW - 1)],
+        "began before": [row(WEB1, NOW - 1, up=True)],
+        "ended after": [row(WEB1, NOW)],
+    }
+    with store.write() as tx:
+        tx.touch_minions(sessions.get(reported, []))
+    for now in (NOW + 59.999, NOW + 60):
+        due = store.expire_due(now)
+        with store.write() as tx:
+            assert tx.expire_due(now) is due
+            assert bool(tx.expire(now)) is due
+        assert store.expire_due(now) is False
+
+
+def test_whether_an_expiry_is_due_can_be_asked_while_another_writes(open_store: OpenStore) -> None:
+    one, other = open_store(), open_store()
+    publish(one, job(1))
+    with one.write() as tx:
+        tx.expire(NOW + 60)
+        assert other.expire_due(NOW + 60) is True
+    assert other.expire_due(NOW + 60) is False
+
+
+def test_a_job_that_was_received_does_not_expire(store: Store) -> None:
+    publish(store, job(1))
+    move(store, job(1), WEB1, TargetState.RECEIVED)
+    with store.write() as tx:
+        assert tx.expire(NOW + 3600) == [(job(1).jid, WEB2)]
+    assert state_of(store, job(1).jid, WEB1) is TargetState.RECEIVED
+
+
+@pytest.mark.parametrize("state", TargetState)
+def test_a_target_counts_as_open_until_it_is_terminal(store: Store, state: TargetState) -> None:
+    publish(store, job(1))
+    move(store, job(1), WEB1, state)
+    assert store.open_targets(job(1).jid) == (1 if state in TERMINAL else 2)
+    assert store.open_targets(job(9).jid) == 0
+
+
+def test_moved_targets_are_those_of_which_no_return_tells(store: Store) -> None:
+    publish(store, job(1), job(2))
+    assert store.moved_targets(job(1).jid) == []
+    move(store, job(1), WEB2, TargetState.REFUSED, "why")
+    commit(store, ret(job(1), WEB1))
+    move(store, job(2), WEB1, TargetState.RUNNING)
+    assert [(row.id, row.state, row.reason) for row in store.moved_targets(job(1).jid)] == [
+        (WEB2, TargetState.REFUSED, "why")
+    ]
+    assert [row.id for row in store.moved_targets(job(2).jid)] == [WEB1]
+
+
+def test_pruning_deletes_old_jobs_that_are_over_and_old_events(store: Store) -> None:
+    over, still_open = job(1, (WEB1,)), job(2, (WEB1, WEB2))
+    young = job(3, (WEB1,), created_at=NOW + 100)
+    publish(store, over, still_open, young)
+    commit(store, ret(over, WEB1), ret(still_open, WEB1), now=NOW + 1)
+    commit(store, ret(young, WEB1), now=NOW + 101)
+    with store.write() as tx:
+        assert tx.prune(NOW + 100) == 1
+    assert store.job(over.jid) is None
+    assert store.targets(over.jid) == []
+    assert store.returns(over.jid) == []
+    assert store.job(still_open.jid) == still_open
+    assert [r.id for r in store.returns(still_open.jid)] == [WEB1]
+    assert [event.tag for event in store.events()] == [
+        f"salt/job/{young.jid}/new",
+        f"salt/job/{young.jid}/ret/web1",
+    ]
+
+
+def test_pruning_drops_function_sets_that_no_minion_has_any_more(store: Store) -> None:
+    sets = [FunctionSet(digest, by_name([f"{digest}.run()"]), whole=True) for digest in ("old", "new", "lone")]
+    with store.write() as tx:
+        for one in sets:
+            tx.put_functions(one)
+        tx.touch_minions([row(WEB1, functions="old"), row(WEB2, functions="")])
+        tx.touch_minions([row(WEB1, functions="new")])
+    assert store.functions("old") == sets[0]
+    with store.write() as tx:
+        tx.prune(NOW)
+    assert [store.functions(one.digest) for one in sets] == [None, sets[1], None]
+
+
+def test_a_sequence_number_is_never_given_out_again(open_store: OpenStore) -> None:
+    first = open_store()
+    publish(first, job(1, (WEB1,)))
+    commit(first, ret(job(1), WEB1))
+    with first.write() as tx:
+        tx.prune(NOW + 1000)
+    assert first.events() == []
+    first.close()
+    second = open_store()
+    assert second.last_seq() == 2
+    with second.write() as tx:
+        assert tx.put_event("next", {}, NOW) == 3
+
+
+def test_a_pruned_job_frees_its_jid_and_its_request(store: Store) -> None:
+    publish(store, job(1, ()))
+    with store.write() as tx:
+        assert tx.prune(NOW + 1) == 1
+        tx.put_job(job(1))
+    assert store.job_of_request(job(1).request_id, 0) == job(1).jid
+    assert [target.id for target in store.targets(job(1).jid)] == [WEB1, WEB2]
+
+
+def test_pruning_and_writing_the_same_job_in_one_transaction_agree(store: Store) -> None:
+    publish(store, job(1, (WEB1,)))
+    with store.write() as tx:
+        tx.put_returns([ret(job(1), WEB1)], NOW)
+        assert tx.prune(NOW + 1) == 1
+        assert tx.put_returns([ret(job(1), WEB1)], NOW) == [Stored.UNASSIGNED]
+        tx.put_job(job(1, (WEB1,)))
+        assert tx.put_returns([ret(job(1), WEB1)], NOW) == [Stored.NEW]
+    assert [r.id for r in store.returns(job(1).jid)] == [WEB1]

@@ -1,0 +1,227 @@
+"""`saltlite doctor` on real daemons: each test breaks one thing, and reads the line about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.fleet import BIN, Fleet, free_port, wait_until, write_config
+
+pytestmark = pytest.mark.e2e
+
+FAILED = 4
+
+
+def doctor(fleet: Fleet, side: str, name: str, *, command: tuple[str, ...] = ()) -> tuple[int, list[dict[str, Any]]]:
+    """Exit code, and the findings that are not ok."""
+    done = subprocess.run(
+        [*command, BIN / "saltlite", "doctor", side, "-c", fleet.folder / name, "--out", "json"],
+        capture_output=True,
+        text=True,
+        env=fleet.environment(),
+        timeout=50,
+        check=False,
+    )
+    assert done.stderr == ""
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["sides"][side]
+    return done.returncode, [row for row in rows if row["severity"] != "ok"]
+
+
+def only(code_and_rows: tuple[int, list[dict[str, Any]]], check: str) -> dict[str, Any]:
+    """The one finding of that check, where there is a problem."""
+    code, rows = code_and_rows
+    assert code == FAILED
+    found = [row for row in rows if row["check"].startswith(check)]
+    assert len(found) == 1, rows
+    return found[0]
+
+
+def test_a_fleet_that_is_well_has_no_problem(shared: Fleet) -> None:
+    code, rows = doctor(shared, "master", "master")
+    assert (code, [row for row in rows if row["severity"] == "problem"]) == (0, [])
+    code, rows = doctor(shared, "minion", "a")
+    assert (code, [row for row in rows if row["severity"] == "problem"]) == (0, [])
+
+
+def test_a_key_that_others_may_read_is_mended_by_the_fix_line(fleet: Fleet) -> None:
+    fleet.start_master()
+    key = fleet.root("master") / "etc/saltlite/pki/master/job.key"
+    key.chmod(0o644)
+    finding = only(doctor(fleet, "master", "master"), "keys")
+    assert str(key) in finding["sentence"]
+    subprocess.run(finding["fix"], shell=True, check=True)  # noqa: S602 - that it can be pasted is what is tested
+    assert doctor(fleet, "master", "master")[0] == 0
+
+
+def test_a_master_that_does_not_run_is_told_with_the_line_that_starts_it(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.daemons["master"].stop()
+    result = doctor(fleet, "master", "master")
+    assert only(result, "socket")["fix"] == f"saltlite-master -c {fleet.folder}/master &"
+    assert "refused the connection" in only(result, "port")["sentence"]
+
+
+def test_an_mworker_that_is_stopped_is_seen(fleet: Fleet) -> None:
+    master = fleet.start_master()
+    stopped = master.children("MWorker")[0]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        assert "MWorker" in only(doctor(fleet, "master", "master"), "processes")["sentence"]
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+
+
+def test_a_pending_key_is_seen_from_both_sides(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.start_minion("web1", fleet=fleet.fleet_id())
+    fleet.wait_key("web1", "pending")
+    wait_until(lambda: "pending" in fleet.daemons["web1"].log(), "the minion knows")
+    code, rows = doctor(fleet, "master", "master")
+    assert code == 0
+    waiting = next(row for row in rows if row["check"] == "keys")
+    assert (waiting["severity"], "web1" in waiting["sentence"]) == ("warning", True)
+    assert only(doctor(fleet, "minion", "web1"), "minion")["fix"].startswith("saltlite key accept web1")
+
+
+def test_a_minion_of_another_fleet_is_told_both_fingerprints(fleet: Fleet) -> None:
+    fleet.start_master()
+    other = "-".join(["AAAAA"] * 8)
+    fleet.start_minion("web1", fleet=other)
+    wait_until((fleet.root("web1") / "var/lib/saltlite/minion/status.json").exists, "the minion tells")
+    sentence = only(doctor(fleet, "minion", "web1"), "master ")["sentence"]
+    assert other in sentence
+    assert fleet.fleet_id() in sentence
+
+
+def test_a_minion_that_was_never_started_is_looked_at_too(fleet: Fleet) -> None:
+    options = {
+        "root_dir": str(fleet.root("web1")),
+        "master": "127.0.0.1",
+        "id": "w",
+        "port": free_port(),
+        "user": "root",
+    }
+    write_config(fleet.folder / "web1", "minion", options)
+    result = doctor(fleet, "minion", "web1")
+    assert "does not run here" in only(result, "minion")["sentence"]
+    assert "refused" in only(result, "master ")["sentence"]
+
+
+def test_a_name_that_leads_nowhere(fleet: Fleet) -> None:
+    write_config(
+        fleet.folder / "web1", "minion", {"root_dir": str(fleet.root("web1")), "master": "nowhere.invalid", "id": "w"}
+    )
+    assert "no address" in only(doctor(fleet, "minion", "web1"), "master ")["sentence"]
+
+
+def test_a_port_that_is_something_elses(fleet: Fleet) -> None:
+    port = free_port()
+    write_config(
+        fleet.folder / "web1",
+        "minion",
+        {"root_dir": str(fleet.root("web1")), "master": f"127.0.0.1:{port}", "id": "w"},
+    )
+    script = (
+        "import http.server as s, sys; "
+        "s.HTTPServer(('127.0.0.1', int(sys.argv[1])), s.BaseHTTPRequestHandler).serve_forever()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(port)], stderr=subprocess.DEVNULL) as other:
+        try:
+            wait_until(
+                lambda: (
+                    subprocess.run(
+                        [
+                            sys.executable,
+                            "-c",
+                            f"import socket; socket.create_connection(('127.0.0.1', {port})).close()",
+                        ],
+                        stderr=subprocess.DEVNULL,
+                        check=False,
+                    ).returncode
+                    == 0
+                ),
+                "the other server listens",
+            )
+            found = only(doctor(fleet, "minion", "web1"), "master ")
+        finally:
+            other.kill()
+    assert "does not prove to be a master" in found["sentence"]
+
+
+def test_modules_that_do_not_load_are_named_with_their_reason(fleet: Fleet) -> None:
+    folder = fleet.folder / "more/modules"
+    folder.mkdir(parents=True)
+    (folder / "broken.py").write_text("import no_such_library\n\n\ndef f():\n    return 1\n")
+    (folder / "noisy.py").write_text("print('hello')\n\n\ndef f():\n    return 1\n")
+    (folder / "other.py").write_text(
+        "def __virtual__():\n    return False, 'only on the moon'\n\n\ndef f():\n    return 1\n"
+    )
+    fleet.start_master()
+    fleet.join("web1", module_dirs=[str(fleet.folder / "more")])
+    code, rows = doctor(fleet, "minion", "web1")
+    assert code == 0
+    assert [("no_such_library" in row["sentence"], row["check"]) for row in rows if "broken.py" in row["sentence"]] == [
+        (True, "modules")
+    ]
+    assert "only on the moon" in fleet.cli("doctor", "minion", master="web1").out
+
+
+def test_a_damaged_journal_is_told(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("web1")
+    fleet.daemons["web1"].stop()
+    (fleet.root("web1") / "var/lib/saltlite/minion/journal").write_bytes(b"this is no journal at all")
+    assert "journal" in only(doctor(fleet, "minion", "web1"), "journal")["sentence"]
+
+
+def test_mistakes_in_the_configuration_are_findings(fleet: Fleet) -> None:
+    (fleet.folder / "master").mkdir()
+    (fleet.folder / "master/master").write_text("prot: 1\n")
+    assert only(doctor(fleet, "master", "master"), "config")["sentence"].endswith("(did you mean 'port'?)")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system takes root")
+def test_a_full_disk_is_told(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.daemons["master"].stop()
+    data = fleet.root("master") / "var/lib/saltlite/master"
+    small = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=1m,mode=700 none "$0" && exec "$@"', str(data)]
+    probe = subprocess.run([*small, "true"], capture_output=True, check=False)
+    if probe.returncode != 0:
+        pytest.skip(f"a tmpfs cannot be mounted here: {probe.stderr.decode().strip()}")
+    finding = only(doctor(fleet, "master", "master", command=tuple(small)), "disk (data_dir)")
+    assert "1 MiB" in finding["sentence"]
+
+
+def test_a_clock_that_is_ahead_is_told(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.start_master()
+    fleet.join("web1")
+    # Python reads it at its start: the whole process of the doctor has another clock.
+    (tmp_path / "sitecustomize.py").write_text("import time\nreal = time.time\ntime.time = lambda: real() + 3600\n")
+    code, rows = doctor(fleet, "minion", "web1", command=("env", f"PYTHONPATH={tmp_path}"))
+    assert code == 0
+    told = [row for row in rows if row["check"].startswith("master ")]
+    assert [("1h ahead of the master's" in row["sentence"], row["fix"]) for row in told] == [
+        (True, "timedatectl set-ntp true")
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_what_another_user_cannot_see_is_said(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.start_master()
+    for folder in [tmp_path, *tmp_path.parents]:
+        if folder.stat().st_uid == 0 and folder not in (Path("/"), Path("/tmp")) and not folder.stat().st_mode & 0o5:
+            folder.chmod(folder.stat().st_mode | 0o055)
+    (fleet.folder / "master/master").chmod(0o644)
+    code, rows = doctor(fleet, "master", "master", command=("setpriv", "--reuid=65534", "--clear-groups"))
+    assert code == FAILED
+    assert [row["fix"] for row in rows if row["check"] == "rights"] == [
+        f"sudo saltlite -c {fleet.folder}/master doctor"
+    ]

@@ -1,0 +1,78 @@
+"""Two machines with one identity, as when the image of a virtual machine was copied with its minion in it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.fleet import wait_until
+from tests.faults.rig import FaultFleet
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+REPEATS = 5
+SENT_AWAY = "another machine uses this minion's key"
+
+
+def copy_minion(fleet: FaultFleet, name: str, copy: str) -> None:
+    """Copy a stopped minion with its key, its journal and its id to another folder; the copy can be started."""
+    shutil.copytree(fleet.root(name), fleet.root(copy))
+    config = (fleet.folder / name / "minion").read_text()
+    (fleet.folder / copy / "minion").write_text(config.replace(str(fleet.root(name)), str(fleet.root(copy))))
+    (fleet.folder / copy / "minion").chmod(0o600)
+
+
+@pytest.fixture
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultFleet]:
+    """A master and the minions `a` and `b`; nobody else uses it."""
+    fleet = FaultFleet(tmp_path_factory.mktemp("copied"))
+    try:
+        fleet.start("a", "b")
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@pytest.mark.parametrize("seed", range(REPEATS))
+def test_a_job_that_runs_is_not_run_again_by_a_copy_of_its_minion(alone: FaultFleet, seed: int) -> None:
+    alone.daemons["a"].stop()
+    copy_minion(alone, "a", "copy")
+    alone.restart_minion("a")
+    alone.ready()
+    asked = [alone.ask("a", seconds=2.0) for _ in range(2)]
+    wait_until(
+        lambda: all(states == {"a": "running"} for states in states_of(alone)), "both jobs run, and are known to"
+    )
+    time.sleep(random.Random(seed).uniform(0, 0.5))  # the fault: its instant is chance
+
+    alone.note("fault", what="copied", who="a")
+    alone.restart_minion("copy")
+
+    alone.wait_log("copy", "connection: ready")
+    alone.settle(asked)
+    alone.verdict()
+
+
+def states_of(fleet: FaultFleet) -> list[dict[str, str]]:
+    """minion -> state, of each job that was published."""
+    jids = [event.fields["jid"] for event in fleet.fresh() if event.kind == "published"]
+    return [fleet.states(jid) for jid in jids] or [{}]
+
+
+def test_of_two_minions_with_one_identity_one_is_sent_away_and_each_job_runs_once(alone: FaultFleet) -> None:
+    alone.daemons["a"].stop()
+    copy_minion(alone, "a", "copy")
+    alone.restart_minion("a")
+    alone.restart_minion("copy")
+    wait_until(lambda: any(SENT_AWAY in alone.daemons[name].log() for name in ("a", "copy")), "one is sent away")
+
+    for seed in range(REPEATS):
+        chance = random.Random(f"copies {seed}")
+        asked = [alone.ask("a", seconds=chance.uniform(0, 1.0)) for _ in range(4)]
+        alone.settle(asked)
+        alone.verdict()
+        assert {state for future in asked for state in alone.states(future.result()).values()} == {"returned"}

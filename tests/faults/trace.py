@@ -1,0 +1,18 @@
+"""One line of a run's history, written by whatever process saw it: in one call, so that lines never mix."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+
+def note(path: str, kind: str, **fields: Any) -> None:
+    """Append an event in the form that `tests.history.History.load` reads; the clock is the machine's, monotonic."""
+    line = json.dumps({"at": time.monotonic(), "kind": kind, **fields}) + "\n"
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(fd, line.encode())
+    finally:
+        os.close(fd)

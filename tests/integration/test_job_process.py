@@ -1,0 +1,154 @@
+"""The process of a job, forked for real: what it leaves, what it says, where its log lines go."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from saltlite.adapters import logs
+from saltlite.adapters.folder import PosixFolder
+from saltlite.adapters.spool import DiskSpool
+from saltlite.loader.encode import decode_return
+from saltlite.loader.finder import build_index, search_layers
+from saltlite.minion.jobprocess import (
+    DONE,
+    HELD_RESULT_MAX,
+    JobCall,
+    JobProcess,
+    Surroundings,
+    fork_waiting,
+    read_report,
+)
+from saltlite.minion.returns import Returns
+from saltlite.model.job import TargetState
+
+JID = "20260131235959123456"
+MODULE = '''
+import logging, os, resource
+log = logging.getLogger(__name__)
+
+def fill(size):
+    """No file of this process may have another byte: for it the disk is full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    return "x" * size
+
+def warn():
+    for _ in range(3):
+        log.warning("something is odd")
+    return True
+
+def descriptors():
+    found = {}
+    for fd in range(100):
+        try:
+            found[fd] = os.readlink(f"/proc/self/fd/{fd}")
+        except FileNotFoundError:
+            pass
+    return found
+
+def babble():
+    for fd, what in descriptors().items():
+        if fd > 2 and what.startswith("socket"):
+            os.write(fd, b"!\\0\\0\\0\\4junk")
+    os._exit(0)
+'''
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path) -> Surroundings:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules/odd.py").write_text(MODULE)
+    opts = {"module_dirs": [str(tmp_path)]}
+    index = build_index(search_layers(opts))
+    returns = Returns("web1", 1 << 20, str(tmp_path / "kept"), 1 << 20)
+    return Surroundings(opts, {}, lambda: index, str(tmp_path / "spool"), returns, lambda *_: None)
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Iterator[Path]:
+    logs.configure("info", log_file=str(tmp_path / "log"), stderr_fd=None)
+    yield tmp_path / "log"
+    logs.configure("quiet", stderr_fd=None)
+
+
+def run(surroundings: Surroundings, fun: str, *args: object) -> tuple[bytes, int]:
+    """What the process of that job said, and its exit status."""
+    process = fork_waiting(surroundings)
+    process.go(JobCall(JID, [(fun, args, {})], "root"))
+    said = heard(process)
+    status = os.waitstatus_to_exitcode(os.waitpid(process.pid, 0)[1])
+    process.close()
+    return said, status
+
+
+def heard(process: JobProcess) -> bytes:
+    while (said := process.hear()) is None:
+        assert select.select([process.socket], [], [], 20)[0], "the process says nothing"
+    return said
+
+
+def test_a_result_is_in_the_spool_when_the_process_says_so(surroundings: Surroundings) -> None:
+    assert run(surroundings, "test.ping") == (DONE, 0)
+    assert DiskSpool(PosixFolder(surroundings.spool_dir)).read(JID).state is TargetState.RETURNED
+
+
+@pytest.mark.parametrize("size", [10, HELD_RESULT_MAX - 10])
+def test_a_small_result_that_the_disk_does_not_take_is_handed_over_whole(surroundings: Surroundings, size: int) -> None:
+    said, status = run(surroundings, "odd.fill", size)
+    why, entry = read_report(JID, said)
+    assert (why, status) == ("File too large", 0)
+    assert entry is not None
+    assert (entry.state, entry.body[-10:]) == (TargetState.RETURNED, b"x" * 10)
+
+
+def test_of_a_large_one_only_the_reason_is_said(surroundings: Surroundings) -> None:
+    said, _status = run(surroundings, "odd.fill", HELD_RESULT_MAX)
+    assert read_report(JID, said) == ("File too large", None)
+
+
+def test_a_process_that_ends_without_a_word_is_heard_as_that(surroundings: Surroundings) -> None:
+    process = fork_waiting(surroundings)
+    os.kill(process.pid, 9)
+    os.waitpid(process.pid, 0)
+    assert heard(process) == b""
+    process.close()
+
+
+def test_a_function_that_writes_into_the_socket_makes_no_result(surroundings: Surroundings) -> None:
+    said, _status = run(surroundings, "odd.babble")
+    assert said == b"junk"
+    with pytest.raises(ValueError, match=r"unpack|report"):
+        read_report(JID, said)
+
+
+def test_lines_that_a_module_logs_carry_minion_and_jid_and_repeats_are_counted(
+    surroundings: Surroundings, log_file: Path
+) -> None:
+    with logs.log_context(id="web1"):
+        assert run(surroundings, "odd.warn") == (DONE, 0)
+    lines = log_file.read_text().splitlines()
+    assert [line.partition("[")[2] for line in lines] == [
+        f"id=web1 jid={JID}] something is odd",
+        f"id=web1 jid={JID}] something is odd (repeated 2 times)",
+    ]
+
+
+def test_a_job_does_not_report_repeats_of_its_minion(surroundings: Surroundings, log_file: Path) -> None:
+    import logging
+
+    for _ in range(2):
+        logging.getLogger("minion").warning("of the minion")
+    run(surroundings, "test.ping")
+    assert log_file.read_text().count("of the minion") == 1
+
+
+def test_a_job_has_no_descriptor_of_the_minion_but_log_and_socket(surroundings: Surroundings, log_file: Path) -> None:
+    with (log_file.parent / "secret").open("w"):
+        run(surroundings, "odd.descriptors")
+    found = decode_return(DiskSpool(PosixFolder(surroundings.spool_dir)).read(JID).body)
+    others = sorted(what.partition(":")[0] for fd, what in found.items() if fd > 2)
+    assert others == [str(log_file), "socket"]

@@ -1,0 +1,163 @@
+"""A fleet in the simulation: masters, minions, clients, the network between them, and what is noted of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from saltlite.adapters.memory_link import Fate, Flight, MemoryClientLink, MemoryNetwork
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.connection import Phase
+from saltlite.core.ports import TokenRecord
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState, secret_hash
+from saltlite.wire.noise import public_of
+from tests.core_keys import DAY, GOOD_TOKEN, NOW, key_of, seed
+from tests.history import Books, History, Violation
+from tests.simulation import minions as stand_ins
+from tests.simulation.clients import SimClient
+from tests.simulation.masters import SimAcceptor, SimMaster
+from tests.simulation.minions import SimMinion
+from tests.simulation.universe import SimChannel, Universe
+
+WEATHER: dict[str, list[Fate]] = {
+    "good": [Fate.DELIVER],
+    "lossy": [Fate.DELIVER] * 30 + [Fate.DROP],
+    "cutting": [Fate.DELIVER] * 40 + [Fate.CUT],
+    "hostile": [Fate.DELIVER] * 40 + [Fate.DROP, Fate.DUPLICATE, Fate.DELAY, Fate.DELAY],
+}
+
+
+class SimNetwork(MemoryNetwork):
+    """The network with time in it, and with routes that can be cut one way."""
+
+    def __init__(self, universe: Universe) -> None:
+        super().__init__(self._decide)
+        self.weather = "good"
+        self.cuts: set[tuple[str, str, bool]] = set()
+        """(IP of the minion, address of the master, to the master?): what takes that way is lost."""
+        self._universe = universe
+        self._latency_s = universe.random.choice((0.0002, 0.002, 0.03))
+        self._ways: dict[int, tuple[str, str]] = {}
+
+    def later(self, move: Any) -> None:
+        """In the next turn: the same time later for all, so that they stay in order."""
+        self._universe.after(self._latency_s, move)
+
+    def dial(self, client: MemoryClientLink, address: str) -> Any:
+        """A new connection; its way is remembered."""
+        pipe = super().dial(client, address)
+        if pipe is not None:
+            self._ways[pipe.number] = client.ip, address
+        return pipe
+
+    def _rise(self, pipe: Any) -> None:
+        ip, address = self._ways[pipe.number]
+        if self.cuts & {(ip, address, True), (ip, address, False)}:
+            self._universe.after(1.0, lambda: self._rise(pipe))
+        else:
+            super()._rise(pipe)
+
+    def _decide(self, flight: Flight) -> Fate:
+        if self.cuts and (*self._ways[flight.connection], flight.to_server) in self.cuts:
+            return Fate.DROP
+        if self.weather == "good":
+            return Fate.DELIVER
+        return self._universe.random.choice(WEATHER[self.weather])
+
+
+class Fleet:
+    """Everything of one run. Use it inside `stage(universe)`."""
+
+    def __init__(self, universe: Universe, *, masters: int, minions: int, mworkers: int) -> None:
+        self.universe = universe
+        self.history = History(lambda: universe.now)
+        self.trace: list[str] | None = None
+        self.network = SimNetwork(universe)
+        self.clients: list[SimClient] = []
+        self._books = Books()
+        self._read = 0
+        self._owners: dict[Fingerprint, str] = {}
+        self.masters = [SimMaster(self, f"m{number + 1}", mworkers=mworkers) for number in range(masters)]
+        names = [f"web{number + 1}" for number in range(minions)]
+        for master in self.masters:
+            self._let_in(master, names)
+        addresses = [master.address for master in self.masters]
+        self.minions: dict[str, SimMinion] = {}
+        for number, name in enumerate(names):
+            turn = universe.random.randrange(masters)
+            order = (*addresses[turn:], *addresses[:turn])
+            self._owners[key_of(name)] = name
+            self.minions[name] = SimMinion(self, name, order, number)
+
+    def _let_in(self, master: SimMaster, names: list[str]) -> None:
+        """Their keys are accepted there, and one that is deleted comes back by its token."""
+        token_id, _, secret = GOOD_TOKEN.partition(".")
+        with MemoryStore(master.disk).write() as store:
+            store.put_token(TokenRecord(token_id, secret_hash(secret), "*", 10**6, NOW, NOW + 400 * DAY, "root"))
+            for name in names:
+                store.put_key(
+                    KeyRecord(
+                        id=MinionId(name),
+                        fingerprint=key_of(name),
+                        public=public_of(seed(f"key of {name}")),
+                        state=KeyState.ACCEPTED,
+                        address="",
+                        first_seen=NOW,
+                        changed_at=NOW,
+                        epoch=1,
+                    )
+                )
+
+    def owner_of(self, key: Fingerprint) -> str:
+        """Whose key that is."""
+        return self._owners.get(key, f"a stranger with {key}")
+
+    def say(self, who: str, what: str) -> None:
+        """One line of the trace, for people."""
+        if self.trace is not None:
+            self.trace.append(f"{self.universe.now:12.4f} {who}: {what}")
+
+    def run(self, seconds: float) -> list[Violation]:
+        """Let time pass; what was broken in it."""
+        self.universe.run(seconds)
+        events, self._read = self.history.events[self._read :], len(self.history.events)
+        return [violation for event in events for violation in self._books.feed(event)]
+
+    def close_books(self) -> list[Violation]:
+        """The run is over: the rest of the violations."""
+        for master in self.masters:
+            master.note_final()
+        return self.run(0.0) + self._books.close()
+
+    def ready(self) -> list[str]:
+        """The minions that have an accepted session now."""
+        return [m.name for m in self.minions.values() if m.connection is not None and m.connection.phase is Phase.READY]
+
+
+@contextmanager
+def stage(universe: Universe) -> Iterator[None]:
+    """Put what stands in for the kernel into the modules of the daemons, and keep them quiet."""
+    os = stand_ins.SimOs(lambda: universe.current)
+    replaced: dict[str, Any] = {
+        "saltlite.master.mworker.connect_unix": universe.connect,
+        "saltlite.master.mworker.Channel": SimChannel,
+        "saltlite.master.mworker.Acceptor": SimAcceptor,
+        "saltlite.minion.jobserver.fork_waiting": stand_ins.fork_waiting,
+        "saltlite.minion.jobserver.Child": stand_ins.SimChild,
+        "saltlite.minion.jobserver.start_ticks": os.start_ticks,
+        "saltlite.minion.jobserver.os": os,
+    }
+    quiet = logging.root.manager.disable
+    with ExitStack() as stack:
+        for name, stand_in in replaced.items():
+            stack.enter_context(patch(name, stand_in))
+        stack.enter_context(patch("saltlite.minion.jobserver.open", stand_ins.no_file, create=True))
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(quiet)

@@ -1,0 +1,306 @@
+"""A master in the simulation: the real link process, MWorkers and maintenance on a store that survives like a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from saltlite.adapters import memory_store
+from saltlite.adapters.memory_link import MemoryServerLink
+from saltlite.adapters.stream import Peer
+from saltlite.core.hub import Hub
+from saltlite.core.ports import ReturnCommit, Stored, StoreWriter
+from saltlite.errors import StoreError
+from saltlite.master import inside, mworker
+from saltlite.master.context import Identity, Master, Terms
+from saltlite.master.link import LinkProcess
+from saltlite.master.maintenance import Maintenance
+from saltlite.model.keys import fingerprint
+from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
+from saltlite.wire.noise import public_of
+from tests.core_keys import DAY, FLEET_PRIVATE, FLEET_PUBLIC, NOW, ed25519_public, seed
+from tests.history import OPEN
+from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
+
+if TYPE_CHECKING:
+    from tests.simulation.fleet import Fleet
+
+ROOT = Peer(pid=1, uid=0, gid=0)
+TERMS = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+KEEP_S = 30.0 * DAY
+
+
+@cache
+def certificate_of(name: str) -> MasterCertificate:
+    """The certificate of the master of that name: good for the days around NOW that clocks can jump."""
+    return issue(
+        FLEET_PRIVATE,
+        CertificateTerms(
+            static_public=public_of(seed(name)),
+            job_public=ed25519_public(seed(f"jobs of {name}")),
+            name=name,
+            serial=1,
+            epoch=1,
+            not_before=int(NOW) - 10 * DAY,
+            not_after=int(NOW) + 70 * DAY,
+        ),
+    )
+
+
+class SimStore(memory_store.MemoryStore):
+    """The store of one process: notes what is committed, and is where its disk fails and its process dies."""
+
+    def __init__(self, owner: SimMaster) -> None:
+        super().__init__(owner.disk)
+        self._owner = owner
+
+    @contextmanager
+    def write(self) -> Iterator[StoreWriter]:
+        """One transaction, with the faults that its master has planned."""
+        owner = self._owner
+        if owner.store_fails:
+            raise StoreError("the store cannot be written: No space left on device")
+        before = owner.disk.tables
+        commits: list[tuple[ReturnCommit, Stored]] = []
+        with super().write() as writer:
+            yield _recording(writer, commits)
+            owner.crash("before commit")
+        owner.note_commit(before, commits)
+        owner.crash("after commit")
+
+
+def _recording(writer: StoreWriter, commits: list[tuple[ReturnCommit, Stored]]) -> StoreWriter:
+    put = writer.put_returns
+
+    def put_returns(asked: Sequence[ReturnCommit], now: float) -> list[Stored]:
+        outcomes = put(asked, now)
+        commits.extend(zip(asked, outcomes, strict=True))
+        return outcomes
+
+    setattr(writer, "put_returns", put_returns)  # noqa: B010 - a method of one object, which mypy does not allow
+    return writer
+
+
+class Listener:
+    """The clients' socket that all MWorkers of a master share. The supervisor holds it: who comes early waits."""
+
+    def __init__(self, owner: SimMaster) -> None:
+        self._accepting: dict[Process, Callable[[End, Peer], None]] = {}
+        self._backlog: list[End] = []
+        self._owner = owner
+
+    def accept(self, client: End) -> None:
+        """A client connects; some MWorker takes it."""
+        self._backlog.append(client)
+        self._take()
+
+    def serve(self, process: Process, on_accept: Callable[[End, Peer], None]) -> None:
+        """That MWorker takes clients from here on."""
+        self._accepting[process] = on_accept
+        process.on_death.append(lambda: self._accepting.pop(process, None) and None)
+        self._take()
+
+    def close(self) -> None:
+        """The master is off."""
+        backlog, self._backlog = self._backlog, []
+        for client in backlog:
+            client.arrive([None])
+
+    def _take(self) -> None:
+        universe = self._owner.fleet.universe
+        while self._backlog and self._accepting:
+            client = self._backlog.pop(0)
+            free = [process for process in self._accepting if process.stopped_until <= universe.now]
+            process = universe.random.choice(free or list(self._accepting))
+            end = End(universe, process)
+            end.join(client)
+            on_accept = self._accepting[process]
+            universe.at(universe.now, partial(on_accept, end, ROOT), process)
+
+
+class SimAcceptor:
+    """`saltlite.adapters.stream.Acceptor`."""
+
+    def __init__(self, reactor: SimReactor, listener: Listener, on_accept: Callable[[End, Peer], None]) -> None:
+        listener.serve(reactor.process, on_accept)
+
+    def released(self) -> None:
+        """A client is gone; nobody counts here."""
+
+
+class SimMaster:
+    """One master machine."""
+
+    def __init__(self, fleet: Fleet, name: str, *, mworkers: int) -> None:
+        self.fleet = fleet
+        self.name = name
+        self.address = f"{name}:4515"
+        self.clock = SimClock(fleet.universe, NOW + fleet.universe.random.random())
+        self.disk = memory_store.MemoryDisk(store_id=seed(name).hex()[:32])
+        self.store_fails = False
+        self.on = False
+        self.processes: dict[str, Process] = {}
+        self.server: MemoryServerLink | None = None
+        self._mworkers = mworkers
+        self._crash_at = ""
+        self._crash_power = False
+        self._clients = Listener(self)
+        self.start()
+
+    # -- life
+
+    def start(self) -> None:
+        """Power on."""
+        self.on = True
+        self.fleet.universe.listeners[f"{self.name}/clients"] = self._clients.accept
+        for kind in ("link", *(f"mworker-{number}" for number in range(self._mworkers)), "maintenance"):
+            self._start(kind)
+
+    def _start(self, kind: str) -> None:
+        if not self.on:
+            return
+        process = self.processes[kind] = Process(self.fleet.universe, f"{self.name} {kind}", self._died)
+        begin = {"link": self._link, "maintenance": self._maintenance}.get(kind, self._mworker)
+        process.run(lambda: begin(process))
+
+    def _died(self, process: Process, power: bool) -> None:
+        self.fleet.say(process.name, "dies" if not power else "dies with its machine")
+        if power:
+            self.power_off(self.fleet.universe.random.choice((0.3, 3.0, 30.0)))
+            return
+        kind = process.name.removeprefix(f"{self.name} ")
+        pause = self.fleet.universe.random.choice((0.05, 0.05, 1.0, 5.0))
+        self.fleet.universe.after(pause, lambda: self._start(kind) if not self.processes[kind].alive else None)
+
+    def power_off(self, seconds: float) -> None:
+        """Everything of it stops at once, and it comes back after so long."""
+        if self.on:
+            self.on = False
+            del self.fleet.universe.listeners[f"{self.name}/clients"]
+            self._clients.close()
+            for process in self.processes.values():
+                if process.alive:
+                    process.end()
+            self.fleet.universe.after(seconds, lambda: None if self.on else self.start())
+
+    def plan_crash(self, where: str, *, power: bool) -> None:
+        """Die at the next transaction, before or after its commit."""
+        self._crash_at, self._crash_power = where, power
+
+    def crash(self, where: str) -> None:
+        """A crash point."""
+        if self._crash_at == where:
+            self._crash_at = ""
+            raise Died(power=self._crash_power)
+
+    def living(self) -> list[Process]:
+        """Its processes that can be stopped or killed."""
+        return [process for process in self.processes.values() if process.alive]
+
+    def calm(self) -> None:
+        """Nothing of it breaks any more."""
+        self._crash_at = ""
+        self.store_fails = False
+
+    # -- processes
+
+    def _link(self, process: Process) -> None:
+        reactor: Any = SimReactor(process)
+        hub = Hub(
+            fleet_public=FLEET_PUBLIC,
+            certificate=certificate_of(self.name).encode(),
+            private=seed(self.name),
+            handshakes_per_address=1000.0,
+            clock=self.clock,
+        )
+
+        def make_link(owner: LinkProcess) -> MemoryServerLink:
+            def on_frame(route: bytes, connection: int, address: str, frame: bytes) -> None:
+                process.soon(lambda: owner.on_frame(route, connection, address, frame))
+
+            def on_hangup(connection: int) -> None:
+                process.soon(lambda: owner.on_hangup(connection))
+
+            return self.fleet.network.server(on_frame, on_hangup, address=self.address)
+
+        link = LinkProcess(reactor, hub, make_link)
+        universe, path = self.fleet.universe, f"{self.name}/link"
+
+        def accept(client: End) -> None:
+            end = End(universe, process)
+            end.join(client)
+
+            def make_channel(on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Any:
+                return SimChannel(reactor, end, on_batch, on_close)
+
+            link.add_mworker(make_channel, lambda: None)
+
+        universe.listeners[path] = accept
+
+        def gone() -> None:
+            universe.listeners.pop(path, None)
+            link.close()
+
+        process.on_death.append(gone)
+
+    def _mworker(self, process: Process) -> None:
+        reactor: Any = SimReactor(process)
+        certificate = certificate_of(self.name)
+        who = Identity(fingerprint(certificate.fleet_public), certificate, seed(f"jobs of {self.name}"))
+        store = SimStore(self)
+        listener: Any = self._clients
+
+        def make_master(link: mworker.LinkChannel) -> Master:
+            return Master(store, self.clock, who, TERMS, link)
+
+        serving = mworker.MWorker(reactor, make_master, f"{self.name}/link")
+        serving.serve(listener)
+
+    def _maintenance(self, process: Process) -> None:
+        reactor: Any = SimReactor(process)
+        link = mworker.LinkChannel(reactor, f"{self.name}/link", inside.MAINTENANCE, lambda _batch: None)
+        Maintenance(reactor, SimStore(self), self.clock, keep_s=KEEP_S, link=link)
+
+    # -- what the history is told
+
+    def note_commit(self, before: Any, commits: Sequence[tuple[ReturnCommit, Stored]]) -> None:
+        """A transaction was committed: which targets ended, and which returns are stored now."""
+        after = self.disk.tables
+        told: set[tuple[str, str]] = set()
+        for commit, outcome in commits:
+            jid, minion = commit.ret.jid, commit.ret.id
+            if outcome is Stored.NEW:
+                row = after.targets.get(jid, {}).get(minion)
+                state = str(row.state if row is not None else commit.ret.state)
+                told.add((jid, minion))
+                sender = self.fleet.owner_of(commit.fingerprint)
+                self.fleet.history.note("stored", jid=jid, minion=minion, sender=sender, state=state, ret=True)
+        for jid, rows in after.targets.items():
+            if rows is before.targets.get(jid):
+                continue
+            for minion, row in rows.items():
+                old = before.targets.get(jid, {}).get(minion)
+                if row.state not in OPEN and old is not row and (jid, minion) not in told:
+                    state = str(row.state)
+                    self.fleet.history.note("stored", jid=jid, minion=minion, sender="", state=state)
+
+    def note_final(self) -> None:
+        """What the store holds at the end."""
+        tables = self.disk.tables
+        for jid, job in tables.jobs.items():
+            returns = tables.returns.get(jid, {})
+            self.fleet.history.note(
+                "final",
+                jid=jid,
+                request=job.request_id,
+                targets={minion: str(row.state) for minion, row in tables.targets[jid].items()},
+                returns=dict.fromkeys(returns, 1),
+                digests={minion: ret.body.hex()[:64] for minion, ret in returns.items()},
+            )
+
+    def open_rows(self) -> list[str]:
+        """Every target that has not come to an end, in words."""
+        tables = self.disk.tables.targets.items()
+        return [f"{jid} {row.id} {row.state}" for jid, rows in tables for row in rows.values() if row.state in OPEN]

@@ -1,0 +1,437 @@
+"""A minion in the simulation: the real job server and network process, on a disk that forgets what was not synced.
+
+The process of a job is a row here: it is entered, returns or dies as chance has it, writes its result with the real
+spool, and outlives its job server. The names that `saltlite.minion.jobserver` gets its processes by are replaced by
+those at the end of this file (`stage` puts them there).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.adapters.journal import DiskJournal
+from saltlite.adapters.memory_disk import JOURNAL_FOLDER, SPOOL_FOLDER, MemoryDisk, nothing_landed
+from saltlite.adapters.packing import unpack
+from saltlite.adapters.spool import DiskSpool
+from saltlite.core.connection import Connection, Identity
+from saltlite.core.jobs import Jobs
+from saltlite.core.minion_ports import SpoolEntry
+from saltlite.errors import JournalError
+from saltlite.minion.jobprocess import DONE, JobCall, Surroundings
+from saltlite.minion.jobserver import Disk, JobServer
+from saltlite.minion.network import NetworkProcess
+from saltlite.model.job import TargetState
+from saltlite.model.keys import fingerprint, fingerprint_bytes
+from saltlite.wire.limits import CHUNK
+from saltlite.wire.noise import public_of
+from tests.core_keys import FLEET_PUBLIC, FUNCTIONS, GOOD_TOKEN, NOW, seed
+from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
+
+if TYPE_CHECKING:
+    from tests.simulation.fleet import Fleet
+
+SIGKILL = 9
+START_S = 0.02
+"""From the start of the daemon to its grains."""
+
+
+class SimSpool(DiskSpool):
+    """The spool, with a note in the history when a result is on disk (G6 counts from there)."""
+
+    def __init__(self, owner: SimMinion) -> None:
+        super().__init__(owner.disk.folder(SPOOL_FOLDER))
+        self._owner = owner
+
+    def write(self, jid: str, result: SpoolEntry) -> bool:
+        kept = super().write(jid, result)
+        if kept:
+            self._owner.note("spooled", jid=jid, digest=result.body.hex()[:64])
+        return kept
+
+
+class SimMinion:
+    """One minion machine."""
+
+    def __init__(self, fleet: Fleet, name: str, masters: tuple[str, ...], number: int) -> None:
+        self.fleet = fleet
+        self.universe = fleet.universe
+        self.name = name
+        self.clock = SimClock(fleet.universe, NOW + fleet.universe.random.random())
+        self.disk = MemoryDisk(before=self._before)
+        self.disk_error = 0
+        self.jobs_running: dict[int, JobRow] = {}
+        self.reactor: SimReactor | None = None
+        self.server: JobServer | None = None
+        self.network: NetworkProcess | None = None
+        self.connection: Connection | None = None
+        self.daemon: Process | None = None
+        self.link: Process | None = None
+        self.key = seed(f"key of {name}")
+        self.large = fleet.universe.random.random() < 0.15
+        self.patient = True
+        """Whether functions may take long, or for ever."""
+        self._masters = masters
+        self.ip = f"10.0.{number // 250}.{number % 250 + 1}"
+        self._crash_in = -1
+        self._crash_power = False
+        self._pids = 4000
+        self._on = False
+        self.boot()
+
+    # -- life
+
+    def boot(self) -> None:
+        """Power on, or systemd starts the daemon again."""
+        self._on = True
+        self.daemon = Process(self.universe, f"{self.name} job server", self._daemon_died, self)
+        process = self.daemon
+        process.run(lambda: self._serve(process))
+
+    def _serve(self, process: Process) -> None:
+        reactor: Any = SimReactor(process)
+        self.reactor = reactor
+        journal = DiskJournal(self.disk.folder(JOURNAL_FOLDER), entropy=self.clock.entropy)
+        surroundings = Surroundings({"minion": self}, {}, _no_index, "spool", lambda _phase, _reason: None)
+        server = JobServer(
+            reactor,
+            Jobs(self.name, self.clock, limit=4, longest_s=0.0),
+            Disk(journal, SimSpool(self), "running"),
+            self.clock,
+            surroundings,
+            fleet_of=lambda _certificate: fingerprint_bytes(FLEET_PUBLIC),
+            fail=lambda sentence: self._fail(process, sentence),
+        )
+        try:
+            server.replay()
+        except JournalError as error:
+            self._fail(process, str(error))
+            return
+        self.server = server
+        boot = self.clock.entropy(16).hex()
+        reactor.call_later(START_S, lambda: server.grains_are({"id": self.name}))
+        reactor.call_later(START_S, lambda: self._start_network(process, journal.incarnation, boot))
+
+    def _fail(self, process: Process, sentence: str) -> None:
+        self.fleet.say(process.name, f"stops: {sentence}")
+        self.universe.at(self.universe.now, process.die, process)
+
+    def _daemon_died(self, process: Process, power: bool) -> None:
+        self.fleet.say(process.name, "dies with its machine" if power else "dies")
+        if power:
+            self.power_off(self.universe.random.choice((0.5, 5.0, 60.0)))
+            return
+        if self.link is not None and self.link.alive:
+            self.link.end()
+        # As systemd does it: at once after a kill, and every five seconds when it does not want to start.
+        pause = 5.0 if self.disk_error else 0.1
+        self.universe.after(pause, lambda: self.boot() if self._on and self.daemon is process else None)
+
+    def power_off(self, seconds: float) -> None:
+        """Everything stops, the disk forgets what was not synced; back after so long."""
+        if not self._on:
+            return
+        self._on = False
+        for process in (self.daemon, self.link, *(row.process for row in self.jobs_running.values())):
+            if process is not None and process.alive:
+                process.end()
+        self.jobs_running.clear()
+        random = self.universe.random
+        landed = random.choice(("nothing", "all", "some"))
+
+        def tear(unsynced: bytes) -> bytes:
+            if landed == "some":
+                return unsynced[: random.randrange(len(unsynced) + 1)]
+            return unsynced if landed == "all" else nothing_landed(unsynced)
+
+        self.disk.crash(tear=tear, names_landed=random.random() < 0.5)
+        self.universe.after(seconds, lambda: None if self._on else self.boot())
+
+    def new_disk(self) -> None:
+        """The disk dies, and the machine comes back with an empty one; the key was elsewhere."""
+        self.power_off(2.0)
+        self.disk = MemoryDisk(before=self._before)
+        self.note("lost_disk")
+
+    def plan_crash(self, operations: int, *, power: bool) -> None:
+        """Die before that many further operations of the disk."""
+        self._crash_in, self._crash_power = operations, power
+
+    def calm(self) -> None:
+        """Nothing of it breaks any more."""
+        self._crash_in = -1
+        self.disk_error = 0
+
+    def _before(self, operation: str) -> None:
+        if self._crash_in >= 0:
+            self._crash_in -= 1
+            if self._crash_in < 0 and self.universe.current is not None:
+                raise Died(power=self._crash_power)
+        if self.disk_error and operation in ("write", "sync", "create", "sync folder", "rename"):
+            raise OSError(self.disk_error, os.strerror(self.disk_error))
+
+    # -- the network process
+
+    def _start_network(self, daemon: Process, incarnation: str, boot: str) -> None:
+        server = self.server
+        if not daemon.alive or server is None:
+            return
+
+        def died(_process: Process, power: bool) -> None:
+            if power:
+                self.power_off(5.0)
+            else:
+                self.universe.after(0.05, lambda: self._start_network(daemon, incarnation, boot), daemon)
+
+        process = self.link = Process(self.universe, f"{self.name} link", died, self)
+        ours, theirs = End(self.universe, daemon), End(self.universe, process)
+        ours.join(theirs)
+        own: Any = self.reactor
+        channel: Any = SimChannel(own, ours, lambda batch: self._to_server(server, batch), lambda _r: None)
+        server.attach(channel)
+        process.run(lambda: self._network(process, theirs, incarnation, boot))
+
+    def _to_server(self, server: JobServer, batch: list[bytes]) -> None:
+        for data in batch:
+            message = unpack(data)
+            if message["t"] == "job":
+                self.note("received", jid=message["jid"])
+        server.on_batch(batch)
+
+    def _network(self, process: Process, end: End, incarnation: str, boot: str) -> None:
+        reactor: Any = SimReactor(process)
+        me = Identity(
+            id=self.name,
+            private=self.key,
+            boot=boot,
+            incarnation=incarnation,
+            version="1.0",
+            functions=FUNCTIONS["digest"],
+            token=GOOD_TOKEN,
+        )
+        connection = Connection(me, self._masters, fingerprint_bytes(FLEET_PUBLIC), self.clock)
+
+        def make_link(owner: NetworkProcess) -> Any:
+            return self.fleet.network.client(
+                lambda: process.soon(owner.on_up),
+                lambda frame: process.soon(lambda: owner.on_frame(frame)),
+                lambda reason: process.soon(lambda: owner.on_down(reason)),
+                ip=self.ip,
+            )
+
+        network = NetworkProcess(reactor, connection, make_link, FUNCTIONS, key=fingerprint(public_of(self.key)))
+        channel: Any = SimChannel(reactor, end, network.on_batch, network.on_closed)
+        self.network, self.connection = network, connection
+        process.on_death.append(network._link.close)
+        network.start(channel)
+
+    def lie(self, jid: str) -> None:
+        """Its network process was taken over, and reports a return that no job of it made."""
+        process, network, connection = self.link, self.network, self.connection
+        if process is None or network is None or connection is None or not process.alive:
+            return
+        message = {"t": "ret", "jid": jid, "state": "returned", "code": 0, "body": b"\xa3lie", "size": 4}
+        message |= {"start_ms": 0, "dur_ms": 0, "reason": ""}
+
+        def tell() -> None:
+            connection.send(message)
+            network._carry_out()
+
+        process.soon(tell)
+
+    # -- jobs' processes
+
+    def next_pid(self) -> int:
+        self._pids += 1
+        return self._pids
+
+    def note(self, kind: str, **fields: Any) -> None:
+        """Into the history, under this minion's name."""
+        self.fleet.history.note(kind, minion=self.name, **fields)
+
+    def living(self) -> list[Process]:
+        """Its processes that can be killed: the job server, the network process, and those that run a job."""
+        jobs = [row.process for row in self.jobs_running.values() if row.call is not None]
+        return [p for p in (self.daemon, self.link, *jobs) if p is not None and p.alive]
+
+    def let_functions_return(self, within_s: float) -> None:
+        """No function runs longer from here on."""
+        self.patient = False
+        for row in list(self.jobs_running.values()):
+            if row.call is not None:
+                self.universe.after(self.universe.random.random() * within_s, row.finish, row.process)
+
+
+class JobRow:
+    """The process of a job: `saltlite.minion.jobprocess.JobProcess`, and what goes on in it."""
+
+    def __init__(self, minion: SimMinion, reactor: SimReactor) -> None:
+        self.minion = minion
+        self.pid = minion.next_pid()
+        self.ticks = self.pid * 7
+        self.socket = self
+        self.call: JobCall | None = None
+        self.process = Process(minion.universe, f"{minion.name} job {self.pid}", self._died)
+        self._number = minion.universe.descriptor()
+        self._server: SimReactor | None = reactor
+        self._watchers: list[tuple[SimReactor, Callable[[int | None], None]]] = []
+        self._said = b""
+        self._deaf = False
+        minion.jobs_running[self.pid] = self
+
+    # -- what the job server sees
+
+    def fileno(self) -> int:
+        return self._number
+
+    def recv(self, _size: int) -> bytes:
+        return self._said
+
+    def hear(self) -> bytes:
+        """What it says: DONE, or nothing when it went without a word."""
+        return self._said
+
+    def close(self) -> None:
+        self._server = None
+        if self.call is None:
+            self.minion.universe.at(self.minion.universe.now, self.process.die, self.process)
+
+    def go(self, call: JobCall) -> None:
+        """The job arrives: enter the function."""
+        self.call = call
+        self.minion.universe.after(0.0001, lambda: self._enter(call), self.process)
+
+    def watch(self, reactor: SimReactor, callback: Callable[[int | None], None]) -> None:
+        """Tell that process when this one has ended."""
+        self._watchers.append((reactor, callback))
+
+    def server_died(self) -> None:
+        """Nobody holds the other end of its socket: without a job it goes."""
+        self._server = None
+        if self.call is None and self.process.alive:
+            self.process.die()
+
+    def signal(self, signum: int) -> None:
+        """killpg."""
+        if signum == SIGKILL or not self._deaf:
+            self.minion.universe.after(0.001, self.process.die, self.process)
+
+    # -- what goes on in it
+
+    def _enter(self, call: JobCall) -> None:
+        minion, random = self.minion, self.minion.universe.random
+        minion.note("entered", jid=call.jid, run=f"{minion.name}/{self.pid}")
+        fate = random.choices(("quick", "slow", "hang", "crash"), (70, 20, 4, 6))[0]
+        self._deaf = random.random() < 0.2
+        seconds = {"quick": random.random() * 0.02, "slow": random.random() * 20.0, "hang": 100_000.0}.get(fate, 0.01)
+        if not minion.patient:
+            seconds = min(seconds, 1.0)
+        minion.universe.after(seconds, self.process.die if fate == "crash" else self.finish, self.process)
+
+    def finish(self) -> None:
+        """The function returns."""
+        call = self.call
+        if call is None or self._said:
+            return
+        self.minion.note("left", jid=call.jid, run=f"{self.minion.name}/{self.pid}")
+        value = f"{call.jid} on {self.minion.name} by {self.pid}".encode()
+        if self.minion.large:
+            value += bytes(2 * CHUNK)
+        entry = SpoolEntry(TargetState.RETURNED, 0, msgpack.packb(value), int(self.minion.clock.wall() * 1000), 1)
+        try:
+            SimSpool(self.minion).write(call.jid, entry)
+        except JournalError:
+            self.process.die()
+            return
+        self._say(DONE)
+        self.minion.universe.after(0.001, self.process.die, self.process)
+
+    def _say(self, said: bytes) -> None:
+        self._said = said
+        server = self._server
+        if server is not None:
+            callback = server.readers.get(self._number)
+            if callback is not None:
+                self.minion.universe.after(0.0001, self._heard(server), server.process)
+
+    def _heard(self, server: SimReactor) -> Callable[[], None]:
+        def heard() -> None:
+            callback = server.readers.get(self._number)
+            if callback is not None:
+                callback()
+
+        return heard
+
+    def _died(self, _process: Process, power: bool) -> None:
+        if power:
+            self.minion.power_off(5.0)
+            return
+        self.minion.jobs_running.pop(self.pid, None)
+        for reactor, callback in self._watchers:
+            self.minion.universe.after(0.0001, _call(callback), reactor.process)
+
+
+def _call(callback: Callable[[int | None], None]) -> Callable[[], None]:
+    return lambda: callback(0)
+
+
+def _no_index() -> Any:
+    raise AssertionError("no module is loaded in the simulation")
+
+
+# -- in place of what `saltlite.minion.jobserver` imports
+
+
+def fork_waiting(surroundings: Surroundings) -> JobRow:
+    """`saltlite.minion.jobprocess.fork_waiting`."""
+    minion: SimMinion = surroundings.opts["minion"]
+    assert minion.reactor is not None
+    row = JobRow(minion, minion.reactor)
+    minion.reactor.process.on_death.append(row.server_died)
+    return row
+
+
+class SimChild:
+    """`saltlite.adapters.process.Child`."""
+
+    def __init__(self, reactor: SimReactor, pid: int, on_exit: Callable[[int | None], None]) -> None:
+        minion: Any = reactor.process.owner
+        minion.jobs_running[pid].watch(reactor, on_exit)
+
+
+class SimOs:
+    """The part of `os` that the job server uses; what is not here must not be called in a simulation."""
+
+    path = os.path
+
+    def __init__(self, current: Callable[[], Process | None]) -> None:
+        self._current = current
+
+    def killpg(self, pid: int, signum: int) -> None:
+        process = self._current()
+        minion: Any = process.owner if process is not None else None
+        if pid not in minion.jobs_running:
+            raise ProcessLookupError
+        minion.jobs_running[pid].signal(signum)
+
+    def start_ticks(self, pid: int) -> int | None:
+        """`saltlite.adapters.process.start_ticks`."""
+        process = self._current()
+        minion: Any = process.owner if process is not None else None
+        row = minion.jobs_running.get(pid)
+        return None if row is None else row.ticks
+
+    def listdir(self, _path: str) -> list[str]:
+        return []
+
+    def unlink(self, path: str) -> None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def no_file(path: str, *_rest: Any, **_options: Any) -> Any:
+    """`open`: what `saltutil.running` reads is not kept."""
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)

@@ -1,0 +1,90 @@
+"""Keys, jobs, returns and sessions for tests of the stores, and the usual ways to commit them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from saltlite.core.ports import MinionRow, ReturnCommit, Store, Stored, TargetRow, TokenRecord
+from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
+from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.keys import KeyRecord, KeyState, fingerprint
+from saltlite.model.target import Target
+
+NOW = 1_800_000_000.0
+WEB1, WEB2, WEB3 = MinionId("web1"), MinionId("web2"), MinionId("web3")
+
+
+def key(minion: MinionId, state: KeyState = KeyState.ACCEPTED, n: int = 0, **changes: Any) -> KeyRecord:
+    """A key; another `n` is another key."""
+    public = f"{minion}/{n}".encode().ljust(32, b".")
+    record = KeyRecord(minion, fingerprint(public), public, state, "10.0.0.1", NOW, NOW, 1, "operator root")
+    return replace(record, **changes)
+
+
+def job(n: int = 1, minions: tuple[MinionId, ...] = (WEB1, WEB2), **changes: Any) -> Job:
+    """Job number `n`, made at NOW, with a minute to be delivered."""
+    made = Job(
+        jid=jid_at(1_800_000_000_000_000 + n),
+        request_id=RequestId(f"{n:032x}"),
+        user="root",
+        uid=0,
+        fun="test.ping",
+        target=Target("web*"),
+        created_at=NOW,
+        deliver_ms=60_000,
+        run_ms=0,
+        body=b"body",
+        signature=b"s" * 64,
+        minions=minions,
+    )
+    return replace(made, **changes)
+
+
+def ret(of: Job, minion: MinionId, **changes: Any) -> ReturnCommit:
+    """The return of a minion, under its first key."""
+    value = Return(of.jid, minion, TargetState.RETURNED, 0, b"\xc3", NOW + 1.5, 12)
+    return ReturnCommit(key(minion).fingerprint, replace(value, **changes))
+
+
+def row(minion: MinionId, last_seen: float = NOW, **changes: Any) -> MinionRow:
+    """What is known of a minion's session, under its first key."""
+    made = MinionRow(
+        id=minion,
+        fingerprint=key(minion).fingerprint,
+        address="10.0.0.1",
+        version="0.1",
+        boot_id="boot",
+        incarnation="disk",
+        functions="",
+        up=False,
+        last_seen=last_seen,
+    )
+    return replace(made, **changes)
+
+
+def token(uses: int = 1) -> TokenRecord:
+    return TokenRecord("k3f9aaaa", "0" * 64, "web*", uses, NOW, NOW + 3600, "root")
+
+
+def state_of(store: Store, jid: Jid, minion: MinionId) -> TargetState:
+    return next(target.state for target in store.targets(jid) if target.id == minion)
+
+
+def publish(store: Store, *jobs: Job) -> None:
+    """Commit jobs, with an accepted key for every target."""
+    with store.write() as tx:
+        for one in jobs:
+            for minion in one.minions:
+                tx.put_key(key(minion))
+            tx.put_job(one)
+
+
+def commit(store: Store, *commits: ReturnCommit, now: float = NOW + 2) -> list[Stored]:
+    with store.write() as tx:
+        return tx.put_returns(commits, now)
+
+
+def move(store: Store, of: Job, minion: MinionId, state: TargetState, reason: str = "") -> bool:
+    with store.write() as tx:
+        return bool(tx.set_targets([(of.jid, TargetRow(minion, state, reason, NOW + 3))]))

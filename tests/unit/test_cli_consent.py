@@ -1,0 +1,106 @@
+"""`--test` and `--accept-risk`: what is not run, and what it takes to run it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from saltlite.cli.console import Console
+from saltlite.cli.dryrun import dry_run
+from saltlite.cli.risk import accepted_risks, require_consent
+from saltlite.errors import NoTargetError, RefusedError, UsageError
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def described(*signatures: str, fun: str = "m.f", unknown: int = 0, risk: str = "") -> dict[str, Any]:
+    known = {"signatures": list(signatures), "risk": risk, "lacking": 0, "unknown": unknown}
+    return {"count": 3, "away": 0, "functions": {fun: known}}
+
+
+def test_a_function_with_a_parameter_test_is_asked_for_a_dry_run() -> None:
+    calls = dry_run([("m.f", [1], {"a": 2})], described("m.f(a,test=False)", "m.f(*,test:bool=False)"))
+    assert calls == [("m.f", [1], {"a": 2, "test": True})]
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (described("m.f(a)"), "m.f has no dry run"),
+        (described("m.f(**kwargs)"), "m.f has no dry run"),
+        (described("m.f(*test)"), "m.f has no dry run"),
+        (described("m.f(test,/)"), "m.f has no dry run"),
+        (described("m.f(test=False)", "m.f(a)"), "m.f has no dry run"),
+        (described("m.f(test=False)", unknown=1), "1 minion has not said whether m.f has a dry run"),
+        (described(unknown=3), "3 minions have not said"),
+    ],
+)
+def test_a_function_that_may_do_it_for_real_is_refused(known: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RefusedError, match=reason):
+        dry_run([("m.f", [], {})], known)
+
+
+def test_without_a_minion_or_a_minion_that_has_the_function_there_is_nothing_to_try() -> None:
+    with pytest.raises(UsageError, match=r"no targeted minion has m\.f"):
+        dry_run([("m.f", [], {})], described())
+    with pytest.raises(NoTargetError):
+        dry_run([("m.f", [], {})], described() | {"count": 0})
+
+
+def test_each_function_of_a_compound_job_needs_a_dry_run() -> None:
+    known = described("m.f(test=False)")
+    known["functions"] |= described("m.g()", fun="m.g")["functions"]
+    with pytest.raises(RefusedError, match=r"m\.g has no dry run"):
+        dry_run([("m.f", [], {}), ("m.g", [], {})], known)
+
+
+def test_the_opposite_in_the_arguments_is_not_silently_overruled() -> None:
+    with pytest.raises(RefusedError, match="test=False"):
+        dry_run([("m.f", [], {"test": False})], described("m.f(test=False)"))
+
+
+def test_a_function_without_a_risk_needs_no_consent() -> None:
+    require_consent(described("m.f()"), 3, (), Console(None, None, None))
+
+
+@pytest.mark.parametrize("accepted", [("remove",), ("upgrade-all", "remove")])
+def test_a_risk_that_the_option_names_is_accepted(accepted: tuple[str, ...]) -> None:
+    require_consent(described(risk="remove"), 3, accepted, Console(None, None, None))
+
+
+@pytest.mark.parametrize(
+    ("risk", "accepted", "option"),
+    [
+        ("remove", (), "--accept-risk=remove"),
+        ("remove", ("reboot",), "--accept-risk=reboot,remove"),
+        ("remove,reboot", ("reboot",), "--accept-risk=reboot,remove"),
+    ],
+)
+def test_a_script_is_told_the_option_and_nothing_runs(risk: str, accepted: tuple[str, ...], option: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        require_consent(described(risk=risk), 3, accepted, Console(io.StringIO("3\n"), None, io.StringIO()))
+    assert f"nothing was published. To run it on 3 minions add {option}" in str(caught.value)
+    assert "m.f carries the risk remove" in str(caught.value)
+
+
+def test_at_a_terminal_the_number_of_minions_is_the_consent() -> None:
+    stderr = Terminal()
+    require_consent(described(risk="remove"), 214, (), Console(Terminal("214\n"), None, stderr))
+    assert stderr.getvalue() == "m.f carries the risk remove, on 214 minions; type 214 to go on: "
+
+
+@pytest.mark.parametrize("answer", ["", "\n", "y\n", "213\n", "0214\n"])
+def test_any_other_answer_refuses(answer: str) -> None:
+    with pytest.raises(RefusedError, match="that was not 214; nothing was published"):
+        require_consent(described(risk="remove"), 214, (), Console(Terminal(answer), None, Terminal()))
+
+
+def test_the_option_takes_names_parted_by_commas() -> None:
+    assert accepted_risks("remove, reboot,") == ("remove", "reboot")

@@ -1,0 +1,152 @@
+"""What is told at the end of a job: the exit code, who did not return and why, counts."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from saltlite.cli.outcome import (
+    LINES_MAX,
+    Known,
+    exit_code,
+    failures,
+    lines,
+    missing,
+    moment,
+    open_minions,
+    summary,
+)
+from saltlite.client.waiting import Progress, Published
+from tests.unit.test_client_waiting import moved, progress, returned
+
+
+def reasons(job: Progress, known: Known) -> list[str]:
+    return [f"{one.id}: {one.reason}" for one in missing(job, known)]
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "line"),
+    [
+        ("planned", 5, "web1: its turn in the batches has not come: why"),
+        ("received", 5, "web1: has the job and did not start it yet: why"),
+        ("running", 5, "web1: has the job, running for 12s: why"),
+        ("refused", 6, "web1: refused the job: why"),
+        ("expired", 5, "web1: not reached before the delivery time was over: why"),
+        ("cancelled", 4, "web1: why"),
+        ("timed_out", 4, "web1: why"),
+        ("interrupted", 4, "web1: why"),
+        ("lost", 5, "web1: why"),
+        ("revoked", 5, "web1: why"),
+        ("returned", 5, "web1: returned, but the master does not have the return"),
+        ("of_tomorrow", 5, "web1: of_tomorrow: why"),
+    ],
+)
+def test_every_state_that_is_no_return_is_told_and_has_its_exit_code(state: str, code: int, line: str) -> None:
+    job = progress("web1")
+    job.apply(moved("web1", state, "why", at=1000.0), now=100.0)
+    assert (exit_code(job), reasons(job, Known(now=1012.5, waited_s=5.2))) == (code, [line])
+
+
+@pytest.mark.parametrize(
+    ("heard", "line"),
+    [
+        ({}, "web1: did not acknowledge the job within 5s"),
+        ({"web1": 12.4}, "web1: did not acknowledge the job within 5s (last heard of 12s ago)"),
+        ({"web1": None}, "web1: did not acknowledge the job within 5s (its connection is gone)"),
+    ],
+)
+def test_a_silent_minion_is_told_with_when_it_was_heard_of(heard: dict[str, float | None], line: str) -> None:
+    job = progress("web1")
+    assert (exit_code(job), reasons(job, Known(now=0.0, waited_s=5.2, heard=heard))) == (5, [line])
+
+
+def test_a_minion_without_a_session_is_told_apart_from_a_silent_one() -> None:
+    job = progress("web1", "web2", "web3", away={"web1": 1000.0, "web2": None})
+    assert reasons(job, Known(now=1250.0, waited_s=5.0)) == [
+        "web1: not connected (last seen 4m ago)",
+        "web2: never connected",
+        "web3: did not acknowledge the job within 5s",
+    ]
+
+
+def test_a_name_that_is_no_accepted_minion_is_told_and_counts_as_missing() -> None:
+    answer: dict[str, Any] = {"jid": "20260131235959123456", "minions": ["web1"], "away": {}, "timeout_s": 5.0}
+    answer |= {"unknown": {"gone": "its key is pending"}, "deliver_ms": 0}
+    job = Progress(Published(answer), now=100.0)
+    job.apply(returned("web1"), now=100.0)
+    told = missing(job, Known(now=0.0, waited_s=5.0))
+    assert [(one.id, one.state, one.reason) for one in told] == [("gone", "unknown", "its key is pending")]
+    assert (exit_code(job), summary(job, len(told))) == (
+        5,
+        {"targeted": 2, "returned": 1, "failed": 0, "missing": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("messages", "code"),
+    [
+        ([returned("a"), returned("b")], 0),
+        ([returned("a"), returned("b", retcode=2)], 4),
+        ([returned("a")], 5),
+        ([returned("a", retcode=1)], 4),
+        ([returned("a", retcode=1), moved("b", "refused")], 6),
+        ([moved("a", "refused")], 6),
+        ([returned("a"), returned("b", retcode=137, state="timed_out")], 4),
+    ],
+)
+def test_of_several_exit_codes_the_worst_is_told(messages: list[dict[str, Any]], code: int) -> None:
+    job = progress("a", "b")
+    for message in messages:
+        job.apply(message, now=100.0)
+    assert exit_code(job) == code
+
+
+def test_only_minions_that_may_still_run_the_job_are_open() -> None:
+    job = progress("a", "b", "c")
+    job.apply(moved("b", "expired"), now=100.0)
+    job.apply(returned("c"), now=100.0)
+    assert open_minions(job) == ["a"]
+
+
+def test_minions_that_failed_are_told_with_their_retcodes() -> None:
+    job = progress("a", "b", "c")
+    for message in (returned("c", retcode=2), returned("a", retcode=1), returned("b")):
+        job.apply(message, now=100.0)
+    assert failures(job) == [("a", "failed with retcode 1"), ("c", "failed with retcode 2")]
+
+
+def test_last_seen_is_what_the_master_said() -> None:
+    job = progress("a", "b", "c", away={"a": 900.0})
+    told = missing(job, Known(now=1000.0, waited_s=5.0, heard={"b": 30.0}))
+    assert {one.id: one.last_seen for one in told} == {"a": 900.0, "b": 970.0, "c": None}
+
+
+def test_the_hint_is_a_command_for_this_job() -> None:
+    job = progress("a", "b")
+    job.apply(moved("b", "expired"), now=100.0)
+    assert [one.hint for one in missing(job, Known(now=0.0, waited_s=5.0))] == [
+        f"saltlite job watch {'2' * 20}",
+        f"saltlite job rerun {'2' * 20} --missing",
+    ]
+
+
+def test_many_minions_with_one_reason_are_one_line() -> None:
+    few = [(f"web{number}", "silent") for number in range(LINES_MAX)]
+    assert lines([*few, ("db1", "refused")]) == [*(f"{name}: silent" for name, _ in few), "db1: refused"]
+    assert lines([*few, ("web10", "silent"), ("db1", "refused")]) == [
+        "db1: refused",
+        "11 minions: silent: web[0-10]",
+    ]
+
+
+def test_a_moment_has_its_date_only_on_another_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    try:
+        assert moment(3600.0, 7200.0) == "01:00:00"
+        assert moment(3600.0 + 86400, 7200.0) == "1970-01-02 01:00:00"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -1,0 +1,332 @@
+"""What the master answers about jobs, events and itself, and what an ended job means for minions that come back."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, cast
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.acl import Principal
+from saltlite.core.ports import MinionRow, TargetRow
+from saltlite.errors import StoreError, UsageError
+from saltlite.master import inside
+from saltlite.master.context import Answer, Follow, Identity, Master, Terms, Watch
+from saltlite.master.handlers import events
+from saltlite.master.handlers.events import EventStream
+from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.jobs import LIMIT_MAX
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.handlers.pull import handle_pull
+from saltlite.master.handlers.reports import Passing, store_passing
+from saltlite.model.ids import Jid, MinionId
+from saltlite.model.job import TargetState
+from saltlite.model.keys import fingerprint
+from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
+from tests.store_samples import NOW, WEB1, WEB2, commit, key, ret
+
+ROOT = Principal("alice", 0)
+
+
+class Link:
+    """A link process that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.cancels: list[tuple[str, list[str]]] = []
+        self.pulled_jobs: list[str] = []
+
+    def publish(self, job: Any, proofs: Any) -> None:
+        """Jobs are read from the store here."""
+
+    def cancel(self, jid: str, minions: list[str]) -> None:
+        self.cancels.append((jid, list(minions)))
+
+    def pulled(self, _minion: str, jobs: Any, *, starved: bool) -> None:
+        assert not starved
+        self.pulled_jobs += [job.jid for job, _proof, _left in jobs]
+
+
+class Office:
+    """A master with web1 and web2, of which it knows nothing but their keys."""
+
+    def __init__(self, **terms: Any) -> None:
+        self.clock = ManualClock(wall=NOW)
+        self.store = MemoryStore()
+        self.link = Link()
+        who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        limits = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}), **terms)
+        self.master = Master(self.store, self.clock, who, limits, cast("Any", self.link))
+        self._requests = itertools.count()
+        with self.store.write() as tx:
+            for minion in (WEB1, WEB2):
+                tx.put_key(key(minion))
+
+    def ask(self, verb: str, **fields: Any) -> Answer:
+        return handle_request(self.master, ROOT, {"v": 1, "verb": verb, **fields})
+
+    def publish(self, target: str = "*", fun: str = "test.ping", *args: Any) -> Jid:
+        answer = self.ask(
+            "publish",
+            request_id=f"{next(self._requests):032x}",
+            tgt=target,
+            tgt_type="glob",
+            calls=[[fun, list(args), {}]],
+        )
+        return Jid(answer.fields["jid"])
+
+    def comes(self, minion: MinionId) -> None:
+        """It has a session from now on."""
+        row = MinionRow(minion, key(minion).fingerprint, "10.0.0.1", "0.1", "boot", "disk", "", True, NOW)
+        with self.store.write() as tx:
+            tx.touch_minions([row])
+        self.master.present[minion] = NOW
+
+    def state(self, jid: Jid, minion: MinionId) -> TargetState:
+        return next(row.state for row in self.store.targets(jid) if row.id == minion)
+
+    def tags(self) -> list[str]:
+        return [event.tag for event in self.store.events()]
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+# --- job_list and job_show ------------------------------------------------------------------------
+
+
+def test_a_list_says_whether_there_are_more(office: Office) -> None:
+    made = [office.publish() for _ in range(3)]
+    first = office.ask("job_list", limit=2).fields
+    assert [row["jid"] for row in first["jobs"]] == made[:0:-1]
+    assert first["more"]
+    rest = office.ask("job_list", limit=2, before=made[1]).fields
+    assert ([row["jid"] for row in rest["jobs"]], rest["more"]) == ([made[0]], False)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"limit": 0},
+        {"limit": LIMIT_MAX + 1},
+        {"minion": "WEB1"},
+        {"before": "1"},
+        {"state": "bad"},
+        {"fun": "x" * 257},
+        {"user": "x" * 257},
+        {"since": "2h"},
+    ],
+)
+def test_a_list_that_cannot_be_meant_is_refused(office: Office, fields: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        office.ask("job_list", **fields)
+
+
+def test_a_job_is_shown_with_its_arguments_and_the_retcode_of_each_minion(office: Office) -> None:
+    jid = office.publish("*", "cmd.run", "ls /x")
+    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB1, retcode=2))
+    job = office.ask("job_show", jid=jid).fields["job"]
+    assert job["calls"] == [["cmd.run", ["ls /x"], {}]]
+    assert (job["user"], job["tgt"], job["outcomes"]) == ("alice", "*", {"failed": 1, "open": 1})
+    assert [(row["id"], row["state"], row["retcode"]) for row in job["targets"]] == [
+        ("web1", "returned", 2),
+        ("web2", "queued", None),
+    ]
+
+
+@pytest.mark.parametrize("verb", ["job_show", "job_kill"])
+def test_an_unknown_job_is_told_in_a_sentence(office: Office, verb: str) -> None:
+    with pytest.raises(UsageError, match="there is no job 20200101000000000000: it was never published here"):
+        office.ask(verb, jid="20200101000000000000")
+
+
+# --- job_kill -------------------------------------------------------------------------------------
+
+
+def test_a_kill_tells_apart_who_is_asked_who_will_be_and_who_never_got_it(office: Office) -> None:
+    office.comes(WEB1)
+    jid = office.publish()
+    answer = office.ask("job_kill", jid=jid)
+    assert answer.fields == {"ids": ["web1"], "away": [], "cancelled": ["web2"]}
+    assert answer.committed
+    assert office.state(jid, WEB1) is TargetState.QUEUED, "it says itself that it ended it"
+    assert office.state(jid, WEB2) is TargetState.CANCELLED
+    assert f"salt/job/{jid}/kill" in office.tags()
+
+
+def test_every_minion_that_may_have_the_job_is_sent_the_cancel(office: Office) -> None:
+    jid = office.publish()
+    office.ask("job_kill", jid=jid)
+    assert office.link.cancels == [(jid, ["web1", "web2"])], "one may have come a moment ago"
+
+
+def test_a_minion_that_comes_back_gets_the_cancel_instead_of_the_job(office: Office) -> None:
+    office.comes(WEB1)
+    jid, kept = office.publish("web1"), office.publish("web1")
+    del office.master.present[WEB1]
+    assert office.ask("job_kill", jid=jid).fields == {"ids": [], "away": ["web1"], "cancelled": []}
+    office.link.cancels.clear()
+    handle_pull(office.master, {"id": "web1", "fresh": True})
+    assert office.link.cancels == [(jid, ["web1"])]
+    assert office.link.pulled_jobs == [kept]
+
+
+@pytest.mark.parametrize("state", [TargetState.RECEIVED, TargetState.RUNNING])
+def test_a_minion_that_takes_up_a_cancelled_job_is_told_again(office: Office, state: TargetState) -> None:
+    office.comes(WEB1)
+    jid, other = office.publish("web1"), office.publish("web1")
+    office.ask("job_kill", jid=jid)
+    office.link.cancels.clear()
+    rows = {(one, WEB1): TargetRow(WEB1, state, "", NOW) for one in (jid, other)}
+    assert store_passing(office.master, Passing(rows))
+    assert office.link.cancels == [(jid, ["web1"])]
+
+
+def test_a_kill_of_a_job_that_has_ended_changes_nothing(office: Office) -> None:
+    jid = office.publish("web1")
+    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB1))
+    before = office.tags()
+    assert office.ask("job_kill", jid=jid).fields == {"ids": [], "away": [], "cancelled": []}
+    assert office.tags() == before
+    assert office.store.cancelled([jid]) == set()
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+def watch(office: Office, **fields: Any) -> EventStream:
+    wanted = office.ask("events", **{"pattern": "*", **fields}).follow
+    assert isinstance(wanted, Watch)
+    return EventStream(office.master, wanted)
+
+
+def seen(stream: EventStream) -> list[str]:
+    """Tags of all that is new, with one message after the other."""
+    tags: list[str] = []
+    while news := stream.news():
+        tags += [event["tag"] for event in news["events"]]
+        assert news["seq"] == news["events"][-1]["seq"]
+    return tags
+
+
+def test_events_without_a_beginning_are_those_to_come(office: Office) -> None:
+    office.publish()
+    stream = watch(office)
+    assert stream.news() is None
+    jid = office.publish()
+    assert seen(stream) == [f"salt/job/{jid}/new"]
+    assert stream.news() is None
+
+
+def test_events_are_filtered_by_a_glob_on_the_whole_tag(office: Office) -> None:
+    jid = office.publish("web1")
+    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB1))
+    assert seen(watch(office, pattern="salt/job/*/ret/web[12]", after=0)) == [f"salt/job/{jid}/ret/web1"]
+    assert seen(watch(office, pattern="salt/job", after=0)) == []
+
+
+def test_a_reader_goes_on_behind_its_cursor(office: Office) -> None:
+    jids = [office.publish() for _ in range(3)]
+    assert seen(watch(office, after=1)) == [f"salt/job/{jid}/new" for jid in jids[1:]]
+
+
+def test_a_reader_can_begin_at_a_time(office: Office) -> None:
+    office.publish()
+    office.clock.advance(10)
+    jid = office.publish()
+    assert seen(watch(office, since=NOW + 5)) == [f"salt/job/{jid}/new"]
+
+
+def test_events_that_match_are_found_behind_many_that_do_not(office: Office) -> None:
+    with office.store.write() as tx:
+        for _ in range(2 * events.PAGE + 1):
+            tx.put_event("noise", {}, NOW)
+        tx.put_event("signal", {"n": 1}, NOW)
+    assert seen(watch(office, pattern="signal", after=0)) == ["signal"]
+
+
+def test_a_message_of_events_is_closed_when_it_is_large(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "SIZE", 100)
+    with office.store.write() as tx:
+        for _ in range(4):
+            tx.put_event("large", {"text": "x" * 60}, NOW)
+    stream = watch(office, after=0)
+    sizes = []
+    while news := stream.news():
+        sizes.append(len(news["events"]))
+    assert sizes == [2, 2]
+
+
+@pytest.mark.parametrize("fields", [{"after": 1}, {"after": -1}, {"pattern": ""}, {"pattern": "x" * 257}])
+def test_a_cursor_that_was_never_given_out_and_a_pattern_without_sense_are_refused(
+    office: Office, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError):
+        office.ask("events", **{"pattern": "*", **fields})
+
+
+def test_a_reader_learns_which_event_is_the_first_that_is_left(office: Office) -> None:
+    with office.store.write() as tx:
+        tx.put_event("old", {}, NOW - 100)
+        tx.put_event("new", {}, NOW)
+        tx.prune(NOW - 50)
+    assert office.ask("events", pattern="*", after=0).fields == {"seq": 0, "first": 2}
+
+
+# --- follow ---------------------------------------------------------------------------------------
+
+
+def test_large_returns_come_in_several_messages_and_the_last_one_ends_the_stream(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jid = office.publish()
+    job = cast("Any", office.store.job(jid))
+    body = b"x" * (8 * 1024 * 1024)
+    commit(office.store, ret(job, WEB1, body=body), ret(job, WEB2, body=body))
+    follower = Follower(office.master, Follow(jid, 0))
+    messages = []
+    while news := follower.news():
+        messages.append(([row["id"] for row in news["returns"]], news.get("end", False)))
+        if news.get("end"):
+            break
+    assert messages == [(["web1"], False), (["web2"], False), ([], True)]
+
+
+# --- room -----------------------------------------------------------------------------------------
+
+
+def test_a_full_store_refuses_new_jobs_and_says_how_to_make_room() -> None:
+    office = Office(store_max=10_000)
+    jid = office.publish("web1")
+    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB1, body=b"x" * 10_000))
+    with pytest.raises(StoreError, match=r"the store is full.*saltlite job kill JID.*raise store_max.*Nothing was"):
+        office.publish()
+    assert len(office.ask("job_list").fields["jobs"]) == 1
+
+
+def test_a_full_store_still_answers_a_publish_that_was_made_already() -> None:
+    office = Office(store_max=10_000)
+    fields = {"request_id": "0" * 32, "tgt": "web1", "tgt_type": "glob", "calls": [["test.ping", [], {}]]}
+    jid = Jid(office.ask("publish", **fields).fields["jid"])
+    commit(office.store, ret(cast("Any", office.store.job(jid)), WEB1, body=b"x" * 10_000))
+    assert office.ask("publish", **fields).fields["jid"] == jid
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+def test_the_status_has_what_the_link_says_and_none_where_it_is_silent(office: Office) -> None:
+    office.comes(WEB1)
+    office.publish()
+    question = office.ask("status").question
+    assert question is not None
+    assert question.message(7) == inside.ask_stats(7)
+    figures = {"sessions": 1}
+    assert question.fields({"t": "stats", "n": 7, "figures": figures})["link"] == figures
+    silent = question.fields(None)
+    assert silent["link"] is None
+    assert silent["counts"] == {"up": 1, "away": 0, "never": 1, "pending": 0}
+    assert silent["queues"] == {"targets": {"queued": 2}, "minions_away_with_jobs": 1}

@@ -1,0 +1,71 @@
+"""What becomes of the store because time passes, or because it fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.master.maintenance import ROOM_FROM, ROOM_JOBS, ROOM_S, ROOM_TO, Maintenance
+from saltlite.model.history import JobFilter
+from tests.store_samples import NOW, WEB1, commit, job, publish, ret
+
+BODY = 10_000
+
+
+class Timers:
+    """The reactor's timers, which a test lets ring."""
+
+    def __init__(self) -> None:
+        self._works: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, seconds: float, work: Callable[[], None]) -> None:
+        self._works.append((seconds, work))
+
+    def ring(self, seconds: float) -> None:
+        due = [work for wait, work in self._works if wait == seconds]
+        self._works = [(wait, work) for wait, work in self._works if wait != seconds]
+        assert due, "nothing is due so often"
+        for work in due:
+            work()
+
+
+def kept(store: MemoryStore, jobs: int, store_max: int) -> list[int]:
+    """The numbers of the jobs that are left when so many, of BODY bytes each, met that limit. Job 0 is open."""
+    publish(store, *(job(n, minions=(WEB1,), created_at=NOW + n) for n in range(jobs)))
+    for n in range(1, jobs):
+        commit(store, ret(job(n), WEB1, body=b"x" * BODY), now=NOW + n)
+    timers = Timers()
+    Maintenance(
+        cast("Any", timers),
+        store,
+        ManualClock(wall=NOW),
+        keep_s=1e9,
+        store_max=store_max,
+        link=cast("Any", None),
+    )
+    timers.ring(ROOM_S)
+    timers.ring(ROOM_S)
+    return sorted(n for n in range(jobs) if store.job(job(n).jid) is not None)
+
+
+def test_the_oldest_ended_jobs_make_room_before_the_store_is_full() -> None:
+    store = MemoryStore()
+    many = 3 * ROOM_JOBS
+    limit = (many - 1) * BODY
+    left = kept(store, many, limit)
+    assert left[0] == 0, "a job that has not ended stays, however old"
+    assert left[1:] == list(range(many - len(left) + 1, many)), "the youngest stay"
+    assert store.size() <= ROOM_TO * limit
+
+
+def test_a_store_with_room_keeps_everything() -> None:
+    limit = int(20 * BODY / ROOM_FROM) + 10 * BODY
+    assert kept(MemoryStore(), 20, limit) == list(range(20))
+
+
+def test_a_store_that_is_full_of_open_jobs_keeps_them() -> None:
+    store = MemoryStore()
+    assert kept(store, 1, 1) == [0]
+    assert len(store.jobs(JobFilter(), 5)) == 1

@@ -1,0 +1,70 @@
+"""What a minion that comes back is given of the jobs that the store still holds for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.ports import OpenJob, TargetRow
+from saltlite.master.context import Identity, Master, Terms
+from saltlite.master.handlers.pull import handle_pull
+from saltlite.model.job import Job, TargetState
+from saltlite.model.keys import fingerprint
+from tests.core_keys import certificate
+from tests.store_samples import NOW, WEB1, job, publish
+
+
+class Link:
+    """Remembers what it was told to deliver: jid -> milliseconds in which the job may begin."""
+
+    def __init__(self) -> None:
+        self.left_ms: dict[str, int] = {}
+
+    def pulled(self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool) -> None:
+        self.left_ms |= {one.jid: left_ms for one, _proof, left_ms in jobs}
+
+    def decided(self, session: int, state: str, minion: str) -> None: ...
+
+    def publish(self, job: Job, proofs: dict[str, list[bytes]]) -> None: ...
+
+    def cancel(self, jid: str, minions: Sequence[str]) -> None: ...
+
+    def want_functions(self, minion: str) -> None: ...
+
+
+@pytest.fixture
+def link() -> Link:
+    return Link()
+
+
+@pytest.fixture
+def master(link: Link) -> Master:
+    """A master with nothing but a store; ten seconds have passed since the jobs were made."""
+    signed = certificate(NOW)
+    who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
+    clock = ManualClock(wall=NOW + 10)
+    return Master(MemoryStore(), clock, who, Terms(5.0, 60.0, frozenset({0})), link)
+
+
+def test_a_job_that_was_never_acknowledged_may_begin_in_the_time_that_is_left(master: Master, link: Link) -> None:
+    publish(master.store, one := job())
+
+    handle_pull(master, {"id": WEB1, "fresh": True})
+
+    assert link.left_ms == {one.jid: 50_000}
+
+
+@pytest.mark.parametrize("state", [TargetState.RECEIVED, TargetState.RUNNING])
+def test_a_job_that_was_acknowledged_is_asked_about_and_may_not_begin(
+    master: Master, link: Link, state: TargetState
+) -> None:
+    publish(master.store, one := job())
+    with master.store.write() as tx:
+        tx.set_targets([(one.jid, TargetRow(WEB1, state, "", NOW))])
+
+    handle_pull(master, {"id": WEB1, "fresh": True})
+
+    assert link.left_ms == {one.jid: 0}

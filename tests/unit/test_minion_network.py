@@ -1,0 +1,88 @@
+"""The network process of a minion, and what it says of modules that change while it runs."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from saltlite.adapters.packing import pack
+from saltlite.core.connection import Changed, Effect, Phase
+from saltlite.minion import inside
+from saltlite.minion.network import NetworkProcess
+from saltlite.model.keys import fingerprint
+from saltlite.wire.messages import functions_message
+
+OLD = functions_message(["m.f()"], whole=True)
+NEW = functions_message(["m.f(a)"], whole=True)
+
+
+class Connected:
+    """A connection whose phase the test chooses; `sent` is what a master would have read."""
+
+    def __init__(self) -> None:
+        self.phase = Phase.BACKOFF
+        self.sent: list[Any] = []
+        self.announced = OLD["digest"]
+        self._effects: list[Effect] = []
+
+    def enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self._effects.append(Changed(phase, ""))
+
+    def functions_are(self, digest: str) -> None:
+        self.announced = digest
+
+    def send(self, message: Any) -> bool:
+        if self.phase is Phase.READY:
+            self.sent.append(message)
+        return self.phase is Phase.READY
+
+    def take(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def deadline(self) -> float:
+        return 0.0
+
+
+class Quiet:
+    """A reactor, or a channel, that does nothing."""
+
+    def call_at(self, *_: object) -> Quiet:
+        return self
+
+    def cancel(self) -> None: ...
+
+
+@pytest.fixture
+def connection() -> Connected:
+    return Connected()
+
+
+@pytest.fixture
+def network(connection: Connected) -> NetworkProcess:
+    key = fingerprint(b"k" * 32)
+    return NetworkProcess(cast("Any", Quiet()), cast("Any", connection), lambda _: cast("Any", None), OLD, key=key)
+
+
+def change(network: NetworkProcess) -> None:
+    network.on_batch([pack(inside.functions(NEW))])
+
+
+def test_in_a_session_the_master_is_told_at_once(network: NetworkProcess, connection: Connected) -> None:
+    connection.phase = Phase.READY
+    change(network)
+    assert (connection.sent, connection.announced) == ([NEW], NEW["digest"])
+
+
+def test_a_change_while_the_session_is_being_made_is_told_when_it_is_there(
+    network: NetworkProcess, connection: Connected
+) -> None:
+    change(network)
+    assert connection.sent == []
+    connection.enter(Phase.READY)
+    network.on_batch([])
+    connection.enter(Phase.READY)
+    network.on_batch([])
+    assert connection.sent == [NEW]

@@ -1,0 +1,92 @@
+"""Results that the disk does not take: held, offered, written later; and bounded."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from saltlite.adapters.memory_disk import MemoryDisk, memory_spool
+from saltlite.core.minion_ports import SpoolEntry
+from saltlite.errors import JournalError
+from saltlite.minion.jobprocess import HELD_RESULT_MAX
+from saltlite.minion.results import HELD_BYTES, Results
+from saltlite.model.job import TargetState
+
+JID = "20260131235959123456"
+LATER = "20260131235959123457"
+WHY = "No space left on device"
+
+
+def result(body: bytes = b"\xc3") -> SpoolEntry:
+    return SpoolEntry(TargetState.RETURNED, 0, body, 1_800_000_000_000, 250)
+
+
+class Broken:
+    """A disk that can be made to fail, with a spool on it."""
+
+    def __init__(self) -> None:
+        self.error = 0
+        self.disk = MemoryDisk(before=self._before)
+        spool = memory_spool(self.disk)
+        spool.open()
+        self.results = Results(spool)
+
+    def _before(self, operation: str) -> None:
+        if self.error and operation in ("create", "write"):
+            raise OSError(self.error, "No space left on device")
+
+
+def test_a_held_result_is_offered_read_and_counted_like_any_other() -> None:
+    it = Broken()
+    it.results.keep(LATER, result())
+    assert it.results.hold(JID, result(b"held"), WHY)
+    assert (it.results.jids(), it.results.count()) == ([JID, LATER], 2)
+    assert it.results.read(JID).body == b"held"
+    assert it.results.noticed(JID)
+
+
+def test_while_something_is_held_the_disk_counts_as_full() -> None:
+    it = Broken()
+    it.results.hold(JID, result(), WHY)
+    assert it.results.full() == WHY
+    it.results.remove(JID)
+    assert (it.results.full(), it.results.jids()) == ("", [])
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_an_ending_that_cannot_be_written_is_held_and_written_when_the_disk_takes_it(number: int) -> None:
+    it = Broken()
+    it.error = number
+    it.results.keep(JID, result(b""))
+    assert it.results.holding
+    it.results.retry()
+    assert it.results.holding
+    it.error = 0
+    it.results.retry()
+    assert not it.results.holding
+    it.disk.crash()
+    assert memory_spool(it.disk).read(JID) == result(b"")
+
+
+def test_a_result_that_is_too_large_is_not_held() -> None:
+    it = Broken()
+    assert it.results.hold(JID, result(bytes(HELD_RESULT_MAX)), WHY)
+    assert not it.results.hold(LATER, result(bytes(HELD_RESULT_MAX + 1)), WHY)
+    assert not it.results.noticed(LATER)
+
+
+def test_no_more_is_held_than_the_limit() -> None:
+    it = Broken()
+    whole = HELD_BYTES // HELD_RESULT_MAX
+    for number in range(whole):
+        assert it.results.hold(f"{number:020d}", result(bytes(HELD_RESULT_MAX)), WHY)
+    assert not it.results.hold(JID, result(b"x"), WHY)
+
+
+def test_a_held_result_that_the_master_has_is_forgotten_and_another_is_read_from_the_disk() -> None:
+    it = Broken()
+    it.results.hold(JID, result(), WHY)
+    it.results.remove(JID)
+    with pytest.raises(JournalError, match="cannot be read"):
+        it.results.read(JID)
