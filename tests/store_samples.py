@@ -85,6 +85,6 @@ def commit(store: Store, *commits: ReturnCommit, now: float = NOW + 2) -> list[S
         return tx.put_returns(commits, now)
 
 
-def move(store: Store, of: Job, minion: MinionId, state: TargetState, reason: str = "") -> bool:
+def move(store: Store, of: Job, minion: MinionId, state: TargetState, reason: str = "", *, at: float = NOW + 3) -> bool:
     with store.write() as tx:
-        return bool(tx.set_targets([(of.jid, TargetRow(minion, state, reason, NOW + 3))]))
+        return bool(tx.set_targets([(of.jid, TargetRow(minion, state, reason, at))]))

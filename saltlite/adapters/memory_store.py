@@ -13,18 +13,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from saltlite.adapters.memory_batches import MemoryBatches
 from saltlite.adapters.memory_history import MemoryHistory
 from saltlite.adapters.memory_tables import LoggedEvent, Tables
 from saltlite.adapters.store_events import (
     EXPIRED_REASON,
     cancelled_reason,
     check_job,
+    first_state,
     job_event,
     pack_data,
     return_event,
     unpack_data,
 )
-from saltlite.core.dispatch import advance
+from saltlite.core.dispatch import advance, believed
 from saltlite.core.ports import (
     RETURNS_SIZE,
     FunctionSet,
@@ -54,7 +56,7 @@ class MemoryDisk:
         self.tables = Tables()
 
 
-class _MemoryReader(MemoryHistory):
+class _MemoryReader(MemoryHistory, MemoryBatches):
     """`saltlite.core.ports.StoreReader`; what it reads from is said by `_tables`."""
 
     def __init__(self, disk: MemoryDisk) -> None:
@@ -141,29 +143,30 @@ class _MemoryReader(MemoryHistory):
 
     def unfinished(self, minion: MinionId) -> list[OpenJob]:
         rows = {jid: rows[minion] for jid, rows in self._tables.targets.items() if minion in rows}
-        found = [(self._tables.jobs[jid], row.state) for jid, row in rows.items() if row.state not in TERMINAL]
+        over = TERMINAL | {TargetState.PLANNED}
+        found = [(self._tables.jobs[jid], row) for jid, row in rows.items() if row.state not in over]
         return [
             OpenJob(
                 jid=job.jid,
                 body=job.body,
                 signature=job.signature,
-                created_at=job.created_at,
+                created_at=row.changed_at if row.state is TargetState.QUEUED else job.created_at,
                 deliver_ms=job.deliver_ms,
                 minions=job.minions,
-                state=state,
+                state=row.state,
                 cancelled=job.jid in self._tables.cancels,
             )
-            for job, state in sorted(found, key=lambda pair: pair[0].jid)
+            for job, row in sorted(found, key=lambda pair: pair[0].jid)
         ]
 
     def expire_due(self, now: float) -> bool:
         return any(True for _ in self._undelivered(now))
 
     def _undelivered(self, now: float) -> Iterator[tuple[Jid, MinionId]]:
-        due = [job for job in self._tables.jobs.values() if job.created_at + job.deliver_ms / 1000.0 <= now]
-        for job in due:
+        for job in self._tables.jobs.values():
             for row in self._tables.targets[job.jid].values():
-                if row.state is TargetState.QUEUED and self._had_no_session_since(row.id, job.created_at):
+                due = row.state is TargetState.QUEUED and row.changed_at + job.deliver_ms / 1000.0 <= now
+                if due and self._had_no_session_since(row.id, row.changed_at):
                     yield job.jid, row.id
 
     def _had_no_session_since(self, minion: MinionId, then: float) -> bool:
@@ -269,7 +272,7 @@ class _MemoryWriter(_MemoryReader):
         self._tables.jobs[job.jid] = job
         self._tables.requests[job.request_id, job.uid] = job.jid
         self._tables.targets[job.jid] = {
-            minion: TargetRow(minion, TargetState.QUEUED, "", job.created_at) for minion in job.minions
+            minion: TargetRow(minion, first_state(job), "", job.created_at) for minion in job.minions
         }
         return seq
 
@@ -283,7 +286,7 @@ class _MemoryWriter(_MemoryReader):
         current = self._tables.targets.get(jid, {}).get(row.id)
         if current is None or advance(current.state, row.state) is current.state:
             return False
-        self._targets_of(jid)[row.id] = row
+        self._targets_of(jid)[row.id] = believed(current.state, row)
         return True
 
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
@@ -311,8 +314,12 @@ class _MemoryWriter(_MemoryReader):
         if job is None:
             return []
         self._tables.cancels.setdefault(jid, (now, by))
-        queued = [row.id for row in self.targets(jid) if row.state is TargetState.QUEUED]
-        never = [minion for minion in queued if self._had_no_session_since(minion, job.created_at)]
+        never = [
+            row.id
+            for row in self.targets(jid)
+            if row.state is TargetState.PLANNED
+            or (row.state is TargetState.QUEUED and self._had_no_session_since(row.id, row.changed_at))
+        ]
         for minion in never:
             self._move(jid, TargetRow(minion, TargetState.CANCELLED, cancelled_reason(by), now))
         return never

@@ -13,7 +13,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.errors import StoreError
 from saltlite.model.events import tag_job_new, tag_job_return
-from saltlite.model.job import Job, Return
+from saltlite.model.job import Job, Return, TargetState
 
 EXPIRED_REASON = "it had no session before the delivery time of the job was over"
 
@@ -60,6 +60,11 @@ def unpack_data(packed: bytes) -> dict[str, Any]:
     """The data that pack_data packed; tuples have become lists."""
     data: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
     return data
+
+
+def first_state(job: Job) -> TargetState:
+    """The state that each target of a new job begins in."""
+    return TargetState.QUEUED if job.batch is None else TargetState.PLANNED
 
 
 def check_job(job: Job) -> None:

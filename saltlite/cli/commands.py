@@ -26,11 +26,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "doctor": (
         "saltlite doctor [master|minion|all] [options]",
-        "Look for what is wrong on this machine, and say how to mend it.",
+        "Look for what is wrong here, and say how to mend it.",
     ),
     "events": (
         "saltlite events [PATTERN] [options]",
-        "Show events as they come; PATTERN is a glob such as 'salt/job/*'.",
+        "Show events as they come; PATTERN is a glob on their tags.",
     ),
     "job fetch": (
         "saltlite job fetch JID [MINION] [options]",
@@ -40,11 +40,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "job list": ("saltlite job list [options]", "List jobs, the newest first."),
     "job rerun": (
         "saltlite job rerun JID [options]",
-        "Run a job again: everywhere, or where it failed or did not return.",
+        "Run a job again, everywhere or where it failed.",
     ),
     "job show": (
         "saltlite job show JID [options]",
-        "Show a job: who ran what, and what became of it on each minion.",
+        "Show who ran a job, what, and how it ended on each minion.",
     ),
     "job watch": ("saltlite job watch JID [options]", "Follow a job, whether it runs or has ended."),
     "key accept": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from saltlite.cli import exitcodes, outcome
+from saltlite.client.waiting import FIRST_MESSAGE_S
 from saltlite.errors import RemoteProtocolError, SaltliteError, UnreachableError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
@@ -46,6 +47,7 @@ class Following:
         self._console = console
         self._jid = progress.published.jid
         self._status = _status_line(console, progress)
+        self._away_untold = bool(progress.published.away)
         self._interrupts = _held_interrupts() if console.can_ask() and not console.feeds_pipe() else None
 
     def run(self, patience: Patience) -> tuple[int, list[Missing]]:
@@ -54,19 +56,22 @@ class Following:
         Raises Detached when it is interrupted, and UnreachableError when the master is gone: what has arrived is
         printed in either case.
         """
-        self._printer.start()
         try:
+            self._printer.start()
             if self._interrupts is None:
                 self._take_messages(patience, lambda step: step())
             else:
                 self._wait_and_ask(patience, self._interrupts)
+            if self._away_untold:
+                tell_away(self._progress, self._console)
+            heard = self._heard()
         except KeyboardInterrupt:
             self._printer.finish(self._missing(), exitcodes.INTERRUPTED)
             raise Detached(self._jid) from None
         except (UnreachableError, RemoteProtocolError) as error:
             self._printer.finish(self._missing(), error.exit_code)
             raise
-        missing, code = self._missing(self._heard()), outcome.exit_code(self._progress)
+        missing, code = self._missing(heard), outcome.exit_code(self._progress)
         self._printer.finish(missing, code)
         return code, missing
 
@@ -85,12 +90,15 @@ class Following:
 
     def _take_messages(self, patience: Patience, run: Callable[[Step], Message | None]) -> None:
         """Until the stream ends or patience does; `run` calls what waits, and may be interrupted in it."""
-        tick_s = self._status.tick_s if self._status is not None else None
+        tick_s = self._status.tick_s if self._status is not None else FIRST_MESSAGE_S if self._away_untold else None
         messages = self._client.messages(self._progress, patience, tick_s=tick_s)
         try:
             while (message := run(lambda: next(messages, _END))) is not _END:
                 if message is not None:
                     self._printer.take(self._progress.apply(message, now=time.monotonic()))
+                if self._away_untold and self._progress.begun_or_late(time.monotonic()):
+                    self._away_untold = False  # not sooner: who is away now may have returned long ago
+                    tell_away(self._progress, self._console)
                 if self._status is not None:
                     self._status.show(time.monotonic())
         finally:
@@ -138,10 +146,14 @@ def tell_away(progress: Progress, console: Console) -> None:
             console.note(line)
 
 
-def tell_end(progress: Progress, missing: Sequence[Missing], console: Console) -> None:
-    """Name who failed and who did not return, but for those that `tell_away` has named."""
+def tell_failures(progress: Progress, console: Console) -> None:
+    """Name the minions whose function returned a failure."""
     for line in outcome.lines(outcome.failures(progress)):
         console.note(line)
+
+
+def tell_missing(progress: Progress, missing: Sequence[Missing], console: Console) -> None:
+    """Name who did not return, but for those that `tell_away` has named."""
     told = {m for m in progress.states if outcome.is_away(progress, m)}
     for line in outcome.lines([(one.id, one.reason) for one in missing if one.id not in told]):
         console.note(line)

@@ -23,6 +23,8 @@ _GOOD, _BAD = "32", "31"
 class EqualAnswers:
     """Holds every distinct answer as text until the job ends: large groups first, failures last."""
 
+    names_failures = True
+
     def __init__(self, console: Console, paint: Paint) -> None:
         self._console = console
         self._paint = paint

@@ -7,7 +7,7 @@ import time
 from saltlite.cli import exitcodes, outcome
 from saltlite.cli.calls import read_call
 from saltlite.cli.connect import open_client
-from saltlite.cli.following import Following, tell_away, tell_end
+from saltlite.cli.following import Following, tell_failures, tell_missing
 from saltlite.cli.printers import EachEvent, EachReply, FullObject, OneObject, start_fields
 from saltlite.cli.render import outputters
 from saltlite.client.waiting import Patience, Progress
@@ -92,11 +92,11 @@ def _follow(client: LocalClient, published: Published, parsed: Parsed, console: 
         console.use_utf8()
     progress = Progress(published, now=time.monotonic())
     _tell_start(published, parsed, console)
-    tell_away(progress, console)
-    code, missing = Following(client, progress, _printer(out, progress, parsed, console), console).run(
-        _patience(published, parsed)
-    )
-    tell_end(progress, missing, console)
+    printer = _printer(out, progress, parsed, console)
+    code, missing = Following(client, progress, printer, console).run(_patience(published, parsed))
+    if not printer.names_failures:
+        tell_failures(progress, console)
+    tell_missing(progress, missing, console)
     if parsed.on("summary"):
         console.error(_summary(progress, len(missing)))
     return code

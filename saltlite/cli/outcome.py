@@ -95,7 +95,7 @@ def missing_one(progress: Progress, minion: str, known: Known) -> Missing:
     """Why this target has not returned."""
     state, away = progress.states[minion], progress.published.away
     hint = _STATES[state][2].format(jid=progress.published.jid) if state in _STATES else ""
-    last_seen = away.get(minion) if state == "queued" else None
+    last_seen = away.get(minion) if is_away(progress, minion) else None
     if state == "queued" and known.heard.get(minion) is not None:
         last_seen = known.now - (known.heard[minion] or 0.0)
     return Missing(minion, state, _why(progress, minion, known), last_seen=last_seen, hint=hint)
@@ -103,7 +103,7 @@ def missing_one(progress: Progress, minion: str, known: Known) -> Missing:
 
 def is_away(progress: Progress, minion: str) -> bool:
     """Whether it was not connected when the job was published, and has not said anything since."""
-    return progress.states[minion] == "queued" and minion in progress.published.away
+    return progress.states[minion] in ("planned", "queued") and minion in progress.published.away
 
 
 def failures(progress: Progress) -> list[tuple[str, str]]:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     class Printer(Protocol):
         """Where the returns of one job go."""
 
+        names_failures: bool
+        """Whether the output itself says which minions failed, so that nothing else needs to."""
+
         def start(self) -> None:
             """The job is published."""
 
@@ -36,6 +39,8 @@ SCHEMA = 1
 
 class EachReply:
     """Formats whose text for many minions is that for each, one after the other."""
+
+    names_failures = False
 
     def __init__(self, console: Console, out: str, *, colors: bool) -> None:
         self._console = console
@@ -62,6 +67,8 @@ class EachReply:
 class OneObject:
     """`--out json`: `{id: return}`."""
 
+    names_failures = False
+
     def __init__(self, console: Console) -> None:
         from saltlite.cli.render import json
 
@@ -85,6 +92,8 @@ class OneObject:
 
 class FullObject:
     """`--out json-full`: returns with their retcodes, who is missing and why, counts."""
+
+    names_failures = False
 
     def __init__(self, console: Console, progress: Progress) -> None:
         from saltlite.cli.render import json
@@ -128,6 +137,8 @@ class FullObject:
 
 class EachEvent:
     """`--out jsonl`: a line for each event, written as it happens."""
+
+    names_failures = False
 
     def __init__(self, console: Console, progress: Progress) -> None:
         from saltlite.cli.render.json import line

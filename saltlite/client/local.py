@@ -121,7 +121,7 @@ class LocalClient:
         except BaseException:  # whatever it was, the next answer on this connection is not ours
             self.close()
             raise
-        if verb == "follow" or fields.get("follow"):
+        if (verb == "follow" and not fields.get("once")) or fields.get("follow"):
             self._followed = answer.get("jid", "")
         return answer
 

@@ -188,10 +188,12 @@ class Progress:
             group.discard(minion)
         if state in _COMING or (state == RETURNED and minion not in self.retcodes):
             self._coming.add(minion)
+        elif state in (PLANNED, QUEUED) and minion in self.published.away:
+            self._away.add(minion)
         elif state == PLANNED:
             self._planned.add(minion)
         elif state == QUEUED:
-            (self._away if minion in self.published.away else self._silent).add(minion)
+            self._silent.add(minion)
         elif state != RETURNED:
             self._failed += 1
         return True
@@ -212,12 +214,16 @@ class Progress:
         if self._silent or not self._away:
             until = [self._last_news + patience.timeout_s]
         else:
-            until = [self.published_at + (0.0 if self._begun else FIRST_MESSAGE_S)]
+            until = [now if self.begun_or_late(now) else self.published_at + FIRST_MESSAGE_S]
         if self._away and patience.away_quiet_s is not None:
             until.append(self._last_news + patience.away_quiet_s)
         if self._away and patience.away_s is not None:
             until.append(self.published_at + patience.away_s)
         return max(0.0, max(until) - now)
+
+    def begun_or_late(self, now: float) -> bool:
+        """Whether the stream has begun, so that the states are what the master knows; or should have."""
+        return self._begun or now >= self.published_at + FIRST_MESSAGE_S
 
     def counts(self) -> dict[str, int]:
         """How many minions have returned, failed, have the job, are silent, away, planned: those that there are.

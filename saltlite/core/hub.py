@@ -63,6 +63,8 @@ PENDING_SESSIONS = PENDING_KEYS
 """Sessions of keys that wait for an operator. A further one is told to come again."""
 PULL_AGAIN_S = 600.0
 """A minion is asked anew about its unsettled jobs so often: whatever was lost on the way, nothing stays in doubt."""
+UNANSWERED_S = 5.0
+"""The first pull of a session is asked again after so long: the store failed, or its MWorker died with it."""
 HELD_MAX = 256
 """Messages kept for a minion whose link is full; one that takes none of so many is hung up on."""
 
@@ -111,6 +113,11 @@ class Hub:
     def present(self) -> list[Presence]:
         """Every minion that is up, for an MWorker that has just come."""
         return [peer.presence(up=True) for peer in self._by_id.values()]
+
+    def presence(self, minion: str) -> Presence | None:
+        """The session of that minion, if it is up."""
+        peer = self._by_id.get(minion)
+        return None if peer is None else peer.presence(up=True)
 
     def heard(self, minions: Iterable[str]) -> dict[str, float]:
         """Seconds since each of these that is up was last heard."""
@@ -237,18 +244,26 @@ class Hub:
             self._accept(peer, minion)
 
     def deliver(self, minion: str, parcels: Iterable[Parcel], *, starved: bool = False) -> None:
-        """Jobs for one minion. For one that is away they are left where they are: in the store.
+        """Jobs for one minion, as they were pulled. For one that is away they stay where they are: in the store.
 
         `starved`: the store has more for it, to be asked for when these are acknowledged.
         """
         peer = self._by_id.get(minion)
         if peer is None:
             return
+        peer.known = True
         for parcel in parcels:
             peer.outbox.put(parcel)
         peer.outbox.starved = peer.outbox.starved or starved
         self._laden[peer.session.id] = peer
         self._flush(peer, self._clock.monotonic())
+
+    def push(self, minion: str, parcels: Iterable[Parcel]) -> None:
+        """A job that was just committed. A session that the store does not know yet will pull it: a job that reached
+        a minion unknown to the store would be called expired, though it ran."""
+        peer = self._by_id.get(minion)
+        if peer is not None and peer.known:
+            self.deliver(minion, parcels)
 
     def cancel(self, jid: str, minions: Iterable[str]) -> None:
         """Tell these minions to end a job; each answers by a state or a return."""
@@ -268,7 +283,7 @@ class Hub:
         for minion in minions:
             peer = self._by_id.get(minion)
             if peer is not None and not peer.outbox:
-                self._effects.append(Pull(peer.id, fresh=False))
+                self._effects.append(Pull(peer.id, fresh=not peer.known))
 
     def committed(self, key: Fingerprint, jids: Sequence[str]) -> None:
         """These returns of that minion are stored: it may forget them."""
@@ -410,7 +425,7 @@ class Hub:
         self._drop(peer)
 
     def _ask_anew(self, peer: Peer, now: float) -> None:
-        peer.pull_at = now + PULL_AGAIN_S
+        peer.pull_at = now + (PULL_AGAIN_S if peer.known else UNANSWERED_S)
         self._effects.append(Pull(peer.id, fresh=True))
 
     def _probe(self, connection: int) -> None:

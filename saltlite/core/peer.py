@@ -31,6 +31,8 @@ class Peer:
     outbox: Outbox = field(default_factory=Outbox)
     pull_at: float = 0.0
     """When its unsettled jobs are asked about anew."""
+    known: bool = False
+    """An MWorker has answered its first pull, so the store knows of this session."""
     held: list[Message] = field(default_factory=list)
     """What the link had no room for, in order."""
 

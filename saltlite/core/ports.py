@@ -107,6 +107,19 @@ class MinionRow:
     """When a session of it last began or ended."""
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the batch of one job stands."""
+
+    active: int
+    """Places that are taken: targets that have the job, may yet get it, or ended a moment ago."""
+    planned: int
+    changed_at: float
+    """When any target of the job moved last."""
+    failed: MinionId | None
+    """A target that failed, if one did."""
+
+
 class Stored(StrEnum):
     """What became of one return that was handed to the store."""
 
@@ -225,6 +238,23 @@ class StoreReader(Protocol):
         """Jobs of that minion whose target is not terminal, in jid order, each with its state."""
         ...
 
+    def planned_jobs(self) -> list[Jid]:
+        """Jobs with PLANNED targets, sorted."""
+        ...
+
+    def planned_of(self, minion: MinionId) -> list[Jid]:
+        """Jobs in which that minion is a PLANNED target, sorted."""
+        ...
+
+    def standing(self, jid: Jid, queued_since: float, ended_since: float) -> Standing:
+        """How the batch stands. A QUEUED target takes a place when it was queued after `queued_since`, one that has
+        ended when it did so after `ended_since`; RECEIVED and RUNNING ones always do."""
+        ...
+
+    def next_planned(self, jid: Jid, limit: int) -> list[MinionId]:
+        """The first PLANNED targets whose minion has a session, sorted by id."""
+        ...
+
     def expire_due(self, now: float) -> bool:
         """Whether `expire(now)` would move anything; cheap, and takes no lock."""
         ...
@@ -270,7 +300,7 @@ class StoreWriter(StoreReader, Protocol):
     def delete_preaccept(self, minion: MinionId) -> bool: ...
 
     def put_job(self, job: Job) -> int:
-        """Insert the job, one QUEUED row a target, and the event salt/job/<jid>/new; its seq.
+        """Insert the job, one row a target (QUEUED, in a batch PLANNED), and the event salt/job/<jid>/new; its seq.
 
         The jid must be free and the request id new: StoreError otherwise.
         """
@@ -279,7 +309,7 @@ class StoreWriter(StoreReader, Protocol):
     def jid_taken(self, jid: Jid) -> bool: ...
 
     def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, MinionId]]:
-        """Move targets forward by the rule of saltlite.core.dispatch; those that moved. Unknown ones are skipped."""
+        """Move targets forward by the rules of saltlite.core.dispatch; those that moved. Unknown ones are skipped."""
         ...
 
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
@@ -290,9 +320,9 @@ class StoreWriter(StoreReader, Protocol):
         ...
 
     def cancel_job(self, jid: Jid, by: str, now: float) -> list[MinionId]:
-        """Note who ended the job and when (the first time counts), and mark CANCELLED each QUEUED target whose
-        minion had no session since the job was committed, by the rule of `expire`; those ids, sorted. The others
-        are settled with the minions themselves."""
+        """Note who ended the job and when (the first time counts), and mark CANCELLED each PLANNED target, and each
+        QUEUED one whose minion had no session since the job was committed, by the rule of `expire`; those ids,
+        sorted. The others are settled with the minions themselves."""
         ...
 
     def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int: ...

@@ -53,15 +53,27 @@ def reports(number: int, items: Sequence[Report]) -> Inside:
     return {"t": "reports", "n": number, "items": rows}
 
 
-def pull(minion: str, *, fresh: bool) -> Inside:
-    """Which jobs does the store hold for this minion?"""
-    return {"t": "pull", "id": minion, "fresh": fresh}
+def pull(minion: str, session: Presence | None) -> Inside:
+    """Which jobs does the store hold for this minion? With its session, all that are not settled are meant."""
+    return {"t": "pull", "id": minion, "session": None if session is None else _row(session)}
 
 
 def presence(items: Iterable[Presence], *, record: bool, whole: bool = False) -> Inside:
     """These came and went. `record`: this MWorker is the one that writes it down. `whole`: nobody else is up."""
-    rows = [[i.id, i.fingerprint, i.up, i.address, i.version, i.boot, i.incarnation, i.functions] for i in items]
-    return {"t": "presence", "record": record, "whole": whole, "items": rows}
+    return {"t": "presence", "record": record, "whole": whole, "items": [_row(item) for item in items]}
+
+
+def _row(item: Presence) -> list[Any]:
+    return [
+        item.id,
+        item.fingerprint,
+        item.up,
+        item.address,
+        item.version,
+        item.boot,
+        item.incarnation,
+        item.functions,
+    ]
 
 
 def suspect(item: Suspect) -> Inside:

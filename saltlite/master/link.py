@@ -199,7 +199,8 @@ class LinkProcess:
             elif isinstance(item, Pull):
                 # A fresh one must find what the presence before it changed, so it goes the same way.
                 mworker = self._mworkers[0] if item.fresh else self._least_busy()
-                mworker.channel.send(pack(inside.pull(item.id, fresh=item.fresh)))
+                session = self._hub.presence(item.id) if item.fresh else None
+                mworker.channel.send(pack(inside.pull(item.id, session)))
             else:
                 mworker = self._home(item)
                 batches.setdefault(id(mworker), (mworker, []))[1].append(item)
@@ -302,7 +303,7 @@ class LinkProcess:
         if len(self._homes) > HOMES_MAX:
             self._homes.popitem(last=False)
         for minion, proof in message["items"]:
-            self._hub.deliver(minion, [inside.parcel((jid, body, signature, proof, left_ms), now)])
+            self._hub.push(minion, [inside.parcel((jid, body, signature, proof, left_ms), now)])
 
     def _rung_by(self, mworker: MWorkerChannel) -> None:
         if not self._ringers:

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from saltlite.adapters.reactor import Reactor
 from saltlite.core.ports import Clock, Store
 from saltlite.errors import StoreError
+from saltlite.master.handlers.batch import release_due
 from saltlite.master.mworker import LinkChannel
 
 log = logging.getLogger(__name__)
 
 EXPIRE_S = 2.0
+BATCH_S = 0.5
+"""A batch goes on when a return is stored; this is for what no return tells: places that wait, minions that come."""
 SWEEP_S = 15.0
 PRUNE_S = 600.0
-ROOM_S = 10.0
+ROOM_S = 3.0
 ROOM_FROM = 0.9
 """The oldest ended jobs go when the store has filled so much of its limit ..."""
 ROOM_TO = 0.8
@@ -44,7 +47,7 @@ class Maintenance:
         self._keep_s = keep_s
         self._store_max = store_max
         self._link = link
-        works = [(EXPIRE_S, self._expire), (SWEEP_S, self._sweep), (PRUNE_S, self._prune)]
+        works = [(EXPIRE_S, self._expire), (BATCH_S, self._batches), (SWEEP_S, self._sweep), (PRUNE_S, self._prune)]
         if store_max:
             works.append((ROOM_S, self._make_room))
         for every_s, work in works:
@@ -66,6 +69,10 @@ class Maintenance:
                 moved = store.expire(self._clock.wall())
             if moved:
                 self._link.bell()
+
+    def _batches(self) -> None:
+        if release_due(self._store, self._clock, self._link):
+            self._link.bell()
 
     def _sweep(self) -> None:
         waiting = self._store.minions_with_open_jobs()

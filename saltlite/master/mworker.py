@@ -24,6 +24,7 @@ from saltlite.errors import ProtocolError, SaltliteError, StoreError, Unreachabl
 from saltlite.master import inside
 from saltlite.master.context import Answer, Follow, Master, Stream, Watch
 from saltlite.master.handlers import presence
+from saltlite.master.handlers.batch import release_due
 from saltlite.master.handlers.decide import handle_decide, handle_suspect
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
@@ -236,7 +237,7 @@ class MWorker:
 
     def _reports(self, numbers: list[int], reported: list[Reported]) -> None:
         try:
-            acknowledge = store_reports(self._master, reported, self._passing)
+            settled = store_reports(self._master, reported, self._passing)
         except StoreError as error:
             # Not acknowledged: the minions keep their results, and the link tries again (G6).
             log.error("%d reports cannot be stored for now: %s", len(reported), error)  # noqa: TRY400 - as above
@@ -245,12 +246,16 @@ class MWorker:
             return
         for number in numbers[:-1]:
             self._link.committed(number, [])
-        self._link.committed(numbers[-1], acknowledge)
-        if acknowledge:
+        self._link.committed(numbers[-1], settled.acknowledge)
+        if settled.moved:
+            self._guarded(self._release)
             self._committed()
         if self._passing.rows and not self._passing_due:
             self._passing_due = True
             self._reactor.call_later(PASSING_S, self._store_passing)
+
+    def _release(self) -> None:
+        release_due(self._master.store, self._master.clock, self._link)
 
     def _store_passing(self) -> None:
         self._passing_due = False

@@ -18,6 +18,7 @@ from saltlite.model.target import Target
 class TargetState(StrEnum):
     """How far one minion has come with one job, as somebody acknowledged it."""
 
+    PLANNED = "planned"  # a target of a batch whose turn has not come
     QUEUED = "queued"  # committed on the master, not acknowledged by the minion
     RECEIVED = "received"  # in the minion's journal
     RUNNING = "running"  # its process was started
@@ -32,6 +33,7 @@ class TargetState(StrEnum):
 
 
 TERMINAL: frozenset[TargetState] = frozenset(TargetState) - {
+    TargetState.PLANNED,
     TargetState.QUEUED,
     TargetState.RECEIVED,
     TargetState.RUNNING,
@@ -54,6 +56,18 @@ class JobRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """How a job goes through its targets a few at a time."""
+
+    size: int
+    """Targets that may have the job at once."""
+    wait_ms: int = 0
+    """How long a place stays empty after its target has ended."""
+    failhard: bool = False
+    """Whether the first target that fails ends the batch."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A committed job. `body` is the exact signed byte string that travels; see saltlite.wire.jobbody."""
 
@@ -70,6 +84,8 @@ class Job:
     signature: bytes
     minions: tuple[MinionId, ...]
     """The resolved target list, sorted: exactly what was authorised."""
+    batch: Batch | None = None
+    """None: all targets at once."""
     origin: str = ""
     """From where it was asked for, as the client says: for people, never for a decision."""
 

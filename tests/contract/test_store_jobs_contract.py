@@ -101,6 +101,20 @@ def test_a_target_moves_forward_only(store: Store) -> None:
     assert store.targets(job(1).jid)[0] == TargetRow(WEB1, TargetState.RUNNING, "pid 7", NOW + 3)
 
 
+@pytest.mark.parametrize("said", [TargetState.REFUSED, TargetState.EXPIRED])
+def test_what_runs_on_a_minion_is_lost_when_the_minion_says_that_it_never_began(
+    store: Store, said: TargetState
+) -> None:
+    publish(store, job(1))
+    assert move(store, job(1), WEB1, TargetState.RUNNING)
+    assert move(store, job(1), WEB1, said, "too late")
+    assert move(store, job(1), WEB2, said, "too late")
+    (first, second) = store.targets(job(1).jid)
+    assert first.state is TargetState.LOST
+    assert first.reason == "the minion ran it and does not know it any more (too late)"
+    assert second.state is said
+
+
 @pytest.mark.parametrize("second", sorted(TERMINAL))
 @pytest.mark.parametrize("first", [TargetState.CANCELLED, TargetState.RETURNED])
 def test_the_first_terminal_state_wins(store: Store, first: TargetState, second: TargetState) -> None:
@@ -252,7 +266,7 @@ def test_open_jobs_of_a_minion_come_in_jid_order_with_what_must_be_sent(store: S
     assert store.open_jobs(WEB3, None, 10) == []
 
 
-@pytest.mark.parametrize("state", sorted(frozenset(TargetState) - {TargetState.QUEUED}))
+@pytest.mark.parametrize("state", sorted(frozenset(TargetState) - {TargetState.QUEUED, TargetState.PLANNED}))
 def test_a_job_is_open_only_while_it_is_queued(store: Store, state: TargetState) -> None:
     publish(store, job(1))
     assert store.minions_with_open_jobs() == [WEB1, WEB2]
@@ -291,7 +305,7 @@ def test_unfinished_jobs_of_a_minion_come_in_jid_order_each_with_its_state(store
     assert store.unfinished(WEB3) == []
 
 
-@pytest.mark.parametrize("state", sorted(TargetState))
+@pytest.mark.parametrize("state", sorted(frozenset(TargetState) - {TargetState.PLANNED}))
 def test_a_job_is_unfinished_until_its_state_is_terminal(store: Store, state: TargetState) -> None:
     publish(store, job(1, (WEB1,)))
     move(store, job(1), WEB1, state)

@@ -55,9 +55,7 @@ def test_a_running_job_can_be_watched_to_its_end(shared: Fleet) -> None:
     assert (said.code, said.json()) == (0, {"a": True})
 
 
-def test_a_job_for_a_minion_that_never_got_it_is_cancelled_at_once_and_never_runs(
-    fleet: Fleet, tmp_path: Path
-) -> None:
+def test_a_job_for_a_minion_that_never_got_it_is_cancelled_at_once_and_never_runs(fleet: Fleet, tmp_path: Path) -> None:
     fleet.start_master()
     fleet.join("web1")
     fleet.daemons["web1"].stop()
@@ -143,6 +141,24 @@ def test_status_counts_who_is_up_away_and_pending_and_asks_the_link(fleet: Fleet
     assert said["link"]["pending"] == 1
     assert said["link"]["uncommitted"] == 0
     assert said["store"]["size"] > 0
+
+
+def test_a_full_store_refuses_a_job_and_makes_room_from_the_oldest(fleet: Fleet) -> None:
+    fleet.start_master(store_max=16)
+    fleet.join("web1")
+    maintenance = fleet.daemons["master"].child("maintenance")
+    os.kill(maintenance, signal.SIGSTOP)
+    jids = []
+    for _ in range(2):
+        assert fleet.cli("web1", "probe.big", "8500000", "--out", "quiet").code == 0
+        jids.append(fleet.cli("job", "list", "-n", "1", "--out", "json").json()["jobs"][0]["jid"])
+    refused = fleet.cli("web1", "test.ping")
+    assert refused.code == 1
+    assert "the store is full: it has reached store_max (16 MiB)" in refused.err
+    os.kill(maintenance, signal.SIGCONT)
+    wait_until(lambda: fleet.cli("web1", "test.ping").code == 0, "there is room again")
+    assert fleet.cli("job", "show", jids[0]).code == 2, "the oldest is gone"
+    fleet.wait_log("master", "made room in the store")
 
 
 def test_bad_input_is_one_sentence(shared: Fleet) -> None:

@@ -49,7 +49,7 @@ def test_a_target_reaches_exactly_whom_it_names(shared: Fleet, words: tuple[str,
 def test_a_listed_name_that_nobody_has_is_named_and_the_others_answer(shared: Fleet) -> None:
     said = shared.cli("-L", "a,nobody", "test.ping", "--out", "json")
     assert (said.code, said.json()) == (5, {"a": True})
-    assert said.err == "nobody: no accepted minion has this id\n"
+    assert said.err == "nobody: no minion of this id has a key here\n"
 
 
 @pytest.mark.parametrize("words", [("nobody",), ("",), ("-E", "x+"), ("-L", "x,y"), ("-L", ",")])
@@ -101,7 +101,7 @@ def test_a_job_for_an_away_minion_expires_when_its_delivery_time_is_over(fleet: 
     wait_until(lambda: not fleet.up(), "a is away")
     said = fleet.cli("a", "test.ping", "--deliver-by", "200ms", "-t", "10")
     assert (said.code, said.out) == (5, "")
-    assert said.err.startswith("a: not reached before the delivery time was over")
+    assert "a: not reached before the delivery time was over" in said.err
 
 
 def test_without_a_master_it_is_code_7_for_every_command(fleet: Fleet) -> None:

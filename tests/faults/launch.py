@@ -149,8 +149,8 @@ def _trace_commits(trace: str) -> None:
             key = senders[one.fingerprint]
             if what is Stored.NEW:
                 # Of a job that had ended already the return is kept, and its end stands.
-                stands = next(row.state for row in writer.targets(one.ret.jid) if row.id == one.ret.id)
-                said = {"sender": key.id if key else "nobody", "state": str(stands), "ret": True}
+                stands = _state(writer, one.ret.jid, one.ret.id)
+                said = {"sender": key.id if key else "nobody", "state": stands, "ret": True}
                 uncommitted.append({"jid": one.ret.jid, "minion": one.ret.id, **said})
         return stored
 
@@ -159,7 +159,7 @@ def _trace_commits(trace: str) -> None:
         moved = set_targets(writer, rows)
         for jid, row in rows:
             if row.state in TERMINAL and (jid, row.id) in moved:
-                said = {"sender": "", "state": str(row.state), "ret": False}
+                said = {"sender": "", "state": _state(writer, jid, row.id), "ret": False}
                 uncommitted.append({"jid": jid, "minion": row.id, **said})
         return moved
 
@@ -181,6 +181,10 @@ def _trace_commits(trace: str) -> None:
 
     _replace(SqliteWriter, put_returns=returns, set_targets=targets, expire=expired)
     _replace(Transaction, commit=committed, end=ended)
+
+
+def _state(writer: SqliteWriter, jid: Any, minion: str) -> str:
+    return next(str(row.state) for row in writer.targets(jid) if row.id == minion)
 
 
 def _trace_minion(trace: str, minion: str) -> None:

@@ -83,6 +83,8 @@ class FakeMaster:
         self.functions: dict[str, dict[str, Any]] = {}
         """As in `described`; of other functions nothing is known."""
         self.heard: dict[str, float | None] = {}
+        self.unsaid: list[dict[str, Any]] = []
+        """Messages that only the first who looks (`follow` with `once`) is told."""
         self.closed = threading.Event()
         self._script = script
         self._connections: list[socket.socket] = []
@@ -133,7 +135,8 @@ class FakeMaster:
         if request["verb"] == "heard":
             return [{"ok": True, "heard": {m: self.heard[m] for m in request["ids"] if m in self.heard}}]
         if request.get("once"):
-            return [published(), {"seq": 0, "states": [], "returns": [], "so_far": True}]
+            unsaid, self.unsaid = self.unsaid, []
+            return [published(), *unsaid, {"seq": 0, "states": [], "returns": [], "so_far": True}]
         self.requests.append(request)
         return self._script(request)
 

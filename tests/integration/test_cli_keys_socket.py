@@ -176,13 +176,14 @@ def test_a_token_for_no_sensible_number_of_minions_is_refused(tmp_path: Path, us
     assert main_key(["-c", str(tmp_path), "token", "create", "--uses", uses]) == exitcodes.USAGE
 
 
-def test_job_kill_names_who_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FakeMaster(tmp_path, fixed({"ok": True, "ids": ["a", "b"]})) as master:
+def test_job_kill_says_of_each_minion_what_it_means_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeMaster(tmp_path, fixed({"ok": True, "ids": ["b"], "away": ["a"], "cancelled": ["c"]})) as master:
         assert main(["-c", master.config_dir, "job", "kill", JID]) == 0
-    assert capsys.readouterr().out == "a: asked to kill it\nb: asked to kill it\n"
+    told = ["a: not connected; it is told when it is back", "b: asked to kill it", "c: never got it, and will not"]
+    assert capsys.readouterr().out.splitlines() == told
     assert master.requests == [{"v": 1, "verb": "job_kill", "jid": JID}]
 
 
 def test_a_job_that_has_ended_everywhere_cannot_be_killed(tmp_path: Path) -> None:
-    with FakeMaster(tmp_path, fixed({"ok": True, "ids": []})) as master:
+    with FakeMaster(tmp_path, fixed({"ok": True, "ids": [], "away": [], "cancelled": []})) as master:
         assert main(["-c", master.config_dir, "job", "kill", JID]) == exitcodes.NOTHING_MATCHED

@@ -6,12 +6,14 @@ import os
 import socket
 import struct
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from saltlite.client import connection, local
 from saltlite.client.local import JobCall, LocalClient
+from saltlite.client.waiting import Patience, Progress
 from saltlite.errors import NoTargetError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
 from tests.integration.fakemaster import (
     DROP,
@@ -230,3 +232,44 @@ def test_a_large_return_in_small_pieces_arrives_whole(tmp_path: Path) -> None:
         LocalClient(master.socket_path) as client,
     ):
         assert client.cmd("*", "cmd.run") == {"web1": value}
+
+
+def test_a_stream_that_another_request_cut_off_is_taken_up_where_it_stood(tmp_path: Path) -> None:
+    steps: dict[str, list[Step]] = {
+        "publish": [published("web1", "web2"), returned(1, "web1", 1)],
+        "job_kill": [{"ok": True, "ids": [], "away": []}],
+        "follow": [published("web1", "web2"), returned(2, "web2", 2), end(2)],
+    }
+    with (
+        FakeMaster(tmp_path, lambda request: steps[request["verb"]]) as master,
+        LocalClient(master.socket_path) as client,
+    ):
+        progress = Progress(client.publish(JobCall("*", "test.ping"), follow=True), now=time.monotonic())
+        got = [next(client.watch(progress, Patience(5.0))).value]
+        client.call("job_kill", jid=JID)
+        got += [reply.value for reply in client.watch(progress, Patience(5.0))]
+    assert got == [1, 2]
+    assert master.requests[-1]["after"] == 1
+
+
+def test_a_stream_is_silent_in_ticks(tmp_path: Path) -> None:
+    with (
+        FakeMaster(tmp_path, fixed(published("web1"), threading.Event())) as master,
+        LocalClient(master.socket_path) as client,
+    ):
+        progress = Progress(client.publish(JobCall("*", "test.ping"), follow=True), now=time.monotonic())
+        messages = list(client.messages(progress, Patience(0.3), tick_s=0.05))
+    assert messages.count(None) > 1
+
+
+def test_news_that_only_a_last_look_found_makes_it_worth_following_on(tmp_path: Path) -> None:
+    steps: dict[str, list[Step]] = {
+        "publish": [published("web1"), threading.Event()],
+        "follow": [published("web1"), returned(2, "web1", "late"), end(2)],
+    }
+    with (
+        FakeMaster(tmp_path, lambda request: steps[request["verb"]]) as master,
+        LocalClient(master.socket_path) as client,
+    ):
+        master.unsaid = [state(1, "web1", "running")]
+        assert client.cmd("*", "test.ping", timeout=0) == {"web1": "late"}

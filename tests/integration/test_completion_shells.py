@@ -316,3 +316,33 @@ def test_the_script_is_one_of_its_shell(shell: str, check: str, folder: Path) ->
     argv = [_need(shell), check, folder / "script"]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WAIT_S)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+SETUP = {
+    "bash": (["--norc", "--noprofile", "-i"], "source ./script"),
+    "zsh": (["-f", "-i"], "autoload -U compinit; compinit -D -u; source ./script"),
+}
+
+
+@pytest.mark.parametrize("shell", SETUP)
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("saltlite -c subf", "saltlite -c subfolder/"),
+        ("saltlite --config-dir=subf", "saltlite --config-dir=subfolder/"),
+        ("saltlite web1 test.ping --out-file subp", "--out-file subpaper"),
+    ],
+)
+def test_folders_and_files_are_the_shells_own_work(shell: str, line: str, wanted: str, folder: Path) -> None:
+    options, setup = SETUP[shell]
+    (folder / "subfolder").mkdir()
+    (folder / "subpaper").touch()
+    (folder / "script").write_text(SCRIPTS[shell])
+    terminal = Terminal([_need(shell), *options], folder)
+    try:
+        terminal.type(f"{setup}; echo SOUR''CED\n")
+        terminal.until("SOURCED")
+        terminal.type(f"{line}\t")
+        terminal.until(wanted)
+    finally:
+        terminal.close()

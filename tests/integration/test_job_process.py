@@ -151,4 +151,4 @@ def test_a_job_has_no_descriptor_of_the_minion_but_log_and_socket(surroundings: 
         run(surroundings, "odd.descriptors")
     found = decode_return(DiskSpool(PosixFolder(surroundings.spool_dir)).read(JID).body)
     others = sorted(what.partition(":")[0] for fd, what in found.items() if fd > 2)
-    assert others == [str(log_file), "socket"]
+    assert others == [str(log_file), surroundings.spool_dir, "socket"]

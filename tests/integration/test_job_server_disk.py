@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.clock import SystemClock
 from saltlite.adapters.folder import PosixFolder
 from saltlite.adapters.memory_disk import JOURNAL_FOLDER, MemoryDisk, memory_journal
 from saltlite.adapters.packing import pack, unpack
@@ -27,6 +29,13 @@ from tests.core_keys import JOB_PUBLIC, NOW
 from tests.core_server import UNTIL, jid, parcel
 
 WITHIN_S = 20.0
+
+
+class Clock(SystemClock):
+    """The reactor's own, in the year of the keys of the tests."""
+
+    def wall(self) -> float:
+        return NOW
 
 
 class Told:
@@ -54,7 +63,7 @@ class Minion:
         self.told = Told()
         self.reactor = Reactor()
         (folder / "running").mkdir(exist_ok=True)
-        clock = ManualClock(seed=1, wall=NOW)
+        clock = Clock()
         self.jobs = Jobs("web1", clock, limit=2, longest_s=0.0)
         self.jobs.trust(JOB_PUBLIC, UNTIL)
         index = build_index(search_layers({}))
@@ -78,9 +87,8 @@ class Minion:
 
     def close(self) -> None:
         """Let its processes end, and wait for them: nothing in the product stops a job server but its exit."""
-        self.server._spares.let_go(keep=0)
-        for process, _call in self.server._running.values():
-            process.close()
+        for pid in self.server._children:
+            os.kill(pid, signal.SIGKILL)
         self.until(lambda: not self.server._children)
         self.reactor.close()
 

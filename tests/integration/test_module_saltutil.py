@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index, search_layers
 from saltlite.loader.loader import Loader
+from saltlite.model.keptreturn import header
 
 INDEX = build_index(search_layers({}))
 JID = "20260131235959123456"
@@ -103,6 +106,71 @@ def test_a_signal_reaches_the_children_of_the_job(tmp_path: Path) -> None:
         run(tmp_path, "saltutil.kill_job", JID)
         assert process.stdout is not None
         assert process.stdout.read() == b""  # ends only when the child, too, has let go of the pipe
+
+
+def test_a_signal_reaches_children_that_left_the_group_of_the_job(tmp_path: Path) -> None:
+    code = "setsid sleep 300 & sleep 300"
+    with subprocess.Popen(["sh", "-c", code], process_group=0, stdout=subprocess.PIPE) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 10
+        while len({os.getpgid(int(pid)) for pid in children.read_text().split()} | {process.pid}) < 2:
+            assert time.monotonic() < deadline
+        record(tmp_path, JID, process.pid)
+        run(tmp_path, "saltutil.kill_job", JID)
+        assert process.stdout is not None
+        assert process.stdout.read() == b""  # ends only when both children have let go of the pipe
+
+
+def test_a_job_of_several_functions_is_found_by_each_of_them(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
+    record(tmp_path, JID, job.pid, "test.ping,test.sleep")
+    for wanted in ("test.ping", "test.sleep", "*.sl*"):
+        assert [row["jid"] for row in run(tmp_path, "saltutil.is_running", wanted).value] == [JID]
+    assert run(tmp_path, "saltutil.find_job", JID).value["fun"] == "test.ping,test.sleep"
+    assert run(tmp_path, "saltutil.term_job", JID).value == f"Signal 15 sent to job {JID} at pid {job.pid}"
+
+
+WHOLE = bytes(range(256)) * 100
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    (folder / f"{JID}.kept").write_bytes(header(hashlib.sha256(WHOLE).digest()) + WHOLE)
+    return tmp_path
+
+
+@pytest.mark.parametrize("size", [1000, 25_600, 10**9])
+def test_a_kept_return_comes_back_in_parts_with_its_size_and_checksum(kept: Path, size: int) -> None:
+    whole = b""
+    while len(whole) < len(WHOLE):
+        part = run(kept, "saltutil.kept_return", JID, len(whole), size).value
+        assert part["size"] == len(WHOLE)
+        assert part["sha256"] == hashlib.sha256(WHOLE).hexdigest()
+        assert 0 < len(part["data"]) <= size
+        whole += part["data"]
+    assert whole == WHOLE
+
+
+def test_no_part_is_larger_than_may_travel(kept: Path) -> None:
+    opts = {"data_dir": str(kept), "return_max": 20_000}
+    part = call(Loader(INDEX, opts, {}, {}), "saltutil.kept_return", (JID,), {}).value
+    assert len(part["data"]) == 20_000 - 16 * 1024
+
+
+def test_a_return_that_is_not_kept_says_why_that_may_be(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "saltutil.kept_return", JID)
+    assert (outcome.retcode, outcome.value.startswith(f"ERROR: This minion keeps no return of job {JID}")) == (1, True)
+
+
+def test_a_file_that_is_no_kept_return_is_not_given_out(kept: Path) -> None:
+    (kept / "kept" / f"{JID}.kept").write_bytes(b"root:x:0:0" * 10)
+    assert "does not begin as a kept return does" in run(kept, "saltutil.kept_return", JID).value
+
+
+@pytest.mark.parametrize("args", [("../journal",), (JID, -1), (JID, 0, 0), (JID, "x")])
+def test_a_part_that_cannot_be_is_refused(kept: Path, args: tuple[Any, ...]) -> None:
+    assert run(kept, "saltutil.kept_return", *args).value.startswith("ERROR executing")
 
 
 def test_a_signal_to_a_job_that_does_not_run_has_an_empty_answer(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from saltlite.core.ports import (
 from saltlite.errors import StoreError
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
-from saltlite.model.job import TERMINAL, Job, Return, TargetState
+from saltlite.model.job import TERMINAL, Batch, Job, Return, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.signature import by_name
 from saltlite.model.target import Target
@@ -70,6 +70,7 @@ def jobs(draw: st.DrawFn) -> Job:
         body=b"body",
         signature=b"s",
         minions=tuple(draw(st.lists(ids, max_size=3))),
+        batch=draw(st.sampled_from([None, Batch(1), Batch(2, 10_000, failhard=True)])),
         origin=draw(st.sampled_from(["", "ssh 10.0.0.1"])),
     )
 
@@ -193,6 +194,9 @@ def everything(store: Any) -> dict[str, Any]:
         "functions": [store.functions(digest) for digest in DIGESTS],
         "digests": [store.function_digests(IDS[:n]) for n in range(len(IDS) + 1)],
         "minions with open jobs": store.minions_with_open_jobs(),
+        "planned": (store.planned_jobs(), [store.planned_of(minion) for minion in IDS]),
+        "standing": [store.standing(jid, at, at) for jid in JIDS for at in (0.0, 10.0, 30.0)],
+        "next planned": [store.next_planned(jid, 2) for jid in JIDS],
         "minion": [store.minion(minion) for minion in IDS],
         "minions": store.minions(),
     }

@@ -75,7 +75,8 @@ class Fleet:
     def __init__(self, universe: Universe, *, masters: int, minions: int, mworkers: int) -> None:
         self.universe = universe
         self.history = History(lambda: universe.now)
-        self.trace: list[str] | None = None
+        self.tracing = False
+        self.trace: list[tuple[float, str]] = []
         self.network = SimNetwork(universe)
         self.clients: list[SimClient] = []
         self._books = Books()
@@ -112,14 +113,18 @@ class Fleet:
                     )
                 )
 
+    def machines(self) -> list[SimMaster | SimMinion]:
+        """All of them, in an order that repeats."""
+        return [*self.masters, *self.minions.values()]
+
     def owner_of(self, key: Fingerprint) -> str:
         """Whose key that is."""
         return self._owners.get(key, f"a stranger with {key}")
 
     def say(self, who: str, what: str) -> None:
         """One line of the trace, for people."""
-        if self.trace is not None:
-            self.trace.append(f"{self.universe.now:12.4f} {who}: {what}")
+        if self.tracing:
+            self.trace.append((self.universe.now, f"{self.universe.now:12.4f} {who}: {what}"))
 
     def run(self, seconds: float) -> list[Violation]:
         """Let time pass; what was broken in it."""
@@ -141,21 +146,21 @@ class Fleet:
 @contextmanager
 def stage(universe: Universe) -> Iterator[None]:
     """Put what stands in for the kernel into the modules of the daemons, and keep them quiet."""
-    os = stand_ins.SimOs(lambda: universe.current)
+    processes = stand_ins.SimProcesses(lambda: universe.current)
     replaced: dict[str, Any] = {
         "saltlite.master.mworker.connect_unix": universe.connect,
         "saltlite.master.mworker.Channel": SimChannel,
         "saltlite.master.mworker.Acceptor": SimAcceptor,
         "saltlite.minion.jobserver.fork_waiting": stand_ins.fork_waiting,
         "saltlite.minion.jobserver.Child": stand_ins.SimChild,
-        "saltlite.minion.jobserver.start_ticks": os.start_ticks,
-        "saltlite.minion.jobserver.os": os,
+        "saltlite.minion.jobserver.start_ticks": processes.start_ticks,
+        "saltlite.minion.jobserver.ProcessTree": processes.tree,
+        "saltlite.minion.jobserver.RunningNotes": stand_ins.NoNotes,
     }
     quiet = logging.root.manager.disable
     with ExitStack() as stack:
         for name, stand_in in replaced.items():
             stack.enter_context(patch(name, stand_in))
-        stack.enter_context(patch("saltlite.minion.jobserver.open", stand_ins.no_file, create=True))
         logging.disable(logging.CRITICAL)
         try:
             yield

@@ -145,6 +145,7 @@ class SimMaster:
         self.server: MemoryServerLink | None = None
         self._mworkers = mworkers
         self._crash_at = ""
+        self._crash_in = 0
         self._crash_power = False
         self._clients = Listener(self)
         self.start()
@@ -185,13 +186,16 @@ class SimMaster:
                     process.end()
             self.fleet.universe.after(seconds, lambda: None if self.on else self.start())
 
-    def plan_crash(self, where: str, *, power: bool) -> None:
-        """Die at the next transaction, before or after its commit."""
-        self._crash_at, self._crash_power = where, power
+    def plan_crash(self, where: str, later: int, *, power: bool) -> None:
+        """Die at the transaction after so many others, before or after its commit."""
+        self._crash_at, self._crash_in, self._crash_power = where, later, power
 
     def crash(self, where: str) -> None:
         """A crash point."""
         if self._crash_at == where:
+            self._crash_in -= 1
+            if self._crash_in >= 0:
+                return
             self._crash_at = ""
             raise Died(power=self._crash_power)
 

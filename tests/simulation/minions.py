@@ -7,9 +7,8 @@ those at the end of this file (`stage` puts them there).
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -21,13 +20,14 @@ from saltlite.adapters.spool import DiskSpool
 from saltlite.core.connection import Connection, Identity
 from saltlite.core.jobs import Jobs
 from saltlite.core.minion_ports import SpoolEntry
-from saltlite.errors import JournalError
-from saltlite.minion.jobprocess import DONE, JobCall, Surroundings
+from saltlite.errors import JournalError, UnwrittenError
+from saltlite.minion.jobprocess import DONE, JobCall, Surroundings, _report
 from saltlite.minion.jobserver import Disk, JobServer
 from saltlite.minion.network import NetworkProcess
+from saltlite.minion.returns import Returns
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint, fingerprint_bytes
-from saltlite.wire.limits import CHUNK
+from saltlite.wire.limits import CHUNK, RETURN_MAX
 from saltlite.wire.noise import public_of
 from tests.core_keys import FLEET_PUBLIC, FUNCTIONS, GOOD_TOKEN, NOW, seed
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
@@ -96,11 +96,18 @@ class SimMinion:
         reactor: Any = SimReactor(process)
         self.reactor = reactor
         journal = DiskJournal(self.disk.folder(JOURNAL_FOLDER), entropy=self.clock.entropy)
-        surroundings = Surroundings({"minion": self}, {}, _no_index, "spool", lambda _phase, _reason: None)
+        surroundings = Surroundings(
+            opts={"minion": self},
+            grains={},
+            index=_no_index,
+            spool_dir="spool",
+            returns=Returns(self.name, RETURN_MAX, "kept", 0),
+            phase_is=lambda _phase, _reason: None,
+        )
         server = JobServer(
             reactor,
             Jobs(self.name, self.clock, limit=4, longest_s=0.0),
-            Disk(journal, SimSpool(self), "running"),
+            Disk(journal, SimSpool(self), "running", "the disk"),
             self.clock,
             surroundings,
             fleet_of=lambda _certificate: fingerprint_bytes(FLEET_PUBLIC),
@@ -288,11 +295,8 @@ class JobRow:
     def fileno(self) -> int:
         return self._number
 
-    def recv(self, _size: int) -> bytes:
-        return self._said
-
     def hear(self) -> bytes:
-        """What it says: DONE, or nothing when it went without a word."""
+        """What it says: DONE, a report of a result that the disk did not take, or nothing when it went so."""
         return self._said
 
     def close(self) -> None:
@@ -344,10 +348,13 @@ class JobRow:
         entry = SpoolEntry(TargetState.RETURNED, 0, msgpack.packb(value), int(self.minion.clock.wall() * 1000), 1)
         try:
             SimSpool(self.minion).write(call.jid, entry)
+        except UnwrittenError as error:
+            self._say(_report(call.jid, entry, error.why))
         except JournalError:
             self.process.die()
             return
-        self._say(DONE)
+        else:
+            self._say(DONE)
         self.minion.universe.after(0.001, self.process.die, self.process)
 
     def _say(self, said: bytes) -> None:
@@ -399,39 +406,51 @@ class SimChild:
     """`saltlite.adapters.process.Child`."""
 
     def __init__(self, reactor: SimReactor, pid: int, on_exit: Callable[[int | None], None]) -> None:
-        minion: Any = reactor.process.owner
-        minion.jobs_running[pid].watch(reactor, on_exit)
+        minion: SimMinion = reactor.process.owner
+        self._row = minion.jobs_running[pid]
+        self._row.watch(reactor, on_exit)
+
+    def signal(self, signum: int) -> None:
+        """To that process alone."""
+        self._row.signal(signum)
 
 
-class SimOs:
-    """The part of `os` that the job server uses; what is not here must not be called in a simulation."""
-
-    path = os.path
+class SimProcesses:
+    """What the job server asks the kernel about processes, on the machine of the process that asks."""
 
     def __init__(self, current: Callable[[], Process | None]) -> None:
         self._current = current
 
-    def killpg(self, pid: int, signum: int) -> None:
-        process = self._current()
-        minion: Any = process.owner if process is not None else None
-        if pid not in minion.jobs_running:
-            raise ProcessLookupError
-        minion.jobs_running[pid].signal(signum)
-
     def start_ticks(self, pid: int) -> int | None:
         """`saltlite.adapters.process.start_ticks`."""
-        process = self._current()
-        minion: Any = process.owner if process is not None else None
-        row = minion.jobs_running.get(pid)
+        row = self._row(pid)
         return None if row is None else row.ticks
 
-    def listdir(self, _path: str) -> list[str]:
-        return []
+    def tree(self, leader: int) -> SimProcesses._Tree:
+        """`saltlite.adapters.proctree.ProcessTree`."""
+        return self._Tree(self._row(leader))
 
-    def unlink(self, path: str) -> None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    def _row(self, pid: int) -> JobRow | None:
+        process = self._current()
+        minion: SimMinion | None = process.owner if process is not None else None
+        return minion.jobs_running.get(pid) if minion is not None else None
+
+    class _Tree:
+        def __init__(self, row: JobRow | None) -> None:
+            self._row = row
+
+        def signal(self, signum: int) -> None:
+            if self._row is not None:
+                self._row.signal(signum)
 
 
-def no_file(path: str, *_rest: Any, **_options: Any) -> Any:
-    """`open`: what `saltutil.running` reads is not kept."""
-    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+class NoNotes:
+    """`saltlite.minion.running.RunningNotes`: nobody lists the running jobs here."""
+
+    def __init__(self, _folder: str) -> None: ...
+
+    def only(self, _jids: Collection[str]) -> None: ...
+
+    def note(self, _call: JobCall, _pid: int, _started: float) -> None: ...
+
+    def forget(self, _jid: str) -> None: ...

@@ -42,6 +42,11 @@ class Outcome:
     fleet: Fleet
     faults: dict[str, int] = field(default_factory=dict)
 
+    def lines(self) -> list[str]:
+        """Everything that happened, in order, for people."""
+        told = [(event.at, str(event)) for event in self.fleet.history.events]
+        return [line for _at, line in sorted(told + self.fleet.trace, key=lambda row: row[0])]
+
 
 def play(seed: int, *, trace: bool = False) -> Outcome:
     """One run. Whatever a daemon raises that it should not leaves this with a note that names the seed."""
@@ -69,13 +74,12 @@ class Story:
             minions=minions,
             mworkers=random.randint(1, 4),
         )
-        if trace:
-            self.fleet.trace = []
+        self.fleet.tracing = trace
         self.counts: dict[str, int] = {}
-        self._acts = random.randint(15, 40) if minions < 50 else 12
+        self._acts = random.randint(30, 80) if minions < 50 else 15
         self._faulty = random.sample(sorted(FAULTS), random.randint(2, len(FAULTS)))
         self._requests = 0
-        self._doomed: set[tuple[str, str]] = set()
+        self.doomed: set[tuple[str, str]] = set()
 
     def tell(self) -> list[Violation]:
         """All of it; the violations, none when all is well."""
@@ -161,7 +165,7 @@ class Story:
         fleet = self.fleet
         fleet.network.weather = "good"
         fleet.network.cuts.clear()
-        for machine in (*fleet.masters, *fleet.minions.values()):
+        for machine in fleet.machines():
             machine.calm()
         fleet.history.note("healed")
         for minion in fleet.minions.values():
@@ -207,11 +211,11 @@ class Story:
 
         A master that refuses a minion sends it away for up to a quarter of an hour, from the other masters too.
         """
-        for name, where in sorted(self._doomed):
+        for name, where in sorted(self.doomed):
             if where == master.name:
                 self.ask(master, "key_change", action="delete", fingerprints=[key_of(name)])
         self.fleet.run(1.0)
-        refused = {name for name, _where in self._doomed}
+        refused = {name for name, _where in self.doomed}
         for name, minion in self.fleet.minions.items():
             if name in refused and minion.link is not None and minion.link.alive:
                 minion.link.die()
@@ -255,7 +259,7 @@ def _master_crash_point(story: Story) -> None:
     where = story.random.choice(("before commit", "after commit"))
     master = story.master()
     story.note(f"will die {where}", master.name)
-    master.plan_crash(where, power=story.random.random() < 0.3)
+    master.plan_crash(where, story.random.randrange(6), power=story.random.random() < 0.4)
 
 
 def _store_fails(story: Story) -> None:
@@ -267,8 +271,7 @@ def _store_fails(story: Story) -> None:
 
 def _stop(story: Story) -> None:
     """SIGSTOP, and SIGCONT later."""
-    machines = [*story.fleet.masters, *story.fleet.minions.values()]
-    processes = [p for machine in machines for p in machine.living()]
+    processes = [process for machine in story.fleet.machines() for process in machine.living()]
     if processes:
         process = story.random.choice(processes)
         seconds = story.random.choice((0.5, 5.0, 60.0))
@@ -313,7 +316,7 @@ def _new_disk(story: Story) -> None:
 
 def _clock(story: Story) -> None:
     """Somebody sets a wall clock, up to a day off."""
-    machine = story.random.choice([*story.fleet.masters, *story.fleet.minions.values()])
+    machine = story.random.choice(story.fleet.machines())
     right = NOW + story.universe.now - 1_000.0
     off = story.random.choice((-DAY, -3600.0, -5.0, 0.0, 5.0, 3600.0, DAY)) + story.random.random()
     machine.clock.jump(off - machine.clock.off_by(right))
@@ -326,7 +329,7 @@ def _key(story: Story) -> None:
     action = story.random.choice(("delete", "delete", "revoke"))
     story.note(f"key {action}", f"{minion.name} on {master.name}")
     if action == "revoke":
-        story._doomed.add((minion.name, master.name))
+        story.doomed.add((minion.name, master.name))
     story.ask(master, "key_change", action=action, fingerprints=[key_of(minion.name)])
 
 

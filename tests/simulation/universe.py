@@ -88,9 +88,7 @@ class Universe:
 class Process:
     """Something that can be killed or stopped. What it had not sent before it died was never sent."""
 
-    def __init__(
-        self, universe: Universe, name: str, died: Callable[[Process, bool], None], owner: object = None
-    ) -> None:
+    def __init__(self, universe: Universe, name: str, died: Callable[[Process, bool], None], owner: Any = None) -> None:
         self.universe = universe
         self.name = name
         self.owner = owner

@@ -105,6 +105,13 @@ def test_minions_whose_batch_has_not_come_are_waited_for_unless_one_before_them_
     assert job.patience_s(PATIENCE, now=9001.0) == 4.0
 
 
+def test_a_minion_that_is_away_is_passed_over_by_batches_and_not_waited_for() -> None:
+    job = progress("web1", "web2", away={"web2": None})
+    job.apply(moved("web2", "planned"), now=100.0)
+    job.apply(returned("web1"), now=100.0)
+    assert job.patience_s(PATIENCE, now=100.0) == 0.0
+
+
 def test_a_job_that_the_master_calls_ended_is_not_waited_for() -> None:
     job = progress("web1")
     job.apply({"seq": 3, "end": True}, now=100.0)

@@ -11,6 +11,7 @@ from saltlite.core.hub import (
     PULL_AGAIN_S,
     SILENCE_BEATS,
     TICK_S,
+    UNANSWERED_S,
     HangUp,
     Presence,
     Pull,
@@ -119,8 +120,11 @@ def test_after_a_key_was_taken_away_nothing_of_it_is_acted_on(before: str, state
 def test_a_silent_minion_is_away_after_two_and_a_half_beats_and_is_hung_up_on() -> None:
     table = Table()
     guest = table.join("web1")
+    table.hub.deliver("web1", [])
     table.take()
-    table.wait(SILENCE_BEATS * HEARTBEAT_MIN_S - 1.0)
+    table.wait(UNANSWERED_S)
+    table.take()
+    table.wait(SILENCE_BEATS * HEARTBEAT_MIN_S - 1.0 - UNANSWERED_S)
     assert table.take() == []
     table.wait(1.0)
     effects = table.take()
@@ -218,6 +222,7 @@ def test_a_sweep_asks_only_for_those_who_are_up_and_have_nothing_under_way() -> 
     table = Table()
     table.join("idle")
     table.join("laden")
+    table.hub.deliver("idle", [])
     table.hub.deliver("laden", [parcel(1, table)])
     table.take()
     table.hub.pull(["away", "idle", "laden"])
@@ -227,12 +232,45 @@ def test_a_sweep_asks_only_for_those_who_are_up_and_have_nothing_under_way() -> 
 def test_a_session_that_lasts_is_asked_anew_about_what_is_not_settled() -> None:
     table = Table()
     guest = table.join("web1")
+    table.hub.deliver("web1", [])
+    table.wait(UNANSWERED_S)
     table.take()
+    table.done.clear()
     for _ in range(int(PULL_AGAIN_S / 10)):
-        assert len(of(Pull, table.done)) == 1
+        assert of(Pull, table.done) == []
         table.wait(10.0)
         assert guest.alive
-    assert of(Pull, table.done) == [Pull("web1", fresh=True)] * 2
+    assert of(Pull, table.done) == [Pull("web1", fresh=True)]
+
+
+def test_the_first_pull_of_a_session_is_asked_until_it_is_answered() -> None:
+    table = Table()
+    guest = table.join("web1")
+    for _ in range(3):
+        table.take()
+        table.done.clear()
+        table.wait(UNANSWERED_S)
+        assert guest.alive
+        assert of(Pull, table.done) == [Pull("web1", fresh=True)]
+
+
+def test_a_new_job_is_not_pushed_into_a_session_that_the_store_may_not_know() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.take()
+    table.hub.push("web1", [parcel(1, table)])
+    assert guest.heard() == []
+    table.hub.deliver("web1", [])
+    table.hub.push("web1", [parcel(1, table)])
+    assert [message["t"] for message in guest.heard()] == ["job"]
+
+
+def test_a_session_ends_when_a_frame_of_its_minion_did_not_arrive() -> None:
+    table = Table()
+    guest = table.join("web1")
+    guest.seal({"t": "hb", "running": [], "spool": 0})
+    assert not guest.alive
+    assert table.hub.refused_frames == {"gap": 1}
 
 
 def test_a_return_is_acknowledged_when_it_was_committed_and_not_before() -> None:

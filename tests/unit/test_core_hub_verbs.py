@@ -115,9 +115,11 @@ def test_nobody_can_speak_or_do_harm_in_the_session_of_another() -> None:
     table = Table()
     victim, thief = table.join("web1"), table.join("thief")
     table.take()
-    table.hub.frame(thief.route, -1, "", victim.seal({"t": "bye", "reason": ""}))
+    stolen = victim.seal({"t": "hb", "running": [], "spool": 0})
+    table.hub.frame(thief.route, -1, "", stolen)
     assert table.refused() == {"no-session": 1}
     assert table.take() == []
+    victim.raw(stolen)
     assert victim.alive
     assert thief.alive
 

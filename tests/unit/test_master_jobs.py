@@ -17,7 +17,7 @@ from saltlite.master.context import Answer, Follow, Identity, Master, Terms, Wat
 from saltlite.master.handlers import events
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
-from saltlite.master.handlers.jobs import LIMIT_MAX
+from saltlite.master.handlers.jobs import LIMIT_MAX, TARGET_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import handle_pull
 from saltlite.master.handlers.reports import Passing, store_passing
@@ -107,6 +107,13 @@ def test_a_list_says_whether_there_are_more(office: Office) -> None:
     assert ([row["jid"] for row in rest["jobs"]], rest["more"]) == ([made[0]], False)
 
 
+def test_a_list_cuts_targets_short_and_the_job_itself_has_them_whole(office: Office) -> None:
+    target = "web1" + "*" * TARGET_MAX
+    jid = office.publish(target)
+    assert office.ask("job_list").fields["jobs"][0]["tgt"] == target[: TARGET_MAX - 3] + "..."
+    assert office.ask("job_show", jid=jid).fields["job"]["tgt"] == target
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -169,7 +176,8 @@ def test_a_minion_that_comes_back_gets_the_cancel_instead_of_the_job(office: Off
     del office.master.present[WEB1]
     assert office.ask("job_kill", jid=jid).fields == {"ids": [], "away": ["web1"], "cancelled": []}
     office.link.cancels.clear()
-    handle_pull(office.master, {"id": "web1", "fresh": True})
+    session = [WEB1, key(WEB1).fingerprint, True, "10.0.0.1", "0.1", "boot", "disk", ""]
+    handle_pull(office.master, {"id": "web1", "session": session})
     assert office.link.cancels == [(jid, ["web1"])]
     assert office.link.pulled_jobs == [kept]
 

@@ -9,12 +9,16 @@ import pytest
 from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.memory_store import MemoryStore
 from saltlite.core.ports import OpenJob, TargetRow
+from saltlite.errors import StoreError
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.pull import handle_pull
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import fingerprint
 from tests.core_keys import certificate
 from tests.store_samples import NOW, WEB1, job, publish
+
+UP = [WEB1, fingerprint(bytes(32)), True, "10.0.0.1", "1.0", "boot", "incarnation", ""]
+"""Its session, as the link process says it."""
 
 
 class Link:
@@ -52,7 +56,7 @@ def master(link: Link) -> Master:
 def test_a_job_that_was_never_acknowledged_may_begin_in_the_time_that_is_left(master: Master, link: Link) -> None:
     publish(master.store, one := job())
 
-    handle_pull(master, {"id": WEB1, "fresh": True})
+    handle_pull(master, {"id": WEB1, "session": UP})
 
     assert link.left_ms == {one.jid: 50_000}
 
@@ -65,6 +69,36 @@ def test_a_job_that_was_acknowledged_is_asked_about_and_may_not_begin(
     with master.store.write() as tx:
         tx.set_targets([(one.jid, TargetRow(WEB1, state, "", NOW))])
 
-    handle_pull(master, {"id": WEB1, "fresh": True})
+    handle_pull(master, {"id": WEB1, "session": UP})
 
     assert link.left_ms == {one.jid: 0}
+
+
+def test_a_session_that_the_store_missed_is_written_down_before_a_job_is_handed_over(
+    master: Master, link: Link
+) -> None:
+    publish(master.store, one := job())
+
+    handle_pull(master, {"id": WEB1, "session": UP})
+
+    row = master.store.minion(WEB1)
+    assert row is not None
+    assert row.up
+    with master.store.write() as tx:
+        gone = tx.expire(NOW + 1e6)
+    assert (one.jid, WEB1) not in gone, "what was handed over is never called undelivered by the clock alone"
+    assert one.jid in link.left_ms
+
+
+def test_no_job_is_handed_over_while_the_store_cannot_note_the_session(
+    master: Master, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(master.store, job())
+
+    def full() -> None:
+        raise StoreError("no space")
+
+    monkeypatch.setattr(master.store, "write", full)
+    with pytest.raises(StoreError):
+        handle_pull(master, {"id": WEB1, "session": UP})
+    assert link.left_ms == {}

@@ -9,12 +9,13 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.adapters.sqlite_store.audience import Audiences, unpack_minions
+from saltlite.adapters.sqlite_store.batches import BatchReader
 from saltlite.adapters.sqlite_store.history import HistoryReader, Queries
 from saltlite.adapters.store_events import unpack_data
 from saltlite.core.ports import RETURNS_SIZE, FunctionSet, MinionRow, OpenJob, TargetRow, TokenRecord
 from saltlite.model.events import Event
 from saltlite.model.ids import Jid, MinionId, RequestId
-from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.job import Batch, Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 from saltlite.model.signature import by_name
 from saltlite.model.target import Target, TargetKind
@@ -32,7 +33,7 @@ _MINIONS_ACCEPTED = (
 )
 _JOB = (
     "SELECT jid, request_id, user, uid, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
-    " origin, body, signature, minions FROM jobs WHERE jid = ?"
+    " batch_size, batch_wait_ms, batch_failhard, origin, body, signature, minions FROM jobs WHERE jid = ?"
 )
 _RETURNS = (
     "SELECT jid, minion, state, retcode, body, started_at, duration_ms, reason, seq FROM returns"
@@ -40,23 +41,23 @@ _RETURNS = (
 )
 _RETURN_SIZES = "SELECT length(body) FROM returns WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
 _OPEN_JOBS = (
-    "SELECT j.seq, j.jid, j.body, j.signature, j.created_at, j.deliver_ms, t.state,"
+    "SELECT j.seq, j.jid, j.body, j.signature, t.changed_at, j.deliver_ms, t.state,"
     " j.cancelled_at IS NOT NULL"
     " FROM job_targets AS t INDEXED BY job_targets_unfinished CROSS JOIN jobs AS j ON j.jid = t.jid"
     " WHERE t.rank = 0 AND t.rank < 9 AND t.minion = ? AND t.jid > ? ORDER BY t.jid LIMIT ?"
 )
 # The ranks one by one: the index is sorted by rank, so each is one step to this minion's rows.
 _UNFINISHED = (
-    "SELECT j.seq, j.jid, j.body, j.signature, j.created_at, j.deliver_ms, t.state,"
-    " j.cancelled_at IS NOT NULL"
+    "SELECT j.seq, j.jid, j.body, j.signature, CASE t.rank WHEN 0 THEN t.changed_at ELSE j.created_at END,"
+    " j.deliver_ms, t.state, j.cancelled_at IS NOT NULL"
     " FROM job_targets AS t INDEXED BY job_targets_unfinished CROSS JOIN jobs AS j ON j.jid = t.jid"
     " WHERE t.rank IN (0, 1, 2) AND t.rank < 9 AND t.minion = ? ORDER BY t.jid"
 )
 UNDELIVERED = (
     "SELECT t.jid, t.minion FROM job_targets AS t INDEXED BY job_targets_unfinished"
     " CROSS JOIN jobs AS j ON j.jid = t.jid LEFT JOIN minions AS m ON m.id = t.minion"
-    " WHERE t.rank = 0 AND t.rank < 9 AND j.created_at + j.deliver_ms / 1000.0 <= ?"
-    " AND (m.id IS NULL OR (NOT m.up AND m.last_seen < j.created_at))"
+    " WHERE t.rank = 0 AND t.rank < 9 AND t.changed_at + j.deliver_ms / 1000.0 <= ?"
+    " AND (m.id IS NULL OR (NOT m.up AND m.last_seen < t.changed_at))"
 )
 """Targets to expire; its one value is the time it is."""
 _DIGESTS = (
@@ -65,7 +66,7 @@ _DIGESTS = (
 )
 
 
-class SqliteReader(HistoryReader):
+class SqliteReader(HistoryReader, BatchReader):
     """`saltlite.core.ports.StoreReader` over SQLite. Raises StoreError when the file cannot be read."""
 
     def __init__(self, queries: Queries) -> None:
@@ -229,8 +230,8 @@ def _minion_row(row: tuple[Any, ...]) -> MinionRow:
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    jid, request_id, user, uid, fun, tgt, tgt_type, *times, origin, body, signature, minions = row
-    created_at, deliver_ms, run_ms = times
+    jid, request_id, user, uid, fun, tgt, tgt_type, *numbers, origin, body, signature, minions = row
+    created_at, deliver_ms, run_ms, size, wait_ms, failhard = numbers
     return Job(
         jid=jid,
         request_id=request_id,
@@ -244,5 +245,6 @@ def _job(row: tuple[Any, ...]) -> Job:
         body=body,
         signature=signature,
         minions=unpack_minions(minions),
+        batch=Batch(size, wait_ms, bool(failhard)) if size is not None else None,
         origin=origin,
     )

@@ -29,6 +29,7 @@ _JOBS = """CREATE TABLE jobs (
         seq INTEGER PRIMARY KEY, jid TEXT NOT NULL UNIQUE, request_id TEXT NOT NULL, user TEXT NOT NULL,
         uid INTEGER NOT NULL, origin TEXT NOT NULL, fun TEXT NOT NULL, tgt TEXT NOT NULL, tgt_type TEXT NOT NULL,
         created_at REAL NOT NULL, deliver_ms INTEGER NOT NULL, run_ms INTEGER NOT NULL,
+        batch_size INTEGER, batch_wait_ms INTEGER, batch_failhard INTEGER,
         cancelled_at REAL, cancelled_by TEXT NOT NULL DEFAULT '',
         signature BLOB NOT NULL, body BLOB NOT NULL, minions BLOB NOT NULL, UNIQUE (request_id, uid))"""
 # All that a list of jobs is narrowed by.

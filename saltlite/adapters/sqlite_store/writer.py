@@ -20,11 +20,12 @@ from saltlite.adapters.store_events import (
     EXPIRED_REASON,
     cancelled_reason,
     check_job,
+    first_state,
     job_event,
     pack_data,
     return_event,
 )
-from saltlite.core.dispatch import RANK, TERMINAL_RANK
+from saltlite.core.dispatch import NEVER_RAN, RANK, TERMINAL_RANK, believed
 from saltlite.core.ports import FunctionSet, MinionRow, ReturnCommit, Stored, TargetRow, TokenRecord
 from saltlite.errors import StoreError
 from saltlite.model.history import Outcome, outcome_of, outcome_of_return
@@ -49,9 +50,10 @@ _PUT_TOKEN = (
 )
 _PUT_JOB = (
     "INSERT INTO jobs (seq, jid, request_id, user, uid, origin, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
-    " signature, body, minions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " batch_size, batch_wait_ms, batch_failhard, signature, body, minions)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_PUT_TARGET = "INSERT INTO job_targets (jid, minion, rank, state, reason, changed_at) VALUES (?, ?, 0, 'queued', '', ?)"
+_PUT_TARGET = "INSERT INTO job_targets (jid, minion, rank, state, reason, changed_at) VALUES (?, ?, ?, ?, '', ?)"
 _PUT_EVENT = "INSERT INTO events (seq, tag, data, at) VALUES (?, ?, ?, ?)"
 _PUT_RETURN = (
     "INSERT INTO returns (seq, jid, minion, state, retcode, started_at, duration_ms, reason, body)"
@@ -78,8 +80,9 @@ _TOUCH_MINION = (
     " last_seen = max(last_seen, excluded.last_seen)"
 )
 _NEVER_HANDED_OVER = (
-    "SELECT t.minion FROM job_targets AS t JOIN jobs AS j ON j.jid = t.jid LEFT JOIN minions AS m ON m.id = t.minion"
-    " WHERE t.jid = ? AND t.rank = 0 AND (m.id IS NULL OR (NOT m.up AND m.last_seen < j.created_at))"
+    "SELECT t.minion FROM job_targets AS t LEFT JOIN minions AS m ON m.id = t.minion"
+    " WHERE t.jid = ?"
+    " AND (t.rank = -1 OR (t.rank = 0 AND (m.id IS NULL OR (NOT m.up AND m.last_seen < t.changed_at))))"
     " ORDER BY t.minion"
 )
 _UNDELIVERED_SORTED = UNDELIVERED + " ORDER BY t.jid, t.minion"
@@ -176,23 +179,30 @@ class SqliteWriter(SqliteReader):
             job.created_at,
             job.deliver_ms,
             job.run_ms,
+            *((job.batch.size, job.batch.wait_ms, job.batch.failhard) if job.batch else (None, None, None)),
             job.signature,
             job.body,
             pack_minions(job.minions),
         )
         self._transaction.run(_PUT_JOB, row)
-        self._transaction.run_many(_PUT_TARGET, [(job.jid, minion, job.created_at) for minion in job.minions])
+        state = first_state(job)
+        self._transaction.run_many(
+            _PUT_TARGET, [(job.jid, minion, RANK[state], state, job.created_at) for minion in job.minions]
+        )
         return seq
 
     def jid_taken(self, jid: Jid) -> bool:
         return self._transaction.value("SELECT 1 FROM jobs WHERE jid = ?", (jid,)) is not None
 
     def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, MinionId]]:
-        return [
-            (jid, row.id)
-            for jid, row in rows
-            if self._transaction.run(_MOVE_TARGET, _move(jid, row.id, row.state, row.reason, row.changed_at))
-        ]
+        return [(jid, row.id) for jid, row in rows if self._set_target(jid, row)]
+
+    def _set_target(self, jid: Jid, row: TargetRow) -> bool:
+        if row.state in NEVER_RAN:
+            sql = "SELECT state FROM job_targets WHERE jid = ? AND minion = ?"
+            current = self._transaction.value(sql, (jid, row.id))
+            row = row if current is None else believed(TargetState(current), row)
+        return bool(self._transaction.run(_MOVE_TARGET, _move(jid, row.id, row.state, row.reason, row.changed_at)))
 
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
         outcomes = []

@@ -11,7 +11,6 @@ import re
 import signal
 
 from saltlite.cli.completion.places import Place, place_of, read_line
-from saltlite.cli.connect import open_client
 from saltlite.cli.console import Console
 from saltlite.cli.joboptions import JOB
 from saltlite.cli.options import HelpAsked, Parsed
@@ -69,6 +68,8 @@ def _table_of(name: str) -> Table | None:
 
 def _ask(place: Place, config_dir: str | None) -> list[str]:
     """What the master knows; nothing when it cannot be asked, for a person who types is not to be disturbed."""
+    from saltlite.cli.connect import open_client  # half of the start-up time, and most words need no master
+
     parsed = Parsed()
     if config_dir is not None:
         parsed.options["config_dir"] = config_dir

@@ -60,9 +60,11 @@ class Place:
 class Line:
     """A command line up to the word that was begun: its command, its own words, its options."""
 
-    __slots__ = ("begun", "free", "given", "name", "needs_value", "own", "table")
+    __slots__ = ("_job", "_table_of", "begun", "free", "given", "name", "needs_value", "own")
 
-    def __init__(self, begun: str) -> None:
+    def __init__(self, begun: str, job: Table, table_of: Callable[[str], Table | None]) -> None:
+        self._job = job
+        self._table_of = table_of
         self.begun = begun
         self.name: str | None = ""
         """The command; "" while it may still become one, None for a job."""
@@ -71,56 +73,57 @@ class Line:
         self.needs_value: Option | None = None
         self.free = False
         """Whether `--` came, so that nothing is an option any more."""
-        self.table: Table | None = None
+
+    def table(self) -> Table | None:
+        """The options that may stand here. Asked for only when there is one: a command has to be imported for it."""
+        return self._table_of(self.name) if self.name in commands.COMMANDS and self.name else self._job
 
 
 def read_line(words: Sequence[str], job: Table, table_of: Callable[[str], Table | None]) -> Line:
     """Read the words; the last one is that which was begun (it may be empty). `words` is not empty."""
-    line = Line(words[-1])
-    line.table = job
+    line = Line(words[-1], job, table_of)
     for word in words[:-1]:
         if line.needs_value is not None:
             line.needs_value = None
         elif word == "--" and not line.free:
             line.free = True
             if line.name in ("demo", RUN):
-                line.name, line.own, line.table = None, [], job
+                line.name, line.own = None, []
         elif is_option(word) and not line.free:
             _read_option(line, word)
         else:
-            _read_word(line, word, job, table_of)
+            _read_word(line, word)
     return line
 
 
 def _read_option(line: Line, word: str) -> None:
-    found = line.table.find(word) if line.table is not None else None
+    table = line.table()
+    found = table.find(word) if table is not None else None
     if found is not None:
         line.given.append(found[0].names[-1])
         line.needs_value = found[0] if found[0].metavar and found[1] is None else None
 
 
-def _read_word(line: Line, word: str, job: Table, table_of: Callable[[str], Table | None]) -> None:
+def _read_word(line: Line, word: str) -> None:
     if line.name in (None, RUN):
         line.name = None
         line.own.append(word)
     elif line.name in commands.COMMANDS:
-        _read_command_word(line, word, job)
+        _read_command_word(line, word)
     elif word == RUN and not line.name:
         line.name = RUN
     elif word in commands.members(line.name or ""):
         line.name = f"{line.name} {word}".strip()
-        if line.name in commands.COMMANDS:
-            line.table = table_of(line.name)
     else:
         line.own = [*(line.name or "").split(), word]
         line.name = None
 
 
-def _read_command_word(line: Line, word: str, job: Table) -> None:
+def _read_command_word(line: Line, word: str) -> None:
     first = line.name or ""
     if not line.own and "." in word and " " not in first:
         # A function in the second place makes a job, whatever the first word is.
-        line.name, line.own, line.table = None, [first, word], job
+        line.name, line.own = None, [first, word]
     else:
         line.own.append(word)
 
@@ -153,15 +156,16 @@ def _summary(group: str, word: str) -> str:
 
 def _option(line: Line) -> Place:
     name, equals, value = line.begun.partition("=")
-    if line.table is None:
+    table = line.table()
+    if table is None:
         return Place("words", line.begun)
     if equals:
-        found = line.table.find(name)
+        found = table.find(name)
         if found is None or not found[0].metavar:
             return Place("words", line.begun)
         return _value(found[0], value, head=f"{name}=")
     given = set(line.given)
-    options = [option for option in line.table.options if option.names[-1] not in given]
+    options = [option for option in table.options if option.names[-1] not in given]
     names = [(option.names[-1], option.help) for option in options]
     if not line.begun.startswith("--"):
         names += [(option.names[0], option.help) for option in options if len(option.names) > 1]

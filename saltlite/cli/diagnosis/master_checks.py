@@ -33,6 +33,8 @@ def _running(seen: MasterEvidence) -> Iterator[Finding]:
     if not seen.silence:
         version = seen.status["master"]["version"] if seen.status is not None else "?"
         yield ok("socket", f"the master answers on {socket} (saltlite {version})")
+    elif seen.around.pid is None and seen.around.paths["data_dir/store.sqlite"].sort is Sort.HIDDEN:
+        yield warning("socket", f"this user cannot see whether the master runs: {seen.silence}")
     elif seen.around.pid is None:
         yield problem("socket", "the master does not run here", shared.start(seen.around, "saltlite-master"))
     else:

@@ -37,7 +37,9 @@ def _id(seen: MinionEvidence) -> Iterator[Finding]:
 
 def _running(seen: MinionEvidence) -> Iterator[Finding]:
     pid, since = seen.around.pid, format_duration(max(0.0, seen.around.now - seen.phase_at))
-    if pid is None:
+    if pid is None and seen.around.paths["data_dir/journal"].sort is Sort.HIDDEN:
+        yield warning("minion", "this user cannot see whether it runs")
+    elif pid is None:
         last = f"; its last word, {since} ago, was {seen.phase}" if seen.phase not in ("", STOPPED) else ""
         why = f" ({seen.reason})" if seen.reason else ""
         yield problem("minion", f"it does not run here{last}{why}", shared.start(seen.around, "saltlite-minion"))

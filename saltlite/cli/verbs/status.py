@@ -49,7 +49,7 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
     if link is not None:
         lines += [
             ("mworkers", f"{link['mworkers']} of {master['mworkers']}"),
-            ("reports", f"{link['uncommitted']} not stored yet, the oldest since {link['lag_s']:.1f} s"),
+            ("reports", _reports(link)),
             ("link", f"{link['sessions']} sessions, {link['handshakes']} handshakes, {_refused(link['refused'])}"),
         ]
     head = "".join(f"{name + ':':<10}{text}\n" for name, text in lines)
@@ -66,6 +66,11 @@ def _targets(queues: Mapping[str, Any]) -> str:
     parts = [f"{counts[state]} {state}" for state in sorted(counts)] or ["none open"]
     away = queues["minions_away_with_jobs"]
     return ", ".join(parts) + (f"; jobs wait for {minions_text(away)} away" if away else "")
+
+
+def _reports(link: Mapping[str, Any]) -> str:
+    count = link["uncommitted"]
+    return f"{count} wait to be stored, the first for {link['lag_s']:.1f} s" if count else "all stored"
 
 
 def _refused(refused: Mapping[str, int]) -> str:

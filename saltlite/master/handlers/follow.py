@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
-from saltlite.core.ports import RETURNS_SIZE
+from saltlite.core.ports import RETURNS_SIZE, TargetRow
 from saltlite.master.context import Answer, Follow, Master
 from saltlite.master.handlers.jobs import no_such_job
 from saltlite.master.handlers.publish import away
@@ -51,6 +51,13 @@ class Follower:
         self._once = follow.once
         self._told: dict[MinionId, TargetState] = {}
 
+    def _moved(self, rows: list[TargetRow]) -> list[TargetRow]:
+        """Those that have moved since they were told, and those of a batch whose turn has come."""
+        now_known = {row.id for row in rows}
+        released = [m for m, state in self._told.items() if state is TargetState.PLANNED and m not in now_known]
+        moved = [row for row in rows if self._told.get(row.id) is not row.state]
+        return [*moved, *(TargetRow(m, TargetState.QUEUED, "", self._master.clock.wall()) for m in released)]
+
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream, None when there is nothing new.
 
@@ -59,7 +66,7 @@ class Follower:
         store = self._master.store
         # Read before the returns: a target that is terminal here has its return below.
         still_open = store.open_targets(self.jid)
-        moved = [row for row in store.moved_targets(self.jid) if self._told.get(row.id) is not row.state]
+        moved = self._moved(store.moved_targets(self.jid))
         returns = store.returns(self.jid, self._after, PAGE)
         whole = len(returns) < PAGE and sum(len(ret.body) for ret in returns) < RETURNS_SIZE
         end = not still_open and whole

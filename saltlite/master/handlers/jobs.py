@@ -16,16 +16,25 @@ LIMIT_MAX = 1000
 """Jobs of one answer; for more, a client asks again with the last jid as the cursor."""
 LIMIT_DEFAULT = 50
 GLOB_MAX = 256
+TARGET_MAX = 200
+"""Characters of a target in a list: those of a thousand jobs for ten thousand minions would fit into no message."""
 
 
 def handle_job_list(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `jobs`, the newest first, and `more`: whether there are others behind the last of them."""
+    """Answers `jobs`, the newest first, and `more`: whether there are others behind the last of them.
+
+    A `tgt` of more than TARGET_MAX characters is cut there and ends in three dots; `job_show` has the whole.
+    """
     authorize(principal, Action("job_list"), master.terms.operators)
     limit = request.get("limit", LIMIT_DEFAULT)
     if not 1 <= limit <= LIMIT_MAX:
         raise UsageError(f"a list has 1 to {LIMIT_MAX} jobs at once, not {limit}")
     found = master.store.jobs(_filter(request), limit + 1)
-    return Answer({"jobs": [_row(job) for job in found[:limit]], "more": len(found) > limit})
+    rows = [_row(job) for job in found[:limit]]
+    for row in rows:
+        if len(row["tgt"]) > TARGET_MAX:
+            row["tgt"] = row["tgt"][: TARGET_MAX - 3] + "..."
+    return Answer({"jobs": rows, "more": len(found) > limit})
 
 
 def handle_job_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:

@@ -134,11 +134,9 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
     else:
         store.delete_key(record.fingerprint)
     if record.state is KeyState.ACCEPTED:
-        rows = [
-            (job.jid, TargetRow(record.id, TargetState.REVOKED, f"the key was {wanted or DELETED}", now))
-            for job in store.unfinished(record.id)
-        ]
-        store.set_targets(rows)
+        row = TargetRow(record.id, TargetState.REVOKED, f"the key was {wanted or DELETED}", now)
+        jids = [*(job.jid for job in store.unfinished(record.id)), *store.planned_of(record.id)]
+        store.set_targets((jid, row) for jid in jids)
     data = {
         "id": record.id,
         "fingerprint": record.fingerprint,

@@ -49,7 +49,7 @@ VERBS: dict[str, OperatorVerb] = {
     "publish": OperatorVerb(
         publish.handle_publish,
         {"request_id": str, "tgt": str, "tgt_type": str, "calls": list},
-        {"deliver_ms": int, "run_ms": int, "follow": bool, "subset": int, "origin": str},
+        {"deliver_ms": int, "run_ms": int, "follow": bool, "subset": int, "batch": dict, "origin": str},
     ),
     "describe": OperatorVerb(describe.handle_describe, {"tgt": str, "tgt_type": str, "funs": list}),
     "follow": OperatorVerb(follow.handle_follow, {"jid": str, "after": int}, {"once": bool}),

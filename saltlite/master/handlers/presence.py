@@ -87,6 +87,16 @@ def record(master: Master, changes: list[Change], *, whole: bool) -> None:
         master.link.want_functions(minion)
 
 
+def ensure(master: Master, session: Change) -> None:
+    """Write a session down that the store does not know: the store failed when it began, or an MWorker died.
+
+    No job may be handed to it before, or nobody could tell later that it was. Raises StoreError.
+    """
+    row = master.store.minion(session.id)
+    if row is None or not row.up or (row.boot_id, row.incarnation) != (session.boot, session.incarnation):
+        record(master, [session], whole=False)
+
+
 def _gone(master: Master, changes: list[Change]) -> list[MinionRow]:
     """Minions that the store still believes to be up, from the time of an earlier link process.
 

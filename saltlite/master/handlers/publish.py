@@ -17,6 +17,7 @@ from saltlite.core.matching.listing import listed
 from saltlite.core.ports import StoreReader, StoreWriter
 from saltlite.errors import NoTargetError, UsageError
 from saltlite.master.context import Answer, Follow, Master
+from saltlite.master.handlers.batch import LASTS_MAX_MS, batch_of, release, send
 from saltlite.master.handlers.functions import refuse_misfits
 from saltlite.master.handlers.room import refuse_when_full
 from saltlite.model.ids import Jid, MinionId, jid_after, jid_at, parse_request_id
@@ -25,7 +26,7 @@ from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
 from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, JobBody, encode_body, sign
 from saltlite.wire.limits import JOB_BODY_MAX
-from saltlite.wire.merkle import proofs, root
+from saltlite.wire.merkle import root
 
 DELIVER_MAX_MS = 30 * 86_400_000
 RUN_MAX_MS = 365 * 86_400_000
@@ -79,13 +80,16 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 body=b"",
                 signature=b"",
                 minions=tuple(ids),
+                batch=batch_of(request.get("batch"), len(ids)),
                 origin=_printable(request.get("origin", "")),
             )
             job = _signed(job, calls, master.identity.job_private)
             store.put_job(job)
+            if job.batch is not None:
+                ids, _moved = release(store, job, job.batch, job.created_at)
     if known is not None:
         return _answer(master, known, request)
-    master.link.publish(job, proofs(job.minions))
+    send(job, ids, master.link)
     return replace(_answer(master, job.jid, request), committed=True)
 
 
@@ -205,7 +209,8 @@ def _signed(job: Job, calls: tuple[FunctionCall, ...], private: bytes) -> Job:
             user=job.user,
             audience=root(job.minions),
             run_ms=job.run_ms,
-            deliver_ms=job.deliver_ms,
+            # The minion counts it from the jid, and in a batch a target's turn comes late.
+            deliver_ms=job.deliver_ms if job.batch is None else job.deliver_ms + LASTS_MAX_MS,
         )
     )
     if len(body) > JOB_BODY_MAX:

@@ -6,6 +6,7 @@ from typing import Any
 
 from saltlite.core.ports import OpenJob
 from saltlite.master.context import Master
+from saltlite.master.handlers.presence import Change, ensure
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.wire.limits import SEND_WINDOW
@@ -24,7 +25,10 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     """
     minion = MinionId(ask["id"])
     store = master.store
-    found = store.unfinished(minion) if ask["fresh"] else store.open_jobs(minion, None, PAGE + 1)
+    fresh = ask["session"] is not None
+    if fresh:
+        ensure(master, Change(*ask["session"]))
+    found = store.unfinished(minion) if fresh else store.open_jobs(minion, None, PAGE + 1)
     for job in found:
         if job.cancelled:
             # A minion that never had it notes the jid, and refuses it should a copy still be on its way.
@@ -41,5 +45,5 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
         if job.state is not TargetState.QUEUED:
             left_ms = 0
         rows.append((job, master.proofs.of(job.jid, job.minions)[minion], left_ms))
-    if rows or jobs:
+    if fresh or rows:
         master.link.pulled(minion, rows, starved=len(rows) < len(jobs))

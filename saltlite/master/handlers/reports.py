@@ -34,8 +34,16 @@ class Passing:
     rows: dict[tuple[Jid, MinionId], TargetRow] = field(default_factory=dict)
 
 
-def store_reports(master: Master, reported: Sequence[Reported], passing: Passing) -> list[tuple[str, list[str]]]:
-    """Store a batch; the (fingerprint, jids) to acknowledge. States in passing are only noted down.
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a batch of reports came to: (fingerprint, jids) to acknowledge, and whether readers wait for it."""
+
+    acknowledge: list[tuple[str, list[str]]]
+    moved: bool
+
+
+def store_reports(master: Master, reported: Sequence[Reported], passing: Passing) -> Settled:
+    """Store a batch; what was settled by it. States in passing are only noted down.
 
     A return that was never assigned to its minion (G8) is acknowledged too: the minion may forget it, the store
     never had it. Raises StoreError, and then nothing of the batch was stored.
@@ -70,7 +78,7 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
     acknowledge: dict[str, list[str]] = {}
     for commit in commits:
         acknowledge.setdefault(commit.fingerprint, []).append(commit.ret.jid)
-    return list(acknowledge.items())
+    return Settled(list(acknowledge.items()), moved=bool(commits or final))
 
 
 def store_passing(master: Master, passing: Passing) -> bool:

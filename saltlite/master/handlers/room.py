@@ -16,7 +16,7 @@ def refuse_when_full(master: Master) -> None:
     limit = master.terms.store_max
     if limit and master.store.size() >= limit:
         raise StoreError(
-            f"the store is full: it has reached store_max ({limit // MIB} MiB) with jobs that have not ended; "
-            "end some (`saltlite job list --state open`, `saltlite job kill JID`) or raise store_max. "
-            "Nothing was published."
+            f"the store is full: it has reached store_max ({limit // MIB} MiB). Jobs that have ended make room in "
+            "a few seconds, others after `saltlite job kill JID` (`saltlite job list --state open` has them); "
+            "or raise store_max. Nothing was published."
         )

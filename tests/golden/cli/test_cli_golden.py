@@ -33,7 +33,7 @@ RETURNS: dict[str, Any] = {
     "web6": "",
 }
 
-GROUPS = ["", "key", "key token", "job"]
+GROUPS = ["", "config", "key", "key token", "job"]
 DOCUMENTED = [name for name in commands.COMMANDS if name != "demo"]  # the demo has its own help
 
 
@@ -62,7 +62,7 @@ def test_colors(golden: Golden) -> None:
 ANSWERS: dict[str, list[Step]] = {
     "refused": [{"ok": False, "exit": 6, "error": "user bob may not run cmd.run on web1"}],
     "nothing-matched": [{"ok": False, "exit": 3, "error": "no accepted minion matches 'zz*'"}],
-    "silent": [published("a", "b", away={"b": None}), threading.Event()],
+    "silent": [published("a", "b", away={"b": None}, deliver_ms=0), threading.Event()],
     "ended-badly": [
         published("a", "b", "c", "d", "e", "f", "g"),
         state(1, "a", "refused", "the signature of the job is wrong"),

@@ -1,0 +1,54 @@
+"""The in-memory store's answers about jobs that go through their targets a few at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from saltlite.adapters.memory_tables import Tables
+from saltlite.core.ports import Standing
+from saltlite.model.history import Outcome, outcome_of, outcome_of_return
+from saltlite.model.ids import Jid, MinionId
+from saltlite.model.job import TERMINAL, TargetState
+
+
+class MemoryBatches(ABC):
+    """The part of `saltlite.core.ports.StoreReader` that batches are steered by."""
+
+    @property
+    @abstractmethod
+    def _tables(self) -> Tables:
+        """What it reads from."""
+
+    def planned_jobs(self) -> list[Jid]:
+        return sorted(jid for jid in self._tables.targets if self._planned(jid))
+
+    def planned_of(self, minion: MinionId) -> list[Jid]:
+        return [jid for jid in self.planned_jobs() if minion in self._planned(jid)]
+
+    def standing(self, jid: Jid, queued_since: float, ended_since: float) -> Standing:
+        rows = self._tables.targets.get(jid, {}).values()
+        since = dict.fromkeys(TERMINAL, ended_since) | {
+            TargetState.QUEUED: queued_since,
+            TargetState.RECEIVED: float("-inf"),
+            TargetState.RUNNING: float("-inf"),
+        }
+        returns = self._tables.returns.get(jid, {})
+        failed = [
+            row.id
+            for row in rows
+            if (outcome_of_return(returns[row.id]) if row.id in returns else outcome_of(row.state)) is Outcome.FAILED
+        ]
+        return Standing(
+            active=sum(row.changed_at > since.get(row.state, float("inf")) for row in rows),
+            planned=len(self._planned(jid)),
+            changed_at=max((row.changed_at for row in rows), default=0.0),
+            failed=min(failed, default=None),
+        )
+
+    def next_planned(self, jid: Jid, limit: int) -> list[MinionId]:
+        minions = self._tables.minions
+        return [minion for minion in self._planned(jid) if minion in minions and minions[minion].up][:limit]
+
+    def _planned(self, jid: Jid) -> list[MinionId]:
+        rows = self._tables.targets.get(jid, {}).values()
+        return sorted(row.id for row in rows if row.state is TargetState.PLANNED)

@@ -1,0 +1,45 @@
+"""Questions about jobs that go through their targets a few at a time."""
+
+from __future__ import annotations
+
+from saltlite.adapters.sqlite_store.history import OUTCOME_CODE, Queries
+from saltlite.core.ports import Standing
+from saltlite.model.history import Outcome
+from saltlite.model.ids import Jid, MinionId
+
+_PLANNED_JOBS = (
+    "SELECT DISTINCT jid FROM job_targets INDEXED BY job_targets_unfinished WHERE rank = -1 AND rank < 9 ORDER BY jid"
+)
+_PLANNED_OF = (
+    "SELECT jid FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank = -1 AND rank < 9 AND minion = ? ORDER BY jid"
+)
+_STANDING = (
+    "SELECT total(rank IN (1, 2) OR (rank = 0 AND changed_at > ?) OR (rank = 9 AND changed_at > ?)),"
+    " total(rank = -1), max(changed_at), min(CASE outcome WHEN ? THEN minion END) FROM job_targets WHERE jid = ?"
+)
+_NEXT_PLANNED = (
+    "SELECT t.minion FROM job_targets AS t JOIN minions AS m ON m.id = t.minion"
+    " WHERE t.jid = ? AND t.rank = -1 AND m.up ORDER BY t.minion LIMIT ?"
+)
+
+
+class BatchReader:
+    """The part of `saltlite.core.ports.StoreReader` that batches are steered by."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    def planned_jobs(self) -> list[Jid]:
+        return [row[0] for row in self._queries.rows(_PLANNED_JOBS)]
+
+    def planned_of(self, minion: MinionId) -> list[Jid]:
+        return [row[0] for row in self._queries.rows(_PLANNED_OF, (minion,))]
+
+    def standing(self, jid: Jid, queued_since: float, ended_since: float) -> Standing:
+        values = (queued_since, ended_since, OUTCOME_CODE[Outcome.FAILED], jid)
+        active, planned, changed_at, failed = self._queries.rows(_STANDING, values)[0]
+        return Standing(int(active), int(planned), changed_at or 0.0, failed)
+
+    def next_planned(self, jid: Jid, limit: int) -> list[MinionId]:
+        return [row[0] for row in self._queries.rows(_NEXT_PLANNED, (jid, limit))]

@@ -1,0 +1,143 @@
+"""Modules that are machine code: `.so` files, and `.pyx` files that Cython and a C compiler turn into one.
+
+What was compiled stays in `<cachedir>/cython`, a folder that nobody else can write to, under a name made of the text
+and of everything that decides about the code; so a module is compiled once, and never run from an older text.
+
+A process can make such a module only once: a second loader in it is given the same one, with its own names set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
+from types import ModuleType
+from typing import Any
+
+COMPILE_SECONDS = 120.0
+"""Cython has this long for one module, and so has the compiler."""
+
+_SAID_MAX = 400
+"""Characters of what a compiler said that go into the reason."""
+
+# Run by a Python of its own. Names that Cython does not know are the dunder names: looked up when they are used.
+_CYTHON = """
+import sys
+from Cython.Compiler import Options
+Options.error_on_unknown_names = False
+from Cython.Compiler.Main import CompilationOptions, compile_single, default_options
+options = CompilationOptions(default_options, output_file=sys.argv[2], language_level="3str")
+result = compile_single(sys.argv[1], options=options, full_module_name=sys.argv[3])
+sys.exit(1 if result.num_errors else 0)
+"""
+
+_made: dict[str, ModuleType] = {}
+
+
+class CompileError(ImportError):
+    """A `.pyx` file did not become a module; the text is a sentence."""
+
+
+@functools.cache
+def cython_is_installed() -> bool:
+    """Whether `.pyx` files can be compiled here."""
+    return importlib.util.find_spec("Cython") is not None
+
+
+def load_extension(name: str, path: str, fill: Callable[[dict[str, Any]], None]) -> ModuleType:
+    """The module `name` from the shared library at `path`. Raises ImportError and whatever its body raises."""
+    known = _made.get(path)
+    if known is not None:
+        fill(known.__dict__)
+        sys.modules[name] = known
+        return known
+    loader = ExtensionFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    if spec is None:
+        raise ImportError(f"{path} is no Python extension")
+    module = importlib.util.module_from_spec(spec)
+    fill(module.__dict__)
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    _made[path] = module
+    return module
+
+
+def compiled_path(path: str, stem: str, cachedir: str) -> str:
+    """The shared library of the `.pyx` file at `path`, compiled if it is not there. Raises CompileError, OSError."""
+    with open(path, "rb") as stream:
+        text = stream.read()
+    folder = _private_folder(cachedir)
+    suffix = EXTENSION_SUFFIXES[0]
+    library = os.path.join(folder, f"{stem}-{_digest(text)}{suffix}")
+    if not os.path.exists(library):
+        _compile(text, stem, folder, library)
+    return library
+
+
+def _digest(text: bytes) -> str:
+    decides = f"{sys.version}\0{sysconfig.get_platform()}\0".encode()
+    return hashlib.sha256(decides + text).hexdigest()[:32]
+
+
+def _private_folder(cachedir: str) -> str:
+    if not cachedir:
+        raise CompileError("Cython modules need the option cachedir, for what is compiled")
+    folder = os.path.join(cachedir, "cython")
+    os.makedirs(cachedir, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise CompileError(f"{folder} must be a folder of this user that nobody else may enter (mode 0700)")
+    return folder
+
+
+def _compile(text: bytes, stem: str, folder: str, library: str) -> None:
+    if not cython_is_installed():
+        raise CompileError("Cython is not installed here")
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        raise CompileError("there is no C compiler here (cc, gcc or clang)")
+    with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as build:
+        source, c_file, result = (os.path.join(build, name) for name in (f"{stem}.pyx", f"{stem}.c", f"{stem}.so"))
+        with open(source, "wb") as stream:
+            stream.write(text)
+        _run([sys.executable, "-c", _CYTHON, source, c_file, stem], "Cython", build)
+        include = sysconfig.get_paths()["include"]
+        _run([compiler, "-O1", "-fPIC", "-shared", "-w", f"-I{include}", c_file, "-o", result], compiler, build)
+        os.chmod(result, 0o700)
+        os.rename(result, library)
+
+
+def _run(command: list[str], name: str, folder: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            cwd=folder,
+            env=environment,
+            timeout=COMPILE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompileError(f"{name} did not end within {COMPILE_SECONDS:g} s") from error
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").replace(folder + os.sep, "").split())
+        raise CompileError(f"{name} failed: {said[-_SAID_MAX:]}")

@@ -1,0 +1,88 @@
+"""Jobs that go through their targets a few at a time: whose turn is it?
+
+A place is taken by a target that has the job, or may yet get it, and for `wait_ms` after it has ended. One that went
+away while it ran the job keeps its place: it may be the very thing that the job does, and the next one waits until it
+is back. Targets without a session are passed over; they have their turn when they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from saltlite.adapters.store_events import EXPIRED_REASON
+from saltlite.core.ports import Clock, Standing, Store, StoreWriter, TargetRow
+from saltlite.errors import UsageError
+from saltlite.master.context import ToLink
+from saltlite.model.ids import MinionId
+from saltlite.model.job import Batch, Job, TargetState
+from saltlite.wire.merkle import proofs
+
+WAIT_MAX_MS = 24 * 3_600_000
+LASTS_MAX_MS = 30 * 86_400_000
+"""For so long after it was published minions take a job from a batch; what is planned then is never sent."""
+
+
+def batch_of(wanted: Mapping[str, Any] | None, targets: int) -> Batch | None:
+    """The batch that a publish request asks for: `size`, `percent`, `wait_ms` and `failhard`. Raises UsageError."""
+    if wanted is None:
+        return None
+    match wanted:
+        case {"size": int() as size, "percent": bool() as percent, "wait_ms": int() as wait_ms, "failhard": bool(hard)}:
+            if size < 1 or (percent and size > 100):
+                raise UsageError("--batch takes 1 minion or more, or 1% to 100%")
+            if not 0 <= wait_ms <= WAIT_MAX_MS:
+                raise UsageError(f"--batch-wait takes at most {WAIT_MAX_MS // 3_600_000} hours")
+            return Batch(max(1, targets * size // 100) if percent else size, wait_ms, hard)
+    raise UsageError("a batch has size, percent, wait_ms and failhard")
+
+
+def release(store: StoreWriter, job: Job, batch: Batch, now: float) -> tuple[list[MinionId], bool]:
+    """Give free places to targets whose turn it is, or end the batch.
+
+    Returns the minions that are to be sent the job now, and whether any target moved.
+    """
+    standing = store.standing(job.jid, now - job.deliver_ms / 1000, now - batch.wait_ms / 1000)
+    ids: list[MinionId] = []
+    ending = _ending(job, batch, standing, now)
+    if ending is None:
+        ids = store.next_planned(job.jid, max(0, batch.size - standing.active))
+        is_quiet = not ids and not standing.active and now > standing.changed_at + job.deliver_ms / 1000
+        ending = (TargetState.EXPIRED, EXPIRED_REASON) if is_quiet else None
+    if ending is not None:
+        planned = [row.id for row in store.targets(job.jid) if row.state is TargetState.PLANNED]
+        rows = [TargetRow(minion, *ending, now) for minion in planned]
+    else:
+        rows = [TargetRow(minion, TargetState.QUEUED, "", now) for minion in ids]
+    return ids, bool(store.set_targets((job.jid, row) for row in rows))
+
+
+def _ending(job: Job, batch: Batch, standing: Standing, now: float) -> tuple[TargetState, str] | None:
+    """How the planned targets end without having had their turn, if they do."""
+    if batch.failhard and standing.failed is not None:
+        return TargetState.CANCELLED, f"the batch ended when {standing.failed} failed (--failhard)"
+    if now > job.created_at + LASTS_MAX_MS / 1000:
+        return TargetState.EXPIRED, f"its turn did not come within {LASTS_MAX_MS // 86_400_000} days"
+    return None
+
+
+def release_due(store: Store, clock: Clock, link: ToLink) -> bool:
+    """Go on with every batch; whether anything moved. The store decides, so it may be called by anybody, any time."""
+    any_moved = False
+    for jid in store.planned_jobs():
+        ids: list[MinionId] = []
+        with store.write() as writer:
+            job = writer.job(jid)
+            if job is not None and job.batch is not None:
+                ids, moved = release(writer, job, job.batch, clock.wall())
+                any_moved = any_moved or moved
+        if job is not None:
+            send(job, ids, link)
+    return any_moved
+
+
+def send(job: Job, ids: Sequence[MinionId], link: ToLink) -> None:
+    """Send the job to those of its targets whose turn it is; what is lost on the way stays QUEUED in the store."""
+    if ids:
+        every = proofs(job.minions)
+        link.publish(job, every if len(ids) == len(every) else {minion: every[minion] for minion in ids})

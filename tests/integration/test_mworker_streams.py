@@ -1,0 +1,104 @@
+"""An MWorker on a real socket: what its clients' streams do when nobody rings, and when a client is slow."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from saltlite.adapters.clock import SystemClock
+from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
+from saltlite.adapters.reactor import Reactor
+from saltlite.adapters.stream import listen_unix
+from saltlite.client.connection import Connection
+from saltlite.client.events import EventReader
+from saltlite.client.local import LocalClient
+from saltlite.core.ports import RETURNS_SIZE
+from saltlite.master import mworker
+from saltlite.master.context import Identity, Master, Terms
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import fingerprint
+from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.store_samples import commit, job, publish, ret
+
+
+@contextmanager
+def serving(folder: Path, disk: MemoryDisk) -> Iterator[str]:
+    """An MWorker on that disk, without a link process; the path of its socket."""
+    path = str(folder / "master.ipc")
+    listener = listen_unix(path, 0o600)
+    started, stop = threading.Event(), threading.Event()
+    thread = threading.Thread(target=_run, args=(listener, folder, disk, started, stop))
+    thread.start()
+    try:
+        assert started.wait(10)
+        yield path
+    finally:
+        stop.set()
+        thread.join(10)
+        listener.close()
+
+
+def _run(listener: object, folder: Path, disk: MemoryDisk, started: threading.Event, stop: threading.Event) -> None:
+    reactor = Reactor()
+    who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+    terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
+
+    def make(link: mworker.LinkChannel) -> Master:
+        return Master(MemoryStore(disk), SystemClock(), who, terms, link)
+
+    serves = mworker.MWorker(reactor, make, str(folder / "link.ipc"))
+    serves.serve(listener)  # type: ignore[arg-type]  # a thread's arguments are objects
+
+    def look() -> None:
+        if stop.is_set():
+            reactor.stop()
+        else:
+            reactor.call_later(0.02, look)
+
+    look()
+    started.set()
+    reactor.run()
+
+
+def within(seconds: float, look: Callable[[], object]) -> None:
+    """Run `look` in a thread of its own; it must end in time."""
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), f"not within {seconds:g} s"
+
+
+def test_a_stream_goes_on_though_the_bell_was_lost(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    other = MemoryStore(disk)
+    seen = []
+    with serving(tmp_path, disk) as path, LocalClient(path) as client:
+        reader = EventReader(client, "tag/*")
+        with other.write() as tx:  # as another MWorker does, whose bell goes through a link that is not there
+            tx.put_event("tag/1", {}, NOW)
+        within(mworker.LOOK_S + 5.0, lambda: seen.append(next(reader)["tag"]))
+    assert seen == ["tag/1"]
+
+
+def test_a_client_gets_more_than_may_wait_for_it_without_being_cut_off(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    store = MemoryStore(disk)
+    minions = tuple(MinionId(f"web{n}") for n in range(mworker.CLIENT_BUFFER_MAX // RETURNS_SIZE + 4))
+    body = b"x" * RETURNS_SIZE
+    made = job(1, minions=minions)
+    publish(store, made)
+    commit(store, *(ret(made, minion, body=body) for minion in minions))
+    seen: list[str] = []
+    with serving(tmp_path, disk) as path:
+        connection = Connection(path)
+        connection.send({"v": 1, "verb": "follow", "jid": made.jid, "after": 0})
+        answer = connection.receive(10.0)
+        assert answer is not None
+        assert answer["ok"]
+        while (message := connection.receive(10.0)) and not message.get("end"):
+            seen += [row["id"] for row in message["returns"]]
+        connection.close()
+    assert seen == list(minions)

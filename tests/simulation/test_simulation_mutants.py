@@ -1,0 +1,150 @@
+"""The simulation finds bugs: each test puts one into the product, and some seed of the first few sees it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from saltlite.adapters import memory_store
+from saltlite.adapters.journal import DiskJournal
+from saltlite.core.hub import Hub
+from saltlite.core.jobs import Jobs
+from saltlite.core.ports import ReturnCommit, Stored
+from saltlite.master.handlers.follow import Follower
+from saltlite.master.link import LinkProcess, MWorkerChannel
+from saltlite.master.mworker import MWorker
+from saltlite.minion.jobserver import JobServer
+from tests.simulation.story import play
+
+SEEDS = 40
+
+
+def found(*guarantees: str) -> bool:
+    """Whether one of the first seeds sees one of these guarantees broken."""
+    return any(violation.guarantee in guarantees for seed in range(SEEDS) for violation in play(seed).violations)
+
+
+def test_a_journal_that_is_not_synced_lets_a_function_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DiskJournal, "sync", lambda self: None)
+    assert found("G4")
+
+
+def test_a_minion_that_starts_again_what_was_started_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = DiskJournal.open
+
+    def forgets(self: DiskJournal) -> list[Any]:
+        opened(self)
+        self._entries.clear()
+        return []
+
+    monkeypatch.setattr(DiskJournal, "open", forgets)
+    assert found("G4")
+
+
+def test_a_return_that_is_acknowledged_before_its_commit_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    send: Callable[[LinkProcess, MWorkerChannel, list[Any]], None] = LinkProcess._send_batch
+
+    def hasty(self: LinkProcess, mworker: MWorkerChannel, batch: list[Any]) -> None:
+        send(self, mworker, batch)
+        for report in batch:
+            if report.message["t"] == "ret":
+                self._hub.committed(report.fingerprint, [report.message["jid"]])
+
+    monkeypatch.setattr(LinkProcess, "_send_batch", hasty)
+    assert found("G6")
+
+
+def test_a_result_that_is_forgotten_when_it_is_offered_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = JobServer._read
+
+    def reads_once(self: JobServer, jid: str) -> Any:
+        entry = read(self, jid)
+        self._results.remove(jid)
+        return entry
+
+    monkeypatch.setattr(JobServer, "_read", reads_once)
+    assert found("G6")
+
+
+def test_a_store_that_takes_returns_from_anybody_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = memory_store._MemoryWriter._put_return
+
+    def gullible(self: Any, commit: ReturnCommit, now: float) -> Stored:
+        ret, tables = commit.ret, self._tables
+        if ret.jid not in tables.jobs or ret.id in tables.targets[ret.jid]:
+            return put(self, commit, now)
+        seq = self.put_event("salt/job", {}, now)
+        self._returns_of(ret.jid)[ret.id] = dataclasses.replace(ret, seq=seq)
+        return Stored.NEW
+
+    monkeypatch.setattr(memory_store._MemoryWriter, "_put_return", gullible)
+    assert found("G8")
+
+
+def test_a_cursor_that_skips_hides_a_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    news = Follower.news
+
+    def skips(self: Follower) -> Any:
+        message = news(self)
+        if message is not None and message["returns"]:
+            self._after += 1
+        return message
+
+    monkeypatch.setattr(Follower, "news", skips)
+    assert found("G7", "G9")
+
+
+def test_a_publish_that_is_not_idempotent_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_store._MemoryReader, "job_of_request", lambda self, request_id, uid: None)
+    assert found("G2")
+
+
+def test_a_job_that_is_sent_to_somebody_else_too_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    deliver = Hub.deliver
+
+    def wrong_door(self: Hub, minion: str, parcels: Any, *, starved: bool = False) -> None:
+        parcels = list(parcels)
+        deliver(self, minion, parcels, starved=starved)
+        deliver(self, min(self._by_id, default=minion), parcels)
+
+    monkeypatch.setattr(Hub, "deliver", wrong_door)
+    assert found("G3")
+
+
+def test_a_minion_that_does_not_offer_its_results_again_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Jobs, "connected", lambda self, spooled: None)
+    assert found("G5", "G6")
+
+
+def test_a_job_that_is_called_expired_by_the_clock_alone_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_store._MemoryReader, "_had_no_session_since", lambda self, minion, then: True)
+    assert found("G5")
+
+
+def test_a_store_that_drops_a_job_when_it_is_over_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    expire = memory_store._MemoryWriter.expire
+
+    def drops(self: Any, now: float) -> Any:
+        gone = expire(self, now)
+        for jid, _minion in gone:
+            if jid in self._tables.jobs and not self.open_targets(jid):
+                for table in (self._tables.jobs, self._tables.targets):
+                    del table[jid]
+        return gone
+
+    monkeypatch.setattr(memory_store._MemoryWriter, "expire", drops)
+    assert found("G1")
+
+
+def test_a_terminal_state_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_store, "advance", lambda current, heard: heard if heard is not current else current)
+    assert found("G5")
+
+
+def test_news_that_nobody_looks_for_leave_a_client_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MWorker, "_look", lambda self: None)
+    monkeypatch.setattr(LinkProcess, "_ring", lambda self: self._ringers.clear())
+    assert found("G7")

@@ -1,0 +1,55 @@
+"""Masters and minions by the hundred, and whatever can break: G1 to G9 hold in every seed.
+
+`SALTLITE_SEEDS` says how many seeds are run (300), `SALTLITE_SEED_START` which is the first. A seed that fails is
+shown whole by `python -m tests.simulation --seed N --trace`, and belongs into seeds.txt once it is understood.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.history import report
+from tests.simulation.story import play
+
+SEEDS = int(os.environ.get("SALTLITE_SEEDS", "300"))
+START = int(os.environ.get("SALTLITE_SEED_START", "0"))
+CHUNK = 10
+REMEMBERED = [
+    (int(line.split()[0]), " ".join(line.split()[1:]))
+    for line in (Path(__file__).parent / "seeds.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+
+
+@pytest.mark.parametrize("first", range(START, START + SEEDS, CHUNK))
+def test_every_guarantee_holds_whatever_breaks(first: int) -> None:
+    for seed in range(first, min(first + CHUNK, START + SEEDS)):
+        outcome = play(seed)
+        assert not outcome.violations, f"seed {seed}: {report(outcome.violations)}"
+
+
+@pytest.mark.parametrize(("seed", "found"), REMEMBERED)
+def test_what_a_seed_once_found_stays_mended(seed: int, found: str) -> None:
+    outcome = play(seed)
+    assert not outcome.violations, f"seed {seed}, which once found: {found}\n{report(outcome.violations)}"
+
+
+def test_a_seed_repeats_its_run_to_the_last_event() -> None:
+    first, second = play(5), play(5)
+    assert first.steps == second.steps
+    assert first.fleet.history.events == second.fleet.history.events
+
+
+def test_the_runs_do_break_things_and_do_run_jobs() -> None:
+    kinds: dict[str, int] = {}
+    faults: set[str] = set()
+    for seed in range(12):
+        outcome = play(seed)
+        faults |= set(outcome.faults)
+        for event in outcome.fleet.history.events:
+            kinds[event.kind] = kinds.get(event.kind, 0) + 1
+    assert len(faults) >= 12
+    assert all(kinds[kind] > 50 for kind in ("published", "entered", "spooled", "stored", "shown", "closed"))

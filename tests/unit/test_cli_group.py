@@ -1,0 +1,51 @@
+"""Equal answers under one heading, for a person at a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.cli.console import Console
+from saltlite.cli.group import EqualAnswers
+from saltlite.cli.render.outputters import PLAIN
+from saltlite.client.waiting import Reply, Update
+from tests.terminals import Terminal
+
+
+def shown(*replies: tuple[str, Any, int], stdout: io.StringIO | None = None) -> str:
+    """What a terminal shows of these replies (id, value, retcode), one after the other."""
+    out = Terminal() if stdout is None else stdout
+    printer = EqualAnswers(Console(None, out, None), PLAIN)
+    for minion, value, retcode in replies:
+        row = {"id": minion, "state": "returned", "retcode": retcode, "body": msgpack.packb(value)}
+        printer.take(Update([], [Reply(row)]))
+    printer.finish([], 0)
+    return out.getvalue()
+
+
+def test_the_largest_group_comes_first_and_failures_last() -> None:
+    text = shown(("web1", "no", 2), ("db1", "a", 0), ("web2", "b", 0), ("web3", "b", 0), ("web4", "no", 2))
+    assert text == (
+        "\u2713 2 minions  web[2-3]\n    b\n\u2713 db1\n    a\n\u2717 2 minions  web[1,4]  retcode 2\n    no\n"
+    )
+
+
+def test_equal_text_with_another_retcode_is_another_answer() -> None:
+    assert shown(("a", "x", 0), ("b", "x", 1)) == "\u2713 a\n    x\n\u2717 b  retcode 1\n    x\n"
+
+
+def test_maps_that_look_the_same_are_the_same_whatever_their_order() -> None:
+    assert shown(("a", {"x": 1, "y": 2}, 0), ("b", {"y": 2, "x": 1}, 0)).count("minions") == 1
+
+
+def test_a_terminal_without_such_characters_gets_words() -> None:
+    class Old(Terminal):
+        encoding = "ascii"
+
+    assert shown(("a", 1, 0), ("b", 2, 1), stdout=Old()) == "ok: a\n    1\nfailed: b  retcode 1\n    2\n"
+
+
+def test_an_answer_of_nothing_has_its_heading() -> None:
+    assert shown(("a", "", 0), ("b", "", 0)) == "\u2713 2 minions  a,b\n"

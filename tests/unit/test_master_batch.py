@@ -1,0 +1,174 @@
+"""Whose turn it is in a batch: never more than its size at once, nobody forgotten, and a way to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.ports import TargetRow
+from saltlite.errors import UsageError
+from saltlite.master.handlers.batch import LASTS_MAX_MS, WAIT_MAX_MS, batch_of, release_due
+from saltlite.model.ids import MinionId
+from saltlite.model.job import Batch, Job, TargetState
+from tests.store_samples import NOW, commit, job, key, move, ret, row
+
+IDS = tuple(MinionId(f"web{number}") for number in range(1, 7))
+QUEUED, PLANNED, EXPIRED = TargetState.QUEUED, TargetState.PLANNED, TargetState.EXPIRED
+
+
+class Link:
+    """Notes who is sent the job."""
+
+    def __init__(self) -> None:
+        self.sent: list[MinionId] = []
+
+    def publish(self, _job: Job, proofs: Mapping[MinionId, Any]) -> None:
+        self.sent += proofs
+
+
+class World:
+    """A store with one batch job on six minions, and a clock."""
+
+    def __init__(self, batch: Batch, *, away: tuple[MinionId, ...] = ()) -> None:
+        self.clock = ManualClock(wall=NOW)
+        self.store = MemoryStore()
+        self.link = Link()
+        self.job = job(1, IDS, batch=batch)
+        with self.store.write() as writer:
+            for minion in IDS:
+                writer.put_key(key(minion))
+            writer.put_job(self.job)
+        self.up(*(minion for minion in IDS if minion not in away))
+
+    def up(self, *minions: MinionId, up: bool = True) -> None:
+        with self.store.write() as writer:
+            writer.touch_minions([row(minion, self.clock.wall(), up=up) for minion in minions])
+
+    def go_on(self, after_s: float = 0.0) -> list[MinionId]:
+        """Let time pass and look; who is sent the job by that."""
+        self.clock.advance(after_s)
+        before = len(self.link.sent)
+        release_due(self.store, self.clock, self.link)  # type: ignore[arg-type]  # of a ToLink it needs one method
+        return self.link.sent[before:]
+
+    def returns(self, minion: MinionId, retcode: int = 0) -> None:
+        commit(self.store, ret(self.job, minion, retcode=retcode), now=self.clock.wall())
+
+    def state(self, minion: MinionId, state: TargetState) -> None:
+        move(self.store, self.job, minion, state, at=self.clock.wall())
+
+    def states(self) -> list[TargetState]:
+        return [target.state for target in self.store.targets(self.job.jid)]
+
+    def reasons(self) -> set[str]:
+        rows: list[TargetRow] = self.store.targets(self.job.jid)
+        return {target.reason for target in rows if target.reason}
+
+
+def test_so_many_at_once_and_the_next_when_one_has_ended() -> None:
+    world = World(Batch(2))
+    assert world.go_on() == [IDS[0], IDS[1]]
+    assert world.go_on() == []
+    world.returns(IDS[1])
+    assert world.go_on() == [IDS[2]]
+    world.state(IDS[0], TargetState.RUNNING)
+    world.state(IDS[2], TargetState.RECEIVED)
+    assert world.go_on(10_000.0) == []
+
+
+def test_a_place_stays_empty_for_the_wait() -> None:
+    world = World(Batch(1, wait_ms=5_000))
+    world.go_on()
+    world.returns(IDS[0])
+    assert world.go_on() == []
+    assert world.go_on(4.0) == []
+    assert world.go_on(1.0) == [IDS[1]]
+
+
+def test_who_is_away_is_passed_over_and_has_its_turn_when_it_comes() -> None:
+    world = World(Batch(2), away=(IDS[0], IDS[2]))
+    assert world.go_on() == [IDS[1], IDS[3]]
+    world.returns(IDS[1])
+    world.up(IDS[0])
+    assert world.go_on() == [IDS[0]]
+
+
+def test_who_goes_away_with_the_job_keeps_its_place() -> None:
+    world = World(Batch(1))
+    world.go_on()
+    world.state(IDS[0], TargetState.RUNNING)
+    world.up(IDS[0], up=False)
+    assert world.go_on(100_000.0) == []
+
+
+def test_who_never_took_the_job_gives_up_its_place_when_the_delivery_time_is_over() -> None:
+    world = World(Batch(1))
+    world.go_on()
+    assert world.go_on(59.0) == []
+    assert world.go_on(1.0) == [IDS[1]]
+
+
+def test_failhard_ends_the_batch_at_the_first_failure_and_says_whose_it_was() -> None:
+    world = World(Batch(2, failhard=True))
+    world.go_on()
+    world.returns(IDS[1], retcode=3)
+    assert world.go_on() == []
+    assert world.states() == [QUEUED, TargetState.RETURNED, *[TargetState.CANCELLED] * 4]
+    assert world.reasons() == {"the batch ended when web2 failed (--failhard)"}
+
+
+def test_without_failhard_a_failure_changes_nothing() -> None:
+    world = World(Batch(1))
+    world.go_on()
+    world.returns(IDS[0], retcode=3)
+    assert world.go_on() == [IDS[1]]
+
+
+def test_when_only_those_are_left_that_do_not_come_the_batch_ends() -> None:
+    world = World(Batch(6), away=IDS[4:])
+    world.go_on()
+    for minion in IDS[:4]:
+        world.returns(minion)
+    world.go_on(60.0)
+    assert world.states()[4:] == [PLANNED, PLANNED]
+    world.go_on(1.0)
+    assert world.states()[4:] == [EXPIRED, EXPIRED]
+    assert world.store.open_targets(world.job.jid) == 0
+
+
+def test_a_batch_that_lasts_too_long_ends() -> None:
+    world = World(Batch(1))
+    world.go_on()
+    world.state(IDS[0], TargetState.RUNNING)
+    world.go_on(LASTS_MAX_MS / 1000 + 1)
+    assert world.states()[1:] == [EXPIRED] * 5
+
+
+@pytest.mark.parametrize(
+    ("size", "percent", "targets", "is_size"),
+    [(3, False, 10, 3), (30, True, 10, 3), (35, True, 10, 3), (1, True, 10, 1), (100, True, 7, 7)],
+)
+def test_a_share_is_rounded_down_and_never_nothing(size: int, percent: bool, targets: int, is_size: int) -> None:
+    batch = batch_of({"size": size, "percent": percent, "wait_ms": 0, "failhard": False}, targets)
+    assert batch is not None
+    assert batch.size == is_size
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"size": 0, "percent": False, "wait_ms": 0, "failhard": False},
+        {"size": 101, "percent": True, "wait_ms": 0, "failhard": False},
+        {"size": 1, "percent": False, "wait_ms": -1, "failhard": False},
+        {"size": 1, "percent": False, "wait_ms": WAIT_MAX_MS + 1, "failhard": False},
+        {"size": "1", "percent": False, "wait_ms": 0, "failhard": False},
+        {},
+    ],
+)
+def test_a_batch_that_is_none_is_refused(wanted: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        batch_of(wanted, 10)

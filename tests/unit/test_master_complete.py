@@ -1,0 +1,130 @@
+"""The words that the master gives for completion: from its store, bounded, and to operators only."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.acl import Principal
+from saltlite.core.ports import FunctionSet, MinionRow
+from saltlite.errors import RefusedError, UsageError
+from saltlite.master.context import Identity, Master, Terms
+from saltlite.master.handlers.complete import FUNCTION_SETS_MAX, JIDS_MAX, WORDS_MAX
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import KeyRecord, KeyState, fingerprint
+from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+
+ROOT = Principal("root", 0)
+PKG = {
+    "pkg.install": "pkg.install(name:str=None,/,*names:str,refresh:bool=False,**kwargs)",
+    "pkg.info": "pkg.info",
+    "test.ping": "test.ping()",
+}
+
+
+class Office:
+    """A master over a store of its own."""
+
+    def __init__(self) -> None:
+        identity = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        self.store = MemoryStore()
+        # No link: a question that reached for it would fail the test.
+        self.master = Master(self.store, ManualClock(wall=NOW), identity, terms, cast("Any", None))
+
+    def add(self, name: str, functions: dict[str, str] | None = None, state: KeyState = KeyState.ACCEPTED) -> None:
+        minion, public = MinionId(name), name.encode().ljust(32, b".")
+        key = fingerprint(public)
+        digest = "" if functions is None else f"{sorted(functions)}"
+        with self.store.write() as store:
+            store.put_key(KeyRecord(minion, key, public, state, "1.2.3.4", NOW, NOW, 1))
+            if functions is not None:
+                store.put_functions(FunctionSet(digest, functions, whole=True))
+                store.touch_minions([MinionRow(minion, key, "", "1", "b", "i", digest, up=True, last_seen=NOW)])
+
+    def words(self, kind: str, prefix: str = "", *, principal: Principal = ROOT, **fields: Any) -> list[str]:
+        request = {"v": 1, "verb": "complete", "kind": kind, "prefix": prefix, **fields}
+        found: list[str] = handle_request(self.master, principal, request).fields["words"]
+        return found
+
+
+@pytest.fixture
+def office() -> Office:
+    office = Office()
+    office.add("web2", PKG)
+    office.add("web1", {"test.ping": "test.ping(delay:int=0)", "disk.usage": "disk.usage()"})
+    office.add("new", state=KeyState.PENDING)
+    office.add("gone", state=KeyState.REVOKED)
+    return office
+
+
+def test_minions_are_those_with_an_accepted_key(office: Office) -> None:
+    assert office.words("minion") == ["web1", "web2"]
+    assert office.words("minion", "web2") == ["web2"]
+
+
+def test_keys_are_those_in_the_states_that_are_asked_for(office: Office) -> None:
+    assert office.words("key") == ["gone", "new", "web1", "web2"]
+    assert office.words("key", states=["pending", "nonsense"]) == ["new"]
+    assert office.words("key", states=[]) == []
+
+
+def test_functions_are_completed_up_to_the_module_first(office: Office) -> None:
+    assert office.words("function") == ["disk.", "pkg.", "test."]
+    assert office.words("function", "pk") == ["pkg.info", "pkg.install"]
+    assert office.words("function", "pkg.ins") == ["pkg.install"]
+    assert office.words("function", "nothing") == []
+
+
+def test_functions_of_keys_that_were_revoked_are_left_out(office: Office) -> None:
+    office.add("evil", {"evil.f": "evil.f()"}, KeyState.REVOKED)
+    assert office.words("function", "evil") == []
+
+
+def test_arguments_are_those_that_have_a_name_in_any_signature(office: Office) -> None:
+    assert office.words("argument", function="pkg.install") == ["refresh="]
+    assert office.words("argument", function="test.ping") == ["delay="]
+    assert office.words("argument", "x", function="test.ping") == []
+    assert office.words("argument", function="pkg.info") == []
+    assert office.words("argument", function="no.such") == []
+    assert office.words("argument") == []
+
+
+def test_an_answer_has_a_limit(office: Office) -> None:
+    for number in range(WORDS_MAX + 10):
+        office.add(f"m{number:04d}")
+    assert len(office.words("minion")) == WORDS_MAX
+
+
+def test_so_many_function_sets_are_looked_at_and_no_more(office: Office) -> None:
+    for number in range(FUNCTION_SETS_MAX + 10):
+        office.add(f"odd{number:03d}", {f"odd{number:03d}.f": f"odd{number:03d}.f()"})
+    modules = {word for word in office.words("function") if word.startswith("odd")}
+    assert FUNCTION_SETS_MAX - 2 <= len(modules) <= FUNCTION_SETS_MAX
+
+
+def test_jobs_are_the_newest_ones_with_that_beginning(monkeypatch: pytest.MonkeyPatch, office: Office) -> None:
+    asked: list[tuple[Any, int]] = []
+
+    def jobs(wanted: Any, limit: int) -> list[Any]:
+        asked.append((wanted.before, limit))
+        return []
+
+    monkeypatch.setattr(office.store, "jobs", jobs)
+    assert office.words("jid", "2026") == []
+    assert office.words("jid", "web") == []
+    assert asked == [("2026:", JIDS_MAX)]
+
+
+def test_another_kind_is_refused(office: Office) -> None:
+    with pytest.raises(UsageError, match="minion, function"):
+        office.words("secret")
+
+
+def test_only_operators_are_told(office: Office) -> None:
+    with pytest.raises(RefusedError):
+        office.words("minion", principal=Principal("bob", 1000))
