@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-OPEN = frozenset({"queued", "received", "running"})
+OPEN = frozenset({"planned", "queued", "received", "running"})
 """The states that are not terminal; written out here, so that the check does not lean on what it checks."""
 
 NEVER_RAN = frozenset({"expired", "refused"})

@@ -50,7 +50,7 @@ class Published:
             """Names of a list target that no accepted minion has, and why."""
             self.timeout_s = float(answer["timeout_s"])
             """The master's own setting for how long to wait for silent minions."""
-            self.deliver_s = answer["deliver_ms"] / 1000
+            self.deliver_s = float(answer["deliver_ms"]) / 1000
             """How long the job waits to reach a minion."""
         except (KeyError, TypeError, ValueError) as error:
             raise RemoteProtocolError("bad-answer", f"to publish: {error!r}") from error

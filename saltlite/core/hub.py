@@ -28,6 +28,7 @@ from typing import Any
 from saltlite.core.assembly import Assembly, Key
 from saltlite.core.clones import Clones
 from saltlite.core.doorway import Doorway
+from saltlite.core.filelane import FileLane
 from saltlite.core.hub_effects import Decide, Effect, HangUp, Presence, Pull, Report, Send, Suspect
 from saltlite.core.outbox import Parcel
 from saltlite.core.peer import Peer
@@ -38,19 +39,7 @@ from saltlite.wire import codec, frames
 from saltlite.wire.limits import HEARTBEAT_MIN_S, HEARTBEATS_PER_S, OPEN_HANDSHAKES, PENDING_KEYS
 from saltlite.wire.messages import JIDS_MAX, Message, Sender, check, functions_digest
 
-__all__ = [
-    "BLOCKED_RETRY_S",
-    "TICK_S",
-    "Decide",
-    "Effect",
-    "HangUp",
-    "Hub",
-    "Presence",
-    "Pull",
-    "Report",
-    "Send",
-    "Suspect",
-]
+__all__ = ["Decide", "Effect", "HangUp", "Hub", "Presence", "Pull", "Report", "Send", "Suspect"]
 
 SILENCE_BEATS = 2.5
 TICK_S = 1.0
@@ -97,6 +86,7 @@ class Hub:
         self._laden: dict[int, Peer] = {}
         self._hung_up: set[int] = set()
         self._assembly = Assembly()
+        self.files = FileLane()
         self._clones = Clones()
         self._look_due = clock.monotonic()
         self._effects: list[Effect] = []
@@ -116,8 +106,7 @@ class Hub:
 
     def presence(self, minion: str) -> Presence | None:
         """The session of that minion, if it is up."""
-        peer = self._by_id.get(minion)
-        return None if peer is None else peer.presence(up=True)
+        return self._by_id[minion].presence(up=True) if minion in self._by_id else None
 
     def heard(self, minions: Iterable[str]) -> dict[str, float]:
         """Seconds since each of these that is up was last heard."""
@@ -125,13 +114,12 @@ class Hub:
         return {minion: now - self._by_id[minion].last_heard for minion in minions if minion in self._by_id}
 
     def figures(self) -> dict[str, Any]:
-        """How it stands: `sessions` there are, those `ready`, `pending` and `deciding`; `handshakes` that were
-        finished and `refused` frames by reason since the start; `parcels` that wait to be acknowledged."""
+        """How many sessions, handshakes (finished since the start), parcels (not acknowledged yet), refused frames."""
+        ready = len(self._by_id)
         return {
             "sessions": len(self._peers),
-            "ready": len(self._by_id),
-            "pending": len(self._by_key) - len(self._by_id),
-            "deciding": len(self._deciding),
+            "ready": ready,
+            "pending": len(self._by_key) - ready,
             "parcels": sum(len(peer.outbox) for peer in self._laden.values()),
             "handshakes": self._handshakes,
             "refused": dict(self.refused_frames),
@@ -179,6 +167,8 @@ class Hub:
             self._drop(peer)
         elif send.jid:
             peer.outbox.blocked(send.jid, self._clock.monotonic() + BLOCKED_RETRY_S)
+        elif send.message is not None and send.message["t"] == "file_said":
+            self.files.unsent(send.session, send.message)
         elif send.message is not None:
             self._hold(peer, send.message)
 
@@ -186,6 +176,7 @@ class Hub:
         """Time has passed; called every TICK_S, and after BLOCKED_RETRY_S when the link was full."""
         now = self._clock.monotonic()
         self._effects += [HangUp(*origin) for origin in self._doorway.overdue()]
+        self.files.retry()
         if now >= self._look_due:
             self._look_due = now + TICK_S
             hung_up, self._hung_up = self._hung_up, set()
@@ -259,8 +250,7 @@ class Hub:
         self._flush(peer, self._clock.monotonic())
 
     def push(self, minion: str, parcels: Iterable[Parcel]) -> None:
-        """A job that was just committed. A session that the store does not know yet will pull it: a job that reached
-        a minion unknown to the store would be called expired, though it ran."""
+        """A new job. A session that the store does not know yet pulls it: else it could be called expired, and ran."""
         peer = self._by_id.get(minion)
         if peer is not None and peer.known:
             self.deliver(minion, parcels)
@@ -295,6 +285,11 @@ class Hub:
         now = self._clock.monotonic()
         for jid in jids:
             self._grant(self._assembly.release(peer.session.id, jid, now))
+
+    def send_files(self) -> None:
+        """Let some answers about files go, behind whatever else is to be said: once a turn."""
+        for session, message in self.files.leaving():
+            self._send(self._peers[session], message)
 
     def leave(self, spread_ms: int) -> None:
         """A planned stop: every minion is told to come back within `spread_ms`, jobs keep running."""
@@ -353,8 +348,7 @@ class Hub:
             accepted = peer.state is KeyState.ACCEPTED
             plaintext = peer.session.open(frame.raw)
             if peer.session.missed:
-                # A minion leaves no frame out. What was in it would be missed for minutes; in a new session
-                # everything that is not settled is said again.
+                # A minion leaves no frame out. In a new session everything that is not settled is said again.
                 raise RemoteProtocolError("gap", f"{peer.session.missed} frames of the minion did not arrive")
             message = check(codec.decode(plaintext), Sender.MINION, accepted=accepted)
             self._heard(peer, message)
@@ -382,6 +376,8 @@ class Hub:
                 whole = self._assembly.part(peer.session.id, message, self._clock.monotonic())
                 if whole is not None:
                     self._effects.append(Report(peer.id, peer.fingerprint, *whole))
+            case "file_ask" | "file_put":
+                self.files.ask(peer.session.id, peer.id, message)
             case "bye":
                 self._drop(peer)
 
@@ -461,6 +457,7 @@ class Hub:
         if self._by_id.get(peer.id) is peer:
             del self._by_id[peer.id]
             self._effects.append(peer.presence(up=False))
+        self.files.forget(number)
         self._grant(self._assembly.forget(number, self._clock.monotonic()))
 
     # -- sending

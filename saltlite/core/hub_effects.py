@@ -86,3 +86,12 @@ class Suspect:
 
 
 Effect = Send | HangUp | Decide | Report | Presence | Pull | Suspect
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A minion asks for a file, or sends a piece of one: for an MWorker, whose answer goes back to the session."""
+
+    session: int
+    id: str
+    message: Message

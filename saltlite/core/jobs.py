@@ -191,6 +191,10 @@ class Jobs:
     def received(self, parcel: Parcel) -> None:
         """A job arrived, for the first time or again."""
         entry = self._entries.get(parcel.jid)
+        if entry is not None and entry.issuer not in (b"", self._master):
+            # Two masters made the same jid in the same microsecond. What is known of one says nothing of the other.
+            self._tell(parcel.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
+            return
         if entry is not None:
             if entry.step is Step.DONE and parcel.jid in self._offered:
                 # Its result is on its way, but an answer there must be now: until then this job has a place in

@@ -14,6 +14,9 @@ from enum import StrEnum
 from types import TracebackType
 
 from saltlite.errors import CommandExecutionError
+from saltlite.loader.archive import ArchiveError
+from saltlite.loader.deadline import DeadlineError
+from saltlite.loader.extension import CompileError
 
 
 class FailureKind(StrEnum):
@@ -59,12 +62,15 @@ class FunctionUnavailable(CommandExecutionError, KeyError):  # noqa: N818 - a Ke
 
 def failure_of(kind: FailureKind, error: BaseException, path: str, prefix: str = "") -> Failure:
     """The failure that `error`, raised by the code of the file at `path`, stands for."""
-    if isinstance(error, SyntaxError):
-        line, text = (error.lineno or 0) if error.filename == path else 0, error.msg
+    root = os.path.dirname(path) if os.path.basename(path) == "__init__.py" else path
+    if isinstance(error, SyntaxError) and error.filename and _is_inside(error.filename, root):
+        file, line, text = error.filename, error.lineno or 0, error.msg
     else:
-        line, text = _line_in(error.__traceback__, path), _text_of(error)
-    place = f" ({os.path.basename(path)}, line {line})" if line else ""
-    return Failure(kind, f"{prefix}{type(error).__name__}: {text}{place}", path, line)
+        file, line = _place_in(error.__traceback__, root)
+        text = error.msg if isinstance(error, SyntaxError) else _text_of(error)
+    place = f" ({os.path.relpath(file, os.path.dirname(root))}, line {line})" if line else ""
+    named = "" if isinstance(error, DeadlineError | ArchiveError | CompileError) else f"{type(error).__name__}: "
+    return Failure(kind, f"{prefix}{named}{text}{place}", path, line)
 
 
 def join_failures(name: str, failures: Iterable[Failure]) -> str:
@@ -82,13 +88,19 @@ def join_failures(name: str, failures: Iterable[Failure]) -> str:
     return "; ".join(others)
 
 
-def _line_in(trace: TracebackType | None, path: str) -> int:
-    line = 0
+def _place_in(trace: TracebackType | None, root: str) -> tuple[str, int]:
+    """File and line of the innermost frame that is the module's own; line 0 when there is none."""
+    file, line = root, 0
     while trace is not None:
-        if trace.tb_frame.f_code.co_filename == path:
-            line = trace.tb_lineno
+        if _is_inside(trace.tb_frame.f_code.co_filename, root):
+            file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
         trace = trace.tb_next
-    return line
+    return file, line
+
+
+def _is_inside(file: str, root: str) -> bool:
+    """Whether the file is the module at `root`, or a part of it, when it is a package or an archive."""
+    return file == root or file.startswith(root + os.sep)
 
 
 def _text_of(error: BaseException) -> str:

@@ -1,9 +1,4 @@
-"""The search path of execution modules and its index.
-
-Order of the layers (the first that has a file name wins it): `module_dirs`, the last one given first, each
-with its `modules` folder or, if there is none, `_modules`; then `<extension_modules>/modules`; then the
-shipped ones. No folder of them is ever put on `sys.path`: a module named like a library would then import
-itself.
+"""The index over the search path of `saltlite.loader.places`: which files there are, and what each of them promises.
 
 The index is plain data: it can be pickled, costs no import, and a refresh parses only files whose
 modification time or size changed. The minion's job server holds it; the processes it forks read it.
@@ -12,39 +7,33 @@ modification time or size changed. The minion's job server holds it; the process
 from __future__ import annotations
 
 import functools
+import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import saltlite
+from saltlite.loader.archive import ArchiveError, read_main
 from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.parameters import fitting_text
+from saltlite.loader.places import MODULES, Form, Layer, module_files
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
 
-SHIPPED = "shipped"
-"""Name of the layer that comes with saltlite."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One folder of the search path; `name` becomes part of the names of its modules."""
-
-    name: str
-    path: str
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
     """One module file as the index knows it; the names are explained at `saltlite.loader.scan.Scan`.
 
-    `rank` is the place of its layer, 0 is asked first. `failure` is set when the file cannot be parsed.
+    `path` of a package is its `__init__.py`. `rank` is the place of its layer, 0 is asked first. `failure` is set when
+    the file cannot be parsed.
     """
 
     path: str
     stem: str
     layer: str
     rank: int
+    form: Form
     mtime_ns: int
     size: int
     functions: tuple[str, ...] = ()
@@ -61,6 +50,8 @@ class Index:
 
     def __init__(self, layers: Sequence[Layer], files: Sequence[ModuleFile]) -> None:
         self.layers = tuple(layers)
+        self.kind = layers[0].kind if layers else MODULES
+        """The type of its plug-ins."""
         self.files = tuple(files)
         self._by_stem = {file.stem: file for file in files}
         claims: dict[str, list[ModuleFile]] = {}
@@ -130,19 +121,6 @@ def _module_text(module: str, fun: str, found: Sequence[str]) -> str:
     return fitting_text(f"{module}.{found[0]}", name_only) if len(set(found)) == 1 else name_only
 
 
-def search_layers(opts: Mapping[str, Any]) -> tuple[Layer, ...]:
-    """The search path that a minion configuration asks for, the layer that is asked first at the front."""
-    layers: list[Layer] = []
-    for number, folder in enumerate(reversed(opts.get("module_dirs") or ())):
-        plain = os.path.join(folder, "modules")
-        layers.append(Layer(f"dir{number}", plain if os.path.isdir(plain) else os.path.join(folder, "_modules")))
-    extensions = opts.get("extension_modules")
-    if extensions:
-        layers.append(Layer("extmods", os.path.join(extensions, "modules")))
-    layers.append(Layer(SHIPPED, os.path.join(os.path.dirname(saltlite.__file__), "modules")))
-    return tuple(layers)
-
-
 def build_index(layers: Sequence[Layer], previous: Index | None = None) -> Index:
     """Index the layers; files that `previous` knows unchanged are not read again.
 
@@ -151,15 +129,16 @@ def build_index(layers: Sequence[Layer], previous: Index | None = None) -> Index
     known = {file.path: file for file in previous.files} if previous else {}
     visible: dict[str, ModuleFile] = {}
     for rank, layer in enumerate(layers):
-        for stem, path, status in _module_files(layer.path):
-            if stem in visible:
+        for found in module_files(layer):
+            if found.stem in visible:
                 continue
-            old = known.get(path)
-            if old and (old.mtime_ns, old.size) == (status.st_mtime_ns, status.st_size):
-                visible[stem] = replace(old, layer=layer.name, rank=rank)
+            old = known.get(found.path)
+            if old and (old.form, old.mtime_ns, old.size) == (found.form, found.mtime_ns, found.size):
+                visible[found.stem] = replace(old, layer=layer.name, rank=rank)
             else:
-                blank = ModuleFile(path, stem, layer.name, rank, status.st_mtime_ns, status.st_size)
-                visible[stem] = _read(blank)
+                visible[found.stem] = _read(
+                    ModuleFile(found.path, found.stem, layer.name, rank, found.form, found.mtime_ns, found.size)
+                )
     files = tuple(sorted(visible.values(), key=lambda file: (file.rank, file.stem)))
     if previous and previous.files == files and previous.layers == tuple(layers):
         return previous
@@ -170,28 +149,18 @@ def _order(name: str, file: ModuleFile) -> tuple[int, bool, str]:
     return file.rank, file.stem != name, file.stem
 
 
-def _module_files(folder: str) -> Iterator[tuple[str, str, os.stat_result]]:
-    try:
-        with os.scandir(folder) as entries:
-            found = [entry for entry in entries if entry.name.endswith(".py") and not entry.name.startswith("_")]
-    except (FileNotFoundError, NotADirectoryError):
-        return  # a folder that does not exist yet is an empty layer
-    for entry in found:
-        try:
-            status = entry.stat()
-        except FileNotFoundError:
-            continue  # removed since the listing, or a dangling link
-        if entry.is_file():
-            yield entry.name[:-3], entry.path, status
-
-
 def _read(blank: ModuleFile) -> ModuleFile:
+    """The file with what it promises. Machine code promises nothing: only loading it tells."""
+    unread = replace(blank, claims=(blank.stem,), checked=True, undetermined=True)
+    if blank.form is Form.EXTENSION:
+        return unread
     try:
-        with open(blank.path, "rb") as stream:
-            tree = parse_module(stream.read(MODULE_BYTES_MAX + 1), blank.path)
-        scan = scan_module(tree, blank.stem)
-    except (SyntaxError, OSError) as error:
+        scan = scan_module(parse_module(_text(blank), _text_path(blank)), blank.stem)
+    except (SyntaxError, OSError, ArchiveError) as error:
+        if blank.form is Form.CYTHON:
+            return unread  # Cython's language is larger than Python's
         failure = failure_of(FailureKind.NOT_IMPORTED, error, blank.path)
+        log.warning("%s", failure.sentence(blank.stem))
         return replace(blank, claims=(blank.stem,), failure=failure)
     return replace(
         blank,
@@ -202,3 +171,15 @@ def _read(blank: ModuleFile) -> ModuleFile:
         undetermined=scan.undetermined,
         replaces=scan.replaces,
     )
+
+
+def _text(file: ModuleFile) -> bytes:
+    if file.form is Form.ZIP:
+        return read_main(file.path, file.stem)
+    with open(file.path, "rb") as stream:
+        return stream.read(MODULE_BYTES_MAX + 1)
+
+
+def _text_path(file: ModuleFile) -> str:
+    """Where a fault of the text is said to be."""
+    return os.path.join(file.path, file.stem, "__init__.py") if file.form is Form.ZIP else file.path

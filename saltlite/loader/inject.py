@@ -5,54 +5,89 @@ after it, because files written for Salt carry placeholders such as `__grains__ 
 real thing. A module-level `__opts__` dict is different: by Salt's contract it is laid over the minion's
 options.
 
-A module object belongs to exactly one loader: two loaders in one process share no state. It is entered into
-`sys.modules`, under a name that no `import` finds by itself, because dataclasses and pickle look classes up
-there; a second loader replaces the entry, and neither of them reads it.
+A module object belongs to exactly one loader: two loaders in one process share no state (but for machine code, see
+`saltlite.loader.extension`). It is entered into `sys.modules`, under a name that no `import` finds by itself, because
+relative imports, dataclasses and pickle look there; a second loader replaces the entry.
 """
 
 from __future__ import annotations
 
-import sys
+import logging
+import os
 from collections.abc import Mapping
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
-from saltlite.loader.finder import SHIPPED, ModuleFile
+from saltlite.loader.archive import read_all
+from saltlite.loader.dunders import Injected
+from saltlite.loader.extension import compiled_path, load_extension
+from saltlite.loader.finder import ModuleFile
+from saltlite.loader.imports import plugin_builtins
+from saltlite.loader.parts import PREFIX, FileParts, FolderParts, Parts, TextParts, load_parts
+from saltlite.loader.places import SHIPPED, Form
+
+_SALT_LEVELS = {"garbage": 1, "trace": 5, "profile": 15}
+"""Methods that modules expect of their loggers, and the level of each. Contract: Salt's logging."""
 
 
-def build_module(file: ModuleFile, names: Mapping[str, Any]) -> ModuleType:
+def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any]) -> ModuleType:
     """A fresh module object with the body of `file` run in it and the dunder `names` set.
 
-    Raises whatever the body raises (SystemExit included), SyntaxError, and OSError when the file is gone.
+    Raises whatever the body raises (SystemExit included), SyntaxError, ImportError, and OSError when the file is gone.
     """
-    module = ModuleType(f"saltlite.loaded.{file.layer}.{file.stem}")
-    space = module.__dict__
-    space["__file__"] = file.path
-    space.update(names)
-    known = sys.modules.get(module.__name__)
-    sys.modules[module.__name__] = module
-    try:
-        exec(_code(file, module.__name__), space)  # noqa: S102 - running module files is what the loader is for
-    except BaseException:
-        sys.modules.pop(module.__name__)
-        if known is not None:
-            sys.modules[module.__name__] = known
-        raise
-    own_opts = space.get("__opts__")
-    space.update(names)
+    name = f"{PREFIX}{file.layer}.{kind}.{file.stem}"
+    given = {**names, "__builtins__": plugin_builtins(file.stem if file.form is Form.ZIP else "", name)}
+
+    def fill(space: dict[str, Any]) -> None:
+        space.update(given)
+
+    _teach_levels()
+    if file.form is Form.EXTENSION:
+        module = load_extension(name, file.path, fill)
+    elif file.form is Form.CYTHON:
+        library = compiled_path(file.path, file.stem, str(names["__opts__"].get("cachedir") or ""))
+        module = load_extension(name, library, fill)
+    else:
+        module = load_parts(name, _parts(file, name), fill)
+    own_opts = module.__dict__.get("__opts__")
+    fill(module.__dict__)
     if isinstance(own_opts, dict) and own_opts is not names["__opts__"]:
-        space["__opts__"] = {**names["__opts__"], **own_opts}
+        module.__dict__["__opts__"] = Injected({**names["__opts__"], **own_opts})
     return module
 
 
-def _code(file: ModuleFile, name: str) -> CodeType | Any:
-    """The compiled body.
+def _parts(file: ModuleFile, name: str) -> Parts:
+    if file.form is Form.PACKAGE:
+        return FolderParts(os.path.dirname(file.path))
+    if file.form is Form.ZIP:
+        return TextParts(os.path.join(file.path, file.stem), read_all(file.path, file.stem))
+    return FileParts(file.path, partial(_cached_code, name, file.path) if file.layer == SHIPPED else None)
 
-    Only shipped files use Python's cache of compiled files: it notices a change by whole seconds and size,
-    and a module that was just synchronised may have changed within one second without changing its size.
+
+def _cached_code(name: str, path: str) -> CodeType:
+    """The compiled body of a shipped file, by Python's cache of compiled files.
+
+    Only shipped files use it: it notices a change by whole seconds and size, and a module that was just synchronised
+    may have changed within one second without changing its size.
     """
-    if file.layer == SHIPPED:
-        return SourceFileLoader(name, file.path).get_code(name)
-    with open(file.path, "rb") as stream:
-        return compile(stream.read(), file.path, "exec", dont_inherit=True)
+    code = SourceFileLoader(name, path).get_code(name)
+    if code is None:
+        raise ImportError(f"{path} has no code")
+    return code
+
+
+def _teach_levels() -> None:
+    """Give loggers Salt's methods, which a module calls as it is loaded: `log.trace(…)`."""
+    for name, level in _SALT_LEVELS.items():
+        if not hasattr(logging.Logger, name):
+            setattr(logging.Logger, name, _method(level))
+
+
+def _method(level: int) -> Any:
+    def write(self: logging.Logger, message: object, *args: object, **kwargs: Any) -> None:
+        if self.isEnabledFor(level):
+            self.log(level, message, *args, **{"stacklevel": 2, **kwargs})
+
+    return write

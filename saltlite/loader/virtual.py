@@ -20,6 +20,7 @@ import logging
 from types import ModuleType
 from typing import Any
 
+from saltlite.loader.deadline import DeadlineError, load_deadline
 from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.finder import ModuleFile
 
@@ -32,8 +33,13 @@ def initialise(module: ModuleType, file: ModuleFile) -> Failure | None:
     if not callable(start):
         return None
     try:
-        start(module.__dict__["__opts__"])
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - supervision point: a module never stops the minion
+        with load_deadline():
+            start(module.__dict__["__opts__"])
+    except KeyboardInterrupt:
+        raise
+    except DeadlineError as error:
+        return failure_of(FailureKind.NOT_LOADED, error, file.path, "__init__: ")
+    except BaseException as error:  # noqa: BLE001 - supervision point: a module never stops the minion
         return failure_of(FailureKind.NOT_LOADED, error, file.path, "__init__ raised ")
     return None
 
@@ -44,8 +50,11 @@ def names_of(module: ModuleType, file: ModuleFile) -> tuple[str, ...] | Failure:
     if virtual is None:
         return _with_aliases(module, file.stem)
     try:
-        answer = virtual()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - supervision point: a module never stops the minion
+        with load_deadline():
+            answer = virtual()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - supervision point: a module never stops the minion
         prefix = "Exception raised when processing __virtual__: "
         return failure_of(FailureKind.REFUSED, error, file.path, prefix)
     return _judge(module, file, answer)

@@ -17,7 +17,6 @@ from saltlite.adapters.children import how
 from saltlite.adapters.logs import log_context
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.process import Child, start_ticks
-from saltlite.adapters.proctree import ProcessTree
 from saltlite.adapters.reactor import Reactor, Timer
 from saltlite.adapters.stream import Channel
 from saltlite.core.job_effects import (
@@ -39,6 +38,7 @@ from saltlite.core.ports import Clock
 from saltlite.errors import JournalError, ProtocolError, UnwrittenError
 from saltlite.minion import inside
 from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting, read_report
+from saltlite.minion.kills import Kills
 from saltlite.minion.results import Results
 from saltlite.minion.running import RunningNotes
 from saltlite.minion.spares import Spares
@@ -102,7 +102,7 @@ class JobServer:
         self._retrying = False
         self._full = ""
         self._spares = Spares(reactor, self._make_process)
-        self._trees: dict[int, ProcessTree] = {}
+        self._kills = Kills()
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
         self._waiting: OrderedDict[str, None] = OrderedDict()
@@ -320,7 +320,7 @@ class JobServer:
         def ended(status: int | None) -> None:
             del self._children[pid]
             self._job_ended(jid, how(status))
-            self._trees.pop(pid, None)
+            self._kills.over(pid)
 
         self._children[pid] = Child(self._reactor, pid, ended)
 
@@ -342,7 +342,7 @@ class JobServer:
                 said = process.hear() or b""
                 self._let_go(jid, process)
                 self._job_ended(jid, how(status), said)
-        self._trees.pop(process.pid, None)
+        self._kills.over(process.pid)
 
     def _let_go(self, jid: str, process: JobProcess) -> None:
         del self._running[jid]
@@ -377,12 +377,7 @@ class JobServer:
         return why
 
     def _kill(self, jid: str, pid: int, signum: int) -> None:
-        with log_context(jid=jid):
-            log.info("signal %d to its processes", signum)
-            try:
-                self._trees.setdefault(pid, ProcessTree(pid)).signal(signum)
-            except PermissionError as error:
-                log.warning("its process group cannot be signalled: %s; run the minion as that user", error.strerror)
+        self._kills.signal(jid, pid, signum)
         if signum == SIGKILL and pid in self._children:
             # One that was only just made may lead no group yet.
             self._children[pid].signal(signum)
@@ -472,7 +467,7 @@ class JobServer:
         try:
             self._disk.journal.compact(int(self._clock.wall() * 1000))
         except JournalError as error:
-            log.warning("the journal could not be made smaller, and is used as it is: %s", error)
+            log.warning("%s; make room in %s", error, self._disk.path)
             return
         self._jobs.forgotten(self._disk.journal.floor)
 

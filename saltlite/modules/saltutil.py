@@ -137,7 +137,7 @@ def kept_return(jid: str, offset: int = 0, size: int = KEPT_PART_MAX) -> dict[st
     """
     A part of a return that was too large to travel, for ``saltlite job fetch``: ``data`` from ``offset`` on, at most
     ``size`` bytes, with the ``size`` of all of it and its ``sha256`` in hexadecimal digits. All parts together are the
-    return, encoded with msgpack.
+    return, encoded with msgpack. Whoever may run this function can read the returns of other people's jobs.
 
     CLI Example::
 

@@ -103,3 +103,20 @@ HEARTBEAT_MIN_S = 15
 
 HEARTBEATS_PER_S = 500
 """Heartbeats each second that one master asks for; with more minions the pace gets slower."""
+
+# Files --------------------------------------------------------------------------------------------
+
+FILE_ASKS_MAX = 4
+"""Questions about files that one minion may have open: 256 KiB of answers. A further one ends the session."""
+
+FILE_ASKS_AT_ONCE = 256
+"""Questions about files that MWorkers are given at once: 16 MiB of answers. The others wait, and minions take turns."""
+
+FILE_PUT_MEMORY = 16 * MIB
+"""Bytes of files from minions that wait for an MWorker. Above it a piece is refused as `busy`, and comes again."""
+
+FILE_NAMES = 1000
+"""Names in one answer; with more, the answer says so, and the minion asks for those after the last."""
+
+FILE_NAMES_BYTES = 64 * KIB
+"""Bytes of all names in one answer."""

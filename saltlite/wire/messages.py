@@ -16,9 +16,10 @@ from enum import StrEnum
 from typing import Any
 
 from saltlite.errors import RemoteProtocolError, UsageError
+from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
 from saltlite.model.ids import parse_jid, parse_minion_id
 from saltlite.model.signature import format_signature, function_of, is_function_name, parse_signature
-from saltlite.wire.limits import CHUNK, JOB_BODY_MAX, KIB, RETURN_MAX
+from saltlite.wire.limits import CHUNK, FILE_NAMES, JOB_BODY_MAX, KIB, RETURN_MAX
 from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX
 
 Message = Mapping[str, Any]
@@ -102,6 +103,9 @@ _WAIT_MS = _whole(0, 10 * 365 * 86_400_000)
 _REASON = _text(REASON_MAX)
 _JIDS = _list_of(_jid, JIDS_MAX)
 _DIGEST = _word(DIGEST_DIGITS)
+_NUMBER = _whole(0, 2**31)
+_BYTES = _whole(0, 2**53)
+_PATH = _text(PATH_BYTES_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +147,20 @@ VERBS: dict[str, Verb] = {
     "ret_ack": Verb(Sender.MASTER, {"jids": _JIDS}),
     "grant": Verb(Sender.MASTER, {"jid": _jid}),
     "want_functions": Verb(Sender.MASTER, {}),
+    "file_said": Verb(
+        Sender.MASTER,
+        {
+            "n": _NUMBER,
+            "state": _one_of("ok", "absent", "refused", "busy"),
+            "size": _BYTES,
+            "sha256": _octets(0, 32),
+            "mode": _whole(0, 0o7777),
+            "mtime": _whole(0, 2**53),
+            "data": _octets(0, CHUNK),
+            "names": _list_of(_PATH, FILE_NAMES),
+            "more": _flag,
+        },
+    ),
     "lame": Verb(Sender.MASTER, {"spread_ms": _whole(0, SPREAD_MAX_MS)}, before_accept=True),
     # minion -> master
     "hb": Verb(Sender.MINION, {"running": _JIDS, "spool": _whole(0, 2**31)}, before_accept=True),
@@ -172,6 +190,28 @@ VERBS: dict[str, Verb] = {
         {"digest": _DIGEST, "functions": _list_of(_function, FUNCTIONS_MAX), "whole": _flag},
     ),
     "part": Verb(Sender.MINION, {"jid": _jid, "offset": _whole(0, RETURN_MAX), "data": _octets(1, CHUNK)}),
+    "file_ask": Verb(
+        Sender.MINION,
+        {
+            "n": _NUMBER,
+            "act": _one_of("envs", "files", "folders", "find", "read"),
+            "env": _word(ENV_MAX),
+            "path": _PATH,
+            "after": _PATH,
+            "offset": _BYTES,
+        },
+    ),
+    "file_put": Verb(
+        Sender.MINION,
+        {
+            "n": _NUMBER,
+            "path": _PATH,
+            "size": _BYTES,
+            "sha256": _octets(32, 32),
+            "offset": _BYTES,
+            "data": _octets(0, CHUNK),
+        },
+    ),
     "bye": Verb(Sender.MINION, {"reason": _REASON}, before_accept=True),
 }
 

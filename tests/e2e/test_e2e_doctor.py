@@ -34,6 +34,12 @@ def doctor(fleet: Fleet, side: str, name: str, *, command: tuple[str, ...] = ())
     return done.returncode, [row for row in rows if row["severity"] != "ok"]
 
 
+def wait_told(fleet: Fleet, name: str, phase: str) -> None:
+    """Wait until the minion itself has written down that phase: the master knows of a session a moment earlier."""
+    status = fleet.root(name) / "var/lib/saltlite/minion/status.json"
+    wait_until(lambda: status.exists() and f'"{phase}"' in status.read_text(), f"{name} says {phase}")
+
+
 def only(code_and_rows: tuple[int, list[dict[str, Any]]], check: str) -> dict[str, Any]:
     """The one finding of that check, where there is a problem."""
     code, rows = code_and_rows
@@ -46,6 +52,7 @@ def only(code_and_rows: tuple[int, list[dict[str, Any]]], check: str) -> dict[st
 def test_a_fleet_that_is_well_has_no_problem(shared: Fleet) -> None:
     code, rows = doctor(shared, "master", "master")
     assert (code, [row for row in rows if row["severity"] == "problem"]) == (0, [])
+    wait_told(shared, "a", "ready")
     code, rows = doctor(shared, "minion", "a")
     assert (code, [row for row in rows if row["severity"] == "problem"]) == (0, [])
 
@@ -82,7 +89,7 @@ def test_a_pending_key_is_seen_from_both_sides(fleet: Fleet) -> None:
     fleet.start_master()
     fleet.start_minion("web1", fleet=fleet.fleet_id())
     fleet.wait_key("web1", "pending")
-    wait_until(lambda: "pending" in fleet.daemons["web1"].log(), "the minion knows")
+    wait_told(fleet, "web1", "pending")
     code, rows = doctor(fleet, "master", "master")
     assert code == 0
     waiting = next(row for row in rows if row["check"] == "keys")
@@ -112,6 +119,18 @@ def test_a_minion_that_was_never_started_is_looked_at_too(fleet: Fleet) -> None:
     result = doctor(fleet, "minion", "web1")
     assert "does not run here" in only(result, "minion")["sentence"]
     assert "refused" in only(result, "master ")["sentence"]
+
+
+def test_a_minion_that_died_left_its_last_word_and_one_that_was_stopped_none(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("web1")
+    wait_told(fleet, "web1", "ready")
+    fleet.daemons["web1"].kill_whole()
+    assert ", was ready" in only(doctor(fleet, "minion", "web1"), "minion")["sentence"]
+    fleet.restart_minion("web1")
+    fleet.wait_up("web1")
+    fleet.daemons["web1"].stop()
+    assert only(doctor(fleet, "minion", "web1"), "minion")["sentence"] == "it does not run here"
 
 
 def test_a_name_that_leads_nowhere(fleet: Fleet) -> None:
@@ -165,6 +184,7 @@ def test_modules_that_do_not_load_are_named_with_their_reason(fleet: Fleet) -> N
     )
     fleet.start_master()
     fleet.join("web1", module_dirs=[str(fleet.folder / "more")])
+    wait_told(fleet, "web1", "ready")
     code, rows = doctor(fleet, "minion", "web1")
     assert code == 0
     assert [("no_such_library" in row["sentence"], row["check"]) for row in rows if "broken.py" in row["sentence"]] == [
@@ -179,6 +199,12 @@ def test_a_damaged_journal_is_told(fleet: Fleet) -> None:
     fleet.daemons["web1"].stop()
     (fleet.root("web1") / "var/lib/saltlite/minion/journal").write_bytes(b"this is no journal at all")
     assert "journal" in only(doctor(fleet, "minion", "web1"), "journal")["sentence"]
+
+
+def test_a_folder_of_modules_that_is_not_there_is_a_finding(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("web1", module_dirs=[str(fleet.folder / "nowhere")])
+    assert "nowhere, and there is no such folder" in only(doctor(fleet, "minion", "web1"), "config")["sentence"]
 
 
 def test_mistakes_in_the_configuration_are_findings(fleet: Fleet) -> None:
@@ -203,6 +229,7 @@ def test_a_full_disk_is_told(fleet: Fleet) -> None:
 def test_a_clock_that_is_ahead_is_told(fleet: Fleet, tmp_path: Path) -> None:
     fleet.start_master()
     fleet.join("web1")
+    wait_told(fleet, "web1", "ready")
     # Python reads it at its start: the whole process of the doctor has another clock.
     (tmp_path / "sitecustomize.py").write_text("import time\nreal = time.time\ntime.time = lambda: real() + 3600\n")
     code, rows = doctor(fleet, "minion", "web1", command=("env", f"PYTHONPATH={tmp_path}"))

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -52,7 +52,7 @@ def fixed(*steps: Step) -> Script:
     return lambda request: steps
 
 
-def described(count: int = 2, **functions: dict[str, Any]) -> dict[str, Any]:
+def described(functions: Mapping[str, dict[str, Any]], count: int = 2) -> dict[str, Any]:
     """The answer to a describe of these functions."""
     unsaid = {"signatures": [], "risk": "", "lacking": 0, "unknown": 0}
     known = {name: unsaid | fields for name, fields in functions.items()}
@@ -131,7 +131,7 @@ class FakeMaster:
 
     def _steps(self, request: dict[str, Any]) -> Iterable[Step]:
         if request["verb"] == "describe":
-            return [described(**{name: self.functions.get(name, {}) for name in request["funs"]})]
+            return [described({name: self.functions.get(name, {}) for name in request["funs"]})]
         if request["verb"] == "heard":
             return [{"ok": True, "heard": {m: self.heard[m] for m in request["ids"] if m in self.heard}}]
         if request.get("once"):

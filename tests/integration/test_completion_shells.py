@@ -313,7 +313,7 @@ def test_zsh_completes(line: str, wanted: str, folder: Path) -> None:
 @pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "-n")])
 def test_the_script_is_one_of_its_shell(shell: str, check: str, folder: Path) -> None:
     (folder / "script").write_text(SCRIPTS[shell])
-    argv = [_need(shell), check, folder / "script"]
+    argv = [_need(shell), check, str(folder / "script")]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=WAIT_S)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from saltlite.adapters import process, proctree, stream
 from saltlite.adapters.memory_link import Fate, Flight, MemoryClientLink, MemoryNetwork
 from saltlite.adapters.memory_store import MemoryStore
 from saltlite.core.connection import Phase
 from saltlite.core.ports import TokenRecord
+from saltlite.minion import jobprocess, running
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState, secret_hash
 from saltlite.wire.noise import public_of
@@ -147,20 +150,24 @@ class Fleet:
 def stage(universe: Universe) -> Iterator[None]:
     """Put what stands in for the kernel into the modules of the daemons, and keep them quiet."""
     processes = stand_ins.SimProcesses(lambda: universe.current)
-    replaced: dict[str, Any] = {
-        "saltlite.master.mworker.connect_unix": universe.connect,
-        "saltlite.master.mworker.Channel": SimChannel,
-        "saltlite.master.mworker.Acceptor": SimAcceptor,
-        "saltlite.minion.jobserver.fork_waiting": stand_ins.fork_waiting,
-        "saltlite.minion.jobserver.Child": stand_ins.SimChild,
-        "saltlite.minion.jobserver.start_ticks": processes.start_ticks,
-        "saltlite.minion.jobserver.ProcessTree": processes.tree,
-        "saltlite.minion.jobserver.RunningNotes": stand_ins.NoNotes,
-    }
+    replaced: list[tuple[Any, Any]] = [
+        (stream.connect_unix, universe.connect),
+        (stream.Channel, SimChannel),
+        (stream.Acceptor, SimAcceptor),
+        (jobprocess.fork_waiting, stand_ins.fork_waiting),
+        (process.Child, stand_ins.SimChild),
+        (process.start_ticks, processes.start_ticks),
+        (proctree.ProcessTree, processes.tree),
+        (running.RunningNotes, stand_ins.NoNotes),
+    ]
+    modules = [m for name, m in sys.modules.items() if name.startswith(("saltlite.master.", "saltlite.minion."))]
     quiet = logging.root.manager.disable
     with ExitStack() as stack:
-        for name, stand_in in replaced.items():
-            stack.enter_context(patch(name, stand_in))
+        for real, stand_in in replaced:
+            users = [module for module in modules if vars(module).get(real.__name__) is real]
+            assert users, f"no daemon uses {real.__name__} any more: the simulation misses what took its place"
+            for module in users:
+                stack.enter_context(patch.object(module, real.__name__, stand_in))
         logging.disable(logging.CRITICAL)
         try:
             yield

@@ -123,6 +123,15 @@ class Story:
             "deliver_ms": random.choice((0, 1_000, 10_000, 60_000, 600_000)),
             "run_ms": random.choice((0, 0, 2_000)),
         }
+        if random.random() < 0.2:
+            request["batch"] = {
+                "size": random.randint(2, 4),
+                "percent": False,
+                "wait_ms": random.choice((0, 500)),
+                "failhard": random.random() < 0.3,
+            }
+        elif random.random() < 0.1:
+            request["subset"] = 2
         waits = (Patience(1.0), Patience(5.0), Patience(5.0, away_quiet_s=5.0), Patience(5.0, away_s=90.0))
         client = SimClient(self.fleet, random.choice(self.fleet.masters), request, random.choice(waits))
         self.fleet.clients.append(client)

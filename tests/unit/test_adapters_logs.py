@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import os
 import re
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.adapters import logs
-from saltlite.adapters.logs import FileSink, LineHandler, Repeats, configure, log_context
+from saltlite.adapters.logs import FileSink, LineHandler, Repeats, configure, log_context, set_log_context
 from saltlite.errors import StartupError
 
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -60,6 +61,18 @@ def test_the_context_of_nested_blocks_is_in_the_line_and_gone_after_them(log_fil
         "[jid=20261121033001000000] between",
         "outside",
     ]
+
+
+def test_the_context_of_a_process_is_in_every_line_from_then_on(log_file: Path) -> None:
+    def work() -> None:
+        set_log_context(id="web1")
+        with log_context(jid="20261121033001000000"):
+            log.info("of a job")
+        log.info("of the minion")
+
+    contextvars.copy_context().run(work)  # as in a process of its own
+    lines = [line.split(" ", 3)[3] for line in log_file.read_text().splitlines()]
+    assert lines == ["[id=web1 jid=20261121033001000000] of a job", "[id=web1] of the minion"]
 
 
 def test_control_characters_cannot_forge_a_line(log_file: Path) -> None:

@@ -12,6 +12,13 @@ from saltlite.cli.outfile import OutFile
 from saltlite.errors import SaltliteError
 
 
+def interrupted(path: str) -> None:
+    """Ctrl-C in the middle of the output."""
+    with OutFile(path) as stream:
+        stream.write("half")
+        raise KeyboardInterrupt
+
+
 def test_the_file_has_its_name_only_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with OutFile(str(path)) as stream:
@@ -27,9 +34,8 @@ def test_an_interrupted_command_leaves_what_was_there(tmp_path: Path, before: st
     path = tmp_path / "out"
     if before is not None:
         path.write_text(before)
-    with pytest.raises(KeyboardInterrupt), OutFile(str(path)) as stream:
-        stream.write("half")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(str(path))
     assert [(name, (tmp_path / name).read_text()) for name in os.listdir(tmp_path)] == (
         [] if before is None else [("out", "old")]
     )
@@ -58,9 +64,11 @@ def test_what_is_no_file_is_written_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_one_sentence() -> None:
-    with pytest.raises(SaltliteError, match="--out-file /dev/full cannot be written: No space left"):
-        with OutFile("/dev/full") as stream:
-            stream.write("x")
+    with (
+        pytest.raises(SaltliteError, match="--out-file /dev/full cannot be written: No space left"),
+        OutFile("/dev/full") as stream,
+    ):
+        stream.write("x")
 
 
 def test_a_file_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from saltlite.core.journal_rules import advance
 from saltlite.core.minion_ports import JournalEntry, Record, Step
 from saltlite.errors import JournalError
 from saltlite.model.ids import parse_jid
+from saltlite.model.job import TargetState
 from tests.core_keys import JOB_PUBLIC
-from tests.core_server import UNTIL, Server, jid
+from tests.core_server import UNTIL, Server, jid, parcel, refusal
 
 OTHER = bytes(range(32))
 RECEIVED = {"body": b"b", "sig": b"s", "proof": [], "wall_ms": 1, "deliver_ms": 1}
@@ -35,6 +36,17 @@ def test_a_result_is_not_offered_to_a_master_that_did_not_ask_for_it() -> None:
     it.jobs.connected([jid()])
 
     assert offers(it) == [jid()]
+
+
+def test_a_jid_that_another_master_used_first_is_refused_and_not_taken_for_that_job() -> None:
+    it = Server()
+    it.start()
+    it.take()
+    it.jobs.trust(OTHER, UNTIL)
+    it.jobs.received(parcel())
+    state, reason = refusal(it.take())
+    assert state is TargetState.REFUSED
+    assert "another master" in reason
 
 
 def test_after_a_week_any_master_of_the_fleet_may_have_a_result() -> None:

@@ -61,10 +61,10 @@ def test_an_ending_that_cannot_be_written_is_held_and_written_when_the_disk_take
     it.results.keep(JID, result(b""))
     assert it.results.holding
     it.results.retry()
-    assert it.results.holding
+    assert it.results.full() == WHY
     it.error = 0
     it.results.retry()
-    assert not it.results.holding
+    assert it.results.full() == ""
     it.disk.crash()
     assert memory_spool(it.disk).read(JID) == result(b"")
 

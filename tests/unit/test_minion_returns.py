@@ -12,9 +12,12 @@ import pytest
 
 from saltlite.adapters.kept import KeptReturns
 from saltlite.adapters.memory_disk import MemoryDisk
+from saltlite.config.load import load_minion
+from saltlite.errors import ConfigError
 from saltlite.loader.encode import decode_return
 from saltlite.minion.returns import Returns
 from saltlite.model.keptreturn import HEADER_BYTES, digest_of
+from saltlite.wire.limits import RETURN_MAX
 
 JID = "20260131235959123456"
 LIMIT = 64 * 1024
@@ -122,3 +125,17 @@ def test_a_disk_that_does_not_take_it_keeps_nothing_and_leaves_nothing(operation
     assert not KeptReturns(disk.folder("/kept"), 10**6).keep(JID, b"x" * 1000)
     disk.before = lambda _: None
     assert disk.folder("/kept").names() == []
+
+
+@pytest.mark.parametrize(
+    ("written", "accepted"), [(65_535, False), (65_536, True), (RETURN_MAX, True), (RETURN_MAX + 1, False)]
+)
+def test_the_limit_of_returns_leaves_room_for_its_notices_and_is_no_larger_than_the_wires(
+    tmp_path: Path, written: int, accepted: bool
+) -> None:
+    (tmp_path / "minion").write_text(f"return_max: {written}\n")
+    if accepted:
+        assert load_minion(str(tmp_path)).config.return_max == written
+    else:
+        with pytest.raises(ConfigError, match="return_max"):
+            load_minion(str(tmp_path))

@@ -52,6 +52,19 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "functions": {"digest": "d" * 32, "functions": ["test.ping()"], "whole": False},
     "part": {"jid": JID, "offset": 0, "data": b"x"},
+    "file_ask": {"n": 1, "act": "read", "env": "base", "path": "a/b", "after": "", "offset": 0},
+    "file_put": {"n": 1, "path": "a/b", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
+    "file_said": {
+        "n": 1,
+        "state": "ok",
+        "size": 1,
+        "sha256": b"",
+        "mode": 0,
+        "mtime": 0,
+        "data": b"x",
+        "names": ["a"],
+        "more": False,
+    },
     "bye": {"reason": ""},
 }
 

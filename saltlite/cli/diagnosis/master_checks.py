@@ -44,9 +44,8 @@ def _running(seen: MasterEvidence) -> Iterator[Finding]:
 
 def _port(seen: MasterEvidence) -> Iterator[Finding]:
     if seen.proof is None:
-        why = seen.probe_problem
-        fix = shared.start(seen.around, "saltlite-master") if seen.around.pid is None else "ss -ltnp"
-        yield problem("port", f"no master proves itself on {seen.address}: {why}", fix)
+        fix = "ss -ltnp" if seen.around.pid is not None else ""
+        yield problem("port", f"no master proves itself on {seen.address}: {seen.probe_problem}", fix)
         return
     yield ok("port", f"the master {seen.proof.name} proves itself on {seen.address}, fleet {seen.proof.fleet}")
 

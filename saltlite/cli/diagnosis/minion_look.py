@@ -10,6 +10,7 @@ from typing import NamedTuple
 from saltlite.adapters import journal_format, spool
 from saltlite.adapters.master_probe import probe_master
 from saltlite.adapters.privileges import read_secret
+from saltlite.cli.configs import missing_folders
 from saltlite.cli.diagnosis import look
 from saltlite.cli.diagnosis.evidence import MasterSeen, MinionEvidence, Surroundings
 from saltlite.cli.diagnosis.modules import try_modules
@@ -69,7 +70,8 @@ def look_at_minion(config_dir: str) -> MinionEvidence:
 
 def _config(config_dir: str) -> tuple[MinionConfig | None, list[str]]:
     try:
-        return load_minion(config_dir).config, []
+        loaded = load_minion(config_dir)
+        return loaded.config, missing_folders(loaded)
     except ConfigError as error:
         return None, str(error).split("\n")
 

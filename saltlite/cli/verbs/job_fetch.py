@@ -36,7 +36,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     """Fetch the return of a job on one minion; a text and bytes are written as they are, the rest as JSON."""
     parsed = command_table(
         "job fetch",
-        Option("--out-file", metavar="PATH", help="write it to this file, whole or not at all; bytes stay bytes"),
+        Option("--out-file", metavar="PATH", help="write it to this file, whole or not at all"),
     ).parse(argv)
     console.quiet = parsed.on("quiet")
     if len(parsed.words) not in (1, 2):

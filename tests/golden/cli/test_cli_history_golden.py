@@ -113,7 +113,6 @@ STATUS = {
         "sessions": 2,
         "ready": 1,
         "pending": 1,
-        "deciding": 0,
         "parcels": 0,
         "handshakes": 12,
         "refused": {"bad-mac": 3, "oversize": 1},
