@@ -14,7 +14,9 @@ has these fields (ids and names are text, lists are lists: everything is kept as
                                                   what the target's row says after it, for the first one stands;
                                                   `ret`: it came with a return (left out: when state is `returned`)
     shown      client, jid, minion, seq           a client that follows by cursor printed that return
-    closed     client, jid, missing               a client ended, and called these minions missing
+    closed     client, jid, missing [, asked_at]  a client ended, and called these minions missing; `asked_at` is when
+                                                  it sent the master its last question: what was stored later is not
+                                                  missed
     fault      what, who                          something was broken on purpose
     healed     -                                  nothing is broken from here on
     lost_disk  minion                             its disk died with all that was on it
@@ -205,7 +207,7 @@ class Books:
         f, job = event.fields, self._job(event)
         seen = job.shown.get(f["client"], {})
         for minion, stored in job.returned.items():
-            if minion in seen:
+            if minion in seen or stored.at > f.get("asked_at", event.at):
                 continue
             if minion in f["missing"]:
                 yield _broken("G9", f"{f['client']} called {minion} missing, whose return was stored", stored, event)
@@ -271,7 +273,7 @@ class Books:
             excused = final.fields["targets"].get(minion) == "revoked" or self._disk_died(minion, since=spooled.at)
             if not excused and not returns.get(minion):
                 yield _broken("G6", f"the result of {minion} for {jid} is lost", spooled, final)
-            elif minion in job.returned and job.returned[minion].at < spooled.at:
+            elif excused or minion in job.returned and job.returned[minion].at < spooled.at:
                 # It was handed over from memory, and what the minion wrote later is not what counts.
                 continue
             elif minion in digests and spooled.fields.get("digest") not in (None, digests[minion]):

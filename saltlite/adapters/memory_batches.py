@@ -25,13 +25,9 @@ class MemoryBatches(ABC):
     def planned_of(self, minion: MinionId) -> list[Jid]:
         return [jid for jid in self.planned_jobs() if minion in self._planned(jid)]
 
-    def standing(self, jid: Jid, queued_since: float, ended_since: float) -> Standing:
+    def standing(self, jid: Jid, queued_since: float, ended_since: float, now: float) -> Standing:
         rows = self._tables.targets.get(jid, {}).values()
-        since = dict.fromkeys(TERMINAL, ended_since) | {
-            TargetState.QUEUED: queued_since,
-            TargetState.RECEIVED: float("-inf"),
-            TargetState.RUNNING: float("-inf"),
-        }
+        since = dict.fromkeys(TERMINAL, ended_since) | {TargetState.QUEUED: queued_since}
         returns = self._tables.returns.get(jid, {})
         failed = [
             row.id
@@ -39,7 +35,11 @@ class MemoryBatches(ABC):
             if (outcome_of_return(returns[row.id]) if row.id in returns else outcome_of(row.state)) is Outcome.FAILED
         ]
         return Standing(
-            active=sum(row.changed_at > since.get(row.state, float("inf")) for row in rows),
+            active=sum(
+                row.state in (TargetState.RECEIVED, TargetState.RUNNING)
+                or since.get(row.state, now) < row.changed_at <= now
+                for row in rows
+            ),
             planned=len(self._planned(jid)),
             changed_at=max((row.changed_at for row in rows), default=0.0),
             failed=min(failed, default=None),

@@ -333,7 +333,11 @@ class _MemoryWriter(_MemoryReader):
     def touch_minions(self, rows: Iterable[MinionRow]) -> None:
         for row in rows:
             known = self.minion(row.id)
-            last_seen = max(row.last_seen, known.last_seen) if known else row.last_seen
+            queued = [rows[row.id] for rows in self._tables.targets.values() if row.id in rows]
+            queued_at = max(
+                (one.changed_at for one in queued if one.state is TargetState.QUEUED), default=row.last_seen
+            )
+            last_seen = max(row.last_seen, queued_at, known.last_seen if known else row.last_seen)
             self._tables.minions[row.id] = replace(row, last_seen=last_seen)
 
     def put_functions(self, functions: FunctionSet) -> None:

@@ -8,6 +8,10 @@ from __future__ import annotations
 from saltlite.cli.options import Option, Table, choice
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "call": (
+        "saltlite call [options] MODULE.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
+        "Run a function on this machine, without master and daemon.",
+    ),
     "completion": (
         "saltlite completion bash|zsh|fish [options]",
         "Print the script that completes command lines in that shell.",
@@ -23,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": (
         "saltlite demo [options] [-- TARGET MODULE.FUNCTION [ARGUMENT...]]",
         "Start a whole fleet in a temporary folder, without root.",
+    ),
+    "doc": (
+        "saltlite doc [MODULE|MODULE.FUNCTION] [options]",
+        "Show what a function does and takes, and which minions lack it.",
     ),
     "doctor": (
         "saltlite doctor [master|minion|all] [options]",
@@ -73,8 +81,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite key token create [options]",
         "Make and print a token that lets minions join.",
     ),
+    "runner": (
+        "saltlite runner [options] MODULE.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
+        "Run a runner on the master's machine: one function about the whole fleet.",
+    ),
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
 }
+
+TAKES_DOTS = frozenset({"call", "doc", "runner"})
+"""Commands whose first word may have a dot: behind them a function makes no job."""
 
 CONFIG_DIR = Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)")
 QUIET = Option("-q", "--quiet", help="print data and errors only")

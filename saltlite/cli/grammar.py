@@ -1,8 +1,9 @@
 """Job or command: what a command line is, before its options are read.
 
-A function (`test.ping`) as the second word makes a job, whatever the first word is; a word with a slash is the
-tag of an event, and no function. Otherwise a first word that names a command is that command. `run` is a job
-too: `saltlite run -- key test.ping` is for a minion whose id is a command's name.
+A function (`test.ping`) as the second word makes a job, whatever the first word is, unless that is a command which
+takes such a word itself (`saltlite doc test.ping`); a word with a slash is the tag of an event, and no function.
+Otherwise a first word that names a command is that command. `run` is a job too: `saltlite run -- key test.ping` is
+for a minion whose id is a command's name.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     if first is None:
         return None, rest
     second = _next_word(rest, first + 1)
-    if second is not None and "." in rest[second] and "/" not in rest[second]:
+    if second is not None and makes_job(rest[first], rest[second]):
         return None, rest
     if rest[first] == RUN:
         del rest[first]
@@ -42,6 +43,11 @@ def split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     if rest[first] not in commands.members(""):
         return None, rest
     return _full_name(rest)
+
+
+def makes_job(first: str, second: str) -> bool:
+    """Whether the first two words of a command line are a target and a function, even if the first is a command."""
+    return first not in commands.TAKES_DOTS and "." in second and "/" not in second
 
 
 def _full_name(rest: list[str]) -> tuple[str, list[str]]:

@@ -145,8 +145,11 @@ def _patience(published: Published, parsed: Parsed) -> Patience:
     timeout_s = parsed.options.get("timeout")
     if timeout_s is not None:
         return Patience(timeout_s, away_quiet_s=timeout_s)
-    waits_for_away = "deliver_by" in parsed.options
-    return Patience(published.timeout_s, away_s=published.deliver_s + EXPIRY_S if waits_for_away else None)
+    if "deliver_by" not in parsed.options:
+        return Patience(published.timeout_s)
+    # Who says how long the job may take to arrive waits so long for it to arrive.
+    whole_s = published.deliver_s + EXPIRY_S
+    return Patience(max(published.timeout_s, whole_s), away_s=whole_s)
 
 
 def _print_jid(published: Published, out: str, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""The entry points `saltlite` and `saltlite-key`: from a command line to an exit code, whatever happens."""
+"""The entry points `saltlite`, `saltlite-key` and their like: from a command line to an exit code, whatever happens."""
 
 from __future__ import annotations
 
@@ -46,6 +46,16 @@ def run(argv: Sequence[str], console: Console) -> int:
 def main_key(argv: Sequence[str] | None = None) -> int:
     """`saltlite-key …` is `saltlite key …`."""
     return main(["key", *(sys.argv[1:] if argv is None else argv)])
+
+
+def main_call(argv: Sequence[str] | None = None) -> int:
+    """`saltlite-call …` is `saltlite call …`."""
+    return main(["call", *(sys.argv[1:] if argv is None else argv)])
+
+
+def main_run(argv: Sequence[str] | None = None) -> int:
+    """`saltlite-run …` is `saltlite runner …`."""
+    return main(["runner", *(sys.argv[1:] if argv is None else argv)])
 
 
 def _dispatch(argv: Sequence[str], console: Console) -> int:

@@ -17,9 +17,12 @@ _HELP_COLUMN = 26
 
 
 class Option:
-    """One option. Without a metavar it is a switch; its value is stored under the long name's words."""
+    """One option. Without a metavar it is a switch; its value is stored under the long name's words.
 
-    __slots__ = ("convert", "help", "metavar", "names")
+    Given several times the last value counts; of an option with `many` all of them do, as a list.
+    """
+
+    __slots__ = ("convert", "help", "many", "metavar", "names")
 
     def __init__(
         self,
@@ -27,8 +30,10 @@ class Option:
         help: str,  # noqa: A002 - as in argparse
         metavar: str = "",
         convert: Callable[[str], Any] = str,
+        many: bool = False,
     ) -> None:
         self.names = names
+        self.many = many
         self.help = help
         self.metavar = metavar
         self.convert = convert
@@ -133,9 +138,13 @@ class Table:
                 raise UsageError(f"{name} needs a value: {name} {option.metavar}")
             value = tokens.pop()
         try:
-            parsed.options[option.key] = option.convert(value)
+            converted = option.convert(value)
         except UsageError as error:
             raise UsageError(f"{name}: {error}") from error
+        if option.many:
+            parsed.options.setdefault(option.key, []).append(converted)
+        else:
+            parsed.options[option.key] = converted
 
     def _unbundle(self, token: str) -> list[str]:
         """`-t5` as `-t 5` and `-Lq` as `-L -q`, once; UsageError for a token that names nothing."""

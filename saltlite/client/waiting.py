@@ -7,8 +7,7 @@ away is waited for when it was asked for. No clock here: `now` is handed in, in 
 
 from __future__ import annotations
 
-import msgpack  # type: ignore[import-untyped]  # the package ships no type information
-
+from saltlite.client.values import decode_value
 from saltlite.errors import RemoteProtocolError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as the whole client
@@ -26,6 +25,9 @@ _RANK = {PLANNED: 0, QUEUED: 1, "received": 2, "running": 3}
 _TERMINAL_RANK = 4
 
 _COMING = ("received", "running")
+
+UNREADABLE_CODE = 1
+"""The retcode of a return that is no value: its minion made it otherwise than saltlite does."""
 
 FIRST_MESSAGE_S = 0.3
 """How long to wait for the stream to begin, when nothing else is worth waiting for: a job that is followed from its
@@ -62,7 +64,7 @@ class Reply:
     __slots__ = ("duration_s", "has_value", "id", "reason", "retcode", "state", "value")
 
     def __init__(self, row: Mapping[str, Any]) -> None:
-        """From one entry of `returns`. Raises RemoteProtocolError for one that cannot be read."""
+        """From one entry of `returns`. Raises RemoteProtocolError for one that the master did not make."""
         try:
             self.id: str = row["id"]
             self.state: str = row["state"]
@@ -75,7 +77,15 @@ class Reply:
             raise RemoteProtocolError("bad-return", repr(error)) from error
         self.has_value = bool(body)
         """Whether there is a return value: a job that was killed may have none."""
-        self.value: Any = _decode_body(self.id, body) if body else None
+        self.value: Any = self._read(body) if body else None
+
+    def _read(self, body: bytes) -> Any:
+        try:
+            return decode_value(body)
+        except RemoteProtocolError as error:
+            # It fails for this minion alone: the others' returns are shown whatever one of them sends.
+            self.retcode = self.retcode or UNREADABLE_CODE
+            return f"the return cannot be read: {error}"
 
     def failed(self) -> bool:
         """Whether the function did not come to a good end."""
@@ -111,17 +121,6 @@ class Patience:
 
 def _rank(state: str) -> int:
     return _RANK.get(state, _TERMINAL_RANK)
-
-
-def _decode_body(minion: str, body: bytes) -> Any:
-    try:
-        return msgpack.unpackb(body, strict_map_key=False, unicode_errors="replace", ext_hook=_no_extension)
-    except (ValueError, TypeError) as error:  # TypeError: a list as the key of a map
-        raise RemoteProtocolError("bad-return", f"the return of {minion} cannot be decoded: {error}") from error
-
-
-def _no_extension(code: int, _data: bytes) -> Any:
-    raise ValueError(f"msgpack extension type {code}")
 
 
 class Progress:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from saltlite.config.values import PORT_MAX, parse_address, parse_duration, spell_duration
 from saltlite.config.written import Map, Scalar, Sequence, Written, resolve, value_of
 from saltlite.errors import ConfigError, UsageError
+from saltlite.model.files import parse_env
 
 T = TypeVar("T")
 
@@ -213,6 +214,22 @@ class FilePaths:
 
     def spell(self, value: list[str]) -> str:
         return _spell_list(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRoots:
+    """A map from environments to lists of folders, each moved as a FilePath is."""
+
+    def wants(self) -> str:
+        return "a map from environments to lists of folders"
+
+    def read(self, written: Written) -> dict[str, list[str]]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {Text(check=parse_env, required=True).read(key): FilePaths().read(value) for key, value in written.pairs}
+
+    def spell(self, value: dict[str, list[str]]) -> str:
+        return f"{{{', '.join(f'{quote(env)}: {_spell_list(folders)}' for env, folders in value.items())}}}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from saltlite.config.kinds import Choice, Duration, FilePath, Text, Whole
+from saltlite.config.kinds import Choice, Duration, FilePath, FileRoots, Flag, Text, Texts, Whole
 from saltlite.config.options import option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import PORT_MAX
@@ -65,6 +65,34 @@ class MasterConfig:
         DEFAULT_SOCK_DIR,
         "The folder of the Unix socket on which the master answers the command line and the API.",
         FilePath(),
+    )
+    file_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        {"base": ["/srv/salt"]},
+        "The folders of files that minions may fetch, by environment; the first folder that has a file wins. Every "
+        "accepted minion may read all of them.",
+        FileRoots(),
+    )
+    file_ignore_glob: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [],
+        "Files that are not served: globs on their path below file_roots, where * passes slashes, as in '*.pyc'.",
+        Texts(),
+    )
+    fileserver_max: int = option(
+        16_384,
+        "The largest file that is served; a larger one is as good as missing, and the log says so.",
+        Whole(1, 100_000_000),
+        unit="MiB",
+    )
+    file_recv: bool = option(
+        False,
+        "Whether minions may send files with cp.push. They are kept below cachedir, in minions/<id>/files.",
+        Flag(),
+    )
+    file_recv_max_size: int = option(
+        100,
+        "The largest file that is taken from a minion.",
+        Whole(1, 100_000_000),
+        unit="MiB",
     )
     log_level: str = option(
         "warning",

@@ -121,13 +121,20 @@ class MinionConfig:
     )
     module_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "More folders to look for execution modules in; the first one that has a module wins.",
+        "Folders with more plug-ins of every type, each type in its own folder (modules or _modules, utils or _utils "
+        "...); the last one that has a file of a name wins.",
         FilePaths(),
     )
     extension_modules: str = option(
-        "",
-        "A folder with more plug-ins of every type, each type in its own folder (modules, grains ...).",
+        "/var/cache/saltlite/minion/extmods",
+        "A folder with more plug-ins of every type, each type in its own folder (modules, grains ...). This is where "
+        "saltutil.sync_all puts those of the master; '' for none.",
         FilePath(may_be_empty=True),
+    )
+    clean_dynamic_modules: bool = option(
+        True,
+        "Whether a sync removes plug-ins from extension_modules that the master has no more.",
+        Flag(),
     )
     providers: dict[str, str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
@@ -138,6 +145,29 @@ class MinionConfig:
         [],
         "Execution modules that are not loaded on this minion, whoever asks for them.",
         Texts(),
+    )
+    whitelist_modules: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [],
+        "The only execution modules that jobs may call here, as in [test, pkg]; empty means all. Modules still call "
+        "each other, so this limits what is asked for, and not what happens.",
+        Texts(),
+    )
+    utils_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [],
+        "Folders with more files whose functions modules reach as __utils__; the last one that has a file of a name "
+        "wins.",
+        FilePaths(),
+    )
+    enable_zip_modules: bool = option(
+        False,
+        "Whether a .zip archive in a folder of plug-ins is one: a folder with its own name and an __init__.py.",
+        Flag(),
+    )
+    cython_enable: bool = option(
+        False,
+        "Whether a .pyx file in a folder of plug-ins is one. Cython and a C compiler must be installed; what is "
+        "compiled is kept in cachedir.",
+        Flag(),
     )
     run_timeout: float = option(
         0.0,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from saltlite.config.kinds import FilePath, FilePaths, Kind
+from saltlite.config.kinds import FilePath, FilePaths, FileRoots, Kind
 from saltlite.config.paths import DEFAULT_ROOT_DIR, default_under, given_under
 
 T = TypeVar("T")
@@ -83,4 +83,8 @@ def assemble(config_class: type[T], given: Mapping[str, Any]) -> T:
             values[name] = default_under(root_dir, known.default) if moved is None else moved
         elif isinstance(known.takes, FilePaths):
             values[name] = [given_under(root_dir, path) for path in values.get(name, known.default)]
+        elif isinstance(known.takes, FileRoots):
+            move = given_under if name in values else default_under
+            roots = values.get(name, known.default)
+            values[name] = {env: [move(root_dir, path) for path in folders] for env, folders in roots.items()}
     return config_class(**values)

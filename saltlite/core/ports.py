@@ -246,9 +246,12 @@ class StoreReader(Protocol):
         """Jobs in which that minion is a PLANNED target, sorted."""
         ...
 
-    def standing(self, jid: Jid, queued_since: float, ended_since: float) -> Standing:
+    def standing(self, jid: Jid, queued_since: float, ended_since: float, now: float) -> Standing:
         """How the batch stands. A QUEUED target takes a place when it was queued after `queued_since`, one that has
-        ended when it did so after `ended_since`; RECEIVED and RUNNING ones always do."""
+        ended when it did so after `ended_since`; RECEIVED and RUNNING ones always do.
+
+        A time after `now` counts as long past: the clock was set back, and nothing may wait until it is there again.
+        """
         ...
 
     def next_planned(self, jid: Jid, limit: int) -> list[MinionId]:
@@ -327,7 +330,11 @@ class StoreWriter(StoreReader, Protocol):
 
     def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int: ...
 
-    def touch_minions(self, rows: Iterable[MinionRow]) -> None: ...
+    def touch_minions(self, rows: Iterable[MinionRow]) -> None:
+        """Insert or replace the rows of these ids. `last_seen` never goes back, and is never before the time at which
+        a target of that minion was QUEUED, even where the wall clock is: a session of that moment may have been
+        given the job, so `expire` must not call it undelivered."""
+        ...
 
     def put_functions(self, functions: FunctionSet) -> None:
         """Keep what a digest stands for; sets that no minion's row names any more are dropped by `prune`."""

@@ -23,9 +23,10 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from saltlite.decorators.notes import collecting
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.loader import Loader
@@ -61,6 +62,22 @@ def call(
     `pub` tells about the job (jid, fun, arg, user, tgt …): a function that takes `**kwargs` gets each as
     `__pub_<name>`.
     """
+    with collecting() as notes, loader.context.own_retcode() as context:
+        outcome = _call(loader, fun, args, kwargs, pub or {}, context)
+    return replace(outcome, warnings=(*outcome.warnings, *notes)) if notes else outcome
+
+
+def _call(
+    loader: Loader,
+    fun: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    pub: Mapping[str, Any],
+    context: Mapping[str, Any],
+) -> Outcome:
+    closed = _closed_to_callers(loader.opts, fun)
+    if closed:
+        return _failed(closed)
     try:
         function = loader[fun]
     except FunctionUnavailable as error:
@@ -68,13 +85,12 @@ def call(
         return Outcome(error.text, 1, ERROR_OUTPUTTER, (hint,) if hint else ())
     except BaseException as error:  # noqa: BLE001 - supervision point: a module file may raise anything while it loads
         return _failed(_exception_text(error))
-    loader.context.pop("retcode", None)
     try:
         refusal = _refusal(fun, function, args, kwargs)
         if refusal:
             return _failed(refusal)
-        value = _finish(function(*args, **kwargs, **_pub_for(function, pub or {})))
-        return Outcome(value, _retcode(loader.context, value), loader.outputter(fun))
+        value = _finish(function(*args, **kwargs, **_pub_for(function, pub)))
+        return Outcome(value, _retcode(context, value), loader.outputter(fun))
     except CommandNotFoundError as error:
         return _failed(f"Command required for '{fun}' not found: {_text(error)}")
     except CommandExecutionError as error:
@@ -83,6 +99,15 @@ def call(
         return _failed(f"ERROR executing '{fun}': {_text(error)}")
     except BaseException as error:  # noqa: BLE001 - supervision point: no job ends without a return, SystemExit included
         return _failed(_exception_text(error))
+
+
+def _closed_to_callers(opts: Mapping[str, Any], fun: str) -> str:
+    """Why nobody may call the function from outside. Modules call each other whatever is listed: this is no sandbox."""
+    listed = opts.get("whitelist_modules")
+    module = fun.partition(".")[0]
+    if not listed or module in listed:
+        return ""
+    return f"'{fun}' is not available. (option whitelist_modules of this minion does not have {module!r})"
 
 
 def _failed(text: str) -> Outcome:
@@ -95,7 +120,9 @@ def _refusal(fun: str, function: Callable[..., Any], args: Sequence[Any], kwargs
     if forged:
         names = ", ".join(forged)
         return f"ERROR executing '{fun}': {names} cannot be given: these names tell about the job itself."
-    signature = inspect.signature(function)
+    signature = _signature(function)
+    if signature is None:
+        return ""  # machine code that does not say what it takes, and judges for itself
     parameters = signature.parameters.values()
     if not _takes_any_keyword(function):
         by_name = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -112,7 +139,15 @@ def _refusal(fun: str, function: Callable[..., Any], args: Sequence[Any], kwargs
 
 
 def _takes_any_keyword(function: Callable[..., Any]) -> bool:
-    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(function).parameters.values())
+    signature = _signature(function)
+    return signature is not None and any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None
 
 
 def _pub_for(function: Callable[..., Any], pub: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from saltlite.decorators.notes import note
+from saltlite.loader.crosscalls import CrossCalls
 from saltlite.loader.describe import Description, read_descriptions
+from saltlite.loader.dunders import Context, Injected
 from saltlite.loader.failure import Failure, FunctionUnavailable, join_failures
-from saltlite.loader.finder import Index
+from saltlite.loader.finder import Index, build_index
+from saltlite.loader.places import search_layers
 from saltlite.loader.registry import LoadedModule, Registry
 
 SUGGESTIONS_MAX = 3
@@ -36,35 +40,51 @@ class Candidate:
 class Loader(Mapping[str, Callable[..., Any]]):
     """The functions that the modules of an index offer under one configuration, grains and pillar.
 
-    `opts` is copied; grains and pillar are handed to the modules as they are, so that a change of the same
-    dict shows.
+    `opts`, grains and pillar are copied, each once: what modules hold of them stays the same object, also when
+    `refresh` changes what is in it. `more` are dunder names beside the usual ones, or in place of them.
     """
 
     def __init__(
         self,
         index: Index,
         opts: Mapping[str, Any],
-        grains: dict[str, Any],
-        pillar: dict[str, Any],
+        grains: Mapping[str, Any],
+        pillar: Mapping[str, Any],
+        *,
+        more: Mapping[str, Any] | None = None,
     ) -> None:
         self.index = index
-        self.context: dict[str, Any] = {}
-        names = {
-            "__opts__": dict(opts),
-            "__grains__": grains,
-            "__pillar__": pillar,
+        self.context = Context()
+        self.opts = Injected(opts)
+        self._grains = Injected(grains)
+        self._pillar = Injected(pillar)
+        self._names = {
+            "__opts__": self.opts,
+            "__grains__": self._grains,
+            "__pillar__": self._pillar,
             "__context__": self.context,
-            "__salt__": self,
+            "__proxy__": Injected(),
+            "__file_client__": Injected(),
+            "__salt__": CrossCalls(lambda: self),
+            "__utils__": CrossCalls(self._utils),
             "__salt_system_encoding__": sys.getfilesystemencoding(),
+            **(more or {}),
         }
-        self._registry = Registry(index, names)
+        self._registry = Registry(index, self._names)
         self._descriptions: dict[str, dict[str, Description]] = {}
+
+    def refresh(self, grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
+        """Let every module see these grains and this pillar, in the dicts that it has."""
+        self._grains.refresh(grains)
+        self._pillar.refresh(pillar)
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """The function `module.function`. Raises FunctionUnavailable, which says why there is none."""
         provider = self._provider(name)
         if provider is None:
             raise self._unavailable(str(name))
+        if provider.deprecation:
+            note(provider.deprecation)
         return provider.functions[name.partition(".")[2]]
 
     def __contains__(self, name: object) -> bool:
@@ -98,14 +118,14 @@ class Loader(Mapping[str, Callable[..., Any]]):
         """Function names of one module, sorted; loads under the same rule as `modules`."""
         names: set[str] = set()
         for file in self._registry.winning_files(module):
-            names.update(file.functions)
+            names.update(self._registry.function_names(file))
         return sorted(names)
 
     def describe(self, name: str) -> Description | None:
         """Docstring and argument list of `module.function`, or None when it is not offered."""
         module, _, function = name.partition(".")
         for file in self._registry.winning_files(module):
-            if function not in file.functions:
+            if function not in file.functions:  # the text's: what `depends` took away is documented all the same
                 continue
             if file.path not in self._descriptions:
                 self._descriptions[file.path] = read_descriptions(file)
@@ -138,6 +158,11 @@ class Loader(Mapping[str, Callable[..., Any]]):
             if not self._registry.is_disabled(file.stem) and isinstance(loaded := self._registry.load(file), Failure)
         }
 
+    def _utils(self) -> Loader:
+        """The loader behind `__utils__`; few minions have such files, so it is made at the first use."""
+        index = build_index(search_layers(self.opts, "utils"))
+        return Loader(index, self.opts, self._grains, self._pillar, more=self._names)
+
     def _provider(self, name: str) -> LoadedModule | None:
         module, dot, function = str(name).partition(".")
         if not dot or not function:
@@ -159,8 +184,13 @@ class Loader(Mapping[str, Callable[..., Any]]):
         module, _, function = name.partition(".")
         known = self.index.function_names()
         suggestions = difflib.get_close_matches(name, known, SUGGESTIONS_MAX, cutoff=0.7)
-        if any(True for _ in self._registry.providers(module)) or self._registry.is_disabled(module):
+        if self._registry.is_disabled(module):
             return FunctionUnavailable(f"'{name}' is not available.", suggestions)
+        providers = list(self._registry.providers(module))
+        if providers:
+            needs = "; ".join(lacking for one in providers if (lacking := one.functions.lacking(function)))
+            reason = f" (needs {needs})" if needs else ""
+            return FunctionUnavailable(f"'{name}' is not available.{reason}", suggestions if not needs else ())
         failures = self._registry.failures(module)
         if failures:
             return FunctionUnavailable(join_failures(module, failures), suggestions)

@@ -1,10 +1,10 @@
 """Which functions a loaded module offers, under which names, and which of them what they need lets through.
 
-    plain functions and lambdas of the module        offered, if their name has no `_` in front
-    what `__load__` (else `__all__`) lists           nothing else is offered; a partial or another callable is, too
-    classes, data, functions imported from elsewhere never, unless listed (classes never)
-    `__func_alias__ = {"list_": "list"}`             offered as `list` only
-    `@depends(…)` that does not hold                 not offered, or its fallback in its place
+plain functions and lambdas of the module        offered, if their name has no `_` in front
+what `__load__` (else `__all__`) lists           nothing else is offered; a partial or another callable is, too
+classes, data, functions imported from elsewhere never, unless listed (classes never)
+`__func_alias__ = {"list_": "list"}`             offered as `list` only
+`@depends(…)` that does not hold                 not offered, or its fallback in its place
 """
 
 from __future__ import annotations

@@ -8,22 +8,24 @@ Rules of this file
 - Between layers the higher one wins function by function; the lower one fills what is missing, unless the
   higher one sets `__replace__ = True`.
 - The option `providers` replaces the whole virtual name by the named file, whose `__virtual__` is not asked.
-- A file that failed is not tried again by this loader, and its failure is logged once.
+- A file that failed is not tried again by this loader, and its failure is logged once: a fault of its text when the
+  index meets it, any other here.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from saltlite.loader.deadline import DeadlineError, load_deadline
 from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.finder import Index, ModuleFile
 from saltlite.loader.inject import build_module
+from saltlite.loader.offer import Offer
+from saltlite.loader.places import Form
 from saltlite.loader.virtual import initialise, names_of
 
 log = logging.getLogger(__name__)
@@ -35,9 +37,11 @@ class LoadedModule:
 
     file: ModuleFile
     names: tuple[str, ...]
-    functions: Mapping[str, Callable[..., Any]]
+    functions: Offer
     outputters: Mapping[str, str]
     replaces: bool
+    deprecation: str
+    """What `__deprecated__` tells everybody who calls one of its functions, or nothing."""
 
 
 class Registry:
@@ -49,7 +53,7 @@ class Registry:
         self._loaded: dict[str, LoadedModule | Failure] = {}
         self._forced_loaded: dict[str, LoadedModule | Failure] = {}
         opts = names["__opts__"]
-        self._disabled = frozenset(str(name) for name in opts.get("disable_modules") or ())
+        self._disabled = frozenset(str(name) for name in opts.get(f"disable_{index.kind}") or ())
         self._forced = self._forced_files(opts.get("providers") or {})
 
     def providers(self, name: str) -> Iterator[LoadedModule]:
@@ -62,6 +66,11 @@ class Registry:
     def winning_files(self, name: str) -> Iterator[ModuleFile]:
         """As `providers`, but a file without `__virtual__` and `__init__` is trusted and not loaded."""
         return self._winners(name, self._should_answer)
+
+    def function_names(self, file: ModuleFile) -> list[str]:
+        """The functions of a file: what it offers here when it was loaded, and else what its text promises."""
+        loaded = self._loaded.get(file.path)
+        return list(loaded.functions if isinstance(loaded, LoadedModule) else file.functions)
 
     def failures(self, name: str) -> list[Failure]:
         """Why the files that could have provided `name` did not; empty when none of them failed."""
@@ -151,7 +160,7 @@ class Registry:
 
     def _load(self, file: ModuleFile, forced_name: str | None) -> LoadedModule | Failure:
         loaded = self._build(file, forced_name)
-        if isinstance(loaded, Failure):
+        if isinstance(loaded, Failure) and loaded is not file.failure:
             level = logging.DEBUG if loaded.kind is FailureKind.REFUSED else logging.WARNING
             log.log(level, "%s", loaded.sentence(file.stem))
         return loaded
@@ -160,8 +169,13 @@ class Registry:
         if file.failure is not None:
             return file.failure
         try:
-            module = build_module(file, self._names)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - supervision point: a broken file is only omitted
+            with load_deadline():
+                module = build_module(file, self.index.kind, self._names)
+        except KeyboardInterrupt:
+            raise
+        except DeadlineError as error:
+            return failure_of(FailureKind.NOT_IMPORTED, error, file.path, "its body: ")
+        except BaseException as error:  # noqa: BLE001 - supervision point: a broken file is only omitted
             return failure_of(FailureKind.NOT_IMPORTED, error, file.path)
         failure = initialise(module, file)
         if failure is not None:
@@ -169,43 +183,26 @@ class Registry:
         names = names_of(module, file) if forced_name is None else (forced_name,)
         if isinstance(names, Failure):
             return names
-        functions, real_names = _public_functions(module)
+        machine_code = file.form in (Form.EXTENSION, Form.CYTHON)
+        offer = Offer(module, frozenset({module.__name__, file.stem} if machine_code else {module.__name__}))
         return LoadedModule(
             file=file,
             names=names,
-            functions=functions,
-            outputters=_outputters(module, real_names),
+            functions=offer,
+            outputters=_outputters(module, offer.shown_names),
             replaces=getattr(module, "__replace__", False) is True,
+            deprecation=_deprecation(module, names[0]),
         )
 
 
-def _public_functions(module: ModuleType) -> tuple[dict[str, Callable[..., Any]], dict[str, str]]:
-    """Functions by shown name, and shown name by Python name.
-
-    Offered are functions and lambdas of the module itself. What `__load__` or `__all__` lists may also be
-    another callable, such as a partial object, but never a class.
-    """
-    space = module.__dict__
-    listed = space.get("__load__", space.get("__all__"))
-    alias = space.get("__func_alias__")
-    shown = alias if isinstance(alias, dict) else {}
-    functions: dict[str, Callable[..., Any]] = {}
-    real_names: dict[str, str] = {}
-    for name in list(space) if listed is None else [str(name) for name in listed]:
-        value: Any = space.get(name)
-        if name.startswith("_") or not _is_offered(value, module.__name__, by_name=listed is not None):
-            continue
-        functions[str(shown.get(name, name))] = value
-        real_names[name] = str(shown.get(name, name))
-    return functions, real_names
-
-
-def _is_offered(value: Any, module_name: str, *, by_name: bool) -> bool:
-    if inspect.isfunction(value):
-        return value.__module__ == module_name
-    if not by_name or inspect.isclass(value):
-        return False
-    return isinstance(value, functools.partial) or callable(value)
+def _deprecation(module: ModuleType, name: str) -> str:
+    """The sentence of `__deprecated__ = (version, package, url)`; fewer items say less."""
+    declared = getattr(module, "__deprecated__", None)
+    if not isinstance(declared, tuple | list) or not declared:
+        return ""
+    version, package, url = [*map(str, declared[:3]), "", ""][:3]
+    sentence = f"The module {name!r} is deprecated and will be removed in version {version}"
+    return sentence + (f"; use the package {package!r} instead" if package else "") + (f": {url}" if url else ".")
 
 
 def _outputters(module: ModuleType, real_names: Mapping[str, str]) -> dict[str, str]:

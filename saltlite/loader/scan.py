@@ -28,8 +28,8 @@ class Scan:
 
     `functions` are names as callers type them (after `__func_alias__`), sorted, and `texts` what each of them takes,
     in the grammar of `saltlite.model.signature` without the module's name. `claims` are the virtual
-    names that the file may answer to. `checked` means that only running the file tells whether it is
-    offered at all: it has `__virtual__` or `__init__`. `replaces` is `__replace__ = True`.
+    names that the file may answer to. `checked` means that only running the file tells whether all of this is
+    offered: it has `__virtual__` or `__init__`, or functions with `@depends`. `replaces` is `__replace__ = True`.
     """
 
     functions: tuple[str, ...]
@@ -65,12 +65,12 @@ def scan_module(tree: ast.Module, stem: str) -> Scan:
     defined = {name: functions[-1] for name, functions in definitions.items()}
     virtual = defined.get("__virtual__")
     claims, undetermined = _claims(virtual, constants, loose, stem)
-    texts = _texts(tree, constants, definitions)
+    texts = _texts(tree, constants, {**dict.fromkeys(_unread_functions(tree, constants, defined), ()), **definitions})
     return Scan(
         functions=tuple(texts),
         texts=tuple(texts.values()),
         claims=claims,
-        checked=virtual is not None or "__init__" in defined or "__virtual__" in loose,
+        checked=virtual is not None or "__init__" in defined or "__virtual__" in loose or _has_depends(defined),
         undetermined=undetermined,
         replaces=constants.get("__replace__") is True,
     )
@@ -92,10 +92,44 @@ def _texts(
 
 def _rebound_names(tree: ast.Module, definitions: Mapping[str, Sequence[Function]]) -> Iterator[str]:
     """Names that also get a value whose text does not tell which function it is."""
-    seen = {name: functions[0] for name, functions in definitions.items()}
+    seen = {name: functions[0] for name, functions in definitions.items() if functions}
     for statement in _statements(tree.body):
         if isinstance(statement, ast.Assign) and _bound(statement.value, seen) is None:
             yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
+
+
+def _unread_functions(
+    tree: ast.Module, constants: Mapping[str, object], defined: Mapping[str, Function]
+) -> Iterator[str]:
+    """Names that may well be functions, though nothing says what they take: `f = wrapped(_f)`, and what is listed."""
+    for statement in _statements(tree.body):
+        if isinstance(statement, ast.Assign) and _wraps_function(statement.value, defined):
+            yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
+    listed = constants.get("__load__", constants.get("__all__"))
+    if isinstance(listed, list | tuple):
+        classes = {statement.name for statement in _statements(tree.body) if isinstance(statement, ast.ClassDef)}
+        yield from (str(name) for name in listed if name not in classes)
+
+
+def _wraps_function(value: ast.expr, defined: Mapping[str, Function]) -> bool:
+    """Whether a call is given a function of the file; a partial is no function to the loader."""
+    if not isinstance(value, ast.Call) or _called_name(value) == "partial":
+        return False
+    return any(isinstance(argument, ast.Name) and argument.id in defined for argument in value.args)
+
+
+def _called_name(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _has_depends(defined: Mapping[str, Function]) -> bool:
+    """Whether a function may be taken away by what it needs; the decorator is known by its name."""
+    return any(
+        isinstance(decorator, ast.Call) and _called_name(decorator).endswith("depends")
+        for function in defined.values()
+        if not isinstance(function, ast.Lambda)
+        for decorator in function.decorator_list
+    )
 
 
 def shown_names(constants: Mapping[str, object], defined: Iterable[str]) -> dict[str, str]:

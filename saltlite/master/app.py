@@ -59,6 +59,16 @@ class Paths:
         return os.path.join(self.config.data_dir, "lock")
 
     @property
+    def copies(self) -> str:
+        """The environments of single `saltlite cp` commands."""
+        return os.path.join(self.config.cachedir, "copies")
+
+    @property
+    def minions(self) -> str:
+        """What minions have sent, one folder each."""
+        return os.path.join(self.config.cachedir, "minions")
+
+    @property
     def client_socket(self) -> str:
         """Where the CLI and the API connect."""
         return os.path.join(self.config.sock_dir, "master.ipc")
@@ -208,7 +218,11 @@ def _run_link(config: MasterConfig, network: socket.socket, mworkers: socket.soc
 def _run_mworker(
     config: MasterConfig, paths: Paths, clients: socket.socket, ready: Callable[[], None], *, started_at: float
 ) -> None:
-    from saltlite.master.mworker import LinkChannel, MWorker  # noqa: PLC0415 - the link process never loads handlers
+    from saltlite.adapters.file_desk import FileDesk  # noqa: PLC0415 - the link process never loads handlers
+    from saltlite.adapters.file_roots import DiskFileRoots  # noqa: PLC0415 - as above
+    from saltlite.adapters.uploads import Uploads  # noqa: PLC0415 - as above
+    from saltlite.master.fileserver import FileServer  # noqa: PLC0415 - as above
+    from saltlite.master.mworker import LinkChannel, MWorker  # noqa: PLC0415 - as above
 
     certificate = identity.certificate_of(config.pki_dir)
     who = Identity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
@@ -229,7 +243,15 @@ def _run_mworker(
     def make_master(link: LinkChannel) -> Master:
         return Master(store, SystemClock(), who, terms, link)
 
-    mworker = MWorker(reactor, make_master, paths.link_socket)
+    roots = DiskFileRoots(
+        config.file_roots,
+        ignore=config.file_ignore_glob,
+        largest=config.fileserver_max * MIB,
+        areas=paths.copies,
+    )
+    uploads = Uploads(paths.minions, config.file_recv_max_size * MIB) if config.file_recv else None
+    files = FileServer(reactor, FileDesk(roots), uploads)
+    mworker = MWorker(reactor, make_master, files, paths.link_socket)
     mworker.serve(clients)
     _until_sigterm(reactor, ready)
     store.close()

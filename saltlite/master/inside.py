@@ -4,9 +4,9 @@ Both ends are this master's own processes, so the maps are not schema-checked; t
 same, because what minions send travels in them. The constructors below are the whole vocabulary.
 
     link -> MWorker    decide, reports, pull, presence, bell, keys_done, heard, stats,
-                       suspect
+                       suspect, file_ask
     MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, want_functions,
-                       sweep, heard, stats, bell
+                       sweep, heard, stats, bell, file_said
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import Any
 
 from saltlite.adapters.packing import Inside
 from saltlite.core.hub import Decide, Presence, Report, Suspect
+from saltlite.core.hub_effects import Ask
 from saltlite.core.outbox import Parcel
 from saltlite.core.ports import OpenJob
 from saltlite.model.job import Job
 from saltlite.wire.limits import RETURN_MAX
+from saltlite.wire.messages import Message
 
 MESSAGE_MAX = 64 * 1024 * 1024
 """Bytes of one message: a publish to 10,000 minions with its proofs, or a batch of returns."""
@@ -79,6 +81,11 @@ def _row(item: Presence) -> list[Any]:
 def suspect(item: Suspect) -> Inside:
     """Two machines seem to share that key. It may be lost: they will show it again."""
     return {"t": "suspect", "id": item.id, "fingerprint": item.fingerprint, "address": item.address}
+
+
+def file_ask(ask: Ask) -> Inside:
+    """A minion asks for a file, or sends a piece; answered by `file_said`."""
+    return {"t": "file_ask", "session": ask.session, "id": ask.id, "message": ask.message}
 
 
 def keys_done(number: int) -> Inside:
@@ -162,6 +169,11 @@ def want_functions(minion: str) -> Inside:
 def sweep(minions: Sequence[str]) -> Inside:
     """The store holds jobs for these minions that nobody acknowledged."""
     return {"t": "sweep", "ids": list(minions)}
+
+
+def file_said(session: int, message: Message) -> Inside:
+    """What a minion is told about a file."""
+    return {"t": "file_said", "session": session, "message": message}
 
 
 def bell() -> Inside:

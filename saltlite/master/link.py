@@ -8,6 +8,7 @@ acknowledged and the store keeps what was not delivered.
 from __future__ import annotations
 
 import logging
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Channel
 from saltlite.core.hub import BLOCKED_RETRY_S, TICK_S, Decide, HangUp, Hub, Presence, Pull, Report, Send, Suspect
+from saltlite.core.hub_effects import Ask
 from saltlite.master import inside
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.limits import RETURN_MEMORY
@@ -60,6 +62,8 @@ class MWorkerChannel:
 
     channel: Channel
     batches: dict[int, Batch] = field(default_factory=dict)
+    asks: dict[tuple[int, int], Ask] = field(default_factory=dict)
+    """Questions about files that it has not answered, by session and number."""
 
 
 class LinkProcess:
@@ -71,6 +75,7 @@ class LinkProcess:
         self._link = make_link(self)
         self._mworkers: list[MWorkerChannel] = []
         self._waiting: list[ForMWorkers] = []
+        self._unasked: list[Ask] = []
         self._numbers = 0
         self._carrying = False
         self._recorded = False
@@ -136,6 +141,8 @@ class LinkProcess:
         self._recorded = True
         waiting, self._waiting = self._waiting, []
         self._to_mworker(waiting)
+        unasked, self._unasked = self._unasked, []
+        self._ask_for_files(unasked)
 
     def _soon(self) -> None:
         # One pass a turn, however many frames the turn brought: that is what makes batches.
@@ -148,6 +155,7 @@ class LinkProcess:
         for_mworkers: list[ForMWorkers] = []
         presence: list[Presence] = []
         full: set[bytes] = set()
+        self._hub.send_files()
         while effects := self._hub.take():
             for effect in effects:
                 if isinstance(effect, Send):
@@ -166,6 +174,9 @@ class LinkProcess:
                     for_mworkers.append(effect)
         self._announce(presence)
         self._to_mworker(for_mworkers)
+        self._ask_for_files(list(self._hub.files.due()))
+        if self._hub.files.laden:
+            self._soon()
         if full:
             self._reactor.call_later(BLOCKED_RETRY_S, self._retry)
 
@@ -206,6 +217,17 @@ class LinkProcess:
                 batches.setdefault(id(mworker), (mworker, []))[1].append(item)
         for mworker, batch in batches.values():
             self._send_batches(mworker, batch)
+
+    def _ask_for_files(self, asks: list[Ask]) -> None:
+        """Who has hashed a file remembers it, so all questions about one go the same way."""
+        if not self._mworkers:
+            self._unasked += asks[: WAITING_MAX - len(self._unasked)]
+            return
+        for ask in asks:
+            about = f"{ask.message.get('env', ask.id)}/{ask.message['path']}"
+            mworker = self._mworkers[zlib.crc32(about.encode()) % len(self._mworkers)]
+            mworker.asks[ask.session, ask.message["n"]] = ask
+            mworker.channel.send(pack(inside.file_ask(ask)))
 
     def _home(self, report: Report) -> MWorkerChannel:
         """Whoever published a job has the client that waits for it: its reports need no bell there."""
@@ -251,6 +273,7 @@ class LinkProcess:
         again = [report for batch in mworker.batches.values() for report in batch.reports]
         log.warning("an MWorker is gone; %d reports that it had not committed go to another", len(again))
         self._to_mworker(list(again))
+        self._ask_for_files(list(mworker.asks.values()))
 
     def _from_mworker(self, mworker: MWorkerChannel, message: Inside) -> None:
         hub = self._hub
@@ -280,7 +303,7 @@ class LinkProcess:
             case "bell":
                 self._rung_by(mworker)
             case _:
-                self._ask_minions(message)
+                self._for_minions(mworker, message)
 
     def _figures(self) -> dict[str, object]:
         batches = [batch for mworker in self._mworkers for batch in mworker.batches.values()]
@@ -316,8 +339,11 @@ class LinkProcess:
             if ringers != {mworker}:
                 mworker.channel.send(pack(inside.bell()))
 
-    def _ask_minions(self, message: Inside) -> None:
+    def _for_minions(self, mworker: MWorkerChannel, message: Inside) -> None:
         match message["t"]:
+            case "file_said":
+                mworker.asks.pop((message["session"], message["message"]["n"]), None)
+                self._hub.files.answered(message["session"], message["message"])
             case "cancel":
                 self._hub.cancel(message["jid"], message["ids"])
             case "want_functions":

@@ -23,6 +23,7 @@ from saltlite.core.ports import OpenJob
 from saltlite.errors import ProtocolError, SaltliteError, StoreError, UnreachableError
 from saltlite.master import inside
 from saltlite.master.context import Answer, Follow, Master, Stream, Watch
+from saltlite.master.fileserver import FileServer
 from saltlite.master.handlers import presence
 from saltlite.master.handlers.batch import release_due
 from saltlite.master.handlers.decide import handle_decide, handle_suspect
@@ -35,6 +36,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.job import Job
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
+from saltlite.wire.messages import Message
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +103,10 @@ class LinkChannel:
         """The store holds jobs for these minions that nobody acknowledged."""
         self._send(inside.sweep(minions))
 
+    def file_said(self, session: int, message: Message) -> None:
+        """What a minion is told about a file."""
+        self._send(inside.file_said(session, message))
+
     def bell(self) -> None:
         """Ring for the other MWorkers."""
         self._send(inside.bell())
@@ -165,12 +171,15 @@ class Client:
 
 
 class MWorker:
-    """Joins the store, the link and the clients. `master.link` is this MWorker's LinkChannel."""
+    """Joins the store, the link, the clients and the file server. `master.link` is this MWorker's LinkChannel."""
 
-    def __init__(self, reactor: Reactor, make_master: Callable[[LinkChannel], Master], link_path: str) -> None:
+    def __init__(
+        self, reactor: Reactor, make_master: Callable[[LinkChannel], Master], files: FileServer, link_path: str
+    ) -> None:
         self._reactor = reactor
         self._link = LinkChannel(reactor, link_path, inside.MWORKER, self._from_link)
         self._master = make_master(self._link)
+        self._files = files
         self._clients: set[Client] = set()
         self._passing = Passing()
         self._passing_due = False
@@ -228,6 +237,9 @@ class MWorker:
                 self._committed()
             case "bell":
                 self._ring()
+            case "file_ask":
+                said = functools.partial(self._link.file_said, message["session"])
+                self._files.ask(MinionId(message["id"]), message["message"], said)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

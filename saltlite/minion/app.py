@@ -30,20 +30,20 @@ from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.spool import DiskSpool
 from saltlite.adapters.stream import Channel
 from saltlite.config.minion import MinionConfig
-from saltlite.config.options import options_of
+from saltlite.config.opts import opts_of
 from saltlite.config.values import parse_address
 from saltlite.core.jobs import Jobs
 from saltlite.errors import JournalError, StartupError
 from saltlite.grains.collect import collect
 from saltlite.grains.network import names
-from saltlite.loader.finder import Index, build_index, search_layers
+from saltlite.loader.finder import Index, build_index
+from saltlite.loader.places import search_layers
 from saltlite.minion import identity, inside
 from saltlite.minion.jobprocess import Surroundings
 from saltlite.minion.jobserver import Disk, JobServer
 from saltlite.minion.returns import Returns
 from saltlite.minion.statusfile import STOPPED, Status, write_status
 from saltlite.model import keptreturn
-from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
 from saltlite.wire.messages import Message, functions_message
 
@@ -93,7 +93,7 @@ class _Minion:
         identity.minion_key(config.pki_dir, clock)
         self._reactor = Reactor()
         self._problem = ""
-        self._opts = _opts(config, self._id)
+        self._opts = opts_of(config, self._id)
         self._index = build_index(search_layers(self._opts))
         spool_dir = os.path.join(config.data_dir, "spool")
         self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
@@ -293,12 +293,6 @@ def masters_of(config: MinionConfig) -> tuple[str, ...]:
     """`host:port` of each configured master, in order."""
     pairs = [parse_address(text, config.port) for text in config.master]
     return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in pairs)
-
-
-def _opts(config: MinionConfig, minion: MinionId) -> dict[str, Any]:
-    """What modules see as `__opts__`: every option that is no secret, and the configuration of modules."""
-    values = {name: getattr(config, name) for name, known in options_of(MinionConfig).items() if not known.secret}
-    return {**values, **config.module_config, "id": minion}
 
 
 def _import_for_jobs() -> None:

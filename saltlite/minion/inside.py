@@ -3,8 +3,9 @@
 The job server does not believe the network process: what can make it run something is signed by a master, and
 checked where it is run. The network process may die at any time and is started again.
 
-    network -> job server    ready, trust, phase; and what the master said, as it came: job, cancel, ret_ack, grant
-    job server -> network    state, result, body, status, functions
+    network -> job server    ready, trust, phase; and what the master said, as it came: job, cancel, ret_ack, grant,
+                             file_said
+    job server -> network    state, result, body, status, functions, ask
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ BUFFER_MAX = 64 * 1024 * 1024
 # -- from the network process
 
 
-def ready() -> Inside:
-    """The connection is READY: offer what the master has not acknowledged."""
-    return {"t": "ready"}
+def ready(session: int) -> Inside:
+    """The connection is READY: offer what the master has not acknowledged.
+
+    `session` counts the sessions of this network process from 1. What the job server says carries it back as `session`,
+    so that a result which was on its way to one master never reaches the next: that one would have it forgotten (G6).
+    """
+    return {"t": "ready", "session": session}
 
 
 def trust(certificate: bytes) -> Inside:
@@ -76,3 +81,8 @@ def status(running: Sequence[str], spooled: int) -> Inside:
 def functions(message: Message) -> Inside:
     """The modules changed: `message` is what the master is told from now on."""
     return {"t": "functions", "message": dict(message)}
+
+
+def ask(message: Message) -> Inside:
+    """A process of a job asks the master for a file, or sends a piece of one."""
+    return {"t": "ask", "message": dict(message)}

@@ -28,7 +28,7 @@ from saltlite.adapters.process import adopt_orphans, close_all_but, set_title, s
 from saltlite.adapters.spool import DiskSpool, decode, encode
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
-from saltlite.loader.call import Outcome, call
+from saltlite.loader.compound import call_each
 from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
 from saltlite.minion.returns import Returns
@@ -46,10 +46,13 @@ DONE = b"."
 """What the process says when its result is on disk; that it ends is then no news."""
 UNWRITTEN = b"!"
 """What it says when the disk did not take it; the length of a report follows, and the report."""
+ASK = b"?"
+"""What it says to ask the minion for something (`saltlite.minion.asks`); the length of a message follows, and it."""
 NO_RESULT = 1
 """Exit status of a process that could not leave its result."""
 REPORT_MAX = HELD_RESULT_MAX + 4096
-"""Bytes of a report: a result that is small enough to be held, and the words around it."""
+"""Bytes of a report or question: a result that is small enough to be held or a piece of a file, and the words around
+it."""
 
 _LENGTH = struct.Struct(">I")
 
@@ -92,6 +95,8 @@ class JobProcess:
         self.socket = sock
         self.ticks = start_ticks(pid) or 0
         """Its start time, which no later process with this pid shares."""
+        self.on_ask: Callable[[bytes], None] = lambda _raw: None
+        """Called with every question."""
         self._heard = bytearray()
 
     def go(self, job: JobCall) -> None:
@@ -99,28 +104,53 @@ class JobProcess:
         data: bytes = msgpack.packb([job.jid, list(job.calls), job.user])
         # It reads all of it before it does anything else, so this waits for no longer than the copying takes.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.socket.sendall(_LENGTH.pack(len(data)) + data)
+            self.socket.sendall(self.framed(data))
 
     def hear(self) -> bytes | None:
-        """What it says: DONE, or a report for `read_report`; b"" when it went without a word, None for not yet."""
+        """What it says: DONE, or a report for `read_report`; b"" when it went without a word, None for not yet.
+
+        Its questions go to `on_ask`.
+        """
         with contextlib.suppress(ConnectionResetError):
             try:
                 while chunk := self.socket.recv(REPORT_MAX, socket.MSG_DONTWAIT):
                     self._heard += chunk
+                    while (asked := self._whole(ASK)) is not None:
+                        self.on_ask(asked)
                     if self._heard.startswith(DONE):
                         return DONE
-                    start = len(UNWRITTEN) + _LENGTH.size
-                    if len(self._heard) >= start and len(self._heard) >= start + self._announced():
-                        return bytes(self._heard[start:])
+                    if (report := self._whole(UNWRITTEN)) is not None:
+                        return report
                     if len(self._heard) > REPORT_MAX:
                         break
             except BlockingIOError:
                 return None
         return b""
 
-    def _announced(self) -> int:
-        size: int = _LENGTH.unpack_from(self._heard, len(UNWRITTEN))[0]
-        return size
+    def _whole(self, kind: bytes) -> bytes | None:
+        """Take the message of that kind from the front of what was heard, if it is there and whole."""
+        start = len(kind) + _LENGTH.size
+        if not self._heard.startswith(kind) or len(self._heard) < start:
+            return None
+        end = start + _LENGTH.unpack_from(self._heard, len(kind))[0]
+        if len(self._heard) < end:
+            return None
+        message = bytes(self._heard[start:end])
+        del self._heard[:end]
+        return message
+
+    def framed(self, message: bytes) -> bytes:
+        """A message for the process as it travels."""
+        return _LENGTH.pack(len(message)) + message
+
+    def put(self, data: bytes) -> bytes:
+        """Send what the socket takes at once; the rest. Nothing is left of it when the process is gone."""
+        try:
+            return data[self.socket.send(data, socket.MSG_DONTWAIT) :]
+        except BlockingIOError:
+            return data
+        except (BrokenPipeError, ConnectionResetError):
+            return b""
 
     def close(self) -> None:
         """Let go of the socket; a process that has no job yet ends."""
@@ -214,7 +244,8 @@ def _run(job: JobCall, surroundings: Surroundings) -> bytes:
     """Enter the functions and leave the result; what to say then."""
     spool = DiskSpool(PosixFolder(surroundings.spool_dir))
     started, began = time.time(), time.monotonic()
-    outcome = _outcome(job, Loader(surroundings.index(), surroundings.opts, surroundings.grains, {}))
+    loader = Loader(surroundings.index(), surroundings.opts, surroundings.grains, {})
+    outcome = call_each(loader, job.calls, jid=job.jid, user=job.user)
     dur_ms = int((time.monotonic() - began) * 1000)
     sealed = surroundings.returns.seal(job.jid, outcome.value)
     entry = SpoolEntry(
@@ -247,20 +278,3 @@ def read_report(jid: str, report: bytes) -> tuple[str, SpoolEntry | None]:
         case [str(why), bytes(small)]:
             return why, decode(jid, small) if small else None
     raise ValueError("it is no report of a job's process")
-
-
-def _outcome(job: JobCall, loader: Loader) -> Outcome:
-    """What came of the job: that of its function; of several, each return by name and the first bad retcode."""
-    outcomes: dict[str, Outcome] = {}
-    for fun, args, kwargs in job.calls:
-        pub = {"jid": job.jid, "fun": fun, "arg": list(args), "user": job.user}
-        before = sum(name.partition(" ")[0] == fun for name in outcomes)
-        outcomes[f"{fun} ({before + 1})" if before else fun] = call(loader, fun, args, kwargs, pub=pub)
-    every = list(outcomes.values())
-    if len(every) == 1:
-        return every[0]
-    return Outcome(
-        {name: outcome.value for name, outcome in outcomes.items()},
-        next((outcome.retcode for outcome in every if outcome.retcode), 0),
-        warnings=tuple(warning for outcome in every for warning in outcome.warnings),
-    )

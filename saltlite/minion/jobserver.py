@@ -98,6 +98,7 @@ class JobServer:
         self._fleet_of = fleet_of
         self._fail = fail
         self._channel: Channel | None = None
+        self._session = 0
         self._results = Results(disk.spool)
         self._retrying = False
         self._full = ""
@@ -143,6 +144,7 @@ class JobServer:
     def attach(self, channel: Channel) -> None:
         """A network process was started; `channel` leads to it."""
         self._channel = channel
+        self._session = 0
         self._tell_status()
 
     def functions_are(self, message: Message) -> None:
@@ -167,6 +169,7 @@ class JobServer:
             case "trust":
                 self._trust(message["cert"])
             case "ready":
+                self._session = message["session"]
                 self._offered.clear()
                 self._waiting.clear()
                 self._jobs.connected(self._results.jids())
@@ -423,7 +426,7 @@ class JobServer:
 
     def _tell(self, message: Inside) -> None:
         if self._channel is not None:
-            self._channel.send(pack(message))
+            self._channel.send(pack({**message, "session": self._session}))
 
     def _tell_state(self, jid: str, state: TargetState, reason: str) -> None:
         message = inside.state(jid, str(state), reason)

@@ -105,7 +105,11 @@ class NetworkProcess:
         self._reactor.stop()
 
     def _from_job_server(self, message: Inside) -> None:
-        match message.pop("t"):
+        kind, session = message.pop("t"), message.pop("session")
+        if kind in ("state", "result", "body", "ask") and session != self._sessions:
+            # Said to the master of an earlier session; whatever this one must know it is told when it asks.
+            return
+        match kind:
             case "state":
                 self._connection.send({"t": "job_state", **message})
             case "result":
@@ -120,6 +124,8 @@ class NetworkProcess:
                 self._functions = message["message"]
                 self._connection.functions_are(self._functions["digest"])
                 self._untold = not self._connection.send(self._functions)
+            case "ask":
+                self._connection.send(message["message"])
 
     # -- effects
 
@@ -163,7 +169,7 @@ class NetworkProcess:
         log.log(level, "connection: %s%s%s", phase, f" ({reason})" if reason else "", session)
         self._tell(inside.phase(phase, reason))
         if phase is Phase.READY:
-            self._tell(inside.ready())
+            self._tell(inside.ready(self._sessions))
             if self._untold:
                 # The handshake may have begun before they changed.
                 self._untold = not self._connection.send(self._functions)

@@ -19,6 +19,7 @@ NAME_BYTES_MAX = 255
 """Bytes of one component of a path, as Linux has it (NAME_MAX)."""
 
 _ENV = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{ENV_MAX - 1}}}", re.ASCII)
+_AREA = re.compile(r"copy-[0-9a-f]{32}", re.ASCII)
 _QUERY = "?saltenv="
 
 
@@ -70,6 +71,11 @@ def parse_path(text: object) -> str:
     if sum(lengths) + len(lengths) > PATH_BYTES_MAX + 1 or max(lengths, default=0) > NAME_BYTES_MAX:
         raise UsageError(f"{shown} is too long for a path")
     return "/".join(parts)
+
+
+def is_area(text: str) -> bool:
+    """Whether this is the name of an environment made for one `saltlite cp`: in no list, and not to be guessed."""
+    return _AREA.fullmatch(text) is not None
 
 
 def is_address(text: object) -> bool:

@@ -24,7 +24,8 @@ sys.path.insert(0, str(ROOT))
 from saltlite.adapters.sqlite_store.store import SqliteStore  # noqa: E402 - the path above is needed for it
 from saltlite.client.local import JobCall  # noqa: E402 - as above
 from saltlite.core.ports import FunctionSet, MinionRow  # noqa: E402 - as above
-from saltlite.loader.finder import build_index, search_layers  # noqa: E402 - as above
+from saltlite.loader.finder import build_index  # noqa: E402 - as above
+from saltlite.loader.places import search_layers  # noqa: E402 - as above
 from saltlite.model.ids import MinionId  # noqa: E402 - as above
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint  # noqa: E402 - as above
 from saltlite.model.signature import by_name  # noqa: E402 - as above

@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from saltlite.grains.collect import collect
 from saltlite.loader.call import call
-from saltlite.loader.finder import Index, build_index, search_layers
+from saltlite.loader.finder import Index, build_index
 from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
 
 ROUNDS = 30
 

@@ -76,17 +76,17 @@ def test_turns_are_given_by_id_to_those_who_have_a_session(store: Store) -> None
 def test_what_takes_a_place(store: Store, state: TargetState, active: int) -> None:
     publish(store, PLANNED)
     move(store, PLANNED, WEB2, state, at=NOW + 10)
-    standing = store.standing(PLANNED.jid, NOW + 9, NOW + 9)
+    standing = store.standing(PLANNED.jid, NOW + 9, NOW + 9, NOW + 60)
     assert standing.active == active
-    late = store.standing(PLANNED.jid, NOW + 10, NOW + 10)
+    late = store.standing(PLANNED.jid, NOW + 10, NOW + 10, NOW + 60)
     assert late.active == (1 if state in (TargetState.RECEIVED, TargetState.RUNNING) else 0)
 
 
 def test_how_a_batch_stands(store: Store) -> None:
     publish(store, PLANNED)
-    assert store.standing(PLANNED.jid, NOW, NOW) == Standing(active=0, planned=3, changed_at=NOW, failed=None)
+    assert store.standing(PLANNED.jid, NOW, NOW, NOW + 60) == Standing(active=0, planned=3, changed_at=NOW, failed=None)
     commit(store, ret(PLANNED, WEB3, retcode=2), ret(PLANNED, WEB1), now=NOW + 5)
-    assert store.standing(PLANNED.jid, NOW, NOW + 5) == Standing(0, 1, NOW + 5, WEB3)
+    assert store.standing(PLANNED.jid, NOW, NOW + 5, NOW + 60) == Standing(0, 1, NOW + 5, WEB3)
 
 
 def test_whoever_ends_the_job_ends_what_is_planned(store: Store) -> None:

@@ -147,9 +147,9 @@ def test_open_targets_of_all_jobs_are_counted_by_state(store: Store) -> None:
 
 
 def test_a_cancel_settles_minions_that_cannot_have_got_the_job_and_no_others(store: Store) -> None:
-    publish(store, job(1, minions=(WEB1, WEB2, WEB3)))
     with store.write() as tx:
         tx.touch_minions([row(WEB1, NOW - 1), row(WEB2, NOW - 1, up=True)])
+    publish(store, job(1, minions=(WEB1, WEB2, WEB3)))
     assert cancel(store, job(1)) == [WEB1, WEB3]
     assert state_of(store, job(1).jid, WEB1) is TargetState.CANCELLED
     assert state_of(store, job(1).jid, WEB2) is TargetState.QUEUED

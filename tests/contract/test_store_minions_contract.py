@@ -89,9 +89,11 @@ def test_function_digests_can_be_asked_for_a_whole_fleet(store: Store) -> None:
 
 
 def test_a_job_expires_for_minions_that_had_no_session_since_it_was_made(store: Store) -> None:
+    with store.write() as tx:
+        tx.touch_minions([row(WEB3, NOW - 0.5)])
     publish(store, job(2, (WEB1, WEB2, WEB3)), job(1, (WEB1,)))
     with store.write() as tx:
-        tx.touch_minions([row(WEB2, NOW), row(WEB3, NOW - 0.5)])
+        tx.touch_minions([row(WEB2, NOW)])
     with store.write() as tx:
         assert tx.expire(NOW + 59.999) == []
         gone = tx.expire(NOW + 60)
@@ -106,9 +108,10 @@ def test_a_job_expires_for_minions_that_had_no_session_since_it_was_made(store: 
 def test_a_job_does_not_expire_for_a_minion_whose_session_is_older_than_the_job_but_lasts(
     store: Store,
 ) -> None:
-    publish(store, job(1))
     with store.write() as tx:
         tx.touch_minions([row(WEB1, NOW - 100, up=True), row(WEB2, NOW - 100, up=False)])
+    publish(store, job(1))
+    with store.write() as tx:
         assert tx.expire(NOW + 3600) == [(job(1).jid, WEB2)]
     with store.write() as tx:
         tx.touch_minions([row(WEB1, NOW + 3600, up=False)])
@@ -116,11 +119,19 @@ def test_a_job_does_not_expire_for_a_minion_whose_session_is_older_than_the_job_
     assert state_of(store, job(1).jid, WEB1) is TargetState.QUEUED
 
 
+@pytest.mark.parametrize("up", [True, False])
+def test_a_session_after_the_wall_clock_was_set_back_is_a_session_after_the_job(store: Store, up: bool) -> None:
+    publish(store, job(1, (WEB1,)))
+    with store.write() as tx:
+        tx.touch_minions([row(WEB1, NOW - 86_400, up=True)])
+        tx.touch_minions([row(WEB1, NOW - 86_399, up=up)])
+    with store.write() as tx:
+        assert tx.expire(NOW + 3600) == []
+
+
 @pytest.mark.parametrize("reported", ["no session ever", "ended before", "began before", "ended after"])
 @pytest.mark.parametrize("state", sorted(TargetState))
 def test_an_expiry_is_due_exactly_when_it_would_move_something(store: Store, state: TargetState, reported: str) -> None:
-    publish(store, job(1, (WEB1,)))
-    move(store, job(1), WEB1, state)
     sessions = {
         "ended before": [row(WEB1, NOW - 1)],
         "began before": [row(WEB1, NOW - 1, up=True)],
@@ -128,6 +139,8 @@ def test_an_expiry_is_due_exactly_when_it_would_move_something(store: Store, sta
     }
     with store.write() as tx:
         tx.touch_minions(sessions.get(reported, []))
+    publish(store, job(1, (WEB1,)))
+    move(store, job(1), WEB1, state)
     for now in (NOW + 59.999, NOW + 60):
         due = store.expire_due(now)
         with store.write() as tx:

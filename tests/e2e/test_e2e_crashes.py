@@ -188,9 +188,7 @@ def test_a_publish_repeated_under_its_request_id_runs_once(shared: Fleet, marks:
         "follow": False,
         "tgt": "a",
         "tgt_type": "glob",
-        "fun": "cmd.run",
-        "arg": [f"echo here >> {marks}"],
-        "kwarg": {},
+        "calls": [["cmd.run", [f"echo here >> {marks}"], {}]],
     }
     jids = set()
     for _ in range(3):

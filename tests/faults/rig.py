@@ -26,7 +26,7 @@ from saltlite.errors import SaltliteError
 from saltlite.minion.jobprocess import TITLE as JOB_TITLE
 from saltlite.model.ids import Jid
 from tests.e2e.fleet import Daemon, Fleet, title, wait_until
-from tests.faults.launch import arm
+from tests.faults.launch import SLOW, arm
 from tests.faults.trace import note
 from tests.history import Event, History, check, report
 
@@ -35,6 +35,11 @@ T = TypeVar("T")
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 MINIONS = ("a", "b")
+LONG = bool(os.environ.get(SLOW))
+LASTS_S = 60.0 if LONG else 5.0
+"""How long a process stays stopped, a line cut: twice what it takes, with heartbeats of 1 s, to be called silent."""
+TEST_S = 1200 if LONG else 180
+"""Within so long a scenario ends that is made of such times."""
 DELIVER_S = 30.0
 SETTLE_S = 45.0
 """How long after the last fault every job must have ended. The guarantee is deliver-by and 60 s (G5): this is less."""
@@ -85,6 +90,10 @@ class FaultFleet(Fleet):
     def start_minion(self, name: str, **options: Any) -> Daemon:
         """As Fleet's, with the module of this folder."""
         return super().start_minion(name, module_dirs=[str(HERE)], **options)
+
+    def environment(self) -> dict[str, str]:
+        """As Fleet's, and whether times are the product's."""
+        return super().environment() | ({SLOW: "1"} if LONG else {})
 
     def _launch(self, program: str, name: str) -> Daemon:
         daemon = Launched(program, self.folder / name, self.environment())

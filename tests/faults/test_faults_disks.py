@@ -73,7 +73,7 @@ def refusal_of_a_publish(fleet: FaultFleet) -> str:
     with fleet.client() as client:
         for _ in range(JOBS_MAX):
             try:
-                client.publish(JobCall("b", "test.ping", kwarg={"pad": PADDING}))
+                client.publish(JobCall("b", "test.echo", arg=[PADDING]))
             except SaltliteError as error:
                 return str(error)
     raise AssertionError(f"{JOBS_MAX} jobs found room on a full disk")

@@ -13,7 +13,8 @@ from saltlite.adapters import logs
 from saltlite.adapters.folder import PosixFolder
 from saltlite.adapters.spool import DiskSpool
 from saltlite.loader.encode import decode_return
-from saltlite.loader.finder import build_index, search_layers
+from saltlite.loader.finder import build_index
+from saltlite.loader.places import search_layers
 from saltlite.minion.jobprocess import (
     DONE,
     HELD_RESULT_MAX,

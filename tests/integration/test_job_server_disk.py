@@ -20,8 +20,9 @@ from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.jobs import Jobs
 from saltlite.core.minion_ports import Step
-from saltlite.loader.finder import build_index, search_layers
-from saltlite.minion import jobserver
+from saltlite.loader.finder import build_index
+from saltlite.loader.places import search_layers
+from saltlite.minion import inside, jobserver
 from saltlite.minion.jobprocess import Surroundings
 from saltlite.minion.jobserver import Disk, JobServer
 from saltlite.minion.returns import Returns
@@ -207,7 +208,7 @@ def test_a_held_result_that_died_with_its_job_server_is_reported_by_the_next(tmp
     minion.until(lambda: minion.told.result(0))
     unusable.rmdir()
     again = start(disk)
-    again.server.on_batch([pack({"t": "ready"})])
+    again.server.on_batch([pack(inside.ready(1))])
     result = again.told.result(0)
     assert result is not None
     assert (result["state"], result["reason"]) == (

@@ -14,8 +14,9 @@ import pytest
 
 from saltlite.grains.collect import collect
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.finder import build_index, search_layers
+from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
 
 INDEX = build_index(search_layers({}))
 GRAINS = collect({})

@@ -21,6 +21,7 @@ from saltlite.master.context import Identity, Master, Terms
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.file_servers import no_files
 from tests.store_samples import commit, job, publish, ret
 
 
@@ -49,7 +50,7 @@ def _run(listener: object, folder: Path, disk: MemoryDisk, started: threading.Ev
     def make(link: mworker.LinkChannel) -> Master:
         return Master(MemoryStore(disk), SystemClock(), who, terms, link)
 
-    serves = mworker.MWorker(reactor, make, str(folder / "link.ipc"))
+    serves = mworker.MWorker(reactor, make, no_files(reactor), str(folder / "link.ipc"))
     serves.serve(listener)  # type: ignore[arg-type]  # a thread's arguments are objects
 
     def look() -> None:

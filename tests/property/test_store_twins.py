@@ -195,7 +195,7 @@ def everything(store: Any) -> dict[str, Any]:
         "digests": [store.function_digests(IDS[:n]) for n in range(len(IDS) + 1)],
         "minions with open jobs": store.minions_with_open_jobs(),
         "planned": (store.planned_jobs(), [store.planned_of(minion) for minion in IDS]),
-        "standing": [store.standing(jid, at, at) for jid in JIDS for at in (0.0, 10.0, 30.0)],
+        "standing": [store.standing(jid, at, at, 25.0) for jid in JIDS for at in (0.0, 10.0, 30.0)],
         "next planned": [store.next_planned(jid, 2) for jid in JIDS],
         "minion": [store.minion(minion) for minion in IDS],
         "minions": store.minions(),

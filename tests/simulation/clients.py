@@ -32,6 +32,7 @@ class SimClient:
         self._patience = patience
         self._channel: SimChannel | None = None
         self._lost_at: float | None = None
+        self._asked_at = 0.0
         self._looking = False
         self._looked = False
         self._process = Process(fleet.universe, self.name, lambda _process, _power: None)
@@ -59,6 +60,7 @@ class SimClient:
         except UnreachableError:
             self._again()
             return
+        self._asked_at = self._fleet.universe.now
         channel = self._channel = SimChannel(self._reactor, end, self._heard, lambda _reason: self._lost(channel))
         if self.progress is None:
             channel.send(pack(self._request))
@@ -144,6 +146,7 @@ class SimClient:
 
     def _close(self, progress: Progress) -> None:
         self.over = True
-        self._note("closed", jid=progress.published.jid, missing=progress.missing())
+        looked = {} if progress.ended else {"asked_at": self._asked_at}
+        self._note("closed", jid=progress.published.jid, missing=progress.missing(), **looked)
         if self._channel is not None:
             self._channel.close()

@@ -21,6 +21,7 @@ from saltlite.model.keys import fingerprint
 from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
 from saltlite.wire.noise import public_of
 from tests.core_keys import DAY, FLEET_PRIVATE, FLEET_PUBLIC, NOW, ed25519_public, seed
+from tests.file_servers import no_files
 from tests.history import OPEN
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
 
@@ -67,8 +68,12 @@ class SimStore(memory_store.MemoryStore):
         with super().write() as writer:
             yield _recording(writer, commits)
             owner.crash("before commit")
+            if commits:
+                owner.crash("before returns")
         owner.note_commit(before, commits)
         owner.crash("after commit")
+        if commits:
+            owner.crash("after returns")
 
 
 def _recording(writer: StoreWriter, commits: list[tuple[ReturnCommit, Stored]]) -> StoreWriter:
@@ -187,7 +192,7 @@ class SimMaster:
             self.fleet.universe.after(seconds, lambda: None if self.on else self.start())
 
     def plan_crash(self, where: str, later: int, *, power: bool) -> None:
-        """Die at the transaction after so many others, before or after its commit."""
+        """Die at the transaction (or the one with returns) after so many others, before or after its commit."""
         self._crash_at, self._crash_in, self._crash_power = where, later, power
 
     def crash(self, where: str) -> None:
@@ -259,7 +264,7 @@ class SimMaster:
         def make_master(link: mworker.LinkChannel) -> Master:
             return Master(store, self.clock, who, TERMS, link)
 
-        serving = mworker.MWorker(reactor, make_master, f"{self.name}/link")
+        serving = mworker.MWorker(reactor, make_master, no_files(reactor), f"{self.name}/link")
         serving.serve(listener)
 
     def _maintenance(self, process: Process) -> None:

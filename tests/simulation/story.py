@@ -179,7 +179,8 @@ class Story:
         fleet.history.note("healed")
         for minion in fleet.minions.values():
             minion.let_functions_return(RUN_MAX_S)
-        found = fleet.run(5.0 + RUN_MAX_S)
+        stopped_until = max((p.stopped_until for machine in fleet.machines() for p in machine.living()), default=0.0)
+        found = fleet.run(max(5.0 + RUN_MAX_S, stopped_until - self.universe.now))
         for master in fleet.masters:
             found = found or self._alone(master)
         return found or fleet.close_books()
@@ -193,7 +194,8 @@ class Story:
             elif not other.on:
                 other.start()
         self._let_everybody_in(master)
-        left = CONNECT_S + SETTLE_S + RUN_MAX_S
+        # A minion backs off after each master that does not answer, and all others are off.
+        left = CONNECT_S * len(fleet.masters) + SETTLE_S + RUN_MAX_S
         found: list[Violation] = []
         while left > 0 and not found and not (self._all_ready() and not master.open_rows()):
             found = fleet.run(5.0)
@@ -265,10 +267,10 @@ def _master_power(story: Story) -> None:
 
 
 def _master_crash_point(story: Story) -> None:
-    where = story.random.choice(("before commit", "after commit"))
+    where = story.random.choice(("before commit", "after commit", "before returns", "after returns"))
     master = story.master()
     story.note(f"will die {where}", master.name)
-    master.plan_crash(where, story.random.randrange(6), power=story.random.random() < 0.4)
+    master.plan_crash(where, story.random.randrange(4), power=story.random.random() < 0.4)
 
 
 def _store_fails(story: Story) -> None:

@@ -14,6 +14,7 @@ from saltlite.cli.console import Console
 from saltlite.cli.verbs import job_fetch
 from saltlite.errors import SaltliteError, UsageError
 from saltlite.loader.encode import encode_return
+from tests.terminals import Terminal
 
 JID = "20260131235959123456"
 PART = 1000
@@ -79,3 +80,33 @@ def test_a_return_that_came_short_is_not_written(tmp_path: Path, minion: Minion)
 def test_without_a_jid_there_is_nothing_to_fetch() -> None:
     with pytest.raises(UsageError, match="job fetch JID MINION"):
         job_fetch.run([], Console(None, None, None))
+
+
+def test_a_terminal_does_not_obey_what_a_minion_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = encode_return("one\n\x1b]0;title\x07two")
+    part = {"size": len(whole), "sha256": hashlib.sha256(whole).hexdigest(), "data": whole}
+    monkeypatch.setattr(job_fetch, "_part", lambda *_where: part)
+    (tmp_path / "master").touch()
+    out = Terminal()
+    job_fetch.run(["-c", str(tmp_path), JID, "web1"], Console(None, out, None))
+    assert out.getvalue() == "one\n?]0;title?two"
+
+
+def test_a_minion_that_sends_crumbs_is_not_asked_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def part(_client: object, _jid: str, _minion: str, offset: int) -> dict[str, Any]:
+        asked.append(offset)
+        return {"size": job_fetch.WHOLE_MAX, "sha256": "", "data": b"xx" if offset == 0 else b"x"}
+
+    monkeypatch.setattr(job_fetch, "_part", part)
+    with pytest.raises(SaltliteError, match="came damaged"):
+        fetch(tmp_path)
+    assert len(asked) == 2
+
+
+def test_a_return_that_fits_into_no_memory_is_not_fetched(tmp_path: Path, minion: Minion) -> None:
+    minion.size = job_fetch.WHOLE_MAX + 1
+    with pytest.raises(SaltliteError, match="no more than"):
+        fetch(tmp_path)
+    assert minion.asked == [0]

@@ -159,9 +159,6 @@ def test_a_message_that_was_not_taken_in_is_asked_for_again() -> None:
     "message",
     [
         {"returns": [{"id": "web1"}]},
-        {"returns": [{"id": "web1", "state": "returned", "retcode": 0, "body": b"\xc1"}]},
-        {"returns": [{"id": "web1", "state": "returned", "retcode": 0, "body": b"\xd4\x05\x00"}]},
-        {"returns": [{"id": "web1", "state": "returned", "retcode": 0, "body": b"\x81\x90\x00"}]},
         {"states": [{"state": "running"}]},
         {"states": 3},
         {"seq": "x"},

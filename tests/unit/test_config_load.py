@@ -123,7 +123,7 @@ def test_root_dir_moves_given_relative_paths_and_leaves_absolute_ones(tmp_path: 
 
 
 def test_root_dir_leaves_the_empty_path_empty(tmp_path: Path) -> None:
-    config = load_minion_text(tmp_path, "root_dir: /srv\nlog_file: ''")
+    config = load_minion_text(tmp_path, "root_dir: /srv\nlog_file: ''\nextension_modules: ''")
     assert (config.log_file, config.extension_modules) == ("", "")
 
 

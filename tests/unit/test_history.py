@@ -214,6 +214,14 @@ def test_a_return_that_came_after_the_client_had_closed_may_be_missing_there() -
     assert broken([*rows[:at], closed, *rows[at:], ("final", final())]) == []
 
 
+def test_a_return_that_was_stored_while_the_last_answer_was_on_its_way_may_be_missing() -> None:
+    rows = [row for row in without("shown", "web2") if row[0] not in ("closed", "final")]
+    stored_at = next(i for i, row in enumerate(rows) if row[0] == "stored" and row[1]["minion"] == "web2")
+    for asked_at, guarantees in ((stored_at - 0.5, []), (stored_at + 0.5, ["G9"])):
+        closed = ("closed", {"client": "c1", "jid": JID, "missing": ["web2"], "asked_at": asked_at})
+        assert broken([*rows, closed, ("final", final())]) == guarantees
+
+
 def test_what_can_be_known_at_once_is_said_at_once() -> None:
     books = Books()
     entered = {"jid": JID, "minion": "web1", "run": "1"}

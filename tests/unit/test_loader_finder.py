@@ -7,7 +7,8 @@ import pickle
 import sys
 from pathlib import Path
 
-from saltlite.loader.finder import Index, Layer, build_index, search_layers
+from saltlite.loader.finder import Index, build_index
+from saltlite.loader.places import Layer, search_layers
 
 
 def write(folder: Path, **files: str) -> Path:

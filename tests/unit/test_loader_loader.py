@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from saltlite.loader.failure import FunctionUnavailable
-from saltlite.loader.finder import Layer, build_index
+from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
+from saltlite.loader.places import Layer
 
 Files = dict[str, str]
 
@@ -254,7 +255,7 @@ def test_a_lookup_imports_the_one_file_that_claims_the_name(make: Any, tmp_path:
     body += "def __virtual__(): return True"
     loader = make({f"m{number}": body for number in range(50)})
     loader["m7.f"]
-    assert trace.read_text().split() == ["saltlite.loaded.layer0.m7"]
+    assert trace.read_text().split() == ["saltlite.loaded.layer0.modules.m7"]
 
 
 def test_listing_modules_imports_only_files_that_decide_for_themselves(make: Any, tmp_path: Path) -> None:

@@ -8,11 +8,14 @@ import pytest
 
 from saltlite.adapters.packing import pack
 from saltlite.core.connection import Changed, Effect, Phase
+from saltlite.core.minion_ports import SpoolEntry
 from saltlite.minion import inside
 from saltlite.minion.network import NetworkProcess
+from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint
 from saltlite.wire.messages import functions_message
 
+JID = "20270115080000000001"
 OLD = functions_message(["m.f()"], whole=True)
 NEW = functions_message(["m.f(a)"], whole=True)
 
@@ -42,6 +45,8 @@ class Connected:
         effects, self._effects = self._effects, []
         return effects
 
+    def link_up(self) -> None: ...
+
     def deadline(self) -> float:
         return 0.0
 
@@ -67,7 +72,7 @@ def network(connection: Connected) -> NetworkProcess:
 
 
 def change(network: NetworkProcess) -> None:
-    network.on_batch([pack(inside.functions(NEW))])
+    network.on_batch([pack({**inside.functions(NEW), "session": 0})])
 
 
 def test_in_a_session_the_master_is_told_at_once(network: NetworkProcess, connection: Connected) -> None:
@@ -86,3 +91,18 @@ def test_a_change_while_the_session_is_being_made_is_told_when_it_is_there(
     connection.enter(Phase.READY)
     network.on_batch([])
     assert connection.sent == [NEW]
+
+
+def test_what_was_on_its_way_to_one_master_does_not_reach_the_next(
+    network: NetworkProcess, connection: Connected
+) -> None:
+    result = inside.result(JID, SpoolEntry(TargetState.RETURNED, 0, b"x", 0, 0), inline_max=10)
+    for _ in range(2):
+        connection.enter(Phase.READY)
+        network.on_up()
+
+    network.on_batch([pack({**result, "session": 1}), pack({**inside.state(JID, "running", ""), "session": 1})])
+    assert connection.sent == []
+
+    network.on_batch([pack({**result, "session": 2})])
+    assert [message["t"] for message in connection.sent] == ["ret"]

@@ -11,8 +11,9 @@ import pytest
 import saltlite
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.describe import read_descriptions
-from saltlite.loader.finder import Index, ModuleFile, build_index, search_layers
+from saltlite.loader.finder import Index, ModuleFile, build_index
 from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
 
 INDEX: Index = build_index(search_layers({}))
 ALLOWED = ("saltlite.errors", "saltlite.model", "saltlite.loader.hints", "saltlite.modules")

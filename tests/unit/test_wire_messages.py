@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
 from saltlite.wire.codec import encode
-from saltlite.wire.limits import CHUNK, FRAME_MAX, JOB_BODY_MAX, RETURN_MAX
+from saltlite.wire.limits import CHUNK, FILE_NAMES, FRAME_MAX, JOB_BODY_MAX, RETURN_MAX
 from saltlite.wire.merkle import PROOF_MAX
 from saltlite.wire.messages import (
     AUTH_FIELDS,
@@ -141,6 +142,14 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("functions", "whole", True, 1),
     ("part", "data", b"d" * CHUNK, b""),
     ("part", "offset", RETURN_MAX, RETURN_MAX + 1),
+    ("file_ask", "act", "find", "remove"),
+    ("file_ask", "path", "p" * PATH_BYTES_MAX, "p" * (PATH_BYTES_MAX + 1)),
+    ("file_ask", "env", "e" * ENV_MAX, "e" * (ENV_MAX + 1)),
+    ("file_put", "data", b"d" * CHUNK, b"d" * (CHUNK + 1)),
+    ("file_put", "sha256", b"h" * 32, b"h" * 31),
+    ("file_said", "data", b"d" * CHUNK, b"d" * (CHUNK + 1)),
+    ("file_said", "names", ["n"] * FILE_NAMES, ["n"] * (FILE_NAMES + 1)),
+    ("file_said", "mode", 0o7777, 0o10000),
 ]
 
 

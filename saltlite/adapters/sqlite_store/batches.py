@@ -15,7 +15,8 @@ _PLANNED_OF = (
     " WHERE rank = -1 AND rank < 9 AND minion = ? ORDER BY jid"
 )
 _STANDING = (
-    "SELECT total(rank IN (1, 2) OR (rank = 0 AND changed_at > ?) OR (rank = 9 AND changed_at > ?)),"
+    "SELECT total(rank IN (1, 2)"
+    " OR (changed_at <= ? AND ((rank = 0 AND changed_at > ?) OR (rank = 9 AND changed_at > ?)))),"
     " total(rank = -1), max(changed_at), min(CASE outcome WHEN ? THEN minion END) FROM job_targets WHERE jid = ?"
 )
 _NEXT_PLANNED = (
@@ -36,8 +37,8 @@ class BatchReader:
     def planned_of(self, minion: MinionId) -> list[Jid]:
         return [row[0] for row in self._queries.rows(_PLANNED_OF, (minion,))]
 
-    def standing(self, jid: Jid, queued_since: float, ended_since: float) -> Standing:
-        values = (queued_since, ended_since, OUTCOME_CODE[Outcome.FAILED], jid)
+    def standing(self, jid: Jid, queued_since: float, ended_since: float, now: float) -> Standing:
+        values = (now, queued_since, ended_since, OUTCOME_CODE[Outcome.FAILED], jid)
         active, planned, changed_at, failed = self._queries.rows(_STANDING, values)[0]
         return Standing(int(active), int(planned), changed_at or 0.0, failed)
 

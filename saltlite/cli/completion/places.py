@@ -6,7 +6,7 @@ Pure: from the words before, and the word that was begun, to a place; nobody is 
 from __future__ import annotations
 
 from saltlite.cli import commands
-from saltlite.cli.grammar import RUN
+from saltlite.cli.grammar import RUN, makes_job
 from saltlite.cli.options import is_option
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
@@ -121,7 +121,7 @@ def _read_word(line: Line, word: str) -> None:
 
 def _read_command_word(line: Line, word: str) -> None:
     first = line.name or ""
-    if not line.own and "." in word and " " not in first:
+    if not line.own and " " not in first and makes_job(first, word):
         # A function in the second place makes a job, whatever the first word is.
         line.name, line.own = None, [first, word]
     else:

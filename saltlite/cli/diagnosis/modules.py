@@ -40,18 +40,17 @@ def try_modules(config_dir: str) -> ModulesSeen:
 def main(config_dir: str) -> None:
     """Load all modules and collect the grains as the minion does."""
     from saltlite.config.load import load_minion
-    from saltlite.config.minion import MinionConfig
-    from saltlite.config.options import options_of
+    from saltlite.config.opts import opts_of
     from saltlite.grains.collect import collect
-    from saltlite.loader.finder import build_index, search_layers
+    from saltlite.loader.finder import build_index
     from saltlite.loader.loader import Loader
+    from saltlite.loader.places import search_layers
 
     logging.disable(logging.CRITICAL)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     config = load_minion(config_dir).config
-    values = {name: getattr(config, name) for name, known in options_of(MinionConfig).items() if not known.secret}
-    opts = {**values, **config.module_config}
+    opts = opts_of(config, config.id)
     grains = collect(opts)
     loader = Loader(build_index(search_layers(opts)), opts, grains, {})
     silent = loader.not_loaded()

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
+from saltlite.cli.console import printable
 from saltlite.cli.options import Option
 from saltlite.cli.outfile import OutFile
 from saltlite.cli.render.json import document
 from saltlite.client.local import JobCall
+from saltlite.client.values import decode_value
 from saltlite.client.waiting import Patience, Progress
 from saltlite.errors import NoTargetError, SaltliteError, UnreachableError, UsageError
-from saltlite.loader.encode import decode_return
 from saltlite.model.ids import parse_jid
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 FUNCTION = "saltutil.kept_return"
 PART_BYTES = 4 * 1024 * 1024
 """Bytes that one job brings."""
+WHOLE_MAX = 1024 * 1024 * 1024
+"""Bytes of a return that is fetched: it is held in memory until its checksum was compared."""
+CONTAINERS_MAX = 10_000_000
+"""Lists and maps in it, which take a GiB."""
 
 
 def run(argv: Sequence[str], console: Console) -> int:
@@ -44,7 +49,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     jid = parse_jid(parsed.words[0])
     with open_client(parsed) as client:
         minion = parsed.words[1] if len(parsed.words) == 2 else _only_target(client, jid)
-        value = decode_return(encoded := _fetch(client, jid, minion, console), limit=len(encoded))
+        value = decode_value(_fetch(client, jid, minion, console), containers_max=CONTAINERS_MAX)
     if parsed.options.get("out") == "json":
         data: str | bytes = document({minion: value})
     else:
@@ -64,12 +69,15 @@ def _fetch(client: LocalClient, jid: str, minion: str, console: Console) -> byte
     """All of the kept return. Raises SaltliteError when what came is not what was kept."""
     whole = bytearray()
     part = _part(client, jid, minion, 0)
-    size, digest = part["size"], part["sha256"]
+    size, digest, part_bytes = part["size"], part["sha256"], len(part["data"])
+    if size > WHOLE_MAX:
+        raise SaltliteError(f"{minion} says that the return has {size} bytes, and no more than {WHOLE_MAX} are fetched")
     while True:
         whole += part["data"]
         if console.wants_status():
             console.status(f"{len(whole) // 1024} of {size // 1024} KiB")
-        if len(whole) >= size or not part["data"]:
+        # All parts but the last are equally long: a minion that sends crumbs must not make us ask for ever.
+        if len(whole) >= size or not part_bytes or len(part["data"]) < part_bytes:
             break
         part = _part(client, jid, minion, len(whole))
     console.clear_status()
@@ -100,7 +108,9 @@ def _is_part(value: object) -> bool:
 
 def _write(data: str | bytes, out_file: str, console: Console) -> None:
     if not out_file:
-        console.data(data if isinstance(data, str) else data.decode(errors="backslashreplace"))
+        text = data if isinstance(data, str) else data.decode(errors="backslashreplace")
+        # A file or a pipe gets it as it was returned; a terminal must not obey what a minion sends.
+        console.data("\n".join(map(printable, text.split("\n"))) if console.shows_data() else text)
         return
     with OutFile(out_file) as stream:
         stream.buffer.write(data if isinstance(data, bytes) else data.encode(errors="backslashreplace"))

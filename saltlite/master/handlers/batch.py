@@ -42,7 +42,7 @@ def release(store: StoreWriter, job: Job, batch: Batch, now: float) -> tuple[lis
 
     Returns the minions that are to be sent the job now, and whether any target moved.
     """
-    standing = store.standing(job.jid, now - job.deliver_ms / 1000, now - batch.wait_ms / 1000)
+    standing = store.standing(job.jid, now - job.deliver_ms / 1000, now - batch.wait_ms / 1000, now)
     ids: list[MinionId] = []
     ending = _ending(job, batch, standing, now)
     if ending is None:

@@ -15,14 +15,16 @@ IDS_MAX = 1000
 
 
 def handle_heard(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `heard`: seconds since the last frame of each of `ids`, None for those without a session."""
+    """Answers `heard`: seconds since the last frame of each of `ids`, None for those without a session.
+
+    Empty when the link process does not say: then nobody knows.
+    """
     authorize(principal, Action("heard"), master.terms.operators)
     ids = request["ids"]
     if len(ids) > IDS_MAX or not all(isinstance(minion, str) for minion in ids):
         raise UsageError(f"heard takes at most {IDS_MAX} minion ids")
 
     def fields(said: Inside | None) -> dict[str, Any]:
-        silent_s = said["silent_s"] if said is not None else {}
-        return {"heard": {minion: silent_s.get(minion) for minion in ids}}
+        return {"heard": {minion: said["silent_s"].get(minion) for minion in ids} if said is not None else {}}
 
     return Answer(question=Question(lambda number: inside.ask_heard(number, ids), fields))

@@ -1,0 +1,192 @@
+"""Plug-ins from a file server into `<extmods>/<type>`: the whole new set takes the place of the old one, or none of it.
+
+`<extmods>/<type>` is a symbolic link to the set in use, which is a folder in `<extmods>/.sets`. A new set is built
+beside it, every file compared by its digest, and the link is then exchanged by one rename: whoever dies before that
+leaves the old set, and whoever looks sees one set or the other. Files that did not change are shared by both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from saltlite.adapters.filehash import digest_of
+from saltlite.errors import CommandExecutionError
+from saltlite.model.files import FileAddress, FileStat
+
+ENDINGS = (".py", ".pyx", ".so", ".zip")
+"""Files that are synced; contract: Salt's `saltutil.sync_modules`."""
+PLUGIN_MAX = 64 * 1024 * 1024
+"""Bytes of one file that is synced; a larger one is no plug-in."""
+SETS = ".sets"
+
+
+class PluginSource(Protocol):
+    """Where the files come from: `saltlite.adapters.file_client.FileClient`."""
+
+    def files(self, env: str, prefix: str = "") -> list[str]: ...
+
+    def stat(self, address: FileAddress) -> FileStat | None: ...
+
+    def fetch(self, address: FileAddress, dest: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """Names as `modules.lumberjack`, sorted. `failed`: name -> why; when there is any, nothing was changed."""
+
+    synced: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+class PluginSync:
+    """`extmods` has one entry a type."""
+
+    def __init__(self, source: PluginSource, extmods: str) -> None:
+        self._source = source
+        self._extmods = extmods
+
+    def sync(self, kind: str, envs: Sequence[str], *, clean: bool, chosen: Callable[[str], bool]) -> SyncReport:
+        """Bring the files of `salt://_<kind>` of these environments; of several with one path the last one counts.
+
+        `chosen` is asked for each, by its name without the type. `clean`: what is not among them is removed. Raises
+        OSError when the folder cannot be written, CommandExecutionError when the file server does not answer.
+        """
+        sets = os.path.join(self._extmods, SETS)
+        os.makedirs(sets, mode=0o700, exist_ok=True)
+        with _locked(os.path.join(sets, "lock")):
+            self._remove_unused(sets)
+            staging = tempfile.mkdtemp(prefix=f"{kind}.", dir=sets)
+            try:
+                return self._build(kind, self._wanted(kind, envs, chosen), staging, clean=clean)
+            finally:
+                self._remove_unused(sets)
+
+    def _wanted(self, kind: str, envs: Sequence[str], chosen: Callable[[str], bool]) -> dict[str, FileAddress]:
+        """Path below the type's folder -> where the file is."""
+        folder = f"_{kind}/"
+        found = {}
+        for env in envs:
+            for path in self._source.files(env, f"_{kind}"):
+                below = path.removeprefix(folder)
+                if below.endswith(ENDINGS) and chosen(_relname(below)):
+                    found[below] = FileAddress(path, env)
+        return found
+
+    def _build(self, kind: str, wanted: Mapping[str, FileAddress], staging: str, *, clean: bool) -> SyncReport:
+        folder = os.path.join(self._extmods, kind)
+        there = _plugins(folder)
+        synced, failed = set(), {}
+        for below, address in wanted.items():
+            dest = os.path.join(staging, below)
+            os.makedirs(os.path.dirname(dest), mode=0o700, exist_ok=True)
+            name = f"{kind}.{_relname(below)}"
+            why, changed = self._take(address, os.path.join(folder, below) if below in there else "", dest)
+            if why:
+                failed[name] = why
+            elif changed:
+                synced.add(name)
+        gone = there - set(wanted)
+        if failed:
+            return SyncReport(failed=failed)
+        if not clean:
+            for below in gone:
+                dest = os.path.join(staging, below)
+                os.makedirs(os.path.dirname(dest), mode=0o700, exist_ok=True)
+                _share(os.path.join(folder, below), dest)
+            gone = set()
+        if synced or gone:
+            _sync_folders(staging)
+            self._exchange(folder, staging)
+        return SyncReport(sorted(synced), sorted({f"{kind}.{_relname(below)}" for below in gone}))
+
+    def _take(self, address: FileAddress, known: str, dest: str) -> tuple[str, bool]:
+        """Put one file into the new set: (why that failed or "", whether it is another than before)."""
+        try:
+            stat = self._source.stat(address)
+            if stat is None:
+                return "it was removed on the master while it was synced", False
+            if stat.size > PLUGIN_MAX:
+                return f"it has {stat.size} bytes, and a plug-in may have {PLUGIN_MAX}", False
+            if known and digest_of(known) == stat.sha256:
+                _share(known, dest)
+                return "", False
+            found = self._source.fetch(address, dest)
+        except CommandExecutionError as error:
+            return str(error), False
+        return ("", True) if found else ("it was removed on the master while it was synced", False)
+
+    def _exchange(self, folder: str, staging: str) -> None:
+        link = os.path.join(self._extmods, SETS, f"{os.path.basename(folder)}.link")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(link)
+        os.symlink(os.path.join(SETS, os.path.basename(staging)), link)
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            # A folder that somebody made by hand is no link yet. What was to stay of it is in the new set.
+            os.rename(folder, os.path.join(self._extmods, SETS, f"{os.path.basename(folder)}.by-hand-{os.getpid()}"))
+        os.replace(link, folder)
+        _sync_folder(self._extmods)
+
+    def _remove_unused(self, sets: str) -> None:
+        """Remove sets that no type uses: old ones, and what a killed sync left."""
+        used = {"lock"}
+        with os.scandir(self._extmods) as entries:
+            used |= {os.path.basename(os.readlink(entry.path)) for entry in entries if entry.is_symlink()}
+        for name in set(os.listdir(sets)) - used:
+            path = os.path.join(sets, name)
+            if os.path.islink(path):
+                os.unlink(path)
+            else:
+                shutil.rmtree(path)
+
+
+def _relname(below: str) -> str:
+    return os.path.splitext(below)[0].replace("/", ".")
+
+
+def _plugins(folder: str) -> set[str]:
+    """The plug-in files of a set, relative to it."""
+    found = set()
+    for above, _folders, files in os.walk(folder):
+        for name in files:
+            if name.endswith(ENDINGS):
+                found.add(os.path.relpath(os.path.join(above, name), folder))
+    return found
+
+
+def _share(known: str, dest: str) -> None:
+    try:
+        os.link(known, dest, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(known, dest)
+
+
+def _sync_folders(folder: str) -> None:
+    for above, _folders, _files in os.walk(folder):
+        _sync_folder(above)
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """One sync at a time; another one waits."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

@@ -1,0 +1,163 @@
+"""`saltlite call`, which is `saltlite-call` too: a function on this machine, with the configuration of its minion."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from saltlite.adapters import logs
+from saltlite.adapters.privileges import read_secret
+from saltlite.cli import exitcodes
+from saltlite.cli.commands import COMMANDS, QUIET
+from saltlite.cli.configs import config_dir_of
+from saltlite.cli.inprocess import Ran, exit_code, new_jid, read_calls, run_calls, shown_value
+from saltlite.cli.options import Option, Table, choice
+from saltlite.cli.render import outputters
+from saltlite.config.load import load_minion
+from saltlite.config.opts import opts_of
+from saltlite.errors import StartupError, UsageError
+from saltlite.grains.collect import collect
+from saltlite.grains.network import names
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
+from saltlite.model.ids import parse_minion_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.cli.options import Parsed
+    from saltlite.config.minion import MinionConfig
+    from saltlite.loader.call import Outcome
+
+LOCAL = "local"
+"""What stands in the place of a minion's id, as in Salt."""
+
+_EPILOG = """\
+Options stand anywhere. Behind the function only those above are options, and
+behind `--` nothing is. Several functions are called as in a job:
+test.ping,test.echo , hello
+
+Nobody else takes part. Modules, grains and module configuration are those of
+the minion's configuration; there is no pillar and no file of a master, no run
+timeout, no journal, and the master hears nothing of it. So --local changes
+nothing. The function has the rights of whoever calls it.
+
+exit codes: 0 all is well, 2 usage or configuration, 4 the function failed or is
+  not there, 130 interrupted; with --retcode-passthrough that of the function"""
+
+
+def _table() -> Table:
+    usage, summary = COMMANDS["call"]
+    return Table(
+        usage,
+        summary,
+        (
+            Option("--local", help="no effect: it always runs without a master"),
+            Option("-g", "--grains", help="print the grains, and run nothing"),
+            Option("-d", "--doc", help="print the documentation of functions, and run none"),
+            Option("-m", "--module-dirs", metavar="DIR", many=True, help="look for modules there first; may stand twice"),
+            Option("--id", metavar="ID", convert=parse_minion_id, help="run as if the minion had this id"),
+            Option("--metadata", help="print the job id, retcode and time with the return"),
+            Option("--retcode-passthrough", help="end with the return code of the function"),
+            Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
+            Option(
+                "--out",
+                metavar="FORMAT",
+                convert=choice(*outputters.NAMES),
+                help=", ".join(outputters.NAMES),
+            ),
+            Option("--no-color", help="no colours"),
+            QUIET,
+            Option("-c", "--config-dir", metavar="DIR", help="the minion's configuration folder (/etc/saltlite)"),
+        ),
+        _EPILOG,
+    )
+
+
+def run(argv: Sequence[str], console: Console) -> int:
+    """Run one function, or several, here. Raises UsageError, ConfigError, KeyboardInterrupt."""
+    parsed = _table().parse(argv, words_before_free=1)
+    console.quiet = parsed.on("quiet")
+    _check(parsed)
+    logs.configure(parsed.options.get("log_level", "warning"))
+    config = load_minion(config_dir_of(parsed)).config
+    opts = _opts(config, parsed)
+    grains = collect(opts)
+    if parsed.on("grains"):
+        _print(grains, parsed, console)
+        return exitcodes.OK
+    index = build_index(search_layers(opts))
+    if parsed.on("doc"):
+        calls = [("sys.doc", parsed.words, {})]
+    else:
+        calls = read_calls(parsed.words[0], parsed.words[1:], index, config.providers)
+    ran = run_calls(Loader(index, opts, grains, {}), calls, new_jid())
+    _print_return(ran, parsed, console)
+    return exit_code(ran, passthrough=parsed.on("retcode_passthrough"))
+
+
+def _check(parsed: Parsed) -> None:
+    if parsed.on("grains") and (parsed.words or parsed.on("doc")):
+        raise UsageError("--grains stands alone: it runs no function")
+    if not (parsed.words or parsed.on("grains") or parsed.on("doc")):
+        raise UsageError("say what to run: saltlite call MODULE.FUNCTION, as in saltlite call test.ping")
+
+
+def _opts(config: MinionConfig, parsed: Parsed) -> dict[str, Any]:
+    opts = opts_of(config, parsed.options.get("id") or _own_id(config))
+    folders = [os.path.abspath(folder) for folder in parsed.options.get("module_dirs", ())]
+    return {**opts, "module_dirs": [*config.module_dirs, *folders]}
+
+
+def _own_id(config: MinionConfig) -> str:
+    """The id of the minion here, as far as this user can tell; nothing is written down."""
+    if config.id:
+        return config.id
+    try:
+        kept = read_secret(os.path.join(config.pki_dir, "minion_id"))
+    except StartupError:
+        kept = None  # another user's: that one sees it, and this one is told what the host is called
+    return kept.decode(errors="replace").strip() if kept else str(names()["fqdn"]).lower()
+
+
+def _print_return(ran: Ran, parsed: Parsed, console: Console) -> None:
+    for warning in ran.outcome.warnings:
+        console.note(f"saltlite: {warning}")
+    value = shown_value(ran)
+    out = None if parsed.on("metadata") else _wanted_outputter(ran.outcome)
+    _print(_metadata(ran, value) if parsed.on("metadata") else value, parsed, console, out=out, retcode=ran.outcome.retcode)
+
+
+def _wanted_outputter(outcome: Outcome) -> str | None:
+    """The one that the module asks for its results, when there is such a one."""
+    return outcome.out if outcome.out in outputters.NAMES else None
+
+
+def _metadata(ran: Ran, value: Any) -> dict[str, Any]:
+    funs = [fun for fun, _args, _kwargs in ran.calls]
+    every = [[*args, *([{"__kwarg__": True, **kwargs}] if kwargs else [])] for _fun, args, kwargs in ran.calls]
+    alone = len(funs) == 1
+    return {
+        "jid": ran.jid,
+        "fun": funs[0] if alone else funs,
+        "fun_args": every[0] if alone else every,
+        "return": value,
+        "retcode": ran.outcome.retcode,
+        "success": ran.outcome.retcode == 0,
+        "out": ran.outcome.out,
+        "warnings": list(ran.outcome.warnings),
+        "duration_s": round(ran.duration_s, 3),
+    }
+
+
+def _print(value: Any, parsed: Parsed, console: Console, *, out: str | None = None, retcode: int = 0) -> None:
+    chosen: str = parsed.options.get("out") or out or outputters.DEFAULT
+    if chosen in outputters.FOR_PROGRAMS:
+        console.use_utf8()
+    colors = not parsed.on("no_color") and console.wants_colors()
+    paint = outputters.Paint(colors=colors, red_ids=frozenset({LOCAL} if retcode else ()))
+    text = outputters.render(chosen, {LOCAL: value}, paint)
+    if text:
+        console.data(text)

@@ -1,0 +1,17 @@
+"""The configuration as plug-ins see it: `__opts__`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from saltlite.config.options import options_of
+
+if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
+    from saltlite.config.minion import MinionConfig
+
+
+def opts_of(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
+    """Every option that is no secret, the configuration of modules, and `id`, which is `name`."""
+    values = {option: getattr(config, option) for option, known in options_of(type(config)).items() if not known.secret}
+    return {**values, **getattr(config, "module_config", {}), "id": name}

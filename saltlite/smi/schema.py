@@ -1,0 +1,281 @@
+"""What a function returns at least, and whether a value has it.
+
+A schema is made of an annotation (`dict[str, str]`, a TypedDict, a dataclass, unions) or of a structure of types
+(`{"name": str, "uid": int, "groups": [str]}`). More than it asks for is never wrong. A check looks at the value and the
+first ENTRIES_MAX entries of what it contains, so that it costs the same for a large value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+ENTRIES_MAX = 50
+"""Entries of one list or dict that are looked at."""
+
+MISMATCHES_MAX = 20
+"""Mismatches of one value that are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One place of a value that is not as the interface says; `path` leads there, as in `vim.old` or `[3]`."""
+
+    path: str
+    wanted: str
+    found: str
+
+    def text(self) -> str:
+        """For people, to be read behind "it returned"."""
+        place = f" at {self.path}" if self.path else ""
+        return f"{self.found}{place} where {self.wanted} is promised"
+
+
+class Schema:
+    """A kind of value. This one takes anything."""
+
+    exact: frozenset[type] | None = None
+    """The types whose every value fits, when that is all there is to say."""
+
+    def text(self) -> str:
+        """For people and for exports: `dict[str, str]`."""
+        return "any"
+
+    def fits(self, _value: object) -> bool:
+        """Whether the value has what is wanted; the quick way, for the value that does."""
+        return True
+
+    def mismatches(self, _value: object, _path: str) -> Iterator[Mismatch]:
+        """Every place that does not fit."""
+        return iter(())
+
+    def filled(self, value: Any, _default: Any) -> Any:
+        """The value with the minimal keys that it lacks taken from the default structure."""
+        return value
+
+
+class Scalar(Schema):
+    """A value of one type. True is no int here, and an int is a float."""
+
+    def __init__(self, kind: type) -> None:
+        self.exact = frozenset({float, int}) if kind is float else frozenset({kind})
+        self._kind = kind
+
+    def text(self) -> str:
+        return "None" if self._kind is type(None) else self._kind.__name__
+
+    def fits(self, value: object) -> bool:
+        if type(value) in (self.exact or ()):
+            return True
+        return isinstance(value, self._kind) and not isinstance(value, bool)
+
+    def mismatches(self, value: object, path: str) -> Iterator[Mismatch]:
+        if not self.fits(value):
+            yield Mismatch(path, self.text(), _kind_of(value))
+
+
+class ListOf(Schema):
+    """A list; each entry fits `entry`. A tuple is one too: a job carries it as a list."""
+
+    def __init__(self, entry: Schema) -> None:
+        self._entry = entry
+
+    def text(self) -> str:
+        return f"list[{self._entry.text()}]" if type(self._entry) is not Schema else "list"
+
+    def fits(self, value: object) -> bool:
+        return isinstance(value, list | tuple) and _all_fit(value, self._entry)
+
+    def mismatches(self, value: object, path: str) -> Iterator[Mismatch]:
+        if not isinstance(value, list | tuple):
+            yield Mismatch(path, self.text(), _kind_of(value))
+            return
+        for number, entry in enumerate(value[:ENTRIES_MAX]):
+            yield from self._entry.mismatches(entry, f"{path}[{number}]")
+
+
+class DictOf(Schema):
+    """A dict with keys and values of one kind each."""
+
+    def __init__(self, key: Schema, value: Schema) -> None:
+        self._key = key
+        self._value = value
+
+    def text(self) -> str:
+        if type(self._key) is Schema and type(self._value) is Schema:
+            return "dict"
+        return f"dict[{self._key.text()}, {self._value.text()}]"
+
+    def fits(self, value: object) -> bool:
+        return isinstance(value, Mapping) and _all_fit(value, self._key) and _all_fit(value.values(), self._value)
+
+    def mismatches(self, value: object, path: str) -> Iterator[Mismatch]:
+        if not isinstance(value, Mapping):
+            yield Mismatch(path, self.text(), _kind_of(value))
+            return
+        for key, entry in itertools.islice(value.items(), ENTRIES_MAX):
+            yield from self._key.mismatches(key, f"the key {key!r} of {path}" if path else f"the key {key!r}")
+            yield from self._value.mismatches(entry, _below(path, key))
+
+    def filled(self, value: Any, default: Any) -> Any:
+        sample = next(iter(default.values()), None) if isinstance(default, Mapping) else None
+        if sample is None or not isinstance(value, Mapping):
+            return value
+        return {key: self._value.filled(entry, sample) for key, entry in value.items()}
+
+
+class Record(Schema):
+    """A dict with certain keys; others may be there too."""
+
+    def __init__(self, required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> None:
+        self._required = dict(required)
+        self._optional = dict(optional or {})
+
+    def text(self) -> str:
+        fields = [f"{name}: {schema.text()}" for name, schema in self._required.items()]
+        fields += [f"{name}?: {schema.text()}" for name, schema in self._optional.items()]
+        return "{" + ", ".join(fields) + "}"
+
+    def fits(self, value: object) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        if not all(name in value and schema.fits(value[name]) for name, schema in self._required.items()):
+            return False
+        return all(name not in value or schema.fits(value[name]) for name, schema in self._optional.items())
+
+    def mismatches(self, value: object, path: str) -> Iterator[Mismatch]:
+        if not isinstance(value, Mapping):
+            yield Mismatch(path, self.text(), _kind_of(value))
+            return
+        for name, schema in {**self._optional, **self._required}.items():
+            if name in value:
+                yield from schema.mismatches(value[name], _below(path, name))
+            elif name in self._required:
+                yield Mismatch(_below(path, name), schema.text(), "nothing")
+
+    def filled(self, value: Any, default: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        given = default if isinstance(default, Mapping) else {}
+        whole = dict(value)
+        for name, schema in self._required.items():
+            if name in whole:
+                whole[name] = schema.filled(whole[name], given.get(name))
+            elif name in given:
+                whole[name] = given[name]
+        return whole
+
+
+class OneOf(Schema):
+    """A value of one of several kinds."""
+
+    def __init__(self, choices: Sequence[Schema]) -> None:
+        self._choices = tuple(choices)
+        exact = [choice.exact for choice in self._choices]
+        self.exact = frozenset().union(*(one for one in exact if one)) if all(exact) else None
+
+    def text(self) -> str:
+        return " | ".join(choice.text() for choice in self._choices)
+
+    def fits(self, value: object) -> bool:
+        return any(choice.fits(value) for choice in self._choices)
+
+    def mismatches(self, value: object, path: str) -> Iterator[Mismatch]:
+        if self.fits(value):
+            return
+        # Of a dict where a dict is one of the choices, what is wrong inside says more than that it is a dict.
+        for choice in self._choices:
+            found = list(choice.mismatches(value, path))
+            if isinstance(value, Mapping | list) and found and found[0].path != path:
+                yield from found
+                return
+        yield Mismatch(path, self.text(), _kind_of(value))
+
+    def filled(self, value: Any, default: Any) -> Any:
+        if self.fits(value):
+            return value
+        candidates = (choice.filled(value, default) for choice in self._choices)
+        return next((one for one in candidates if self.fits(one)), value)
+
+
+def mismatches_of(schema: Schema, value: object) -> list[Mismatch]:
+    """What is wrong with the value, at most MISMATCHES_MAX places; empty when nothing is."""
+    return [] if schema.fits(value) else list(itertools.islice(schema.mismatches(value, ""), MISMATCHES_MAX))
+
+
+def schema_of(annotation: Any) -> Schema:
+    """The schema of an annotation or a structure of types. What is none of the known forms takes anything."""
+    if annotation is None:
+        return Scalar(type(None))
+    for read in (_of_structure, _of_generic, _of_class):
+        found = read(annotation)
+        if found is not None:
+            return found
+    return Schema()
+
+
+def _of_structure(wanted: Any) -> Schema | None:
+    if isinstance(wanted, Mapping):
+        return Record({str(name): schema_of(kind) for name, kind in wanted.items()})
+    if isinstance(wanted, list):
+        return ListOf(schema_of(wanted[0]) if wanted else Schema())
+    if isinstance(wanted, tuple) and wanted:
+        return OneOf([schema_of(one) for one in wanted])
+    return None
+
+
+def _of_generic(wanted: Any) -> Schema | None:
+    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin is None:
+        return None
+    if origin in (typing.Union, types.UnionType):
+        return OneOf([schema_of(one) for one in arguments])
+    if origin is typing.Literal:
+        return OneOf([Scalar(kind) for kind in dict.fromkeys(type(one) for one in arguments)])
+    if origin in (typing.Required, typing.NotRequired, typing.Annotated):
+        return schema_of(arguments[0])
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return DictOf(*(schema_of(one) for one in arguments[:2]))
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return ListOf(schema_of(arguments[0]))
+    return None
+
+
+def _of_class(wanted: Any) -> Schema | None:
+    if not isinstance(wanted, type) or wanted is object:
+        return None
+    if typing.is_typeddict(wanted):
+        hints = typing.get_type_hints(wanted)
+        needed = {name for name in hints if name in wanted.__required_keys__}  # type: ignore[attr-defined]  # a TypedDict
+        return Record(
+            {name: schema_of(hint) for name, hint in hints.items() if name in needed},
+            {name: schema_of(hint) for name, hint in hints.items() if name not in needed},
+        )
+    if dataclasses.is_dataclass(wanted):
+        return Record({name: schema_of(hint) for name, hint in typing.get_type_hints(wanted).items()})
+    if issubclass(wanted, Mapping):
+        return DictOf(Schema(), Schema())
+    return ListOf(Schema()) if issubclass(wanted, list | tuple) else Scalar(wanted)
+
+
+def _all_fit(values: Any, schema: Schema) -> bool:
+    if type(schema) is Schema:
+        return True
+    first: Callable[[], Iterator[Any]] = lambda: itertools.islice(values, ENTRIES_MAX)  # noqa: E731 - twice below
+    # The types of all entries at once: what most values pass, and ten times as fast as asking for each.
+    if schema.exact is not None and set(map(type, first())) <= schema.exact:
+        return True
+    return all(schema.fits(value) for value in first())
+
+
+def _kind_of(value: object) -> str:
+    return "None" if value is None else type(value).__name__
+
+
+def _below(path: str, key: object) -> str:
+    return f"{path}.{key}" if path else str(key)

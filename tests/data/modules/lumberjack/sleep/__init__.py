@@ -1,0 +1,2 @@
+def all_night(person):
+    return "Palin" in person

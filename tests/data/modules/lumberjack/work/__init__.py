@@ -1,0 +1,2 @@
+def all_day(person):
+    return person.startswith("Michael")
