@@ -9,6 +9,10 @@ met them. Exit codes are the table of the README; `saltlite.cli.exitcodes` names
 
 from __future__ import annotations
 
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 class SaltliteError(Exception):
     """Something went wrong inside saltlite; the text says what, and what to try next."""
@@ -102,3 +106,34 @@ class CommandNotFoundError(CommandExecutionError):
 
 class SaltInvocationError(SaltliteError, TypeError):
     """An execution module function was called with values that it cannot work with."""
+
+
+class InterfaceError(CommandExecutionError):
+    """A function of a virtual module does not do here what its interface promises.
+
+    `details` is what a program reads in place of the text: status, interface, version, provider, function.
+    """
+
+    retcode = 69
+
+    def __init__(self, text: str, details: Mapping[str, str]) -> None:
+        super().__init__(text)
+        self.details = dict(details)
+
+
+class InterfaceNotImplemented(InterfaceError, NotImplementedError):  # noqa: N818 - a state, named as the report does
+    """The provider of this machine lacks a function that it should have."""
+
+
+class InterfaceNotSupported(InterfaceError, NotImplementedError):  # noqa: N818 - as above
+    """The function is not to be had on machines of this kind."""
+
+
+class InterfaceReturnError(InterfaceError):
+    """The function returned something else than the interface promises, and the minion is strict about that."""
+
+    retcode = 70
+
+
+class InterfaceArgumentError(SaltInvocationError):
+    """The provider of this machine has no place for an argument that the interface knows."""

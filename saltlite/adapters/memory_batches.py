@@ -45,6 +45,10 @@ class MemoryBatches(ABC):
             failed=min(failed, default=None),
         )
 
+    def planned_seen(self, jid: Jid) -> float:
+        minions = self._tables.minions
+        return max((minions[minion].last_seen for minion in self._planned(jid) if minion in minions), default=0.0)
+
     def next_planned(self, jid: Jid, limit: int) -> list[MinionId]:
         minions = self._tables.minions
         return [minion for minion in self._planned(jid) if minion in minions and minions[minion].up][:limit]

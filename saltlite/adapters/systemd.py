@@ -13,7 +13,8 @@ def notify(state_lines: Iterable[str]) -> bool:
     """Send lines such as `READY=1` or `STATUS=…`; whether an init system that listens took them.
 
     Without systemd (no NOTIFY_SOCKET) nothing happens. Never waits and never raises: a daemon does its work
-    whether or not somebody looks on.
+    whether or not somebody looks on. What stands behind a newline in one of them is not a line of its own: a status
+    may tell what came from a process with fewer rights, which must not speak to the init system for this one.
     """
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
@@ -21,7 +22,7 @@ def notify(state_lines: Iterable[str]) -> bool:
     address = "\0" + path[1:] if path.startswith("@") else path
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as sock:
         try:
-            sock.sendto("\n".join(state_lines).encode(), address)
+            sock.sendto("\n".join(line.replace("\n", " ") for line in state_lines).encode(), address)
         except OSError:
             return False
     return True

@@ -24,6 +24,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite config show [master|minion|all] [options]",
         "Show the configuration that the files make.",
     ),
+    "cp": (
+        "saltlite cp [options] TARGET SOURCE... DEST",
+        "Copy files and folders of this machine to minions.",
+    ),
     "demo": (
         "saltlite demo [options] [-- TARGET MODULE.FUNCTION [ARGUMENT...]]",
         "Start a whole fleet in a temporary folder, without root.",
@@ -82,13 +86,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Make and print a token that lets minions join.",
     ),
     "runner": (
-        "saltlite runner [options] MODULE.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
+        "saltlite runner [options] RUNNER.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
         "Run a runner on the master's machine: one function about the whole fleet.",
     ),
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
 }
 
-TAKES_DOTS = frozenset({"call", "doc", "runner"})
+TAKES_DOTS = frozenset({"call", "cp", "doc", "runner"})
 """Commands whose first word may have a dot: behind them a function makes no job."""
 
 CONFIG_DIR = Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)")

@@ -58,6 +58,11 @@ def main_run(argv: Sequence[str] | None = None) -> int:
     return main(["runner", *(sys.argv[1:] if argv is None else argv)])
 
 
+def main_cp(argv: Sequence[str] | None = None) -> int:
+    """`saltlite-cp …` is `saltlite cp …`."""
+    return main(["cp", *(sys.argv[1:] if argv is None else argv)])
+
+
 def _dispatch(argv: Sequence[str], console: Console) -> int:
     name, rest = grammar.split_command(argv)
     if name is None:

@@ -12,6 +12,7 @@ from saltlite.errors import RemoteProtocolError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as the whole client
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 DEPTH_MAX = 64
@@ -31,15 +32,7 @@ def decode_value(body: bytes, *, containers_max: int = CONTAINERS_MAX) -> Any:
         # Each list and map has a header byte of its own; with so few bytes that could be one nothing is to be counted.
         if len(body.translate(None, _NOT_CONTAINERS)) <= DEPTH_MAX:
             return _unpack(body)
-        left = containers_max
-
-        def count(items: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise ValueError(f"more than {containers_max} lists and maps")
-            return items
-
+        count = _counter(containers_max)
         value = _unpack(body, list_hook=count, object_hook=count)
     except (ValueError, TypeError) as error:  # TypeError: a list as the key of a map
         raise RemoteProtocolError("bad-return", str(error) or type(error).__name__) from error
@@ -51,6 +44,20 @@ def _unpack(body: bytes, **hooks: Any) -> Any:
     return msgpack.unpackb(
         body, strict_map_key=False, unicode_errors="replace", ext_hook=_no_extension, timestamp=_SECONDS, **hooks
     )
+
+
+def _counter(most: int) -> Callable[[Any], Any]:
+    """Lets so many lists and maps through while they are made, so that a flood stops before it fills the memory."""
+    left = most
+
+    def count(container: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError(f"more than {most} lists and maps")
+        return container
+
+    return count
 
 
 def _no_extension(code: int, _data: bytes) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from saltlite.config.kinds import Choice, Duration, FilePath, FileRoots, Flag, Text, Texts, Whole
+from saltlite.config.kinds import Choice, Duration, FilePath, FilePaths, FileRoots, Flag, Text, Texts, Whole
 from saltlite.config.options import option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import PORT_MAX
@@ -93,6 +93,24 @@ class MasterConfig:
         "The largest file that is taken from a minion.",
         Whole(1, 100_000_000),
         unit="MiB",
+    )
+    module_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [],
+        "Folders with more plug-ins for `saltlite runner`, each type in its own folder (runners or _runners, modules or "
+        "_modules ...); the last one that has a file of a name wins. Whoever can write there runs code as the operator.",
+        FilePaths(),
+    )
+    runner_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [],
+        "Folders with more runners; asked after module_dirs and extension_modules.",
+        FilePaths(),
+    )
+    extension_modules: str = option(
+        "/var/cache/saltlite/extmods",
+        "A folder with more plug-ins of every type for `saltlite runner`. This is where its saltutil.sync_all puts those "
+        "of file_roots. It must not belong to `user`, or a network process that was taken over could have an operator "
+        "run its code; '' for none.",
+        FilePath(may_be_empty=True),
     )
     log_level: str = option(
         "warning",

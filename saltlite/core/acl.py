@@ -16,6 +16,7 @@ from saltlite.model.ids import MinionId
 OPERATOR_VERBS = frozenset(
     {
         "publish",
+        "copy",
         "describe",
         "follow",
         "heard",
@@ -30,6 +31,8 @@ OPERATOR_VERBS = frozenset(
         "key_finger",
         "token_create",
         "minions",
+        "lacking",
+        "runner_event",
         "complete",
     }
 )

@@ -26,6 +26,7 @@ class _Watched:
 
     boots: list[str] = field(default_factory=list)
     came_back: list[float] = field(default_factory=list)
+    told_at: float = float("-inf")
 
 
 class Clones:
@@ -50,3 +51,11 @@ class Clones:
         if len(self._watched) > KEYS_MAX:
             self._watched.popitem(last=False)
         return False
+
+    def is_news(self, key: Fingerprint, now: float) -> bool:
+        """Whether nobody was told of this key's second machine within WINDOW_S; from now on somebody was."""
+        watched = self._watched.setdefault(key, _Watched())
+        if now - watched.told_at < WINDOW_S:
+            return False
+        watched.told_at = now
+        return True

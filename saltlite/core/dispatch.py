@@ -23,8 +23,8 @@ RANK: dict[TargetState, int] = {
     **dict.fromkeys(TERMINAL, TERMINAL_RANK),
 }
 
-NEVER_RAN = frozenset({TargetState.REFUSED, TargetState.EXPIRED})
-"""Ends of a job whose function was not entered."""
+NEVER_RAN = frozenset({TargetState.REFUSED, TargetState.EXPIRED, TargetState.CANCELLED})
+"""Ends that a minion reports of a job whose function was not entered. One that was killed while it ran has a return."""
 
 
 def believed(current: TargetState, heard: TargetRow) -> TargetRow:

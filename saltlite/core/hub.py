@@ -31,13 +31,14 @@ from saltlite.core.doorway import Doorway
 from saltlite.core.filelane import FileLane
 from saltlite.core.hub_effects import Decide, Effect, HangUp, Presence, Pull, Report, Send, Suspect
 from saltlite.core.outbox import Parcel
+from saltlite.core.pace import Pace
 from saltlite.core.peer import Peer
 from saltlite.core.ports import Clock
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
 from saltlite.wire import codec, frames
 from saltlite.wire.limits import HEARTBEAT_MIN_S, HEARTBEATS_PER_S, OPEN_HANDSHAKES, PENDING_KEYS
-from saltlite.wire.messages import JIDS_MAX, Message, Sender, check, functions_digest
+from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
 
 __all__ = ["Decide", "Effect", "HangUp", "Hub", "Presence", "Pull", "Report", "Send", "Suspect"]
 
@@ -88,6 +89,7 @@ class Hub:
         self._assembly = Assembly()
         self.files = FileLane()
         self._clones = Clones()
+        self._pace = Pace()
         self._look_due = clock.monotonic()
         self._effects: list[Effect] = []
         self.refused_frames: dict[str, int] = {}
@@ -199,11 +201,12 @@ class Hub:
         if peer is None or peer.state is not None:
             return
         del self._deciding[peer.fingerprint]
-        if state == KeyState.ACCEPTED and self._clones.arrived(
-            peer.fingerprint, peer.said["boot"], self._clock.monotonic()
-        ):
+        now, stays = self._clock.monotonic(), self._by_key.get(peer.fingerprint)
+        is_one_too_many = state == KeyState.ACCEPTED and self._clones.arrived(peer.fingerprint, peer.said["boot"], now)
+        if is_one_too_many and stays is not None:
             # The one that is up stays up: ending each other for ever, both would be deaf half of the time.
-            self._effects.append(Suspect(minion, peer.fingerprint, peer.address))
+            if self._clones.is_news(peer.fingerprint, now):
+                self._effects.append(Suspect(minion, peer.fingerprint, peer.address, stays.address))
             self._welcome(peer, "clone")
             self._drop(peer)
         elif state == KeyState.ACCEPTED:
@@ -344,18 +347,13 @@ class Hub:
         peer = self._peers.get(frame.session)
         if peer is None or peer.route != route:
             raise RemoteProtocolError("no-session")
+        now = self._clock.monotonic()
         try:
-            accepted = peer.state is KeyState.ACCEPTED
-            plaintext = peer.session.open(frame.raw)
-            if peer.session.missed:
-                # A minion leaves no frame out. In a new session everything that is not settled is said again.
-                raise RemoteProtocolError("gap", f"{peer.session.missed} frames of the minion did not arrive")
-            message = check(codec.decode(plaintext), Sender.MINION, accepted=accepted)
-            self._heard(peer, message)
+            self._heard(peer, peer.read(frame.raw, self._pace, now))
         except ProtocolError:
             self._cut_off(peer)
             raise
-        peer.last_heard = self._clock.monotonic()
+        peer.last_heard = now
 
     def _heard(self, peer: Peer, message: Message) -> None:
         match message["t"]:

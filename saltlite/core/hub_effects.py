@@ -78,11 +78,15 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Two machines seem to share this key: the one at `address` was sent away, the other stays."""
+    """Two machines seem to share this key: the one at `address` was sent away, the one at `stays` stays.
+
+    Which of them has the key by right is not known: a thief can be the one that stays.
+    """
 
     id: str
     fingerprint: Fingerprint
     address: str
+    stays: str
 
 
 Effect = Send | HangUp | Decide | Report | Presence | Pull | Suspect

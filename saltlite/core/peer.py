@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 
 from saltlite.core.hub_effects import Presence
 from saltlite.core.outbox import Outbox
+from saltlite.core.pace import Pace
+from saltlite.errors import RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState
+from saltlite.wire import codec
 from saltlite.wire.limits import HEARTBEAT_MIN_S
-from saltlite.wire.messages import Message
+from saltlite.wire.messages import Message, Sender, check
 from saltlite.wire.session import Session
 
 
@@ -35,6 +38,18 @@ class Peer:
     """An MWorker has answered its first pull, so the store knows of this session."""
     held: list[Message] = field(default_factory=list)
     """What the link had no room for, in order."""
+
+    def read(self, frame: bytes, pace: Pace, now: float) -> Message:
+        """The message in a DATA frame of this session. Raises RemoteProtocolError, which ends the session."""
+        plaintext = self.session.open(frame)
+        if self.session.missed:
+            # A minion leaves no frame out. In a new session everything that is not settled is said again.
+            raise RemoteProtocolError("gap", f"{self.session.missed} frames of the minion did not arrive")
+        message = codec.decode(plaintext)
+        if isinstance(message, dict) and message.get("t") == "functions":
+            # Before it is checked: that is what costs.
+            pace.report(self.fingerprint, now)
+        return check(message, Sender.MINION, accepted=self.state is KeyState.ACCEPTED)
 
     def presence(self, *, up: bool) -> Presence:
         """That this minion came or went, with what it says of itself."""

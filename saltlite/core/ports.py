@@ -254,6 +254,10 @@ class StoreReader(Protocol):
         """
         ...
 
+    def planned_seen(self, jid: Jid) -> float:
+        """When a session of any PLANNED target of the job last began or ended; 0.0 when none ever did."""
+        ...
+
     def next_planned(self, jid: Jid, limit: int) -> list[MinionId]:
         """The first PLANNED targets whose minion has a session, sorted by id."""
         ...

@@ -5,5 +5,6 @@ set, `__virtual__`, choosing the provider of a virtual name, calling one functio
 an outcome, and encoding what it returned. What does not: the plug-ins themselves, processes and forks, the
 network, anything that outlives one loader.
 
-Module code runs only inside `Loader` and `call`; the index is built from syntax trees and imports nothing.
+Module code runs only inside `Loader` and `call`; the index is built from syntax trees and imports no plug-in. (An entry
+point that is a function is code of an installed package, and runs where the search path is made: `entrypoints`.)
 """

@@ -12,6 +12,7 @@
     raises CommandExecutionError                ERROR: text                                       1
     raises SaltInvocationError                  ERROR executing 'm.f': text                       1
     raises CommandNotFoundError                 Command required for 'm.f' not found: text        1
+    is stopped by its module's interface        what the interface says                           69, 70
     raises anything else, SystemExit included   The minion function caused an exception: …        1
 
 The texts are Salt's. Arguments are bound before the call, so that a TypeError of the body is never reported
@@ -27,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saltlite.decorators.notes import collecting
-from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, CommandNotFoundError, InterfaceError, SaltInvocationError
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.loader import Loader
 
@@ -47,6 +48,8 @@ class Outcome:
     retcode: int
     out: str | None = None
     warnings: tuple[str, ...] = ()
+    interface: Mapping[str, str] | None = None
+    """For a call that the interface of its module stopped: status, interface, version, provider, function."""
 
 
 def call(
@@ -91,14 +94,20 @@ def _call(
             return _failed(refusal)
         value = _finish(function(*args, **kwargs, **_pub_for(function, pub)))
         return Outcome(value, _retcode(context, value), loader.outputter(fun))
-    except CommandNotFoundError as error:
-        return _failed(f"Command required for '{fun}' not found: {_text(error)}")
-    except CommandExecutionError as error:
-        return _failed(f"ERROR: {_text(error)}")
-    except SaltInvocationError as error:
-        return _failed(f"ERROR executing '{fun}': {_text(error)}")
+    except (CommandExecutionError, SaltInvocationError) as error:
+        return _raised(fun, error)
     except BaseException as error:  # noqa: BLE001 - supervision point: no job ends without a return, SystemExit included
         return _failed(_exception_text(error))
+
+
+def _raised(fun: str, error: CommandExecutionError | SaltInvocationError) -> Outcome:
+    """What the function meant to tell its caller."""
+    text = _text(error)
+    if isinstance(error, InterfaceError):
+        return Outcome(text, error.retcode, ERROR_OUTPUTTER, interface=error.details)
+    if isinstance(error, CommandNotFoundError):
+        return _failed(f"Command required for '{fun}' not found: {text}")
+    return _failed(f"ERROR: {text}" if isinstance(error, CommandExecutionError) else f"ERROR executing '{fun}': {text}")
 
 
 def _closed_to_callers(opts: Mapping[str, Any], fun: str) -> str:

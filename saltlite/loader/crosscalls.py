@@ -11,7 +11,7 @@ from typing import Any
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
 
-ASKED = ("candidates", "describe", "functions", "modules", "not_loaded")
+ASKED = ("candidates", "describe", "functions", "module_doc", "modules", "not_loaded", "of_type")
 """What modules may ask beside the functions themselves."""
 
 

@@ -39,7 +39,8 @@ def load_deadline() -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, outer_handler)
+        # None: a handler that is no Python function, and cannot be set again from here.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if outer_handler is None else outer_handler)
         if outer_left or outer_interval:
             signal.setitimer(signal.ITIMER_REAL, outer_left or outer_interval, outer_interval)
 

@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.loader.finder import ModuleFile
-from saltlite.loader.scan import MODULE_BYTES_MAX, module_constants, parse_module, shown_names, top_functions
+from saltlite.loader.finder import ModuleFile, module_text
+from saltlite.loader.scan import module_constants, parse_module, shown_names, top_functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,17 @@ class Description:
 def read_descriptions(file: ModuleFile) -> dict[str, Description]:
     """Every public function of the file by the name that callers type.
 
-    Raises SyntaxError or OSError when the file changed since it was indexed and cannot be read any more.
+    Raises SyntaxError, OSError or ArchiveError when the file changed since it was indexed and cannot be read any more.
     """
-    with open(file.path, "rb") as stream:
-        tree = parse_module(stream.read(MODULE_BYTES_MAX + 1), file.path)
+    tree = parse_module(module_text(file), file.path)
     defined = dict(top_functions(tree))
     shown = shown_names(module_constants(tree), defined)
     return {shown[name]: _describe(defined[name]) for name in shown}
+
+
+def read_docstring(file: ModuleFile) -> str | None:
+    """The docstring of the module itself. Raises as `read_descriptions`."""
+    return ast.get_docstring(parse_module(module_text(file), file.path))
 
 
 def _describe(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Description:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from saltlite.loader.archive import ArchiveError, read_main
 from saltlite.loader.failure import Failure, FailureKind, failure_of
-from saltlite.loader.parameters import fitting_text
 from saltlite.loader.places import MODULES, Form, Layer, module_files
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
+from saltlite.model.signature import FUNCTION_TEXT_MAX, is_function_name
 
 log = logging.getLogger(__name__)
 
@@ -117,8 +117,10 @@ def _possible(files: Sequence[ModuleFile]) -> dict[str, list[str]]:
 
 def _module_text(module: str, fun: str, found: Sequence[str]) -> str:
     risk = next((text[text.index("!") :] for text in found if "!" in text), "")
-    name_only = f"{module}.{fun}{risk}"
-    return fitting_text(f"{module}.{found[0]}", name_only) if len(set(found)) == 1 else name_only
+    text = f"{module}.{found[0]}"
+    # Behind "m." the scan found it to be within the grammar, so only what the module's name adds can be too much.
+    fits = len(text) <= FUNCTION_TEXT_MAX and is_function_name(f"{module}.{fun}")
+    return text if fits and len(set(found)) == 1 else f"{module}.{fun}{risk}"
 
 
 def build_index(layers: Sequence[Layer], previous: Index | None = None) -> Index:
@@ -155,7 +157,7 @@ def _read(blank: ModuleFile) -> ModuleFile:
     if blank.form is Form.EXTENSION:
         return unread
     try:
-        scan = scan_module(parse_module(_text(blank), _text_path(blank)), blank.stem)
+        scan = scan_module(parse_module(module_text(blank), _text_path(blank)), blank.stem)
     except (SyntaxError, OSError, ArchiveError) as error:
         if blank.form is Form.CYTHON:
             return unread  # Cython's language is larger than Python's
@@ -173,7 +175,8 @@ def _read(blank: ModuleFile) -> ModuleFile:
     )
 
 
-def _text(file: ModuleFile) -> bytes:
+def module_text(file: ModuleFile) -> bytes:
+    """The Python text of a file that is no machine code. Raises OSError and ArchiveError."""
     if file.form is Form.ZIP:
         return read_main(file.path, file.stem)
     with open(file.path, "rb") as stream:

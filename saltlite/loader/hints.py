@@ -25,7 +25,7 @@ What else a module can say of itself, and who reads it (from the text of the fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from saltlite.loader.describe import Description
@@ -61,8 +61,43 @@ class Functions(Protocol):
         """The files that could provide a virtual name, in the order in which they are asked."""
         ...
 
+    def module_doc(self, module: str) -> str | None:
+        """The docstring of a module, or None."""
+        ...
+
+    def of_type(self, kind: str) -> Functions:
+        """The plug-ins of another type, such as `runners`, as they are found on this machine."""
+        ...
+
     def not_loaded(self) -> dict[str, str]:
         """File name -> sentence, for every file that offers nothing here."""
+        ...
+
+
+class MasterClient(Protocol):
+    """What `__client__` is: the master, as the operator who runs a runner can reach it.
+
+    Every method raises CommandExecutionError with the sentence of whatever went wrong.
+    """
+
+    def call(self, verb: str, **fields: Any) -> dict[str, Any]:
+        """Ask one verb of the operator protocol; the answer's fields."""
+        ...
+
+    def cmd(
+        self,
+        tgt: str | Sequence[str],
+        fun: str,
+        arg: Sequence[Any] = (),
+        kwarg: Mapping[str, Any] | None = None,
+        tgt_type: str = "glob",
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Run a function on minions: `{minion id: return}` of those that returned."""
+        ...
+
+    def returns(self, jid: str) -> dict[str, Any]:
+        """`{minion id: return}` of what a job has returned until now."""
         ...
 
 
@@ -72,6 +107,7 @@ __opts__: dict[str, Any]
 __grains__: dict[str, Any]
 """What the minion knows of its machine."""
 
+__file_client__: Any  # saltlite.adapters.file_client.FileClient, where there is a file server
 __pillar__: dict[str, Any]
 """Data that the master gives to this minion."""
 
@@ -80,6 +116,12 @@ __context__: dict[str, Any]
 
 __salt__: Functions
 """All functions of this minion."""
+
+__client__: MasterClient
+"""In runners: the master. Other plug-ins do not have it."""
+
+__execution__: Functions
+"""In runners: the execution modules of this machine, loaded when one is asked for."""
 
 __salt_system_encoding__: str
 """The encoding of file names and program output on this machine, such as `utf-8`."""

@@ -1,6 +1,9 @@
-"""The `import` statement as plug-in files have it: Python's own, and two things more.
+"""The `import` statement as plug-in files have it: Python's own, and three things more.
 
-- Names of Salt are served by `saltlite.loader.saltnames` where Salt is not installed.
+- Names of Salt are served by `saltlite.loader.saltnames` where Salt is not installed. `salt.interfaces`, which no Salt
+  has, always is.
+- `from saltlite.interfaces.pkg import …` (or `salt.interfaces.pkg_module`, as Salt's RFC writes it) finds the plug-in
+  files of that type before what ships.
 - A zip module may import its own parts by the archive's name, as in `from lumberjack import sleep`.
 
 Each plug-in file has builtins of its own with this `__import__`, so neither can be seen by a library, and both also
@@ -10,14 +13,25 @@ work in a function that imports when it is called. `sys.path` and `sys.meta_path
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from saltlite.loader.saltnames import is_salt_name, salt_is_installed, salt_part
+from saltlite.loader.saltnames import is_ours_alone, is_salt_name, salt_is_installed, salt_part
+
+Interfaces = Callable[[str], ModuleType | None]
+"""The plug-in file of the type `interfaces` with that file name."""
+
+_INTERFACES = ("saltlite.interfaces.", "salt.interfaces.")
 
 
-def plugin_builtins(own_name: str = "", module_name: str = "") -> dict[str, Any]:
+def _no_interfaces(_stem: str) -> None:
+    """For files that are loaded where there are no plug-ins of that type."""
+
+
+def plugin_builtins(
+    own_name: str = "", module_name: str = "", interfaces: Interfaces = _no_interfaces
+) -> dict[str, Any]:
     """Builtins for a plug-in file. `own_name` is what the file calls itself in imports, `module_name` what it is."""
 
     def plugin_import(
@@ -31,7 +45,11 @@ def plugin_builtins(own_name: str = "", module_name: str = "") -> dict[str, Any]
             inside = module_name + name[len(own_name) :]
             leaf = builtins.__import__(inside, globals, locals, fromlist or ("__name__",))
             return leaf if fromlist else builtins.__import__(module_name, globals, locals, ("__name__",))
-        if level == 0 and is_salt_name(name) and not salt_is_installed():
+        if level == 0 and fromlist and name.startswith(_INTERFACES):
+            found = _interface(name.rpartition(".")[2], interfaces)
+            if found is not None:
+                return found
+        if level == 0 and is_salt_name(name) and (is_ours_alone(name) or not salt_is_installed()):
             return _salt(name, fromlist or ())
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
@@ -47,3 +65,8 @@ def _salt(name: str, fromlist: Sequence[str]) -> ModuleType:
         if wanted != "*" and not hasattr(part, wanted):
             salt_part(f"{name}.{wanted}")
     return part
+
+
+def _interface(last: str, interfaces: Interfaces) -> ModuleType | None:
+    """The plug-in file that `saltlite.interfaces.<last>` means; the RFC puts `_module` behind the virtual name."""
+    return interfaces(last) or (interfaces(last.removesuffix("_module")) if last.endswith("_module") else None)

@@ -24,7 +24,7 @@ from saltlite.loader.archive import read_all
 from saltlite.loader.dunders import Injected
 from saltlite.loader.extension import compiled_path, load_extension
 from saltlite.loader.finder import ModuleFile
-from saltlite.loader.imports import plugin_builtins
+from saltlite.loader.imports import Interfaces, plugin_builtins
 from saltlite.loader.parts import PREFIX, FileParts, FolderParts, Parts, TextParts, load_parts
 from saltlite.loader.places import SHIPPED, Form
 
@@ -32,13 +32,16 @@ _SALT_LEVELS = {"garbage": 1, "trace": 5, "profile": 15}
 """Methods that modules expect of their loggers, and the level of each. Contract: Salt's logging."""
 
 
-def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any]) -> ModuleType:
+def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfaces: Interfaces) -> ModuleType:
     """A fresh module object with the body of `file` run in it and the dunder `names` set.
+
+    `interfaces` are the plug-in files that it may import from `saltlite.interfaces`.
 
     Raises whatever the body raises (SystemExit included), SyntaxError, ImportError, and OSError when the file is gone.
     """
     name = f"{PREFIX}{file.layer}.{kind}.{file.stem}"
-    given = {**names, "__builtins__": plugin_builtins(file.stem if file.form is Form.ZIP else "", name)}
+    own_name = file.stem if file.form is Form.ZIP else ""
+    given = {**names, "__builtins__": plugin_builtins(own_name, name, interfaces)}
 
     def fill(space: dict[str, Any]) -> None:
         space.update(given)

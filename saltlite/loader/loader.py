@@ -14,13 +14,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.decorators.notes import note
+from saltlite.loader.contracts import Contracts
 from saltlite.loader.crosscalls import CrossCalls
-from saltlite.loader.describe import Description, read_descriptions
+from saltlite.loader.describe import Description, read_descriptions, read_docstring
 from saltlite.loader.dunders import Context, Injected
 from saltlite.loader.failure import Failure, FunctionUnavailable, join_failures
 from saltlite.loader.finder import Index, build_index
-from saltlite.loader.places import search_layers
+from saltlite.loader.places import Form, search_layers
 from saltlite.loader.registry import LoadedModule, Registry
+from saltlite.smi.binding import Binding
+from saltlite.smi.contract import Contract
+from saltlite.smi.report import conformance_of
+from saltlite.smi.standing import STUBS, State
+
+Function = Callable[..., Any]
 
 SUGGESTIONS_MAX = 3
 """How many near names an error carries."""
@@ -66,29 +73,42 @@ class Loader(Mapping[str, Callable[..., Any]]):
             "__proxy__": Injected(),
             "__file_client__": Injected(),
             "__salt__": CrossCalls(lambda: self),
-            "__utils__": CrossCalls(self._utils),
+            "__utils__": CrossCalls(lambda: self.of_type("utils")),
             "__salt_system_encoding__": sys.getfilesystemencoding(),
             **(more or {}),
         }
-        self._registry = Registry(index, self._names)
+        self._contracts = Contracts(self.opts, self._grains, self._names)
+        self._registry = Registry(index, self._names, self._contracts.module)
+        self._bindings: dict[str, Binding | None] = {}
+        self._bound: dict[str, Function | None] = {}
         self._descriptions: dict[str, dict[str, Description]] = {}
 
     def refresh(self, grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
         """Let every module see these grains and this pillar, in the dicts that it has."""
         self._grains.refresh(grains)
         self._pillar.refresh(pillar)
+        self._bound.clear()  # how a function stands depends on grains
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """The function `module.function`. Raises FunctionUnavailable, which says why there is none."""
         provider = self._provider(name)
-        if provider is None:
+        function = self._bound_function(str(name), provider)
+        if function is None:
             raise self._unavailable(str(name))
-        if provider.deprecation:
+        if provider is not None and provider.deprecation:
             note(provider.deprecation)
-        return provider.functions[name.partition(".")[2]]
+        return function
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._provider(name) is not None
+        """Whether a call does something: what is there only to say that it is not implemented is not seen."""
+        if not isinstance(name, str):
+            return False
+        if self._provider(name) is not None:
+            return True
+        module, _, function = name.partition(".")
+        binding = self._binding(module)
+        standing = binding.standing(function, present=False) if binding else None
+        return standing is not None and standing.state not in STUBS
 
     def __iter__(self) -> Iterator[str]:
         """Every function that can be called here; loads all modules."""
@@ -96,6 +116,8 @@ class Loader(Mapping[str, Callable[..., Any]]):
             seen: set[str] = set()
             for provider in self._registry.providers(module):
                 seen.update(provider.functions)
+            if seen:
+                seen.update(self._idle_functions(module))
             yield from (f"{module}.{function}" for function in sorted(seen))
 
     def __len__(self) -> int:
@@ -119,7 +141,43 @@ class Loader(Mapping[str, Callable[..., Any]]):
         names: set[str] = set()
         for file in self._registry.winning_files(module):
             names.update(self._registry.function_names(file))
+        if names:
+            names.update(self._idle_functions(module))
         return sorted(names)
+
+    def stubs(self, module: str) -> list[str]:
+        """Functions that the module's interface has and this machine does not, sorted: calling one says why."""
+        binding = self._binding(module)
+        if binding is None:
+            return []
+        absent = (fun for fun in binding.contract.functions if self._provider(f"{module}.{fun}") is None)
+        standings = ((fun, binding.standing(fun, present=False)) for fun in absent)
+        return sorted(fun for fun, standing in standings if standing is not None and standing.state in STUBS)
+
+    def conformance(self, module: str) -> dict[str, Any] | None:
+        """How the module keeps to its interface here: the row of `saltlite.smi.report`; None where it has none."""
+        binding = self._binding(module)
+        if binding is None:
+            return None
+        provided = {fun: one.functions[fun] for one in reversed(self._providers(module)) for fun in one.functions}
+        needs = {
+            fun: lacking
+            for fun in binding.contract.functions
+            for one in self._providers(module)
+            if fun not in provided and (lacking := one.functions.lacking(fun))
+        }
+        strays = {name.partition(".")[2]: count for name, count in self._contracts.strays.counts().items()
+                  if name.startswith(f"{module}.")}  # fmt: skip
+        return conformance_of(binding, provided, needs, strays)
+
+    def interface(self, module: str) -> Contract | None:
+        """The interface of the module, whether or not anything provides the module here."""
+        binding = self._binding(module)
+        return binding.contract if binding else self._contracts.contract(module)
+
+    def interfaces(self) -> list[str]:
+        """Every virtual name that has an interface, sorted."""
+        return self._contracts.names()
 
     def describe(self, name: str) -> Description | None:
         """Docstring and argument list of `module.function`, or None when it is not offered."""
@@ -131,6 +189,17 @@ class Loader(Mapping[str, Callable[..., Any]]):
                 self._descriptions[file.path] = read_descriptions(file)
             return self._descriptions[file.path].get(function)
         return None
+
+    def module_doc(self, module: str) -> str | None:
+        """The docstring of the first file that provides the module; None when there is none, or it is machine code."""
+        for file in self._registry.winning_files(module):
+            return read_docstring(file) if file.form not in (Form.EXTENSION, Form.CYTHON) else None
+        return None
+
+    def of_type(self, kind: str) -> Loader:
+        """The loader of the plug-ins of another type, with the same options, grains and pillar."""
+        index = build_index(search_layers(self.opts, kind))
+        return Loader(index, self.opts, self._grains, self._pillar, more=self._names)
 
     def candidates(self, module: str) -> list[Candidate]:
         """The files that could provide a virtual name, in the order in which they are asked; loads them."""
@@ -158,11 +227,6 @@ class Loader(Mapping[str, Callable[..., Any]]):
             if not self._registry.is_disabled(file.stem) and isinstance(loaded := self._registry.load(file), Failure)
         }
 
-    def _utils(self) -> Loader:
-        """The loader behind `__utils__`; few minions have such files, so it is made at the first use."""
-        index = build_index(search_layers(self.opts, "utils"))
-        return Loader(index, self.opts, self._grains, self._pillar, more=self._names)
-
     def _provider(self, name: str) -> LoadedModule | None:
         module, dot, function = str(name).partition(".")
         if not dot or not function:
@@ -171,6 +235,41 @@ class Loader(Mapping[str, Callable[..., Any]]):
             if function in provider.functions:
                 return provider
         return None
+
+    def _providers(self, module: str) -> list[LoadedModule]:
+        return list(self._registry.providers(module))
+
+    def _binding(self, module: str) -> Binding | None:
+        """The module behind its interface; None where it has none, or nobody provides the module."""
+        if module not in self._bindings:
+            first = next(iter(self._registry.providers(module)), None)
+            self._bindings[module] = (
+                None if first is None else self._contracts.binding(module, first.file.stem, first.interface)
+            )
+        return self._bindings[module]
+
+    def _bound_function(self, name: str, provider: LoadedModule | None) -> Function | None:
+        if name not in self._bound:
+            module, _, function = name.partition(".")
+            real = provider.functions[function] if provider else None
+            binding = self._binding(module)
+            if binding is None:
+                self._bound[name] = real
+            else:
+                lacking = "" if real else "; ".join(filter(None, self._lacking(module, function)))
+                self._bound[name] = binding.bound(function, real, lacking)
+        return self._bound[name]
+
+    def _lacking(self, module: str, function: str) -> Iterator[str]:
+        return (one.functions.lacking(function) for one in self._registry.providers(module))
+
+    def _idle_functions(self, module: str) -> list[str]:
+        """Functions that nobody provides here and that are there all the same, because there is nothing to do."""
+        binding = self._binding(module) if self._contracts.contract(module) else None
+        if binding is None:
+            return []
+        found = ((fun, binding.standing(fun, present=False)) for fun in binding.contract.functions)
+        return [fun for fun, standing in found if standing and standing.state is State.NOT_APPLICABLE]
 
     def _all_names(self) -> list[str]:
         names = {*self.index.names(), *self._registry.forced_names()}
@@ -188,7 +287,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
             return FunctionUnavailable(f"'{name}' is not available.", suggestions)
         providers = list(self._registry.providers(module))
         if providers:
-            needs = "; ".join(lacking for one in providers if (lacking := one.functions.lacking(function)))
+            needs = "; ".join(filter(None, self._lacking(module, function)))
             reason = f" (needs {needs})" if needs else ""
             return FunctionUnavailable(f"'{name}' is not available.{reason}", suggestions if not needs else ())
         failures = self._registry.failures(module)

@@ -83,15 +83,17 @@ class PartLoader(InspectLoader):
 class PartFinder(MetaPathFinder):
     """Asks the loader of a package for its parts; knows no other name than those below PREFIX."""
 
-    @classmethod
     def find_spec(
-        cls, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+        self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if not fullname.startswith(PREFIX):
             return None
         above = sys.modules.get(fullname.rpartition(".")[0])
         loader = getattr(above, "__loader__", None)
         return loader.spec(fullname) if isinstance(loader, PartLoader) else None
+
+
+_FINDER = PartFinder()
 
 
 class FileParts:
@@ -140,8 +142,8 @@ def load_parts(name: str, parts: Parts, fill: Callable[[dict[str, Any]], None]) 
 
     Raises whatever the body raises, SyntaxError, and OSError when the file is gone; then `sys.modules` is as before.
     """
-    if PartFinder not in sys.meta_path:
-        sys.meta_path.insert(0, PartFinder)
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
     loader = PartLoader(name, parts, fill)
     main, spec = parts.find(""), loader.spec(name)
     if main is None or spec is None:

@@ -23,10 +23,12 @@ from typing import Any
 from saltlite.loader.deadline import DeadlineError, load_deadline
 from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.finder import Index, ModuleFile
+from saltlite.loader.imports import Interfaces
 from saltlite.loader.inject import build_module
 from saltlite.loader.offer import Offer
 from saltlite.loader.places import Form
-from saltlite.loader.virtual import initialise, names_of
+from saltlite.loader.virtual import initialise, names_of, own_interface
+from saltlite.smi.declare import Interface, virtual_name
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,8 @@ class LoadedModule:
     functions: Offer
     outputters: Mapping[str, str]
     replaces: bool
+    interface: type[Interface] | None
+    """The interface that the module brings itself."""
     deprecation: str
     """What `__deprecated__` tells everybody who calls one of its functions, or nothing."""
 
@@ -47,8 +51,9 @@ class LoadedModule:
 class Registry:
     """Loads module files for one loader; `names` are the dunder names that each of them is given."""
 
-    def __init__(self, index: Index, names: Mapping[str, Any]) -> None:
+    def __init__(self, index: Index, names: Mapping[str, Any], interfaces: Interfaces) -> None:
         self.index = index
+        self._interfaces = interfaces
         self._names = names
         self._loaded: dict[str, LoadedModule | Failure] = {}
         self._forced_loaded: dict[str, LoadedModule | Failure] = {}
@@ -170,7 +175,7 @@ class Registry:
             return file.failure
         try:
             with load_deadline():
-                module = build_module(file, self.index.kind, self._names)
+                module = build_module(file, self.index.kind, self._names, self._interfaces)
         except KeyboardInterrupt:
             raise
         except DeadlineError as error:
@@ -191,8 +196,22 @@ class Registry:
             functions=offer,
             outputters=_outputters(module, offer.shown_names),
             replaces=getattr(module, "__replace__", False) is True,
+            interface=_own_interface(module, file, names),
             deprecation=_deprecation(module, names[0]),
         )
+
+
+def _own_interface(module: ModuleType, file: ModuleFile, names: tuple[str, ...]) -> type[Interface] | None:
+    interface = own_interface(module)
+    if interface is None or virtual_name(interface) in names:
+        return interface
+    log.error(
+        "%s: SMI003: its interface describes %r, and it is offered as %r: correct __modulename__ or __virtualname__.",
+        file.path,
+        virtual_name(interface),
+        names[0],
+    )
+    return None
 
 
 def _deprecation(module: ModuleType, name: str) -> str:

@@ -18,6 +18,7 @@ from types import ModuleType
 
 _DECORATORS = "saltlite.decorators"
 _ERRORS = "saltlite.errors"
+_INTERFACES = "saltlite.interfaces"
 _PROGRAMS = "saltlite.decorators.programs"
 
 SALT_NAMES: Mapping[str, Mapping[str, str]] = {
@@ -27,6 +28,11 @@ SALT_NAMES: Mapping[str, Mapping[str, str]] = {
         "CommandNotFoundError": f"{_ERRORS}:CommandNotFoundError",
         "SaltException": f"{_ERRORS}:SaltliteError",
         "SaltInvocationError": f"{_ERRORS}:SaltInvocationError",
+    },
+    "salt.interfaces": {"Interface": f"{_INTERFACES}:Interface"},
+    **{
+        f"salt.interfaces.{name}_module": {f"{name.title()}Interface": f"{_INTERFACES}.{name}:{name.title()}Interface"}
+        for name in ("group", "pkg", "service", "shadow", "user")
     },
     "salt.utils": {},
     "salt.utils.decorators": {
@@ -63,6 +69,11 @@ class _Part(ModuleType):
 def is_salt_name(name: str) -> bool:
     """Whether the module `name` belongs to Salt."""
     return name == "salt" or name.startswith("salt.")
+
+
+def is_ours_alone(name: str) -> bool:
+    """Whether Salt has no such module, and only its RFC of 2018 names it: what is installed need not be asked."""
+    return name == "salt.interfaces" or name.startswith("salt.interfaces.")
 
 
 def salt_is_installed() -> bool:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from saltlite.loader.interface_claims import interface_claims
 from saltlite.loader.parameters import Function, declared_risks, function_text, typed_dicts
 
 MODULE_BYTES_MAX = 4 * 1024 * 1024
@@ -65,13 +66,18 @@ def scan_module(tree: ast.Module, stem: str) -> Scan:
     defined = {name: functions[-1] for name, functions in definitions.items()}
     virtual = defined.get("__virtual__")
     claims, undetermined = _claims(virtual, constants, loose, stem)
+    by_interface = interface_claims(tree)
     texts = _texts(tree, constants, {**dict.fromkeys(_unread_functions(tree, constants, defined), ()), **definitions})
     return Scan(
         functions=tuple(texts),
         texts=tuple(texts.values()),
-        claims=claims,
-        checked=virtual is not None or "__init__" in defined or "__virtual__" in loose or _has_depends(defined),
-        undetermined=undetermined,
+        claims=tuple(dict.fromkeys((*claims, *by_interface))),
+        checked=virtual is not None
+        or "__init__" in defined
+        or "__virtual__" in loose
+        or _has_depends(defined)
+        or bool(by_interface),
+        undetermined=undetermined or bool(by_interface),
         replaces=constants.get("__replace__") is True,
     )
 

@@ -2,6 +2,8 @@
 
     __virtual__ returns    __virtualname__   the module answers to
     (there is none)        any               its file name
+    (there is none)        an interface      the name that the interface describes
+    an interface           unset             the name that the interface describes
     True                   unset             its file name
     True                   "x"               "x"
     "x"                    unset or "x"      "x"
@@ -23,6 +25,7 @@ from typing import Any
 from saltlite.loader.deadline import DeadlineError, load_deadline
 from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.finder import ModuleFile
+from saltlite.smi.declare import Interface, interface_in, virtual_name
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +51,8 @@ def names_of(module: ModuleType, file: ModuleFile) -> tuple[str, ...] | Failure:
     """The names that the module answers to, from its `__virtual__`; the first one is its main name."""
     virtual = getattr(module, "__virtual__", None)
     if virtual is None:
-        return _with_aliases(module, file.stem)
+        interface = own_interface(module)
+        return _with_aliases(module, virtual_name(interface) if interface else file.stem)
     try:
         with load_deadline():
             answer = virtual()
@@ -71,6 +75,12 @@ def _judge(module: ModuleType, file: ModuleFile, answer: Any) -> tuple[str, ...]
             log.warning("%s: __virtual__ %s.", file.path, reason)
         return Failure(FailureKind.REFUSED, reason, file.path)
     declared = getattr(module, "__virtualname__", None)
+    answered = interface_in(answer)
+    if answered is not None:
+        module.__dict__.setdefault("__interface__", answered)
+        answer = virtual_name(answered)
+    if interface := interface_in(declared):
+        declared = virtual_name(interface)
     if isinstance(declared, str) and declared:
         if isinstance(answer, str) and answer != declared:
             log.warning(
@@ -82,6 +92,12 @@ def _judge(module: ModuleType, file: ModuleFile, answer: Any) -> tuple[str, ...]
             )
         return _with_aliases(module, declared)
     return _with_aliases(module, answer if isinstance(answer, str) else file.stem)
+
+
+def own_interface(module: ModuleType) -> type[Interface] | None:
+    """The interface that the module brings itself: in `__virtualname__`, from `__virtual__`, or as `__interface__`."""
+    space = module.__dict__
+    return interface_in(space.get("__virtualname__")) or interface_in(space.get("__interface__"))
 
 
 def _with_aliases(module: ModuleType, name: str) -> tuple[str, ...]:

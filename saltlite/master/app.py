@@ -237,6 +237,7 @@ def _run_mworker(
         store_max=config.store_max * MIB,
         mworkers=config.worker_threads,
         started_at=started_at,
+        copies_dir=paths.copies,
     )
     reactor = Reactor()
 
@@ -258,6 +259,7 @@ def _run_mworker(
 
 
 def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], None]) -> None:
+    from saltlite.adapters.copy_areas import CopyAreas  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.maintenance import Maintenance  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.mworker import LinkChannel  # noqa: PLC0415 - as in _run_mworker
 
@@ -267,7 +269,8 @@ def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], Non
     reactor = Reactor()
     link = LinkChannel(reactor, paths.link_socket, inside.MAINTENANCE, lambda _batch: None)
     store_max = config.store_max * MIB
-    Maintenance(reactor, store, SystemClock(), keep_s=config.keep_jobs, store_max=store_max, link=link)
+    clean = [CopyAreas(paths.copies).expire]
+    Maintenance(reactor, store, SystemClock(), keep_s=config.keep_jobs, store_max=store_max, link=link, clean=clean)
     _until_sigterm(reactor, ready)
     store.close()
 

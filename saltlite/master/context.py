@@ -52,6 +52,8 @@ class Terms:
     """How many MWorkers there are to be."""
     started_at: float = 0.0
     """When the master was started, wall-clock seconds since 1970."""
+    copies_dir: str = ""
+    """Where the files of `saltlite cp` are on their way."""
 
 
 PROOFS_KEPT = 4

@@ -80,7 +80,13 @@ def _row(item: Presence) -> list[Any]:
 
 def suspect(item: Suspect) -> Inside:
     """Two machines seem to share that key. It may be lost: they will show it again."""
-    return {"t": "suspect", "id": item.id, "fingerprint": item.fingerprint, "address": item.address}
+    return {
+        "t": "suspect",
+        "id": item.id,
+        "fingerprint": item.fingerprint,
+        "address": item.address,
+        "stays": item.stays,
+    }
 
 
 def file_ask(ask: Ask) -> Inside:

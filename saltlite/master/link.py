@@ -21,7 +21,8 @@ from saltlite.core.hub import BLOCKED_RETRY_S, TICK_S, Decide, HangUp, Hub, Pres
 from saltlite.core.hub_effects import Ask
 from saltlite.master import inside
 from saltlite.model.keys import Fingerprint
-from saltlite.wire.limits import RETURN_MEMORY
+from saltlite.wire.limits import KIB, RETURN_MEMORY
+from saltlite.wire.messages import FUNCTIONS_BYTES_MAX
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ LINGER_S = 0.05
 LINGER_S_PER_MINION = 20e-6
 """How long the last frames get to leave the machine. A minion that comes back in that time greets a master that does
 not answer any more, and has to begin again: with 200 ms it was one in five."""
+REPORT_BYTES = 4 * KIB
+"""What a report counts for beside its body: a state with the longest reason takes half of it."""
 STORE_RETRY_S = 1.0
 """Reports that could not be stored are tried again after so long."""
 HOMES_MAX = 10_000
@@ -239,7 +242,7 @@ class LinkProcess:
         size = 0
         for report in reports:
             batch.append(report)
-            size += len(report.body or b"")
+            size += _bytes_of(report)
             if size > inside.BATCH_BYTES:
                 self._send_batch(mworker, batch)
                 batch, size = [], 0
@@ -252,9 +255,12 @@ class LinkProcess:
         mworker.channel.send(pack(inside.reports(self._numbers, batch)))
 
     def _again_later(self, batch: list[Report]) -> None:
-        held = sum(len(report.body or b"") for report in self._unstored)
-        # What has no place is offered again by its minion, which has it on disk.
-        self._unstored += [report for report in batch if held + len(report.body or b"") <= RETURN_MEMORY]
+        held = sum(map(_bytes_of, self._unstored))
+        for report in batch:
+            held += _bytes_of(report)
+            # What has no place is said again by its minion, which has it on disk, when it is asked anew.
+            if held <= RETURN_MEMORY:
+                self._unstored.append(report)
         self._reactor.call_later(STORE_RETRY_S, self._try_unstored)
 
     def _try_unstored(self) -> None:
@@ -350,3 +356,9 @@ class LinkProcess:
                 self._hub.want_functions(message["id"])
             case "sweep":
                 self._hub.pull(message["ids"])
+
+
+def _bytes_of(report: Report) -> int:
+    """How much of a message it takes, or of memory while it waits: never less."""
+    texts = FUNCTIONS_BYTES_MAX if report.message["t"] == "functions" else 0
+    return len(report.body or b"") + texts + REPORT_BYTES

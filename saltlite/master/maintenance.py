@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from saltlite.adapters.reactor import Reactor
 from saltlite.core.ports import Clock, Store
-from saltlite.errors import StoreError
+from saltlite.errors import SaltliteError
 from saltlite.master.handlers.batch import release_due
 from saltlite.master.mworker import LinkChannel
 
@@ -18,6 +18,8 @@ BATCH_S = 0.5
 """A batch goes on when a return is stored; this is for what no return tells: places that wait, minions that come."""
 SWEEP_S = 15.0
 PRUNE_S = 600.0
+CLEAN_S = 86_400.0
+"""How long files of a `saltlite cp` stay whose end nobody saw."""
 ROOM_S = 3.0
 ROOM_FROM = 0.9
 """The oldest ended jobs go when the store has filled so much of its limit ..."""
@@ -39,15 +41,19 @@ class Maintenance:
         keep_s: float,
         store_max: int = 0,
         link: LinkChannel,
+        clean: Sequence[Callable[[float], None]] = (),
     ) -> None:
-        """`keep_s`: how long ended jobs are kept; `store_max`: bytes that the store may fill, 0 for no limit."""
+        """`keep_s`: how long ended jobs are kept; `store_max`: bytes that the store may fill, 0 for no limit; `clean`
+        are called now and then with the time before which what nobody uses any more is to be removed."""
         self._reactor = reactor
         self._store = store
         self._clock = clock
         self._keep_s = keep_s
         self._store_max = store_max
         self._link = link
+        self._clean = clean
         works = [(EXPIRE_S, self._expire), (BATCH_S, self._batches), (SWEEP_S, self._sweep), (PRUNE_S, self._prune)]
+        works.append((PRUNE_S, self._clean_up))
         if store_max:
             works.append((ROOM_S, self._make_room))
         for every_s, work in works:
@@ -57,7 +63,7 @@ class Maintenance:
         def run() -> None:
             try:
                 work()
-            except StoreError as error:
+            except SaltliteError as error:
                 log.error("maintenance could not be done, and is tried again: %s", error)  # noqa: TRY400 - a sentence
             self._reactor.call_later(every_s, run)
 
@@ -84,6 +90,10 @@ class Maintenance:
             deleted = store.prune(self._clock.wall() - self._keep_s)
         if deleted:
             log.info("%d jobs were older than keep_jobs and are gone", deleted)
+
+    def _clean_up(self) -> None:
+        for clean in self._clean:
+            clean(self._clock.wall() - CLEAN_S)
 
     def _make_room(self) -> None:
         if self._store.size() < ROOM_FROM * self._store_max:

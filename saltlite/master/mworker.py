@@ -31,7 +31,7 @@ from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import handle_pull
-from saltlite.master.handlers.reports import Passing, Reported, store_passing, store_reports
+from saltlite.master.handlers.reports import Passing, Reported, Settled, store_passing, store_reports
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Job
 from saltlite.model.keys import Fingerprint
@@ -249,7 +249,7 @@ class MWorker:
 
     def _reports(self, numbers: list[int], reported: list[Reported]) -> None:
         try:
-            settled = store_reports(self._master, reported, self._passing)
+            settled = self._stored(reported)
         except StoreError as error:
             # Not acknowledged: the minions keep their results, and the link tries again (G6).
             log.error("%d reports cannot be stored for now: %s", len(reported), error)  # noqa: TRY400 - as above
@@ -265,6 +265,25 @@ class MWorker:
         if self._passing.rows and not self._passing_due:
             self._passing_due = True
             self._reactor.call_later(PASSING_S, self._store_passing)
+
+    def _stored(self, reported: list[Reported]) -> Settled:
+        """Store these; one that is beyond this version is left out, and its minion keeps what it has.
+
+        Otherwise it would end this MWorker, and the next that gets the batch, and every one after that.
+        """
+        try:
+            return store_reports(self._master, reported, self._passing)
+        except StoreError:
+            raise
+        except Exception:  # named supervision point: what one minion says must not end MWorkers (S8)
+            if len(reported) == 1:
+                log.exception("a report of %s cannot be stored and is left out: please report this", reported[0].id)
+                return Settled([], moved=False)
+        one_by_one = [self._stored([one]) for one in reported]
+        return Settled(
+            [pair for settled in one_by_one for pair in settled.acknowledge],
+            moved=any(settled.moved for settled in one_by_one),
+        )
 
     def _release(self) -> None:
         release_due(self._master.store, self._master.clock, self._link)

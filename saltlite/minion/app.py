@@ -13,9 +13,6 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from typing import Any
-
-import msgpack  # type: ignore[import-untyped] # msgpack ships no types
 
 from saltlite import __version__
 from saltlite.adapters import logs, systemd
@@ -25,7 +22,7 @@ from saltlite.adapters.folder import PosixFolder
 from saltlite.adapters.journal import DiskJournal
 from saltlite.adapters.lockfile import InstanceLock
 from saltlite.adapters.privileges import Account, account_of, drop_to, private_dir, start_log
-from saltlite.adapters.process import Child, freeze_heap, keep_only, set_parent_death_signal
+from saltlite.adapters.process import freeze_heap
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.spool import DiskSpool
 from saltlite.adapters.stream import Channel
@@ -34,11 +31,12 @@ from saltlite.config.opts import opts_of
 from saltlite.config.values import parse_address
 from saltlite.core.jobs import Jobs
 from saltlite.errors import JournalError, StartupError
-from saltlite.grains.collect import collect
 from saltlite.grains.network import names
 from saltlite.loader.finder import Index, build_index
+from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.places import search_layers
 from saltlite.minion import identity, inside
+from saltlite.minion.grainfinder import GrainFinder
 from saltlite.minion.jobprocess import Surroundings
 from saltlite.minion.jobserver import Disk, JobServer
 from saltlite.minion.returns import Returns
@@ -51,8 +49,6 @@ log = logging.getLogger(__name__)
 
 MODULES_LOOK_S = 3.0
 """How often folders of modules are looked at for changes; looking at a hundred files takes a millisecond."""
-GRAINS_DEADLINE_S = 30.0
-"""How long finding the grains may take; then jobs start with those of the configuration only."""
 
 
 def run_minion(config: MinionConfig, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -94,17 +90,20 @@ class _Minion:
         self._reactor = Reactor()
         self._problem = ""
         self._opts = opts_of(config, self._id)
-        self._index = build_index(search_layers(self._opts))
+        self._index = remembered_index(search_layers(self._opts), config.cachedir)
         spool_dir = os.path.join(config.data_dir, "spool")
         self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
         disk = Disk(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir, config.data_dir)
         kept_dir = os.path.join(config.data_dir, keptreturn.FOLDER)
         returns = Returns(self._id, config.return_max, kept_dir, config.kept_returns_max)
-        surroundings = Surroundings(self._opts, {"id": self._id}, self._fresh_index, spool_dir, returns, self._phase)
+        surroundings = Surroundings(
+            self._opts, {"id": self._id}, self._fresh_index, spool_dir, returns, self._phase, self._refresh
+        )
         jobs = Jobs(self._id, clock, limit=config.jobs_max, longest_s=config.run_timeout)
         self._server = JobServer(
             self._reactor, jobs, disk, clock, surroundings, fleet_of=self._fleet.of, fail=self._fail
         )
+        self._grains = GrainFinder(self._reactor, self._opts, self._server.grains_are)
         self._pair: tuple[socket.socket, socket.socket] | None = None
         self._children = Children(
             self._reactor,
@@ -121,7 +120,7 @@ class _Minion:
             raise StartupError(str(error)) from error
         _import_for_jobs()
         freeze_heap()
-        self._find_grains()
+        self._grains.find()
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._reactor.on_signal(signum, self._stop)
         self._children.start()
@@ -146,58 +145,25 @@ class _Minion:
 
     def _look_for_modules(self) -> None:
         """Tell the master when modules changed: it refuses calls by what it knows of them."""
+        self._tell_of_modules()
+        self._reactor.call_later(MODULES_LOOK_S, self._look_for_modules)
+
+    def _tell_of_modules(self) -> None:
         before = self._index
         if self._fresh_index() is not before:
             self._server.functions_are(self._functions())
-        self._reactor.call_later(MODULES_LOOK_S, self._look_for_modules)
 
     def _phase(self, phase: str, reason: str) -> None:
         write_status(self._config.data_dir, Status(phase, reason, self._clock.wall()))
         systemd.notify([f"STATUS=connection: {phase}{f' ({reason})' if reason else ''}"])
 
-    # -- grains
-
-    def _find_grains(self) -> None:
-        """Find them in a process of their own: whatever a grain does, the job server lives."""
-        reading, writing = os.pipe2(os.O_CLOEXEC)
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                # A grain that hangs must not outlive the minion, nor hold its lock.
-                set_parent_death_signal(signal.SIGKILL, parent)
-                keep_only([writing, *logs.descriptors()])
-                with os.fdopen(writing, "wb") as pipe:
-                    pipe.write(msgpack.packb(collect(self._opts), default=str))
-                status = 0
-            finally:
-                os._exit(status)
-        os.close(writing)
-        os.set_blocking(reading, False)
-        found = bytearray()
-
-        def finish() -> None:
-            self._reactor.remove_reader(reading)
-            os.close(reading)
-            deadline.cancel()
-            child.signal(signal.SIGKILL)
-            try:
-                grains: dict[str, Any] = msgpack.unpackb(bytes(found), strict_map_key=False)
-            except ValueError:
-                log.error("the grains could not be found; only those of the configuration are there")  # noqa: TRY400 - the process that failed has said why
-                grains = dict(self._config.grains)
-            self._server.grains_are({**grains, "id": self._id})
-
-        def readable() -> None:
-            while chunk := _read(reading):
-                found.extend(chunk)
-            if chunk == b"":
-                finish()
-
-        child = Child(self._reactor, pid, lambda _status: None)
-        deadline = self._reactor.call_later(GRAINS_DEADLINE_S, finish)
-        self._reactor.add_reader(reading, readable)
+    def _refresh(self, what: str, done: Callable[[], None]) -> None:
+        """A job changed plug-ins, or the machine: look at once, and not when it is time."""
+        if what == "grains":
+            self._grains.find(done)
+        else:
+            self._tell_of_modules()
+            done()
 
     # -- the network process
 
@@ -299,11 +265,3 @@ def _import_for_jobs() -> None:
     """Import once what almost every job needs, so that each finds it in the memory it shares with us."""
     for name in ("grp", "pwd", "selectors", "shlex", "shutil", "subprocess", "tempfile"):
         importlib.import_module(name)
-
-
-def _read(fd: int) -> bytes | None:
-    """What is there to read, b"" at the end, None for nothing yet."""
-    try:
-        return os.read(fd, 65536)
-    except BlockingIOError:
-        return None

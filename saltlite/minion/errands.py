@@ -16,12 +16,13 @@ from typing import Any
 
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.errors import CommandExecutionError
-from saltlite.minion.jobprocess import ASK
 from saltlite.wire.limits import FILE_ASKS_MAX
 from saltlite.wire.messages import Message
 
+ASK = b"?"
+"""What a process says to ask the minion for something; the length of a message follows, and it."""
 PATIENCE_S = 600.0
-"""How long a question waits for its answer: a master may be restarted meanwhile, and minions come back over a minute."""
+"""How long a question waits for its answer: a master may be restarted meanwhile, and its minions come back slowly."""
 BUSY_S = 0.5
 """After so long a piece that the master had no room for is offered again."""
 

@@ -23,6 +23,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.adapters import logs
+from saltlite.adapters.file_client import FileClient
 from saltlite.adapters.folder import PosixFolder
 from saltlite.adapters.process import adopt_orphans, close_all_but, set_title, start_ticks
 from saltlite.adapters.spool import DiskSpool, decode, encode
@@ -31,6 +32,7 @@ from saltlite.errors import JournalError, UnwrittenError
 from saltlite.loader.compound import call_each
 from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
+from saltlite.minion.errands import ASK, Errands
 from saltlite.minion.returns import Returns
 from saltlite.model.job import TargetState
 from saltlite.wire.limits import CHUNK
@@ -46,8 +48,6 @@ DONE = b"."
 """What the process says when its result is on disk; that it ends is then no news."""
 UNWRITTEN = b"!"
 """What it says when the disk did not take it; the length of a report follows, and the report."""
-ASK = b"?"
-"""What it says to ask the minion for something (`saltlite.minion.asks`); the length of a message follows, and it."""
 NO_RESULT = 1
 """Exit status of a process that could not leave its result."""
 REPORT_MAX = HELD_RESULT_MAX + 4096
@@ -85,6 +85,8 @@ class Surroundings:
     """How a return becomes bytes, and what is done with one that is too large."""
     phase_is: Callable[[str, str], None]
     """Told where the connection is, for `systemctl status`."""
+    refresh: Callable[[str, Callable[[], None]], None] = lambda _what, done: done()
+    """Looks at "modules" or "grains" anew, and calls back when that is done."""
 
 
 class JobProcess:
@@ -180,7 +182,7 @@ def _become(surroundings: Surroundings, waiting: int) -> None:
         job = _next_job(waiting)
         if job is not None:
             with logs.log_context(jid=job.jid):
-                _write_all(waiting, _run(job, surroundings))
+                _write_all(waiting, _run(job, surroundings, waiting))
                 logs.report_repeats()
         status = 0
     except JournalError as error:
@@ -240,11 +242,12 @@ def _write_all(waiting: int, data: bytes) -> None:
         rest = rest[os.write(waiting, rest) :]
 
 
-def _run(job: JobCall, surroundings: Surroundings) -> bytes:
+def _run(job: JobCall, surroundings: Surroundings, waiting: int) -> bytes:
     """Enter the functions and leave the result; what to say then."""
     spool = DiskSpool(PosixFolder(surroundings.spool_dir))
     started, began = time.time(), time.monotonic()
-    loader = Loader(surroundings.index(), surroundings.opts, surroundings.grains, {})
+    files = {"__file_client__": _file_client(surroundings.opts, Errands(waiting))}
+    loader = Loader(surroundings.index(), surroundings.opts, surroundings.grains, {}, more=files)
     outcome = call_each(loader, job.calls, jid=job.jid, user=job.user)
     dur_ms = int((time.monotonic() - began) * 1000)
     sealed = surroundings.returns.seal(job.jid, outcome.value)
@@ -263,6 +266,12 @@ def _run(job: JobCall, surroundings: Surroundings) -> bytes:
         report = _report(job.jid, entry, error.why)
         return UNWRITTEN + _LENGTH.pack(len(report)) + report
     return DONE
+
+
+def _file_client(opts: Mapping[str, Any], errands: Errands) -> FileClient:
+    return FileClient(
+        errands, opts.get("cachedir", ""), extmods=opts.get("extension_modules", ""), refresh=errands.refresh
+    )
 
 
 def _report(jid: str, entry: SpoolEntry, why: str) -> bytes:

@@ -37,6 +37,7 @@ from saltlite.core.minion_ports import Journal, JournalEntry, Record, Spool, Spo
 from saltlite.core.ports import Clock
 from saltlite.errors import JournalError, ProtocolError, UnwrittenError
 from saltlite.minion import inside
+from saltlite.minion.asks import Asks
 from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting, read_report
 from saltlite.minion.kills import Kills
 from saltlite.minion.results import Results
@@ -102,6 +103,7 @@ class JobServer:
         self._results = Results(disk.spool)
         self._retrying = False
         self._full = ""
+        self._asks = Asks(reactor, self._tell, surroundings.refresh)
         self._spares = Spares(reactor, self._make_process)
         self._kills = Kills()
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
@@ -135,7 +137,7 @@ class JobServer:
 
     def grains_are(self, grains: dict[str, Any]) -> None:
         """The grains were found: jobs may start."""
-        self._surroundings.grains.update(grains)
+        self._surroundings.grains = grains
         self._spares.let_go(keep=0)
         self._spares.top_up()
         self._jobs.open()
@@ -173,6 +175,7 @@ class JobServer:
                 self._offered.clear()
                 self._waiting.clear()
                 self._jobs.connected(self._results.jids())
+                self._asks.connected()
             case "phase":
                 self._surroundings.phase_is(str(message["phase"]), str(message["reason"]))
             case _:
@@ -196,6 +199,8 @@ class JobServer:
                 entry = self._read(jid)
                 if entry is not None:
                     self._tell(inside.body(jid, entry.body))
+            case "file_said":
+                self._asks.said(message)
 
     def _trust(self, raw: bytes) -> None:
         try:
@@ -314,6 +319,7 @@ class JobServer:
 
     def _make_process(self) -> JobProcess:
         process = fork_waiting(self._surroundings)
+        process.on_ask = lambda raw: self._asks.heard(process, raw)
         self._children[process.pid] = Child(
             self._reactor, process.pid, lambda status: self._process_ended(process, status)
         )
@@ -349,6 +355,7 @@ class JobServer:
 
     def _let_go(self, jid: str, process: JobProcess) -> None:
         del self._running[jid]
+        self._asks.ended(process)
         self._reactor.remove_reader(process.socket.fileno())
         process.close()
 

@@ -49,6 +49,16 @@ def tag_job_kill(jid: Jid) -> str:
     return f"salt/job/{jid}/kill"
 
 
+def tag_run_new(jid: Jid) -> str:
+    """A runner was begun."""
+    return f"salt/run/{jid}/new"
+
+
+def tag_run_return(jid: Jid) -> str:
+    """A runner has ended."""
+    return f"salt/run/{jid}/ret"
+
+
 def tag_job_return(jid: Jid, minion: MinionId) -> str:
     """A return was committed."""
     return f"salt/job/{jid}/ret/{minion}"

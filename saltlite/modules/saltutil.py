@@ -1,9 +1,12 @@
-"""See and signal the jobs that run on this minion.
+"""See and signal the jobs that run on this minion, and bring it the plug-ins of the master.
 
 The minion keeps one JSON file a running job in ``<data_dir>/running``, named by its jid, with the keys
 ``jid``, ``fun``, ``user``, ``pid`` and ``started``; a job of several functions has them all in ``fun``, joined by
 commas. A job's process leads a process group of its own; a signal goes to the whole group, and to the children that
 have left it for a session of their own.
+
+Plug-ins are the files in ``salt://_modules``, ``salt://_grains`` and so on. A sync compares them by digest and puts the
+whole new set of a type in place of the old one in one step, or changes nothing and says why. The next job sees it.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -17,20 +20,25 @@ import fnmatch
 import json
 import os
 import signal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
+from saltlite.model.files import BASE_ENV
 from saltlite.model.ids import parse_jid
 from saltlite.model.keptreturn import FOLDER, HEADER_BYTES, SUFFIX, digest_of
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __opts__
+    from saltlite.loader.hints import __file_client__, __opts__
 
 RECORD_BYTES_MAX = 64 * 1024
 """A larger file in the folder is not the minion's."""
 
 KEPT_PART_MAX = 4 * 1024 * 1024
 """Bytes of a kept return in one answer, at most."""
+
+_SYNCED = ("executors", "grains", "interfaces", "modules", "resources", "utils")
+"""Types of plug-ins."""
 
 _ANSWER_BYTES = 16 * 1024
 """What an answer takes beside them."""
@@ -161,6 +169,215 @@ def kept_return(jid: str, offset: int = 0, size: int = KEPT_PART_MAX) -> dict[st
     except (OSError, ValueError) as error:
         raise CommandExecutionError(f"The kept return {path} cannot be read: {error}") from error
     return {"size": total, "sha256": digest.hex(), "data": data}
+
+
+def sync_modules(
+    saltenv: str | list[str] | None = None,
+    refresh: bool = True,
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Bring the execution modules in ``salt://_modules``; the names of those that changed, as ``modules.lumberjack``.
+
+    ``saltenv`` is one environment or several (``base`` by default), ``extmod_whitelist`` and ``extmod_blacklist`` are
+    names of modules. With ``refresh`` the minion looks at its modules at once.
+
+    CLI Example::
+
+        saltlite '*' saltutil.sync_modules
+        saltlite '*' saltutil.sync_modules saltenv=dev extmod_blacklist=lumberjack
+    """
+    return _sync("modules", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+
+
+def sync_grains(
+    saltenv: str | list[str] | None = None,
+    refresh: bool = True,
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Bring the grains in ``salt://_grains``, as ``sync_modules``; with ``refresh`` all grains are found anew.
+
+    CLI Example::
+
+        saltlite '*' saltutil.sync_grains
+    """
+    return _sync("grains", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+
+
+def sync_executors(
+    saltenv: str | list[str] | None = None,
+    refresh: bool = True,
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Bring the executors in ``salt://_executors``, as ``sync_modules``.
+
+    CLI Example::
+
+        saltlite '*' saltutil.sync_executors
+    """
+    return _sync("executors", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+
+
+def sync_interfaces(
+    saltenv: str | list[str] | None = None,
+    refresh: bool = True,
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Bring the module interfaces in ``salt://_interfaces``, as ``sync_modules``.
+
+    CLI Example::
+
+        saltlite '*' saltutil.sync_interfaces
+    """
+    return _sync("interfaces", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+
+
+def sync_resources(
+    saltenv: str | list[str] | None = None,
+    refresh: bool = True,
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Bring the resource types in ``salt://_resources``, as ``sync_modules``.
+
+    CLI Example::
+
+        saltlite '*' saltutil.sync_resources
+    """
+    return _sync("resources", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+
+
+def sync_utils(
+    saltenv: str | list[str] | None = None,
+    refresh: bool = True,
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Bring the files in ``salt://_utils``, which modules reach as ``__utils__``, as ``sync_modules``.
+
+    CLI Example::
+
+        saltlite '*' saltutil.sync_utils
+    """
+    return _sync("utils", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+
+
+def sync_all(
+    saltenv: str | list[str] | None = None,
+    refresh: bool = True,
+    extmod_whitelist: dict[str, Any] | None = None,
+    extmod_blacklist: dict[str, Any] | None = None,
+    report: bool = False,
+) -> dict[str, Any]:
+    """
+    Bring the plug-ins of every type; type -> the names of those that changed.
+
+    The lists are dicts here, type -> names. With ``report`` each type has ``synced``, ``removed`` and ``failed``
+    (name -> why; then nothing of that type was changed) instead.
+
+    CLI Example::
+
+        saltlite '*' saltutil.sync_all
+        saltlite '*' saltutil.sync_all report=True
+    """
+    allowed, barred = extmod_whitelist or {}, extmod_blacklist or {}
+    found = {kind: _synced(kind, saltenv, allowed.get(kind), barred.get(kind)) for kind in _SYNCED}
+    if refresh:
+        _refresh_after([kind for kind, said in found.items() if said["synced"] or said["removed"]])
+    if report:
+        return found
+    failed = {name: why for said in found.values() for name, why in said["failed"].items()}
+    if failed:
+        raise CommandExecutionError(_why_failed(failed))
+    return {kind: said["synced"] for kind, said in found.items()}
+
+
+def refresh_modules() -> bool:
+    """
+    Have the minion look at its modules, and tell the master what they offer; True when it has.
+
+    CLI Example::
+
+        saltlite '*' saltutil.refresh_modules
+    """
+    _client().refresh("modules")
+    return True
+
+
+def refresh_grains() -> bool:
+    """
+    Have the minion find its grains anew; True when the next job will see them.
+
+    CLI Example::
+
+        saltlite '*' saltutil.refresh_grains
+    """
+    _client().refresh("grains")
+    return True
+
+
+def _sync(kind: str, saltenv: Any, refresh: bool, allowed: Any, barred: Any) -> list[str]:
+    said = _synced(kind, saltenv, allowed, barred)
+    if said["failed"]:
+        raise CommandExecutionError(_why_failed(said["failed"]))
+    if refresh and (said["synced"] or said["removed"]):
+        _refresh_after([kind])
+    names: list[str] = said["synced"]
+    return names
+
+
+def _synced(kind: str, saltenv: Any, allowed: Any, barred: Any) -> dict[str, Any]:
+    """`synced`, `removed` and `failed` of one type."""
+    only, never = _names(allowed), _names(barred)
+
+    def chosen(name: str) -> bool:
+        mine = {name, name.partition(".")[0]}
+        return not mine & never and (not only or bool(mine & only))
+
+    envs = _names_in_order(saltenv) or [BASE_ENV]
+    try:
+        report = _client().sync(kind, envs, clean=__opts__.get("clean_dynamic_modules", True), chosen=chosen)
+    except OSError as error:
+        raise CommandExecutionError(f"The plug-ins cannot be written: {error.strerror} ({error.filename})") from error
+    except UsageError as error:
+        raise SaltInvocationError(str(error)) from error
+    return {"synced": report.synced, "removed": report.removed, "failed": report.failed}
+
+
+def _refresh_after(kinds: Sequence[str]) -> None:
+    if "grains" in kinds:
+        _client().refresh("grains")
+    if kinds:
+        _client().refresh("modules")
+
+
+def _why_failed(failed: dict[str, str]) -> str:
+    reasons = "; ".join(f"{name}: {why}" for name, why in failed.items())
+    return f"Nothing was changed, because not all could be fetched. {reasons}"
+
+
+def _names(given: Any) -> set[str]:
+    return set(_names_in_order(given))
+
+
+def _names_in_order(given: Any) -> list[str]:
+    listed = given.split(",") if isinstance(given, str) else given or []
+    return [str(name).strip() for name in listed]
+
+
+def _client() -> Any:
+    if not hasattr(__file_client__, "sync"):
+        raise CommandExecutionError("This call has no minion behind it, so there is nothing to sync with.")
+    return __file_client__
 
 
 def _folder() -> str:

@@ -1,4 +1,4 @@
-"""Show which modules and functions this minion has, their documentation and their arguments.
+"""Show which modules, functions and runners this minion has, their documentation and their arguments.
 
 Files without ``__virtual__`` and ``__init__`` are read, not imported, so that asking costs little.
 
@@ -10,12 +10,16 @@ Files without ``__virtual__`` and ``__init__`` are read, not imported, so that a
 from __future__ import annotations
 
 import fnmatch
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __salt__
+    from saltlite.loader.hints import Functions, __salt__
 
 __virtualname__ = "sys"
+
+_FIELD = re.compile(r":(maintainer|maturity|depends|platform):(.*)")
+_LISTS = frozenset({"depends", "platform"})
 
 
 def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
@@ -34,7 +38,18 @@ def doc(*args: str) -> dict[str, str | None]:
         saltlite '*' sys.doc pkg.install
         saltlite '*' sys.doc 'grains.*'
     """
-    return {name: found.doc for name in _matching(args) if (found := __salt__.describe(name))}
+    return _docs(__salt__, args)
+
+
+def runner_doc(*args: str) -> dict[str, str | None]:
+    """
+    The documentation of runners, chosen as by ``sys.doc``; of those that are found on this machine.
+
+    CLI Example::
+
+        saltlite '*' sys.runner_doc manage
+    """
+    return _docs(__salt__.of_type("runners"), args)
 
 
 def list_functions(*args: str) -> list[str]:
@@ -47,7 +62,19 @@ def list_functions(*args: str) -> list[str]:
         saltlite '*' sys.list_functions sys pkg
         saltlite '*' sys.list_functions 'sys.list_*'
     """
-    return _matching(args)
+    return _matching(__salt__, args)
+
+
+def list_runner_functions(*args: str) -> list[str]:
+    """
+    The functions of the runners that are found on this machine, chosen as by ``sys.list_functions``.
+
+    CLI Example::
+
+        saltlite '*' sys.list_runner_functions
+        saltlite '*' sys.list_runner_functions manage
+    """
+    return _matching(__salt__.of_type("runners"), args)
 
 
 def list_modules(*args: str) -> list[str]:
@@ -59,8 +86,19 @@ def list_modules(*args: str) -> list[str]:
         saltlite '*' sys.list_modules
         saltlite '*' sys.list_modules 's*'
     """
-    modules = __salt__.modules()
-    return [name for name in modules if not args or any(fnmatch.fnmatchcase(name, glob) for glob in args)]
+    return _modules(__salt__, args)
+
+
+def list_runners(*args: str) -> list[str]:
+    """
+    The runners that are found on this machine, or those that a glob matches.
+
+    CLI Example::
+
+        saltlite '*' sys.list_runners
+        saltlite '*' sys.list_runners 'm*'
+    """
+    return _modules(__salt__.of_type("runners"), args)
 
 
 def argspec(module: str = "") -> dict[str, dict[str, Any]]:
@@ -75,16 +113,58 @@ def argspec(module: str = "") -> dict[str, dict[str, Any]]:
         saltlite '*' sys.argspec sys
         saltlite '*' sys.argspec 'pkg.list_*'
     """
-    return {
-        name: {
-            "args": list(found.args),
-            "defaults": None if found.defaults is None else list(found.defaults),
-            "varargs": True if found.varargs else None,
-            "kwargs": True if found.kwargs else None,
-        }
-        for name in _matching((module,) if module else ())
-        if (found := __salt__.describe(name))
-    }
+    return _argspecs(__salt__, module)
+
+
+def runner_argspec(module: str = "") -> dict[str, dict[str, Any]]:
+    """
+    The arguments of runners, as ``sys.argspec`` gives them.
+
+    CLI Example::
+
+        saltlite '*' sys.runner_argspec manage
+    """
+    return _argspecs(__salt__.of_type("runners"), module)
+
+
+def module_info(*args: str) -> dict[str, dict[str, Any]]:
+    """
+    What modules say of themselves: the first paragraph of their docstring as ``summary``, the fields in it
+    (``maintainer``, ``maturity``; lists: ``depends``, ``platform``), their ``functions``, and the ``file`` that
+    provides them. Of all modules, or of those that a glob matches.
+
+    CLI Example::
+
+        saltlite '*' sys.module_info pkg
+    """
+    found = {}
+    for module in _modules(__salt__, args):
+        summary, fields = _read_docstring(__salt__.module_doc(module) or "")
+        file = next((one.path for one in __salt__.candidates(module) if one.chosen), None)
+        found[module] = {"summary": summary, **fields, "functions": __salt__.functions(module), "file": file}
+    return found
+
+
+def reload_modules() -> bool:
+    """
+    There is nothing to do, so always True: every job finds the modules as their files are when it begins.
+
+    CLI Example::
+
+        saltlite '*' sys.reload_modules
+    """
+    return True
+
+
+def not_loaded() -> dict[str, str]:
+    """
+    The files that offer nothing here, each with its reason: what their ``__virtual__`` said, or what is broken.
+
+    CLI Example::
+
+        saltlite '*' sys.not_loaded
+    """
+    return __salt__.not_loaded()
 
 
 def providers(*args: str) -> dict[str, list[dict[str, Any]]]:
@@ -111,17 +191,59 @@ def providers(*args: str) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _matching(wanted: tuple[str, ...]) -> list[str]:
+def _docs(functions: Functions, wanted: tuple[str, ...]) -> dict[str, str | None]:
+    return {name: found.doc for name in _matching(functions, wanted) if (found := functions.describe(name))}
+
+
+def _argspecs(functions: Functions, module: str) -> dict[str, dict[str, Any]]:
+    return {
+        name: {
+            "args": list(found.args),
+            "defaults": None if found.defaults is None else list(found.defaults),
+            "varargs": True if found.varargs else None,
+            "kwargs": True if found.kwargs else None,
+        }
+        for name in _matching(functions, (module,) if module else ())
+        if (found := functions.describe(name))
+    }
+
+
+def _modules(functions: Functions, wanted: tuple[str, ...]) -> list[str]:
+    return [
+        name
+        for name in functions.modules()
+        if not wanted or any(fnmatch.fnmatchcase(name, str(glob)) for glob in wanted)
+    ]
+
+
+def _matching(functions: Functions, wanted: tuple[str, ...]) -> list[str]:
     """Functions that one of the names or globs means, sorted; a module's name means all its functions."""
     if not wanted:
-        return [f"{module}.{function}" for module in __salt__.modules() for function in __salt__.functions(module)]
+        return [f"{module}.{function}" for module in functions.modules() for function in functions.functions(module)]
     found: set[str] = set()
     for name in wanted:
         module, _, function = str(name).partition(".")
-        modules = [module]
-        if any(sign in module for sign in "*?["):
-            modules = [each for each in __salt__.modules() if fnmatch.fnmatchcase(each, module)]
+        modules = _modules(functions, (module,)) if any(sign in module for sign in "*?[") else [module]
         for each in modules:
-            known = __salt__.functions(each)
+            known = functions.functions(each)
             found.update(f"{each}.{one}" for one in known if fnmatch.fnmatchcase(one, function or "*"))
     return sorted(found)
+
+
+def _read_docstring(text: str) -> tuple[str, dict[str, Any]]:
+    """The first paragraph, and the fields, with the lines that are indented below: `:depends: a, b` becomes a list."""
+    summary = " ".join(text.partition("\n\n")[0].split())
+    fields: dict[str, Any] = {}
+    current = ""
+    for line in text.splitlines():
+        start = _FIELD.match(line)
+        if start is not None:
+            current = start[1]
+            fields[current] = start[2].strip()
+        elif current and line.startswith((" ", "\t")) and line.strip():
+            fields[current] = f"{fields[current]} {line.strip()}".strip()
+        else:
+            current = ""
+    for name in _LISTS.intersection(fields):
+        fields[name] = [part.strip() for part in fields[name].split(",") if part.strip()]
+    return summary, fields

@@ -1,4 +1,4 @@
-"""Annotations of parameters, reduced to the types that a command line can make: the words of `model.signature.TYPES`."""
+"""Annotations of parameters, reduced to the words of `saltlite.model.signature.TYPES`."""
 
 from __future__ import annotations
 

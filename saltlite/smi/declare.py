@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any, ClassVar, TypeVar
 
 from saltlite.smi.platforms import Platforms
@@ -61,6 +62,16 @@ class Interface:
     def __call__(self) -> InterfaceName:
         """The virtual name, which remembers the interface: for `__virtualname__ = PkgInterface(__name__)()`."""
         return InterfaceName(type(self))
+
+    @classmethod
+    def check(cls, module: ModuleType, grains: Mapping[str, Any]) -> dict[str, Any]:
+        """How an imported module keeps to this interface on a machine with these grains: `saltlite.smi.report`.
+
+        For tests of a provider, where no loader is. Raises TypeError when the interface only extends another.
+        """
+        from saltlite.smi.report import check_module  # noqa: PLC0415 - reports are made of declarations
+
+        return check_module(cls, module, grains)
 
     @staticmethod
     def supported(**grains: object) -> Callable[[Method], Method]:

@@ -99,15 +99,17 @@ def _differences(ours: Shape, theirs: Shape) -> Iterator[Difference]:
         at_place = theirs.placed[place] if place < len(theirs.placed) else None
         if at_place is not None and at_place.name == one.name:
             other = at_place  # also when it is positional only there
-        if other is not None:
+        if other is not None and other.name in met:
+            other = None  # it is what one of the arguments before is called here
+        if at_place is not None and _is_renamed(other, at_place, ours):
+            met.add(at_place.name)
+            yield Difference("renamed", one.name, at_place.name, f"{one.name} is {at_place.name} here")
+            yield from _at_one(one, at_place)
+        elif other is not None:
             met.add(other.name)
             if other is not at_place:
                 yield Difference("moved", one.name, detail=f"{one.name} is not argument {place + 1} here")
             yield from _at_one(one, other)
-        elif at_place is not None and at_place.name not in ours.named:
-            met.add(at_place.name)
-            yield Difference("renamed", one.name, at_place.name, f"{one.name} is {at_place.name} here")
-            yield from _at_one(one, at_place)
         else:
             yield _without(one, theirs)
     for one in ours.by_keyword_only:
@@ -118,6 +120,19 @@ def _differences(ours: Shape, theirs: Shape) -> Iterator[Difference]:
             met.add(one.name)
             yield from _at_one(one, other)
     yield from _beyond(ours, theirs, met)
+
+
+def _is_renamed(other: inspect.Parameter | None, at_place: inspect.Parameter, ours: Shape) -> bool:
+    """Whether the argument at a place has another name in the provider. `other` is what has the same name there.
+
+    A parameter that only the provider has may stand in between when it has a default; one without is the argument.
+    """
+    if other is at_place:
+        return False
+    needed = at_place.default is _EMPTY
+    if at_place.name in ours.named:
+        return other is None and needed
+    return other is None or needed
 
 
 def _at_one(one: inspect.Parameter, other: inspect.Parameter) -> Iterator[Difference]:

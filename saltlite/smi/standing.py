@@ -48,7 +48,7 @@ UNDECLARED = "the interface does not name this platform"
 SHADOWED = "the provider has a function, which is not called"
 
 
-def standing_of(declared: Declared | None, present: bool, grains: Mapping[str, object]) -> Standing | None:  # noqa: FBT001 - a column of the table
+def standing_of(declared: Declared | None, present: bool, grains: Mapping[str, object]) -> Standing | None:
     """The row of the table. None when neither has the function."""
     if declared is None:
         return Standing(State.DEPRECATED) if present else None

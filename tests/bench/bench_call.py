@@ -32,7 +32,9 @@ def main() -> None:
         modules = many / "ext" / "modules"
         modules.mkdir(parents=True)
         for number in range(MODULES):
-            body = "".join(f"def f{one}(name: str, force: bool = False):\n    return [name, force]\n" for one in range(20))
+            body = "".join(
+                f"def f{one}(name: str, force: bool = False):\n    return [name, force]\n" for one in range(20)
+            )
             (modules / f"mine{number}.py").write_text(body)
         (many / "minion").write_text(f"root_dir: {folder}/root\nid: web1\nextension_modules: {many}/ext\n")
 

@@ -7,16 +7,47 @@ import os
 import pickle
 import platform
 import statistics
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from saltlite.grains.collect import collect
 from saltlite.loader.call import call
 from saltlite.loader.finder import Index, build_index
+from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.parts import PREFIX
+from saltlite.loader.places import Layer, search_layers
 
 ROUNDS = 30
+
+HEADER = """\"\"\"Module {n} of many.\"\"\"
+
+import logging
+
+log = logging.getLogger(__name__)
+
+__virtualname__ = "bench{n}"
+
+
+def __virtual__():
+    return __virtualname__
+"""
+
+FUNCTION = """
+
+def fun{n}(name, version=None, *, refresh: bool = False, **kwargs):
+    \"\"\"
+    Do the thing number {n}.
+
+    CLI Example::
+
+        saltlite '*' bench.fun{n} name
+    \"\"\"
+    return {{part: version for part in str(name).split(",")}}
+"""
 
 
 def timed(action: Callable[[], object]) -> list[float]:
@@ -54,6 +85,39 @@ def summary(times: list[float]) -> dict[str, float]:
     )}  # fmt: skip
 
 
+def write_modules(folder: Path, count: int) -> list[Layer]:
+    """`count` modules of 70 lines with 6 documented functions each, and the layers with them above the shipped ones."""
+    for number in range(count):
+        functions = "".join(FUNCTION.format(n=n) for n in range(6))
+        (folder / f"bench{number}.py").write_text(HEADER.format(n=number) + functions)
+    return [Layer("bench", str(folder)), *search_layers({})]
+
+
+def many_files(count: int) -> dict[str, object]:
+    """What the index of many custom modules costs a process that starts, and what it costs to call one of them."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, cache = Path(temporary, "modules"), Path(temporary, "cache")
+        folder.mkdir()
+        layers = write_modules(folder, count)
+        index = remembered_index(layers, str(cache))
+        _inner, whole = forked_call(index, {}, f"bench{count // 2}.fun3")
+        return {
+            "cold": summary(timed(lambda: build_index(layers))),
+            "warm": summary(timed(lambda: build_index(layers, index))),
+            "start_remembered": summary(timed(lambda: remembered_index(layers, str(cache)))),
+            "function_texts": summary(timed(lambda: index.function_texts({}))),
+            "fork_call_one_ms": round(whole, 3),
+            "imported_by_one_call": imported_by(index, f"bench{count // 2}.fun3"),
+        }
+
+
+def imported_by(index: Index, fun: str) -> int:
+    """How many module files one call runs the body of."""
+    before = {name for name in sys.modules if name.startswith(PREFIX)}
+    call(Loader(index, {}, {}, {}), fun, ("x",), {})
+    return len({name for name in sys.modules if name.startswith(PREFIX)} - before)
+
+
 def main() -> None:
     """Measure, and print one JSON object."""
     layers = search_layers({})
@@ -70,6 +134,9 @@ def main() -> None:
         "index_files": len(index.files),
         "index_pickle_bytes": len(pickle.dumps(index)),
         "grains": summary(timed(lambda: collect({}))),
+        "start_without_custom_modules": summary(timed(lambda: build_index(layers))),
+        "files_300": many_files(300),
+        "files_500": many_files(500),
     }
     for fun in ("test.ping", "grains.ls", "pkg.list_holds"):
         forked_call(index, grains, fun)  # writes the cache of compiled files, where that is allowed

@@ -63,6 +63,16 @@ def test_turns_are_given_by_id_to_those_who_have_a_session(store: Store) -> None
     assert store.next_planned(PLANNED.jid, 1) == [WEB2]
 
 
+def test_when_somebody_who_waits_for_a_turn_was_last_seen(store: Store) -> None:
+    publish(store, PLANNED)
+    assert store.planned_seen(PLANNED.jid) == 0.0
+    with store.write() as writer:
+        writer.touch_minions([row(WEB1, NOW + 5, up=False), row(WEB2, NOW + 9)])
+    assert store.planned_seen(PLANNED.jid) == NOW + 9
+    move(store, PLANNED, WEB2, TargetState.QUEUED)
+    assert store.planned_seen(PLANNED.jid) == NOW + 5
+
+
 @pytest.mark.parametrize(
     ("state", "active"),
     [

@@ -182,9 +182,7 @@ def test_the_grains_are_printed_without_running_anything(config_dir: Path) -> No
 
 
 def test_the_documentation_of_a_function_is_printed(config_dir: Path) -> None:
-    assert returned(config_dir, "-d", "shop.answer") == {
-        "shop.answer": "The number, and whether the flag is set."
-    }
+    assert returned(config_dir, "-d", "shop.answer") == {"shop.answer": "The number, and whether the flag is set."}
 
 
 def test_the_metadata_says_how_it_went(config_dir: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,19 +11,23 @@ from pathlib import Path
 
 from saltlite.adapters.clock import SystemClock
 from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
+from saltlite.adapters.packing import pack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import listen_unix
 from saltlite.client.connection import Connection
 from saltlite.client.events import EventReader
 from saltlite.client.local import LocalClient
+from saltlite.core.hub import Report
 from saltlite.core.ports import RETURNS_SIZE
-from saltlite.master import mworker
+from saltlite.master import inside, mworker
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.file_servers import no_files
-from tests.store_samples import commit, job, publish, ret
+from tests.store_samples import commit, job, key, publish, ret
+
+RETURN = {"t": "ret", "state": "returned", "code": 0, "size": 1, "start_ms": 0, "dur_ms": 0, "reason": ""}
 
 
 @contextmanager
@@ -103,3 +108,38 @@ def test_a_client_gets_more_than_may_wait_for_it_without_being_cut_off(tmp_path:
             seen += [row["id"] for row in message["returns"]]
         connection.close()
     assert seen == list(minions)
+
+
+def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_path: Path) -> None:
+    disk = MemoryDisk()
+    store = MemoryStore(disk)
+    made = job(1, (MinionId("web1"), MinionId("web2")))
+    publish(store, made)
+    reactor = Reactor()
+    who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+    terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset())
+    asked: list[bytes] = []
+    with socket.socket(socket.AF_UNIX) as link:
+        link.bind(str(tmp_path / "link.ipc"))
+        link.listen()
+        serves = mworker.MWorker(
+            reactor,
+            lambda to_link: Master(MemoryStore(disk), SystemClock(), who, terms, to_link),
+            no_files(reactor),
+            str(tmp_path / "link.ipc"),
+        )
+        said, _ = link.accept()
+        with said:
+            rows = [
+                Report("web1", key(MinionId("web1")).fingerprint, {"t": "ret", "jid": made.jid}, b"\xc3"),
+                Report("web2", key(MinionId("web2")).fingerprint, RETURN | {"jid": made.jid}, b"\xc3"),
+            ]
+            serves._from_link([pack(inside.reports(7, rows))])
+            reactor.call_later(0.2, reactor.stop)
+            reactor.run()
+            asked.append(said.recv(65536))
+            assert serves._link._channel is not None
+            serves._link._channel.close()
+    assert [one.id for one in store.returns(made.jid)] == ["web2"]
+    assert b"committed" in asked[0]
+    assert b"uncommitted" not in asked[0]

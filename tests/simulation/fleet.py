@@ -12,7 +12,6 @@ from unittest.mock import patch
 from saltlite.adapters import process, proctree, stream
 from saltlite.adapters.memory_link import Fate, Flight, MemoryClientLink, MemoryNetwork
 from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.connection import Phase
 from saltlite.core.ports import TokenRecord
 from saltlite.minion import jobprocess, running
 from saltlite.model.ids import MinionId
@@ -143,7 +142,7 @@ class Fleet:
 
     def ready(self) -> list[str]:
         """The minions that have an accepted session now."""
-        return [m.name for m in self.minions.values() if m.connection is not None and m.connection.phase is Phase.READY]
+        return [minion.name for minion in self.minions.values() if minion.is_ready()]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from saltlite.adapters.journal import DiskJournal
 from saltlite.adapters.memory_disk import JOURNAL_FOLDER, SPOOL_FOLDER, MemoryDisk, nothing_landed
 from saltlite.adapters.packing import unpack
 from saltlite.adapters.spool import DiskSpool
-from saltlite.core.connection import Connection, Identity
+from saltlite.core.connection import Connection, Identity, Phase
 from saltlite.core.jobs import Jobs
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
@@ -259,6 +259,11 @@ class SimMinion:
     def note(self, kind: str, **fields: Any) -> None:
         """Into the history, under this minion's name."""
         self.fleet.history.note(kind, minion=self.name, **fields)
+
+    def is_ready(self) -> bool:
+        """Whether it has an accepted session now."""
+        lives = self.link is not None and self.link.alive
+        return lives and self.connection is not None and self.connection.phase is Phase.READY
 
     def living(self) -> list[Process]:
         """Its processes that can be killed: the job server, the network process, and those that run a job."""

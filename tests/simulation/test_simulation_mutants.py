@@ -52,6 +52,7 @@ def test_a_return_that_is_acknowledged_before_its_commit_is_lost(monkeypatch: py
         for report in batch:
             if report.message["t"] == "ret":
                 self._hub.committed(report.fingerprint, [report.message["jid"]])
+        self._soon()
 
     monkeypatch.setattr(LinkProcess, "_send_batch", hasty)
     assert found("G6")

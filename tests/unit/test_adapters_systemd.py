@@ -30,6 +30,11 @@ def test_systemd_gets_all_lines_in_one_message(init: socket.socket) -> None:
     assert init.recv(4096) == b"READY=1\nSTATUS=4 minions of 5 are up"
 
 
+def test_a_status_cannot_bring_another_line(init: socket.socket) -> None:
+    assert notify(["STATUS=connection: refused (why\nMAINPID=1)", "READY=1"])
+    assert init.recv(4096) == b"STATUS=connection: refused (why MAINPID=1)\nREADY=1"
+
+
 def test_an_init_system_that_does_not_read_never_blocks_the_daemon(init: socket.socket) -> None:
     for _ in range(100_000):
         if not notify(["WATCHDOG=1"]):

@@ -6,7 +6,9 @@ import itertools
 
 import pytest
 
-from saltlite.core.dispatch import advance
+from saltlite.core.dispatch import NEVER_RAN, advance, believed
+from saltlite.core.ports import TargetRow
+from saltlite.model.ids import MinionId
 from saltlite.model.job import TERMINAL, TargetState
 
 ORDER = [TargetState.QUEUED, TargetState.RECEIVED, TargetState.RUNNING]
@@ -25,3 +27,12 @@ def test_every_open_state_may_end_in_every_way(current: TargetState, heard: Targ
 @pytest.mark.parametrize(("current", "heard"), list(itertools.product(sorted(TERMINAL), TargetState)))
 def test_an_end_is_final(current: TargetState, heard: TargetState) -> None:
     assert advance(current, heard) is current
+
+
+@pytest.mark.parametrize("state", sorted(NEVER_RAN))
+def test_what_ran_cannot_end_as_if_it_had_never_begun(state: TargetState) -> None:
+    """Another disk, or another machine with its key: it was killed there, or refused, and may run on elsewhere."""
+    heard = TargetRow(MinionId("web1"), state, "cancelled before it arrived", 1.0)
+    lost = believed(TargetState.RUNNING, heard)
+    assert (lost.state, "cancelled before it arrived" in lost.reason) == (TargetState.LOST, True)
+    assert believed(TargetState.RECEIVED, heard) is heard

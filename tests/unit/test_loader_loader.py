@@ -318,6 +318,16 @@ def test_disabled_modules_are_gone_by_file_name_and_by_virtual_name(make: Any) -
         assert loader.modules() == ["other"]
 
 
+def test_a_provider_that_failed_does_not_hide_the_good_one_beside_it(make: Any) -> None:
+    gate = "__virtualname__ = 'system'\ndef __virtual__(): return {}\ndef get_time(): return 1"
+    loader = make({"a_bad": gate.format("1 / 0"), "b_refuses": gate.format("False"), "c_good": gate.format("True")})
+    assert (loader.functions("system"), list(loader), loader["system.get_time"]()) == (
+        ["get_time"],
+        ["system.get_time"],
+        1,
+    )
+
+
 # --- asking
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -21,12 +22,13 @@ def loader_with(folder: Path, source: str) -> Loader:
 
 
 @pytest.fixture
-def real_salt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def real_salt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A Salt that is installed."""
     write(tmp_path / "site", {"salt/__init__.py": "REAL = True", "salt/exceptions.py": "class SaltException: REAL = 1"})
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    for name in ("salt", "salt.exceptions"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield
+    for name in [name for name in sys.modules if name == "salt" or name.startswith("salt.")]:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize(

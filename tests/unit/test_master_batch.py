@@ -172,3 +172,25 @@ def test_a_share_is_rounded_down_and_never_nothing(size: int, percent: bool, tar
 def test_a_batch_that_is_none_is_refused(wanted: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         batch_of(wanted, 10)
+
+
+def test_a_master_that_was_down_for_long_gives_the_batch_time_to_come_back() -> None:
+    world = World(Batch(1))
+    world.go_on()
+    world.returns(IDS[0])
+    world.clock.advance(3600.0)
+    world.up(*IDS, up=False)  # what the master finds when it starts: nobody has a session, nobody saw them go
+    assert world.go_on(0.5) == []
+    world.up(*IDS)
+    assert world.go_on(30.0) == [IDS[1]]
+
+
+def test_a_batch_whose_minions_all_stay_away_ends_when_the_delivery_time_is_over() -> None:
+    world = World(Batch(1))
+    world.go_on()
+    world.returns(IDS[0])
+    world.up(*IDS, up=False)
+    world.go_on(world.job.deliver_ms / 1000)
+    assert world.states().count(PLANNED) == len(IDS) - 1
+    world.go_on(1.0)
+    assert world.states().count(EXPIRED) == len(IDS) - 1

@@ -19,6 +19,9 @@ _STANDING = (
     " OR (changed_at <= ? AND ((rank = 0 AND changed_at > ?) OR (rank = 9 AND changed_at > ?)))),"
     " total(rank = -1), max(changed_at), min(CASE outcome WHEN ? THEN minion END) FROM job_targets WHERE jid = ?"
 )
+_PLANNED_SEEN = (
+    "SELECT max(m.last_seen) FROM job_targets AS t JOIN minions AS m ON m.id = t.minion WHERE t.jid = ? AND t.rank = -1"
+)
 _NEXT_PLANNED = (
     "SELECT t.minion FROM job_targets AS t JOIN minions AS m ON m.id = t.minion"
     " WHERE t.jid = ? AND t.rank = -1 AND m.up ORDER BY t.minion LIMIT ?"
@@ -41,6 +44,9 @@ class BatchReader:
         values = (now, queued_since, ended_since, OUTCOME_CODE[Outcome.FAILED], jid)
         active, planned, changed_at, failed = self._queries.rows(_STANDING, values)[0]
         return Standing(int(active), int(planned), changed_at or 0.0, failed)
+
+    def planned_seen(self, jid: Jid) -> float:
+        return float(self._queries.value(_PLANNED_SEEN, (jid,)) or 0.0)
 
     def next_planned(self, jid: Jid, limit: int) -> list[MinionId]:
         return [row[0] for row in self._queries.rows(_NEXT_PLANNED, (jid, limit))]

@@ -21,6 +21,7 @@ NO_IDS = ("-E", "--pcre")
 
 _BY_OPTION = {"--fun": "function", "--minion": "minion", "--id": "minion"}
 _BY_METAVAR = {"JID": "jid", "DIR": "folders", "FILE": "files", "PATH": "files", "ID": "minion", "MINION": "minion"}
+_BY_METAVAR |= {"MODULE.FUNCTION": "function", "MODULE|MODULE.FUNCTION": "function"}
 _BY_KEY_COMMAND = {
     "key accept": ("pending", "rejected", "conflict"),
     "key reject": ("pending", "conflict"),

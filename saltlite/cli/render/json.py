@@ -23,6 +23,11 @@ def render(returns: Mapping[str, Any], paint: Paint) -> str:  # noqa: ARG001 - J
     return document(returns)
 
 
+def alone(value: Any, paint: Paint) -> str:  # noqa: ARG001 - JSON has no colours
+    """The value as a document."""
+    return document(value)
+
+
 def document(value: Any) -> str:
     """Any value as an indented JSON document with a newline at its end.
 

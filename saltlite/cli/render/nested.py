@@ -31,6 +31,19 @@ def body(value: Any, paint: Paint, *, failed: bool = False) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+def alone(value: Any, paint: Paint) -> str:
+    """The value from the margin on; the keys of a map stand there, as the ids of minions do."""
+    lines: list[str] = []
+    writer = _Writer(paint, _KEY, lines)
+    if isinstance(value, dict):
+        for key in sorted(value, key=str):
+            writer.key(0, key)
+            writer.value(4, value[key])
+    else:
+        writer.value(0, value)
+    return "".join(f"{line}\n" for line in lines)
+
+
 class _Writer:
     def __init__(self, paint: Paint, key_color: str, lines: list[str]) -> None:
         self._paint = paint

@@ -47,3 +47,10 @@ def render(out: str, returns: Mapping[str, Any], paint: Paint = PLAIN) -> str:
     module = importlib.import_module(f"saltlite.cli.render.{out}")
     outputter: Callable[[Mapping[str, Any], Paint], str] = module.render
     return outputter(returns, paint)
+
+
+def render_alone(out: str, value: Any, paint: Paint = PLAIN) -> str:
+    """One value that is no minion's, such as a runner's, in the format `out`; otherwise as `render`."""
+    module = importlib.import_module(f"saltlite.cli.render.{out}")
+    outputter: Callable[[Any, Paint], str] = module.alone
+    return outputter(value, paint)

@@ -13,3 +13,8 @@ if TYPE_CHECKING:
 def render(returns: Mapping[str, Any], paint: Paint) -> str:  # noqa: ARG001 - that is the point
     """No text."""
     return ""
+
+
+def alone(value: Any, paint: Paint) -> str:  # noqa: ARG001 - as above
+    """No text."""
+    return ""

@@ -14,3 +14,8 @@ def render(returns: Mapping[str, Any], paint: Paint) -> str:  # noqa: ARG001 - h
     """`ast.literal_eval` reads each line back."""
     entries = [{minion: returns[minion]} for minion in sorted(returns)]
     return "".join(f"{entry!r}\n" for entry in entries)
+
+
+def alone(value: Any, paint: Paint) -> str:  # noqa: ARG001 - has no colours
+    """`ast.literal_eval` reads it back."""
+    return f"{value!r}\n"

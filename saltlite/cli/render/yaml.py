@@ -27,5 +27,14 @@ class _Dumper(SafeDumper):
 
 def render(returns: Mapping[str, Any], paint: Paint) -> str:  # noqa: ARG001 - YAML has no colours
     """Keys sorted, bytes as `!!binary`."""
-    text: str = yaml.dump(dict(returns), Dumper=_Dumper, default_flow_style=False, allow_unicode=True)
-    return text if returns else ""
+    return _dump(dict(returns)) if returns else ""
+
+
+def alone(value: Any, paint: Paint) -> str:  # noqa: ARG001 - as above
+    """The value as a document."""
+    return _dump(value)
+
+
+def _dump(value: Any) -> str:
+    text: str = yaml.dump(value, Dumper=_Dumper, default_flow_style=False, allow_unicode=True)
+    return text

@@ -57,7 +57,7 @@ def _table() -> Table:
             Option("--local", help="no effect: it always runs without a master"),
             Option("-g", "--grains", help="print the grains, and run nothing"),
             Option("-d", "--doc", help="print the documentation of functions, and run none"),
-            Option("-m", "--module-dirs", metavar="DIR", many=True, help="look for modules there first; may stand twice"),
+            Option("-m", "--module-dirs", metavar="DIR", many=True, help="look for modules there first"),
             Option("--id", metavar="ID", convert=parse_minion_id, help="run as if the minion had this id"),
             Option("--metadata", help="print the job id, retcode and time with the return"),
             Option("--retcode-passthrough", help="end with the return code of the function"),
@@ -125,9 +125,11 @@ def _own_id(config: MinionConfig) -> str:
 def _print_return(ran: Ran, parsed: Parsed, console: Console) -> None:
     for warning in ran.outcome.warnings:
         console.note(f"saltlite: {warning}")
-    value = shown_value(ran)
-    out = None if parsed.on("metadata") else _wanted_outputter(ran.outcome)
-    _print(_metadata(ran, value) if parsed.on("metadata") else value, parsed, console, out=out, retcode=ran.outcome.retcode)
+    value, retcode = shown_value(ran), ran.outcome.retcode
+    if parsed.on("metadata"):
+        _print(_metadata(ran, value), parsed, console, retcode=retcode)
+    else:
+        _print(value, parsed, console, out=_wanted_outputter(ran.outcome), retcode=retcode)
 
 
 def _wanted_outputter(outcome: Outcome) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from saltlite.adapters.store_events import EXPIRED_REASON
-from saltlite.core.ports import Clock, Standing, Store, StoreWriter, TargetRow
+from saltlite.core.ports import Clock, Standing, Store, StoreReader, StoreWriter, TargetRow
 from saltlite.errors import UsageError
 from saltlite.master.context import ToLink
 from saltlite.model.ids import MinionId
@@ -42,19 +42,27 @@ def release(store: StoreWriter, job: Job, batch: Batch, now: float) -> tuple[lis
 
     Returns the minions that are to be sent the job now, and whether any target moved.
     """
+    moves = _moves(store, job, batch, now)
+    ids = [row.id for row in moves if row.state is TargetState.QUEUED]
+    return ids, bool(store.set_targets((job.jid, row) for row in moves))
+
+
+def _moves(store: StoreReader, job: Job, batch: Batch, now: float) -> list[TargetRow]:
+    """The planned targets that move now, and where to."""
     standing = store.standing(job.jid, now - job.deliver_ms / 1000, now - batch.wait_ms / 1000, now)
-    ids: list[MinionId] = []
     ending = _ending(job, batch, standing, now)
     if ending is None:
         ids = store.next_planned(job.jid, max(0, batch.size - standing.active))
-        is_quiet = not ids and not standing.active and now > standing.changed_at + job.deliver_ms / 1000
-        ending = (TargetState.EXPIRED, EXPIRED_REASON) if is_quiet else None
-    if ending is not None:
-        planned = [row.id for row in store.targets(job.jid) if row.state is TargetState.PLANNED]
-        rows = [TargetRow(minion, *ending, now) for minion in planned]
-    else:
-        rows = [TargetRow(minion, TargetState.QUEUED, "", now) for minion in ids]
-    return ids, bool(store.set_targets((job.jid, row) for row in rows))
+        if ids or standing.active:
+            return [TargetRow(minion, TargetState.QUEUED, "", now) for minion in ids]
+        # Nobody is there. The time to be back counts from when somebody was seen to go: while the master was down
+        # nobody could come, and at its start those who were up count as seen.
+        quiet_since = max(standing.changed_at, store.planned_seen(job.jid))
+        if now <= quiet_since + job.deliver_ms / 1000:
+            return []
+        ending = TargetState.EXPIRED, EXPIRED_REASON
+    planned = [row.id for row in store.targets(job.jid) if row.state is TargetState.PLANNED]
+    return [TargetRow(minion, *ending, now) for minion in planned]
 
 
 def _ending(job: Job, batch: Batch, standing: Standing, now: float) -> tuple[TargetState, str] | None:
@@ -70,14 +78,14 @@ def release_due(store: Store, clock: Clock, link: ToLink) -> bool:
     """Go on with every batch; whether anything moved. The store decides, so it may be called by anybody, any time."""
     any_moved = False
     for jid in store.planned_jobs():
-        ids: list[MinionId] = []
+        job = store.job(jid)
+        # Looked at first without the lock of writers: mostly it is nobody's turn.
+        if job is None or job.batch is None or not _moves(store, job, job.batch, clock.wall()):
+            continue
         with store.write() as writer:
-            job = writer.job(jid)
-            if job is not None and job.batch is not None:
-                ids, moved = release(writer, job, job.batch, clock.wall())
-                any_moved = any_moved or moved
-        if job is not None:
-            send(job, ids, link)
+            ids, moved = release(writer, job, job.batch, clock.wall())
+        any_moved = any_moved or moved
+        send(job, ids, link)
     return any_moved
 
 

@@ -35,12 +35,21 @@ def handle_decide(master: Master, ask: dict[str, Any]) -> None:
 def handle_suspect(master: Master, ask: dict[str, Any]) -> None:
     """Two machines seem to share a key: written down as an event, which needs a person."""
     log.warning(
-        "another machine, at %s, uses the key of %s: give it a key of its own (stop its minion, remove its pki_dir "
-        "and data_dir, start it again)",
+        "two machines use the key of %s: the one at %s was sent away, the one at %s stays. Give the copy a key of its "
+        "own (stop its minion, remove its pki_dir and data_dir, start it again); if nobody made a copy the key was "
+        "stolen: saltlite key revoke %s",
+        ask["id"],
         ask["address"],
+        ask["stays"],
         ask["id"],
     )
-    data = {"id": ask["id"], "fingerprint": ask["fingerprint"], "address": ask["address"], "act": "clone-suspect"}
+    data = {
+        "id": ask["id"],
+        "fingerprint": ask["fingerprint"],
+        "address": ask["address"],
+        "stays": ask["stays"],
+        "act": "clone-suspect",
+    }
     with master.store.write() as store:
         store.put_event(tag_auth(), data, master.clock.wall())
 

@@ -55,6 +55,7 @@ def handle_key_change(master: Master, principal: Principal, request: Mapping[str
     wanted = [parse_fingerprint(text) for text in request["fingerprints"]]
     changed: list[dict[str, str]] = []
     refused: list[dict[str, str]] = []
+    again: list[tuple[str, str, str]] = []
     with master.store.write() as store:
         for key in wanted:
             record = store.key(key)
@@ -62,10 +63,13 @@ def handle_key_change(master: Master, principal: Principal, request: Mapping[str
             row = {"id": record.id if record is not None else "", "fingerprint": str(key)}
             if reason:
                 refused.append({**row, "reason": reason})
+                if record is not None and record.state is ACTIONS[action]:
+                    # The MWorker that changed it may have died before the link was told.
+                    again.append((record.fingerprint, str(record.state), record.id))
             else:
                 changed.append({**row, "state": str(ACTIONS[action] or DELETED)})
     changes = [(row["fingerprint"], row["state"], row["id"]) for row in changed]
-    return _when_felt(changes, {"changed": changed, "refused": refused})
+    return _when_felt([*changes, *again], {"changed": changed, "refused": refused})
 
 
 def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:

@@ -15,6 +15,7 @@ from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.master.handlers import (
     complete,
+    copies,
     describe,
     events,
     follow,
@@ -22,8 +23,10 @@ from saltlite.master.handlers import (
     job_kill,
     jobs,
     keys,
+    lacking,
     minions,
     publish,
+    runner_event,
     status,
     token_create,
 )
@@ -51,6 +54,11 @@ VERBS: dict[str, OperatorVerb] = {
         {"request_id": str, "tgt": str, "tgt_type": str, "calls": list},
         {"deliver_ms": int, "run_ms": int, "follow": bool, "subset": int, "batch": dict, "origin": str},
     ),
+    "copy_begin": OperatorVerb(copies.handle_copy_begin),
+    "copy_put": OperatorVerb(
+        copies.handle_copy_put, {"area": str, "path": str, "offset": int, "data": bytes, "mode": int}
+    ),
+    "copy_end": OperatorVerb(copies.handle_copy_end, {"area": str, "jid": str}),
     "describe": OperatorVerb(describe.handle_describe, {"tgt": str, "tgt_type": str, "funs": list}),
     "follow": OperatorVerb(follow.handle_follow, {"jid": str, "after": int}, {"once": bool}),
     "job_kill": OperatorVerb(job_kill.handle_job_kill, {"jid": str}),
@@ -70,6 +78,10 @@ VERBS: dict[str, OperatorVerb] = {
     ),
     "job_show": OperatorVerb(jobs.handle_job_show, {"jid": str}),
     "events": OperatorVerb(events.handle_events, {"pattern": str}, {"after": int, "since": NUMBER}),
+    "lacking": OperatorVerb(lacking.handle_lacking, {"fun": str}),
+    "runner_event": OperatorVerb(
+        runner_event.handle_runner_event, {"jid": str, "funs": list}, {"retcode": int, "duration_ms": int}
+    ),
     "status": OperatorVerb(status.handle_status),
     "key_list": OperatorVerb(keys.handle_key_list),
     "key_change": OperatorVerb(keys.handle_key_change, {"action": str, "fingerprints": list}),

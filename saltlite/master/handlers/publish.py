@@ -49,6 +49,8 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
 
     `calls` is a list of [function, args, kwargs]; `unknown` says of each name in a list target why it is none.
     """
+    # Before anything is read: a regular expression of somebody who may not publish must not keep the store waiting.
+    authorize(principal, Action("publish"), master.terms.operators)
     request_id = parse_request_id(request["request_id"])
     target = target_of(request)
     calls = _calls(request["calls"])

@@ -41,9 +41,9 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
         size += len(job.body)
         if rows and size > SEND_WINDOW:
             break
-        left_ms = max(0, int((job.created_at - now) * 1000) + job.deliver_ms)
-        if job.state is not TargetState.QUEUED:
-            left_ms = 0
+        # Not more than the whole, though a clock that was set back may say so.
+        waits = job.state is TargetState.QUEUED
+        left_ms = min(job.deliver_ms, max(0, int((job.created_at - now) * 1000) + job.deliver_ms)) if waits else 0
         rows.append((job, master.proofs.of(job.jid, job.minions)[minion], left_ms))
     if fresh or rows:
         master.link.pulled(minion, rows, starved=len(rows) < len(jobs))

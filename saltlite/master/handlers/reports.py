@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltlite.core.ports import FunctionSet, ReturnCommit, StoreWriter, TargetRow
+from saltlite.core.ports import FunctionSet, ReturnCommit, Stored, StoreWriter, TargetRow
 from saltlite.master.context import Master
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Return, TargetState
@@ -36,7 +36,7 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a batch of reports came to: (fingerprint, jids) to acknowledge, and whether readers wait for it."""
+    """What a batch of reports came to: (fingerprint, jids) to acknowledge, and whether it is news to any reader."""
 
     acknowledge: list[tuple[str, list[str]]]
     moved: bool
@@ -67,18 +67,18 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
             else:
                 passing.rows.pop((message["jid"], item.id), None)
                 final.append((Jid(message["jid"]), row))
+    moved = False
     if commits or final or functions:
         with master.store.write() as store:
-            if commits:
-                store.put_returns(commits, now)
-            if final:
-                store.set_targets(final)
+            # What was known, or never assigned, wakes nobody: a minion can say it a thousand times a second.
+            moved = Stored.NEW in store.put_returns(commits, now)
+            moved = bool(store.set_targets(final)) or moved
             for minion, known in functions.items():
                 _put_functions(store, minion, known)
     acknowledge: dict[str, list[str]] = {}
     for commit in commits:
         acknowledge.setdefault(commit.fingerprint, []).append(commit.ret.jid)
-    return Settled(list(acknowledge.items()), moved=bool(commits or final))
+    return Settled(list(acknowledge.items()), moved=moved)
 
 
 def store_passing(master: Master, passing: Passing) -> bool:

@@ -1,0 +1,110 @@
+"""`saltlite cp`: copy files of this machine to minions.
+
+They go to the master first, and each minion fetches them from there as it does any file: in pieces, compared by digest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from saltlite.cli.commands import COMMANDS
+from saltlite.cli.connect import open_client
+from saltlite.cli.durations import parse_duration
+from saltlite.cli.job import follow_job
+from saltlite.cli.joboptions import FOLLOW_OPTIONS
+from saltlite.cli.options import Option, Table
+from saltlite.cli.origin import origin
+from saltlite.client.local import JobCall
+from saltlite.errors import SaltliteError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.cli.options import Parsed
+    from saltlite.client.local import LocalClient
+
+PIECE = 1024 * 1024
+"""Bytes that the master is handed at once."""
+
+OPTIONS = (
+    Option("-E", "--pcre", help="the target is a regular expression on minion ids"),
+    Option("-L", "--list", help="the target is a list of minion ids: web1,web2"),
+    Option("-C", "--chunked", help="no effect: files always go in pieces, however large"),
+    Option("--deliver-by", metavar="TIME", convert=parse_duration, help="how long it may wait to reach a minion"),
+    *FOLLOW_OPTIONS,
+)
+
+
+def run(argv: Sequence[str], console: Console) -> int:
+    """Copy, and tell for each minion which files it has now; the exit code is that of the job."""
+    parsed = Table(*COMMANDS["cp"], OPTIONS).parse(argv)
+    if len(parsed.words) < 3:
+        raise UsageError("say to whom, what and where to: saltlite cp TARGET SOURCE... DEST")
+    target, *sources, dest = parsed.words
+    if not dest.startswith("/"):
+        raise UsageError(f"{dest!r} is a path on minions, and has to be absolute")
+    files = list(_files(sources))
+    with open_client(parsed) as client:
+        area, jid = client.call("copy_begin")["area"], ""
+        try:
+            for path, name in files:
+                _hand_over(client, area, path, name)
+            published = client.publish(_job(parsed, target, [area, dest]), follow=True)
+            jid = published.jid
+            return follow_job(client, published, parsed, console)
+        finally:
+            # What is left of it goes by itself, a day later.
+            with contextlib.suppress(SaltliteError):
+                client.call("copy_end", area=area, jid=jid)
+
+
+def _job(parsed: Parsed, target: str, arguments: list[str]) -> JobCall:
+    if parsed.on("pcre") and parsed.on("list"):
+        raise UsageError("--pcre and --list exclude each other")
+    deliver_by: float | None = parsed.options.get("deliver_by")
+    return JobCall(
+        target,
+        "cp.recv",
+        arg=arguments,
+        tgt_type="list" if parsed.on("list") else "pcre" if parsed.on("pcre") else "glob",
+        deliver_ms=None if deliver_by is None else int(deliver_by * 1000),
+        origin=origin() or None,
+    )
+
+
+def _hand_over(client: LocalClient, area: str, path: str, name: str) -> None:
+    """Give the master one file."""
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            offset = 0
+            while (data := file.read(PIECE)) or offset == 0:
+                client.call("copy_put", area=area, path=name, offset=offset, data=data, mode=mode)
+                offset += len(data)
+                if not data:
+                    break
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _files(sources: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(path here, path below the destination) of each file. Raises UsageError for what cannot be copied."""
+    seen: dict[str, str] = {}
+    for source in sources:
+        if os.path.isdir(source):
+            base = os.path.dirname(os.path.abspath(source))
+            found = [os.path.join(above, one) for above, _folders, names in os.walk(source) for one in sorted(names)]
+            pairs = [(path, os.path.relpath(os.path.abspath(path), base)) for path in found]
+        elif os.path.isfile(source):
+            pairs = [(source, os.path.basename(source))]
+        else:
+            raise UsageError(f"there is no file {source}")
+        for path, name in pairs:
+            if seen.setdefault(name, path) != path:
+                raise UsageError(f"{seen[name]} and {path} would have the same place on the minions")
+            yield path, name
+    if not seen:
+        raise UsageError("there is no file to copy in there")

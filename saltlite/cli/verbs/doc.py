@@ -1,0 +1,147 @@
+"""`saltlite doc`: what functions do, from the files of this machine, and which minions lack one, from the store."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cli import exitcodes
+from saltlite.cli.columns import columns, width_for
+from saltlite.cli.commands import command_table
+from saltlite.cli.configs import config_dir_of, is_configured, load_side
+from saltlite.cli.connect import open_client
+from saltlite.cli.console import printable
+from saltlite.cli.docs import function_summaries, index_of, module_summaries, providers_of
+from saltlite.cli.fold import fold
+from saltlite.cli.keys import print_answer
+from saltlite.config.nearest import nearest
+from saltlite.config.opts import opts_of
+from saltlite.config.paths import DEFAULT_CONFIG_DIR
+from saltlite.errors import ConfigError, SaltliteError, UsageError
+from saltlite.model.signature import parse_signature, show_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.cli.docs import Provided
+    from saltlite.cli.options import Parsed
+    from saltlite.loader.finder import Index
+
+
+def run(argv: Sequence[str], console: Console) -> int:
+    """Show one function, one module, or all modules. Raises UsageError for a name that nobody knows."""
+    parsed = command_table("doc").parse(argv)
+    console.quiet = parsed.on("quiet")
+    if len(parsed.words) > 1:
+        raise UsageError("say one module or one function: saltlite doc pkg.install")
+    index = index_of(_opts(config_dir_of(parsed)))
+    name = parsed.words[0] if parsed.words else ""
+    if "." in name:
+        _show_function(name, index, parsed, console)
+    elif name:
+        _show_module(name, index, parsed, console)
+    else:
+        _show_all(index, parsed, console)
+    return exitcodes.OK
+
+
+def _opts(config_dir: str) -> dict[str, Any]:
+    """The options of the side that is configured here, the master's if both are; none on a machine without."""
+    for side in ("master", "minion"):
+        if is_configured(config_dir, side):
+            return opts_of(load_side(config_dir, side).config, "")
+    if config_dir != DEFAULT_CONFIG_DIR:
+        raise ConfigError(f"{config_dir} has neither a file 'master' nor a file 'minion'; name another folder with -c")
+    return {}
+
+
+def _show_all(index: Index, parsed: Parsed, console: Console) -> None:
+    found = module_summaries(index)
+    print_answer({"modules": found}, _table(found, console), parsed, console)
+
+
+def _show_module(module: str, index: Index, parsed: Parsed, console: Console) -> None:
+    found = function_summaries(index, module)
+    if not found:
+        raise _unknown(module, index.names())
+    print_answer({"module": module, "functions": found}, _table(found, console), parsed, console)
+
+
+def _table(rows: Mapping[str, str], console: Console) -> str:
+    shown = [(name, printable(text)) for name, text in rows.items()]
+    return columns(shown, cut=(1,), width=width_for(console))
+
+
+def _show_function(fun: str, index: Index, parsed: Parsed, console: Console) -> None:
+    providers = providers_of(index, fun)
+    fleet = _ask(fun, parsed, console)
+    if not providers and not (fleet and fleet["signatures"]):
+        raise _unknown(fun, index.function_names())
+    answer = {
+        "function": fun,
+        "providers": [one._asdict() for one in providers],
+        "minions": fleet,
+    }
+    first = [_provider_text(one) for one in providers[:1]]
+    others = [f"{one.signature}\n    {_origin(one)}\n" for one in providers[1:]]
+    told = [] if providers else [_only_on_minions(fun, (fleet or {})["signatures"])]
+    text = "\n".join([*first, *others, *told, *([_fleet_text(fun, fleet)] if fleet else [])])
+    print_answer(answer, text, parsed, console)
+
+
+def _ask(fun: str, parsed: Parsed, console: Console) -> dict[str, Any] | None:
+    """What the master knows of the function on its minions; None when it cannot be asked."""
+    try:
+        with open_client(parsed) as client:
+            lacking = client.call("lacking", fun=fun)
+            described = client.call("describe", tgt="*", tgt_type="glob", funs=[fun])["functions"][fun]
+    except SaltliteError as error:
+        console.note(f"saltlite: which minions have it is not known here: {error}")
+        return None
+    return {
+        **{name: lacking[name] for name in ("count", "lacking", "names", "unknown", "unknown_names")},
+        "signatures": described["signatures"],
+    }
+
+
+def _provider_text(one: Provided) -> str:
+    doc = textwrap.indent("\n".join(printable(line) for line in one.doc.splitlines()), "    ")
+    risk = f"    Risk: {one.risk}. Whoever runs it types the number of minions, or passes --accept-risk.\n"
+    return f"{one.signature}\n    {_origin(one)}\n{risk if one.risk else ''}\n{doc or '    It has no docstring.'}\n"
+
+
+def _origin(one: Provided) -> str:
+    return f"from {one.file}, {'which comes with saltlite' if one.layer == 'shipped' else one.path}"
+
+
+def _only_on_minions(fun: str, signatures: Sequence[str]) -> str:
+    shown = [
+        fun if signature is None else show_signature(fun, signature)
+        for _fun, signature, _risk in map(parse_signature, signatures)
+    ]
+    lines = "".join(f"{line}\n" for line in shown)
+    return f"{lines}    from a module that is on minions only: saltlite MINION sys.doc {fun}\n"
+
+
+def _fleet_text(fun: str, fleet: Mapping[str, Any]) -> str:
+    if not fleet["count"]:
+        return "There is no accepted minion.\n"
+    have = fleet["count"] - fleet["lacking"] - fleet["unknown"]
+    lines = [f"{have} of {fleet['count']} minion{'' if fleet['count'] == 1 else 's'} have its module."]
+    if fleet["lacking"]:
+        names = fold(fleet["names"])
+        lines.append(f"Lacking: {names}. Why: saltlite -L {fleet['names'][0]} sys.not_loaded")
+    if fleet["unknown"]:
+        lines.append(
+            f"Not known: {fold(fleet['unknown_names'])}. To find out: saltlite MINION sys.list_functions {fun}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _unknown(name: str, known: Sequence[str]) -> UsageError:
+    near = nearest(name, known)
+    return UsageError(
+        f"there is no {name!r} in the modules that are known here; "
+        + (f"did you mean {near}?" if near else "`saltlite doc` lists them")
+    )

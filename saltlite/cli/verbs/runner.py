@@ -1,0 +1,170 @@
+"""`saltlite runner`, which is `saltlite-run` too: a function about the fleet, in this process.
+
+Runners are plug-ins, and run with the rights of whoever asks: the master's own processes never load one, and a runner
+can ask of the master what its operator could ask without it. Watchers learn of it by the events salt/run/<jid>/new
+and salt/run/<jid>/ret.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from saltlite.adapters import logs
+from saltlite.cli import exitcodes
+from saltlite.cli.commands import COMMANDS, QUIET
+from saltlite.cli.configs import config_dir_of
+from saltlite.cli.inprocess import Ran, exit_code, new_jid, read_calls, run_calls, shown_value
+from saltlite.cli.options import Option, Table, choice
+from saltlite.cli.render import outputters
+from saltlite.cli.trust import require_trusted
+from saltlite.client.local import LocalClient
+from saltlite.client.runners import RunnerClient
+from saltlite.config.load import load_master
+from saltlite.config.opts import opts_of
+from saltlite.config.paths import master_socket
+from saltlite.errors import SaltliteError, UnreachableError, UsageError
+from saltlite.grains.collect import collect
+from saltlite.loader.crosscalls import CrossCalls
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import MODULES, search_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.cli.options import Parsed
+    from saltlite.loader.compound import Call
+    from saltlite.loader.finder import Index
+
+RUNNERS = "runners"
+"""The type of plug-ins."""
+
+_EPILOG = """\
+Options stand anywhere. Behind the function only those above are options, and
+behind `--` nothing is.
+
+runners that come with saltlite (saltlite runner -d shows what they do):
+  salt.cmd         an execution module function on this machine
+  salt.execute     a job on minions
+  manage.up, .down, .status, .versions      the minions
+  jobs.list_jobs, .lookup_jid, .active      the jobs
+  doc.runner, doc.execution                 what there is
+
+exit codes: 0 all is well, 2 usage or configuration, 4 the runner failed or is
+  not there, 6 refused, 7 the runner failed for the master cannot be reached,
+  130 interrupted"""
+
+
+def _table() -> Table:
+    usage, summary = COMMANDS["runner"]
+    return Table(
+        usage,
+        summary,
+        (
+            Option("-d", "--doc", help="print the documentation of runners, and run none"),
+            Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
+            Option(
+                "--out",
+                metavar="FORMAT",
+                convert=choice(*outputters.NAMES),
+                help=", ".join(outputters.NAMES),
+            ),
+            Option("--no-color", help="no colours"),
+            QUIET,
+            Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)"),
+        ),
+        _EPILOG,
+    )
+
+
+def run(argv: Sequence[str], console: Console) -> int:
+    """Run a runner. Raises UsageError, ConfigError, RefusedError, KeyboardInterrupt."""
+    parsed = _table().parse(argv, words_before_free=1)
+    console.quiet = parsed.on("quiet")
+    if not parsed.words and not parsed.on("doc"):
+        raise UsageError("say what to run: saltlite runner RUNNER.FUNCTION, as in saltlite runner manage.up")
+    logs.configure(parsed.options.get("log_level", "warning"))
+    config = load_master(config_dir_of(parsed)).config
+    opts = opts_of(config, f"{config.master_name or socket.gethostname()}_master")
+    index = _index(opts, RUNNERS)
+    with LocalClient(master_socket(config.sock_dir)) as client:
+        there = RunnerClient(client)
+        loader = _loader(index, opts, there)
+        if parsed.on("doc"):
+            return _print_docs(loader, parsed, console)
+        calls = read_calls(parsed.words[0], parsed.words[1:], index, {})
+        ran = _run(loader, calls, client, console)
+        code = exit_code(ran, passthrough=False)
+        _print_return(ran, parsed, console)
+        return exitcodes.UNREACHABLE if code and there.unreachable else code
+
+
+def _index(opts: dict[str, Any], kind: str) -> Index:
+    layers = search_layers(opts, kind)
+    added = [*opts["module_dirs"], *opts["runner_dirs"], *filter(None, [opts["extension_modules"]])]
+    require_trusted([*added, *(layer.path for layer in layers if layer.path.startswith(tuple(added)))])
+    return build_index(layers)
+
+
+def _loader(index: Index, opts: dict[str, Any], there: RunnerClient) -> Loader:
+    grains = collect(opts)
+
+    def execution() -> Loader:
+        return Loader(_index(opts, MODULES), opts, grains, {})
+
+    return Loader(index, opts, grains, {}, more={"__client__": there, "__execution__": CrossCalls(execution)})
+
+
+def _run(loader: Loader, calls: Sequence[Call], client: LocalClient, console: Console) -> Ran:
+    """Run it, with an event before and one behind it. Raises RefusedError when the caller is no operator."""
+    jid, funs = new_jid(), [fun for fun, _args, _kwargs in calls]
+    try:
+        client.call("runner_event", jid=jid, funs=funs)
+    except UnreachableError as error:
+        # Many a runner needs no master, and somebody may want one just because there is none.
+        console.note(f"saltlite: nobody is told of this runner: {error}")
+        return run_calls(loader, calls, jid)
+    retcode, began = exitcodes.INTERRUPTED, time.monotonic()
+    try:
+        ran = run_calls(loader, calls, jid)
+        retcode = ran.outcome.retcode
+    finally:
+        try:
+            duration_ms = round((time.monotonic() - began) * 1000)
+            client.call("runner_event", jid=jid, funs=funs, retcode=retcode, duration_ms=duration_ms)
+        except SaltliteError as error:  # what was done is done, and its result is here
+            console.note(f"saltlite: the master was not told that the runner has ended: {error}")
+    return ran
+
+
+def _print_docs(loader: Loader, parsed: Parsed, console: Console) -> int:
+    wanted = parsed.words or loader.modules()
+    names = [
+        name
+        for word in wanted
+        for name in ([word] if "." in word else [f"{word}.{function}" for function in loader.functions(word)])
+    ]
+    docs = {name: found.doc for name in names if (found := loader.describe(name)) is not None}
+    if not docs:
+        raise UsageError(f"there is no runner {' or '.join(parsed.words)!r}; `saltlite runner -d` shows all of them")
+    _print(docs, parsed, console)
+    return exitcodes.OK
+
+
+def _print_return(ran: Ran, parsed: Parsed, console: Console) -> None:
+    for warning in ran.outcome.warnings:
+        console.note(f"saltlite: {warning}")
+    _print(shown_value(ran), parsed, console, out=ran.outcome.out)
+
+
+def _print(value: Any, parsed: Parsed, console: Console, *, out: str | None = None) -> None:
+    chosen: str = parsed.options.get("out") or (out if out in outputters.NAMES else None) or outputters.DEFAULT
+    if chosen in outputters.FOR_PROGRAMS:
+        console.use_utf8()
+    paint = outputters.Paint(colors=not parsed.on("no_color") and console.wants_colors())
+    text = outputters.render_alone(chosen, value, paint)
+    if text:
+        console.data(text)

@@ -1,0 +1,68 @@
+"""The master as runners see it: a client whose errors are sentences, as those of any function are."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from saltlite.client.local import ANSWER_TIMEOUT_S, LocalClient
+from saltlite.client.waiting import Reply
+from saltlite.errors import CommandExecutionError, SaltliteError, UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+class RunnerClient:
+    """What runners know as `__client__`.
+
+    Every method raises CommandExecutionError with the sentence of whatever went wrong.
+    """
+
+    def __init__(self, client: LocalClient) -> None:
+        self._client = client
+        self.unreachable = False
+        """Whether the master was asked and could not be reached."""
+
+    def call(self, verb: str, **fields: Any) -> dict[str, Any]:
+        """Ask one verb of the operator protocol; the answer's fields."""
+        with self._sentences():
+            return self._client.call(verb, **fields)
+
+    def cmd(
+        self,
+        tgt: str | Sequence[str],
+        fun: str,
+        arg: Sequence[Any] = (),
+        kwarg: Mapping[str, Any] | None = None,
+        tgt_type: str = "glob",
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Run a function on minions: `{minion id: return}` of those that returned, as `LocalClient.cmd`."""
+        with self._sentences():
+            return self._client.cmd(tgt, fun, arg, kwarg, tgt_type, timeout)
+
+    def returns(self, jid: str) -> dict[str, Any]:
+        """`{minion id: return}` of what a job has returned until now."""
+        found: dict[str, Any] = {}
+        with self._sentences():
+            self._client.call("follow", jid=jid, after=0, once=True)
+            try:
+                while True:
+                    message = self._client.receive(ANSWER_TIMEOUT_S)
+                    if message is None:
+                        raise UnreachableError(f"the master did not say in {ANSWER_TIMEOUT_S:g}s what it has stored")
+                    replies = [Reply(row) for row in message["returns"]]
+                    found.update({reply.id: reply.value for reply in replies if reply.has_value})
+                    if message.get("end") or message.get("so_far"):
+                        return found
+            finally:
+                self._client.close()
+
+    @contextlib.contextmanager
+    def _sentences(self) -> Iterator[None]:
+        try:
+            yield
+        except SaltliteError as error:
+            self.unreachable = self.unreachable or isinstance(error, UnreachableError)
+            raise CommandExecutionError(str(error)) from error

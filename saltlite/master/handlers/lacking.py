@@ -1,0 +1,44 @@
+"""Which minions do not have a function, as far as they have said which they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.ports import FunctionSet
+from saltlite.master.context import Answer, Master
+from saltlite.master.handlers.publish import checked_function
+
+NAMES_MAX = 1000
+"""Minions that one answer names; more are counted only."""
+
+
+def handle_lacking(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `count`, the accepted minions; `lacking`, `unknown`, how many; `names` and `unknown_names`, sorted.
+
+    Unknown are those that never reported their functions, or not all of them. No minion is asked.
+    """
+    authorize(principal, Action("lacking"), master.terms.operators)
+    fun = checked_function(request["fun"])
+    digests = {row.id: row.functions for row in master.store.minions()}
+    sets: dict[str, FunctionSet | None] = {"": None}
+    lacking, unknown = [], []
+    accepted = master.store.accepted_ids()
+    for minion in accepted:
+        digest = digests.get(minion, "")
+        if digest not in sets:
+            sets[digest] = master.store.functions(digest)
+        functions = sets[digest]
+        if functions is not None and fun in functions.functions:
+            continue
+        (lacking if functions is not None and functions.whole else unknown).append(minion)
+    return Answer(
+        {
+            "count": len(accepted),
+            "lacking": len(lacking),
+            "names": lacking[:NAMES_MAX],
+            "unknown": len(unknown),
+            "unknown_names": unknown[:NAMES_MAX],
+        }
+    )

@@ -1,0 +1,59 @@
+"""Run execution modules: on this machine, or on minions as a job.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import SaltInvocationError
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __client__, __execution__
+
+
+def cmd(fun: str, *args: Any, **kwargs: Any) -> Any:
+    """
+    Run an execution module function on this machine, the master's, and return what it returned.
+
+    The modules are those that come with saltlite and those that the master's configuration adds; the grains are those
+    of this machine.
+
+    CLI Example::
+
+        saltlite-run salt.cmd test.ping
+        saltlite-run salt.cmd test.arg 1 two three=3
+    """
+    given = {name: value for name, value in kwargs.items() if not name.startswith("__pub_")}
+    function = __execution__[fun]
+    try:
+        inspect.signature(function).bind(*args, **given)
+    except TypeError as error:
+        raise SaltInvocationError(f"{fun}: {error}") from error
+    return function(*args, **given)
+
+
+def execute(
+    tgt: str,
+    fun: str,
+    arg: list[Any] | None = None,
+    timeout: float | None = None,
+    tgt_type: str = "glob",
+    kwarg: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """
+    Run a function on minions, and return what each of them returned.
+
+    ``timeout`` is how long to wait, in seconds, for minions of which there is no news; by default as the command line
+    does.
+
+    CLI Example::
+
+        saltlite-run salt.execute 'web*' test.ping
+        saltlite-run salt.execute 'web*' test.arg arg='[1, two]' kwarg='{three: 3}'
+    """
+    return __client__.cmd(tgt, fun, arg or [], kwarg, tgt_type, timeout)

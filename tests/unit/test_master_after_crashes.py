@@ -1,0 +1,74 @@
+"""What an MWorker does about things that another one, or a link process, could not bring to an end."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.acl import Principal
+from saltlite.core.ports import MinionRow
+from saltlite.master.context import Follow, Identity, Master, Terms
+from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.handlers.presence import record
+from saltlite.model.keys import KeyState, fingerprint
+from tests.core_keys import certificate
+from tests.store_samples import NOW, WEB1, commit, job, key, publish, ret
+
+ROOT = Principal("alice", 0)
+
+
+@pytest.fixture
+def master() -> Master:
+    """A master with nothing but a store, an hour after the samples were made."""
+    signed = certificate(NOW)
+    who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
+    link = cast("Any", None)
+    return Master(MemoryStore(), ManualClock(wall=NOW + 3600), who, Terms(5.0, 60.0, frozenset({0})), link)
+
+
+def row(*, up: bool, last_seen: float) -> MinionRow:
+    return MinionRow(WEB1, key(WEB1).fingerprint, "10.0.0.1", "1", "boot", "disk", "", up, last_seen)
+
+
+def test_a_minion_that_was_up_when_the_link_process_died_counts_as_seen_until_now(master: Master) -> None:
+    with master.store.write() as store:
+        store.put_key(key(WEB1))
+        store.touch_minions([row(up=True, last_seen=NOW - 10)])
+    record(master, [], whole=True)
+    found = master.store.minion(WEB1)
+    assert found is not None
+    assert (found.up, found.last_seen) == (False, NOW + 3600)
+
+
+def test_a_key_that_is_revoked_again_is_told_to_the_link_again(master: Master) -> None:
+    revoked = key(WEB1, state=KeyState.REVOKED)
+    with master.store.write() as store:
+        store.put_key(revoked)
+    request = {"v": 1, "verb": "key_change", "action": "revoke", "fingerprints": [revoked.fingerprint]}
+    answer = handle_request(master, ROOT, request)
+    assert answer.question is not None
+    assert answer.question.message(1)["changes"] == [(revoked.fingerprint, "revoked", WEB1)]
+
+
+def test_a_last_look_tells_what_is_stored_and_that_this_is_all_for_now(master: Master) -> None:
+    publish(master.store, one := job(1))
+    with master.store.write() as store:
+        store.put_key(key(WEB1))
+    commit(master.store, ret(one, WEB1))
+    follower = Follower(master, Follow(one.jid, 0, once=True))
+    news = follower.news()
+    assert news is not None
+    assert [returned["id"] for returned in news["returns"]] == [WEB1]
+    assert news["so_far"] is True
+
+
+def test_a_last_look_that_finds_nothing_says_so(master: Master) -> None:
+    publish(master.store, one := job(1))
+    assert Follower(master, Follow(one.jid, 0)).news() is None
+    news = Follower(master, Follow(one.jid, 0, once=True)).news()
+    assert news is not None
+    assert (news["returns"], news["so_far"]) == ([], True)

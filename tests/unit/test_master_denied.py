@@ -1,0 +1,54 @@
+"""Who is no operator is refused by every verb before the store is asked anything (S9): a refusal costs nothing."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, cast
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.core.acl import Principal
+from saltlite.errors import RefusedError
+from saltlite.master.context import Identity, Master, Terms
+from saltlite.master.handlers.operator_verbs import VERBS, handle_request
+from saltlite.model.keys import fingerprint
+from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+
+GOOD: dict[str, Any] = {
+    "action": "accept",
+    "after": 0,
+    "calls": [["test.ping", [], {}]],
+    "expires_s": 60,
+    "fingerprint": fingerprint(bytes(32)),
+    "fingerprints": [],
+    "funs": ["test.ping"],
+    "id": "web1",
+    "id_glob": "*",
+    "ids": [],
+    "jid": "20260131235959123456",
+    "kind": "minion",
+    "pattern": "*",
+    "prefix": "",
+    "request_id": "0" * 32,
+    "tgt": "(a+)+$",
+    "tgt_type": "pcre",
+    "uses": 1,
+}
+"""A value for each field that a verb needs."""
+
+
+class Untouched:
+    """A store, or a link, that nobody may ask."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AssertionError(f"{name} was asked for")
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_somebody_who_is_no_operator_is_refused_before_anything_is_looked_at(verb: str) -> None:
+    nothing = cast("Any", Untouched())
+    who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+    master = Master(nothing, ManualClock(wall=NOW), who, Terms(5.0, 60.0, frozenset({0})), nothing)
+    request = {"v": 1, "verb": verb, **{field: GOOD[field] for field in VERBS[verb].needs}}
+    with pytest.raises(RefusedError):
+        handle_request(master, Principal("mallory", 1000), request)

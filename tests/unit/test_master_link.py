@@ -1,0 +1,131 @@
+"""The link process and its MWorkers: what is handed over at once, and what waits while the store fails, is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from saltlite.adapters.packing import Inside, pack, unpack
+from saltlite.core.hub_effects import Effect, Report
+from saltlite.master import inside
+from saltlite.master.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
+from saltlite.model.keys import Fingerprint
+from saltlite.wire.limits import RETURN_MEMORY
+from saltlite.wire.messages import FUNCTIONS_BYTES_MAX
+
+KEY = Fingerprint("k")
+
+
+class Reactor:
+    """Runs what is due soon when it is told to, and what is due later when its seconds are named."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.later: list[tuple[float, Callable[[], None]]] = []
+
+    def now(self) -> float:
+        return 0.0
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        self.soon.append(work)
+
+    def call_later(self, seconds: float, work: Callable[[], None]) -> None:
+        self.later.append((seconds, work))
+
+    def ring(self, seconds: float) -> None:
+        due = [work for wait, work in self.later if wait == seconds]
+        self.later = [(wait, work) for wait, work in self.later if wait != seconds]
+        for work in due:
+            work()
+
+
+class Hub:
+    """Wants what a test puts into `wants`."""
+
+    def __init__(self) -> None:
+        self.wants: list[Effect] = []
+
+    def take(self) -> list[Effect]:
+        wants, self.wants = self.wants, []
+        return wants
+
+    def tick(self) -> None: ...
+
+    def present(self) -> list[Any]:
+        return []
+
+    def __getattr__(self, name: str) -> Any:
+        return cast("Any", Nothing())
+
+
+class Nothing:
+    """Takes any call, is empty."""
+
+    laden = False
+
+    def __call__(self, *_given: Any, **_more: Any) -> list[Any]:
+        return []
+
+    def __getattr__(self, name: str) -> Any:
+        return Nothing()
+
+
+class Link:
+    """A link process with one MWorker, which keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.reactor, self.hub = Reactor(), Hub()
+        self.process = LinkProcess(cast("Any", self.reactor), cast("Any", self.hub), lambda _owner: cast("Any", None))
+        self.sent: list[bytes] = []
+        self.process.add_mworker(self._channel, lambda: None)
+        self.says(inside.hello(inside.MWORKER))
+
+    def _channel(self, on_batch: Callable[[list[bytes]], None], _on_close: Callable[[str], None]) -> Any:
+        self.on_batch = on_batch
+        channel = Nothing()
+        vars(channel)["send"] = self.sent.append
+        return channel
+
+    def says(self, message: Inside) -> None:
+        """The MWorker says that."""
+        self.on_batch([pack(message)])
+        self.carry_out()
+
+    def carry_out(self) -> None:
+        while self.reactor.soon:
+            self.reactor.soon.pop(0)()
+
+    def report(self, *reports: Report) -> None:
+        self.hub.wants += reports
+        self.process.on_hangup(0)
+        self.carry_out()
+
+    def batches(self) -> list[Inside]:
+        """The batches of reports that were sent since the last call."""
+        found = [message for message in map(unpack, self.sent) if message["t"] == "reports"]
+        self.sent.clear()
+        return found
+
+
+def functions(number: int) -> Report:
+    texts = [f"mod{number}.fun({'x' * 900})"] * (FUNCTIONS_BYTES_MAX // 1024)
+    return Report("web1", KEY, {"t": "functions", "digest": str(number), "functions": texts, "whole": True})
+
+
+def test_a_whole_fleet_that_reports_its_functions_at_once_fits_into_the_messages_to_an_mworker() -> None:
+    link = Link()
+    count = inside.MESSAGE_MAX // FUNCTIONS_BYTES_MAX + 10
+    link.report(*map(functions, range(count)))
+    assert max(map(len, link.sent)) < inside.MESSAGE_MAX
+    assert sum(len(batch["items"]) for batch in link.batches()) == count
+
+
+def test_what_waits_while_the_store_fails_is_bounded_in_bytes_and_in_number() -> None:
+    link = Link()
+    state = Report("web1", KEY, {"t": "job_state", "jid": "2" * 20, "state": "refused", "reason": ""})
+    most = RETURN_MEMORY // REPORT_BYTES
+    link.report(*[state] * (most + 1000))
+    for batch in link.batches():
+        link.says(inside.uncommitted(batch["n"]))
+    link.reactor.ring(STORE_RETRY_S)
+    assert sum(len(batch["items"]) for batch in link.batches()) == most

@@ -1,0 +1,54 @@
+"""What a batch of reports comes to: what is acknowledged, and whether anybody who follows a job is woken by it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.ports import TargetRow
+from saltlite.master.context import Identity, Master, Terms
+from saltlite.master.handlers.reports import Passing, Reported, Settled, store_reports
+from saltlite.model.job import TargetState
+from saltlite.model.keys import fingerprint
+from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
+from tests.store_samples import NOW, WEB1, WEB2, job, key, publish
+
+JOB = job(1, (WEB1,))
+RET = {"t": "ret", "state": "returned", "code": 0, "start_ms": 0, "dur_ms": 1, "reason": ""}
+
+
+class Desk:
+    """A store with one job of web1, and what becomes of what web1 says of jobs."""
+
+    def __init__(self) -> None:
+        who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        terms = Terms(5.0, 60.0, frozenset({0}))
+        self.store = MemoryStore()
+        self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", None))
+        publish(self.store, JOB)
+
+    def says(self, **said: Any) -> Settled:
+        report = Reported(WEB1, key(WEB1).fingerprint, said, b"\xc3" if said["t"] == "ret" else None)
+        return store_reports(self.master, [report], Passing())
+
+
+def test_a_return_wakes_readers_once_and_is_acknowledged_as_often_as_it_comes() -> None:
+    desk = Desk()
+    settled = [desk.says(**RET, jid=JOB.jid) for _ in range(3)]
+    assert [one.moved for one in settled] == [True, False, False]
+    assert {tuple(jids) for one in settled for _key, jids in one.acknowledge} == {(JOB.jid,)}
+
+
+@pytest.mark.parametrize("said", [RET, {"t": "job_state", "state": "refused", "reason": "no"}])
+def test_what_is_said_of_a_job_that_was_never_given_wakes_nobody(said: dict[str, Any]) -> None:
+    assert not Desk().says(**said, jid=job(2, (WEB2,)).jid).moved
+
+
+def test_an_end_that_is_known_wakes_nobody() -> None:
+    desk = Desk()
+    with desk.store.write() as store:
+        store.set_targets([(JOB.jid, TargetRow(WEB1, TargetState.EXPIRED, "", NOW))])
+    assert not desk.says(t="job_state", jid=JOB.jid, state="refused", reason="").moved
