@@ -1,13 +1,57 @@
-"""File servers for tests of what is around them."""
+"""File servers for tests: of what is around them, and of their clients."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from saltlite.adapters.file_client import FileClient
 from saltlite.adapters.file_desk import FileDesk
+from saltlite.adapters.file_roots import DiskFileRoots
 from saltlite.adapters.memory_files import MemoryFileRoots
 from saltlite.adapters.reactor import Reactor
+from saltlite.core.file_ports import FileAsker
 from saltlite.master.fileserver import FileServer
+from saltlite.wire.messages import Message
 
 
 def no_files(reactor: Reactor) -> FileServer:
     """One without any file, to which minions may send none."""
     return FileServer(reactor, FileDesk(MemoryFileRoots({})), None)
+
+
+class Served:
+    """A file server of the folder `root`, and a client of it with its own cache, below `folder`."""
+
+    def __init__(self, folder: Path, asker: Callable[[FileAsker], FileAsker] = lambda desk: desk) -> None:
+        self.root = folder / "root"
+        self.cache = folder / "cache"
+        self.extmods = folder / "extmods"
+        self.root.mkdir(exist_ok=True)
+        desk = FileDesk(DiskFileRoots({"base": [str(self.root)], "dev": [str(folder / "dev")]}))
+        self.client = FileClient(asker(desk), str(self.cache), extmods=str(self.extmods))
+
+    def put(self, path: str, content: str | bytes) -> Path:
+        """A served file."""
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content.encode() if isinstance(content, str) else content)
+        return place
+
+
+class CutOff:
+    """Answers so many questions, then fails with `error`."""
+
+    def __init__(self, asker: FileAsker, answers: int, error: BaseException) -> None:
+        self._asker = asker
+        self.left = answers
+        self.asked: list[Message] = []
+        self._error = error
+
+    def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
+        for question in questions:
+            if not self.left:
+                raise self._error
+            self.left -= 1
+            self.asked.append(question)
+            yield from self._asker.ask([question])

@@ -363,6 +363,12 @@ class _MemoryWriter(_MemoryReader):
             self._delete_jobs(oldest, oldest[-1].created_at)
         return len(oldest)
 
+    def prune_events(self, count: int) -> int:
+        events = self._tables.events
+        oldest = set(sorted(events)[:count])
+        self._tables.events = {seq: event for seq, event in events.items() if seq not in oldest}
+        return len(oldest)
+
     def _ended(self) -> list[Job]:
         tables = self._tables
         return [

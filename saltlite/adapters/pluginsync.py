@@ -25,6 +25,8 @@ ENDINGS = (".py", ".pyx", ".so", ".zip")
 PLUGIN_MAX = 64 * 1024 * 1024
 """Bytes of one file that is synced; a larger one is no plug-in."""
 SETS = ".sets"
+BY_HAND = ".by-hand"
+"""Ending of the name of a folder that was not made by a sync, while it is moved out of the way."""
 
 
 class PluginSource(Protocol):
@@ -130,7 +132,7 @@ class PluginSync:
         os.symlink(os.path.join(SETS, os.path.basename(staging)), link)
         if os.path.isdir(folder) and not os.path.islink(folder):
             # A folder that somebody made by hand is no link yet. What was to stay of it is in the new set.
-            os.rename(folder, os.path.join(self._extmods, SETS, f"{os.path.basename(folder)}.by-hand-{os.getpid()}"))
+            os.rename(folder, os.path.join(self._extmods, SETS, os.path.basename(folder) + BY_HAND))
         os.replace(link, folder)
         _sync_folder(self._extmods)
 
@@ -141,7 +143,11 @@ class PluginSync:
             used |= {os.path.basename(os.readlink(entry.path)) for entry in entries if entry.is_symlink()}
         for name in set(os.listdir(sets)) - used:
             path = os.path.join(sets, name)
-            if os.path.islink(path):
+            folder = os.path.join(self._extmods, name.removesuffix(BY_HAND))
+            if name.endswith(BY_HAND) and not os.path.lexists(folder):
+                # Whoever moved it was killed before the link took its place.
+                os.rename(path, folder)
+            elif os.path.islink(path):
                 os.unlink(path)
             else:
                 shutil.rmtree(path)

@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "doc": (
         "saltlite doc [MODULE|MODULE.FUNCTION] [options]",
-        "Show what a function does and takes, and which minions lack it.",
+        "Show what a function does, takes, and who lacks it.",
     ),
     "doctor": (
         "saltlite doctor [master|minion|all] [options]",
@@ -87,7 +87,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "runner": (
         "saltlite runner [options] RUNNER.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
-        "Run a runner on the master's machine: one function about the whole fleet.",
+        "Run a function about the whole fleet on this machine.",
     ),
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
 }

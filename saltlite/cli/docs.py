@@ -12,12 +12,13 @@ from saltlite.loader.places import MODULES, Form, Layer, search_layers
 from saltlite.model.signature import parse_signature, show_signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import TypeVar
+    from collections.abc import Mapping
 
+    from saltlite.loader.describe import Description
     from saltlite.loader.finder import Index, ModuleFile
 
-    T = TypeVar("T")
+_GONE = (SyntaxError, OSError, ArchiveError)
+"""A file that was there a moment ago, and cannot be read any more."""
 
 
 class Provided(NamedTuple):
@@ -50,7 +51,7 @@ def providers_of(index: Index, fun: str) -> list[Provided]:
         if function not in texts:
             continue
         name, signature, risk = parse_signature(f"{module}.{texts[function]}")
-        described = _read(lambda file=file: read_descriptions(file).get(function), None)  # type: ignore[misc]
+        described = _descriptions(file).get(function)
         doc = described.doc if described is not None and described.doc is not None else ""
         shown = name if signature is None else show_signature(name, signature)
         found.append(Provided(file.stem, file.layer, file.path, shown, risk, doc))
@@ -61,7 +62,7 @@ def function_summaries(index: Index, module: str) -> dict[str, str]:
     """`module.function` -> the first line of its docstring, for every function that some file promises; sorted."""
     found: dict[str, str] = {}
     for file in index.claimants(module):
-        described = _read(lambda file=file: read_descriptions(file), {})  # type: ignore[misc]
+        described = _descriptions(file)
         for function in file.functions:
             doc = described[function].doc if function in described else None
             found.setdefault(f"{module}.{function}", _first_line(doc))
@@ -78,7 +79,10 @@ def _summary(file: ModuleFile) -> str:
         return file.failure.sentence(file.stem)
     if file.form in (Form.EXTENSION, Form.CYTHON):
         return ""
-    return _first_line(_read(lambda: read_docstring(file), None))
+    try:
+        return _first_line(read_docstring(file))
+    except _GONE:
+        return ""
 
 
 def _first_line(doc: str | None) -> str:
@@ -86,9 +90,8 @@ def _first_line(doc: str | None) -> str:
     return " ".join((doc or "").strip().partition("\n\n")[0].split())
 
 
-def _read(read: Callable[[], T], otherwise: T) -> T:
-    """What a file says, `otherwise` when it cannot be read any more: it was there a moment ago."""
+def _descriptions(file: ModuleFile) -> dict[str, Description]:
     try:
-        return read()
-    except (SyntaxError, OSError, ArchiveError):
-        return otherwise
+        return read_descriptions(file)
+    except _GONE:
+        return {}

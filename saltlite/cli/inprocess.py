@@ -95,7 +95,7 @@ def run_calls(loader: Loader, calls: Sequence[Call], jid: Jid) -> Ran:
     before = signal.signal(signal.SIGINT, interrupt)
     began = time.monotonic()
     try:
-        with _printing_to_stderr():
+        with printing_to_stderr():
             outcome = call_each(loader, until_interrupted(), jid=jid, user=caller())
     finally:
         signal.signal(signal.SIGINT, before)
@@ -118,7 +118,7 @@ def exit_code(ran: Ran, *, passthrough: bool) -> int:
 
 
 @contextlib.contextmanager
-def _printing_to_stderr() -> Iterator[None]:
+def printing_to_stderr() -> Iterator[None]:
     """Let file descriptor 1 be stderr: programs that a function starts inherit it too."""
     if sys.stdout is None or sys.stderr is None:  # closed: the numbers 1 and 2 may stand for anything then
         yield

@@ -36,7 +36,8 @@ class OutFile:
 
     def _open(self) -> int:
         try:
-            old = os.stat(self._final)
+            # By the name that was given: then the kernel refuses a link that somebody else left in a shared folder.
+            old = os.stat(self._path)
         except FileNotFoundError:
             old = None
         if old is not None and not stat.S_ISREG(old.st_mode):

@@ -12,6 +12,7 @@ from saltlite.config.kinds import (
     Duration,
     FilePath,
     FilePaths,
+    FileRoots,
     Flag,
     Text,
     TextMap,
@@ -131,6 +132,12 @@ class MinionConfig:
         "saltutil.sync_all puts those of the master; '' for none.",
         FilePath(may_be_empty=True),
     )
+    file_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        {},
+        "The folders of files, by environment, that `saltlite call` takes for those of a master; without any, functions "
+        "that need files fail there. Jobs always get the files of their master.",
+        FileRoots(),
+    )
     clean_dynamic_modules: bool = option(
         True,
         "Whether a sync removes plug-ins from extension_modules that the master has no more.",
@@ -145,6 +152,18 @@ class MinionConfig:
         [],
         "Execution modules that are not loaded on this minion, whoever asks for them.",
         Texts(),
+    )
+    smi_mode: str = option(
+        "observe",
+        "What is made of the interfaces of virtual modules: observe reports differences, enforce puts calls into the "
+        "words of the module that provides a name, off does not look at interfaces.",
+        Choice(("observe", "enforce", "off")),
+    )
+    smi_returns: str = option(
+        "log",
+        "What becomes of a return that lacks what its interface promises: log warns, fill adds what is missing, "
+        "strict fails the call, off does not look.",
+        Choice(("log", "fill", "strict", "off")),
     )
     whitelist_modules: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],

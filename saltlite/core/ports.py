@@ -360,6 +360,10 @@ class StoreWriter(StoreReader, Protocol):
         are older than the last of them; the number of jobs deleted."""
         ...
 
+    def prune_events(self, count: int) -> int:
+        """Delete so many of the oldest events; the number of them deleted."""
+        ...
+
 
 class Store(StoreReader, Protocol):
     """The master's truth. One instance belongs to one process; open it after the fork."""

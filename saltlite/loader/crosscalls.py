@@ -11,7 +11,10 @@ from typing import Any
 Function = Callable[..., Any]
 Functions = Mapping[str, Function]
 
-ASKED = ("candidates", "describe", "functions", "module_doc", "modules", "not_loaded", "of_type")
+ASKED = (
+    "candidates", "conformance", "describe", "functions", "interface", "interfaces", "module_doc", "modules",
+    "not_loaded", "of_type", "stubs",
+)  # fmt: skip
 """What modules may ask beside the functions themselves."""
 
 

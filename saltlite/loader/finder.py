@@ -62,6 +62,9 @@ class Index:
             claimants.sort(key=functools.partial(_order, name))
         self._claims = {name: tuple(claimants) for name, claimants in claims.items()}
         self.undetermined = tuple(file for file in files if file.undetermined)
+        self.whole = not self.undetermined and not any(file.failure for file in files)
+        """Whether the names of all functions are known: what a broken file would offer is not, and who calls it is to
+        read what is wrong with it."""
 
     def names(self) -> list[str]:
         """Every virtual name that some file claims, sorted."""

@@ -69,6 +69,22 @@ class Functions(Protocol):
         """The plug-ins of another type, such as `runners`, as they are found on this machine."""
         ...
 
+    def interfaces(self) -> dict[str, str]:
+        """Virtual name -> version of its interface, for all that have one."""
+        ...
+
+    def interface(self, module: str) -> dict[str, Any] | None:
+        """The interface of a module as data (`saltlite.smi.report.describe`), with the states here; None for none."""
+        ...
+
+    def conformance(self, module: str) -> dict[str, Any] | None:
+        """How a module keeps to its interface here (`saltlite.smi.report`); None where it has none."""
+        ...
+
+    def stubs(self, module: str) -> list[str]:
+        """Functions that the module's interface has and this machine does not, sorted."""
+        ...
+
     def not_loaded(self) -> dict[str, str]:
         """File name -> sentence, for every file that offers nothing here."""
         ...

@@ -17,16 +17,14 @@ def interface_claims(tree: ast.Module) -> tuple[str, ...]:
         if isinstance(part, ast.ImportFrom) and (part.module or "").startswith(PACKAGES):
             found[str(part.module).rpartition(".")[2].removesuffix("_module")] = None
         elif isinstance(part, ast.ClassDef):
-            found |= dict.fromkeys(_declared(part))
+            found |= dict.fromkeys(filter(None, [text_of(part, "__modulename__")]))
     return tuple(found)
 
 
-def _declared(part: ast.ClassDef) -> list[str]:
-    return [
-        statement.value.value
-        for statement in part.body
-        if isinstance(statement, ast.Assign)
-        and isinstance(statement.value, ast.Constant)
-        and isinstance(statement.value.value, str)
-        and any(isinstance(target, ast.Name) and target.id == "__modulename__" for target in statement.targets)
-    ]
+def text_of(part: ast.ClassDef, name: str) -> str:
+    """The text that the class gives to one of its names; "" when it does not, or not literally."""
+    for statement in part.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=found)], value=ast.Constant(value=str() as text)) if found == name:
+                return text
+    return ""

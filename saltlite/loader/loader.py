@@ -20,11 +20,10 @@ from saltlite.loader.describe import Description, read_descriptions, read_docstr
 from saltlite.loader.dunders import Context, Injected
 from saltlite.loader.failure import Failure, FunctionUnavailable, join_failures
 from saltlite.loader.finder import Index, build_index
-from saltlite.loader.places import Form, search_layers
+from saltlite.loader.places import MODULES, Form, search_layers
 from saltlite.loader.registry import LoadedModule, Registry
 from saltlite.smi.binding import Binding
-from saltlite.smi.contract import Contract
-from saltlite.smi.report import conformance_of
+from saltlite.smi.report import conformance_of, describe_contract
 from saltlite.smi.standing import STUBS, State
 
 Function = Callable[..., Any]
@@ -140,7 +139,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         """Function names of one module, sorted; loads under the same rule as `modules`."""
         names: set[str] = set()
         for file in self._registry.winning_files(module):
-            names.update(self._registry.function_names(file))
+            names.update(self._registry.function_names(module, file))
         if names:
             names.update(self._idle_functions(module))
         return sorted(names)
@@ -170,14 +169,19 @@ class Loader(Mapping[str, Callable[..., Any]]):
                   if name.startswith(f"{module}.")}  # fmt: skip
         return conformance_of(binding, provided, needs, strays)
 
-    def interface(self, module: str) -> Contract | None:
-        """The interface of the module, whether or not anything provides the module here."""
+    def interface(self, module: str) -> dict[str, Any] | None:
+        """The interface of the module as data, whether or not anything provides the module; None where it has none."""
         binding = self._binding(module)
-        return binding.contract if binding else self._contracts.contract(module)
+        contract = binding.contract if binding else self._contracts.contract(module)
+        if contract is None:
+            return None
+        report = self.conformance(module) or {"functions": {}}
+        return describe_contract(contract, {fun: row["state"] for fun, row in report["functions"].items()})
 
-    def interfaces(self) -> list[str]:
-        """Every virtual name that has an interface, sorted."""
-        return self._contracts.names()
+    def interfaces(self) -> dict[str, str]:
+        """Virtual name -> version of its interface, for all that have one."""
+        found = ((name, self._contracts.contract(name)) for name in self._contracts.names())
+        return {name: contract.version for name, contract in found if contract is not None}
 
     def describe(self, name: str) -> Description | None:
         """Docstring and argument list of `module.function`, or None when it is not offered."""
@@ -242,7 +246,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
     def _binding(self, module: str) -> Binding | None:
         """The module behind its interface; None where it has none, or nobody provides the module."""
         if module not in self._bindings:
-            first = next(iter(self._registry.providers(module)), None)
+            first = next(iter(self._registry.providers(module)), None) if self.index.kind == MODULES else None
             self._bindings[module] = (
                 None if first is None else self._contracts.binding(module, first.file.stem, first.interface)
             )

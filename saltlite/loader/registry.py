@@ -15,6 +15,7 @@ Rules of this file
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -57,6 +58,8 @@ class Registry:
         self._names = names
         self._loaded: dict[str, LoadedModule | Failure] = {}
         self._forced_loaded: dict[str, LoadedModule | Failure] = {}
+        self._lock = threading.RLock()
+        """Calls at once load a file once, and none of them sees it half loaded."""
         opts = names["__opts__"]
         self._disabled = frozenset(str(name) for name in opts.get(f"disable_{index.kind}") or ())
         self._forced = self._forced_files(opts.get("providers") or {})
@@ -72,9 +75,9 @@ class Registry:
         """As `providers`, but a file without `__virtual__` and `__init__` is trusted and not loaded."""
         return self._winners(name, self._should_answer)
 
-    def function_names(self, file: ModuleFile) -> list[str]:
-        """The functions of a file: what it offers here when it was loaded, and else what its text promises."""
-        loaded = self._loaded.get(file.path)
+    def function_names(self, name: str, file: ModuleFile) -> list[str]:
+        """The functions of a provider of `name`: what it offers when it was loaded, else what its text promises."""
+        loaded = self._forced_loaded.get(name) if self._forced.get(name) is file else self._loaded.get(file.path)
         return list(loaded.functions if isinstance(loaded, LoadedModule) else file.functions)
 
     def failures(self, name: str) -> list[Failure]:
@@ -91,12 +94,7 @@ class Registry:
 
     def load(self, file: ModuleFile) -> LoadedModule | Failure:
         """The module of a file, loaded and asked for its names at the first call."""
-        if file.path not in self._loaded:
-            # A module that asks for itself while it loads, directly or through another one, must see an end.
-            reason = "it was asked for while it was being loaded"
-            self._loaded[file.path] = Failure(FailureKind.NOT_LOADED, reason, file.path)
-            self._loaded[file.path] = self._load(file, None)
-        return self._loaded[file.path]
+        return self._load_once(self._loaded, file.path, file, None)
 
     def is_disabled(self, name: str) -> bool:
         """Whether the configuration takes the virtual name or file name away."""
@@ -159,9 +157,18 @@ class Registry:
     def _load_for(self, file: ModuleFile, name: str) -> LoadedModule | Failure:
         if self._forced.get(name) is not file:
             return self.load(file)
-        if name not in self._forced_loaded:
-            self._forced_loaded[name] = self._load(file, name)
-        return self._forced_loaded[name]
+        return self._load_once(self._forced_loaded, name, file, name)
+
+    def _load_once(
+        self, known: dict[str, LoadedModule | Failure], key: str, file: ModuleFile, forced_name: str | None
+    ) -> LoadedModule | Failure:
+        with self._lock:
+            if key not in known:
+                # A module that asks for itself while it loads, directly or through another one, must see an end.
+                reason = "it was asked for while it was being loaded"
+                known[key] = Failure(FailureKind.NOT_LOADED, reason, file.path)
+                known[key] = self._load(file, forced_name)
+            return known[key]
 
     def _load(self, file: ModuleFile, forced_name: str | None) -> LoadedModule | Failure:
         loaded = self._build(file, forced_name)

@@ -27,6 +27,8 @@ ROOM_TO = 0.8
 """... until it fills no more than this, so that it is not done again at once."""
 ROOM_JOBS = 200
 """Jobs of one transaction: writers wait for it."""
+ROOM_EVENTS = 10_000
+"""Events of one, when there are no ended jobs to drop: a minion that comes and goes all day fills a store as well."""
 
 
 class Maintenance:
@@ -102,8 +104,9 @@ class Maintenance:
         while self._store.size() > ROOM_TO * self._store_max:
             with self._store.write() as store:
                 gone = store.prune_oldest(ROOM_JOBS)
+                dropped = gone or store.prune_events(ROOM_EVENTS)
             deleted += gone
-            if not gone:
+            if not dropped:
                 log.warning("the store fills %d%% of store_max with what cannot be dropped yet", self._filled())
                 break
         if deleted:

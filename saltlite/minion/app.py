@@ -34,6 +34,7 @@ from saltlite.errors import JournalError, StartupError
 from saltlite.grains.network import names
 from saltlite.loader.finder import Index, build_index
 from saltlite.loader.indexfile import remembered_index
+from saltlite.loader.interface_texts import with_interfaces
 from saltlite.loader.places import search_layers
 from saltlite.minion import identity, inside
 from saltlite.minion.grainfinder import GrainFinder
@@ -140,8 +141,8 @@ class _Minion:
         return self._index
 
     def _functions(self) -> Message:
-        texts = self._index.function_texts(self._config.providers)
-        return functions_message(texts, whole=not self._index.undetermined)
+        texts = with_interfaces(self._index.function_texts(self._config.providers), self._opts)
+        return functions_message(texts, whole=self._index.whole)
 
     def _look_for_modules(self) -> None:
         """Tell the master when modules changed: it refuses calls by what it knows of them."""

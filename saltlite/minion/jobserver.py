@@ -40,6 +40,7 @@ from saltlite.minion import inside
 from saltlite.minion.asks import Asks
 from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting, read_report
 from saltlite.minion.kills import Kills
+from saltlite.minion.passing import Passing
 from saltlite.minion.results import Results
 from saltlite.minion.running import RunningNotes
 from saltlite.minion.spares import Spares
@@ -52,9 +53,6 @@ log = logging.getLogger(__name__)
 
 STATUS_S = 1.0
 """Heartbeats are seconds apart: what they report need not be fresher."""
-RUNNING_S = 0.03
-"""That a job runs is told, and noted for `saltutil.running`, after so long; most jobs have returned by then, and their
-return says it all."""
 OFFERS_OPEN = 32
 """Results handed to the network process and not acknowledged; the rest wait in the spool."""
 HELD_RETRY_S = 5.0
@@ -112,7 +110,7 @@ class JobServer:
         self._offered: set[str] = set()
         self._timer: Timer | None = None
         self._status_due = False
-        self._starting: dict[str, Inside] = {}
+        self._passing = Passing(reactor, self._tell, self._note)
         self._notes = RunningNotes(disk.running_dir)
 
     # -- start
@@ -288,11 +286,11 @@ class JobServer:
                 # Made while the job runs, so that the next one does not wait for a fork.
                 self._reactor.call_soon(self._spares.top_up)
             case Tell(jid, state, reason):
-                self._tell_state(jid, state, reason)
+                self._passing.state(jid, state, reason)
             case Offer(jid):
                 # Offered again: what was handed over before is taken as lost, and must not hold a place.
                 self._offered.discard(jid)
-                self._starting.pop(jid, None)
+                self._passing.overtaken(jid)
                 self._waiting[jid] = None
             case Kill(jid, pid, signum):
                 self._kill(jid, pid, signum)
@@ -435,24 +433,11 @@ class JobServer:
         if self._channel is not None:
             self._channel.send(pack({**message, "session": self._session}))
 
-    def _tell_state(self, jid: str, state: TargetState, reason: str) -> None:
-        message = inside.state(jid, str(state), reason)
-        if state is TargetState.RUNNING:
-            if not self._starting:
-                self._reactor.call_later(RUNNING_S, self._tell_running)
-            self._starting[jid] = message
-        else:
-            self._starting.pop(jid, None)
-            self._tell(message)
-
-    def _tell_running(self) -> None:
-        starting, self._starting = self._starting, {}
-        for jid, message in starting.items():
-            self._tell(message)
-            if jid in self._running:
-                process, call = self._running[jid]
-                with log_context(jid=jid):
-                    self._notes.note(call, process.pid, self._clock.wall())
+    def _note(self, jid: str) -> None:
+        if jid in self._running:
+            process, call = self._running[jid]
+            with log_context(jid=jid):
+                self._notes.note(call, process.pid, self._clock.wall())
 
     def _tell_status(self) -> None:
         self._status_due = False

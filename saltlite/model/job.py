@@ -6,10 +6,8 @@ holds the table of moves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.target import Target
@@ -38,21 +36,6 @@ TERMINAL: frozenset[TargetState] = frozenset(TargetState) - {
     TargetState.RECEIVED,
     TargetState.RUNNING,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class JobRequest:
-    """What a client asks to be published."""
-
-    request_id: RequestId
-    target: Target
-    fun: str
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    deliver_ms: int = 60_000
-    """How long the job may wait to reach a minion."""
-    run_ms: int = 0
-    """How long it may run on a minion; 0 means no limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """What a function takes, as one line of text: minions report it, the master and the command line read it.
 
-    text       = name [ "(" [ parameter { "," parameter } ] ")" ] [ "!" risk ]
+    text       = name [ "(" [ parameter { "," parameter } ] ")" ] [ "!" risk ]  |  name "?"
     parameter  = [ "*" | "**" ] name [ ":" type { "|" type } ] [ "=" default ]  |  "*"  |  "/"
     type       = "str" | "int" | "float" | "bool" | "list" | "dict" | "None"
 
 as in `pkg.install(name:str|None=None,refresh:bool=False,*names:str,**kwargs)!remove`. Without brackets nothing is known
-of the parameters. A default is for people, is never evaluated, and holds none of `,()`; `...` stands for one that
-would. The bare `*` and `/` mean what they mean in Python.
+of the parameters; with `?` the minion knows the function, and tells who calls it why it is not to be had there. A
+default is for people, is never evaluated, and holds none of `,()`; `...` stands for one that would. The bare `*` and
+`/` mean what they mean in Python.
 
 This grammar is saltlite's own, and reading it needs no more than cutting a text at commas: it comes from
 minions, so nothing here evaluates or recurses. The command line imports this file on its way to each job.
@@ -36,6 +37,9 @@ DEFAULT_MAX = 40
 
 RISK_MAX = 32
 """Characters of the word that says what is dangerous about a function."""
+
+ABSENT = "?"
+"""Ends the text of a function that is known, and not to be had."""
 
 OMITTED = "..."
 """Stands for a default that does not fit the grammar."""
@@ -125,7 +129,7 @@ class Signature:
 
 def function_of(text: str) -> str:
     """`module.function` of a text, valid or not: what stands before its brackets and its risk."""
-    return text.partition("!")[0].partition("(")[0]
+    return text.partition("!")[0].partition("(")[0].removesuffix(ABSENT)
 
 
 def by_name(texts: Iterable[str]) -> dict[str, str]:
@@ -157,13 +161,25 @@ def parse_signature(text: str) -> tuple[str, Signature | None, str]:
             raise _bad("a bracket is not closed")
         signature = _parameters(inside)
     else:
-        head, mark, tail = text.partition("!")
+        head, mark, tail = text.removesuffix(ABSENT).partition("!")
         tail, signature = mark + tail, None
+        if tail and is_absent(text):
+            raise _bad("a risk of what is not there")
     if not is_function_name(head):
         raise _bad("the name of the function")
     if tail and not (tail[0] == "!" and is_risk(tail[1:])):
         raise _bad("what follows the brackets")
     return head, signature, tail[1:]
+
+
+def is_absent(text: str) -> bool:
+    """Whether the function of this text is known to the minion, and not to be had there."""
+    return text.endswith(ABSENT)
+
+
+def absent_text(function: str) -> str:
+    """The text of a function that the minion knows and does not have."""
+    return f"{function}{ABSENT}"
 
 
 def is_risk(word: str) -> bool:

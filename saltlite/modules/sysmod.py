@@ -13,6 +13,8 @@ import fnmatch
 import re
 from typing import TYPE_CHECKING, Any
 
+from saltlite.errors import CommandExecutionError
+
 if TYPE_CHECKING:
     from saltlite.loader.hints import Functions, __salt__
 
@@ -52,17 +54,27 @@ def runner_doc(*args: str) -> dict[str, str | None]:
     return _docs(__salt__.of_type("runners"), args)
 
 
-def list_functions(*args: str) -> list[str]:
+def list_functions(*args: str, stubs: bool = False) -> list[str]:
     """
     The functions of this minion, or those of some modules, or those that a glob matches.
+
+    With ``stubs`` also those of the named modules that an interface has and this machine does not: calling one says
+    why.
 
     CLI Example::
 
         saltlite '*' sys.list_functions
         saltlite '*' sys.list_functions sys pkg
         saltlite '*' sys.list_functions 'sys.list_*'
+        saltlite '*' sys.list_functions pkg stubs=True
     """
-    return _matching(__salt__, args)
+    found = _matching(__salt__, args)
+    if not stubs:
+        return found
+    modules = _modules(__salt__, tuple(name.partition(".")[0] for name in args))
+    wanted = [*args, *(f"{module}.*" for module in args if "." not in module)] or ["*"]
+    more = (f"{module}.{fun}" for module in modules for fun in __salt__.stubs(module))
+    return sorted({*found, *(name for name in more if any(fnmatch.fnmatchcase(name, glob) for glob in wanted))})
 
 
 def list_runner_functions(*args: str) -> list[str]:
@@ -125,6 +137,26 @@ def runner_argspec(module: str = "") -> dict[str, dict[str, Any]]:
         saltlite '*' sys.runner_argspec manage
     """
     return _argspecs(__salt__.of_type("runners"), module)
+
+
+def interface(module: str = "") -> dict[str, Any]:
+    """
+    The interface of a module: what its functions take and return, where they are to be had, and how each stands
+    here. Without a name, every module that has an interface, with its version.
+
+    CLI Example::
+
+        saltlite '*' sys.interface
+        saltlite '*' sys.interface pkg --out json
+    """
+    if not module:
+        return dict(__salt__.interfaces())
+    found = __salt__.interface(module)
+    if found is None:
+        raise CommandExecutionError(
+            f"The module {module!r} has no interface here; sys.interface lists those that have."
+        )
+    return found
 
 
 def module_info(*args: str) -> dict[str, dict[str, Any]]:

@@ -90,7 +90,7 @@ def check_module(interface: type[Interface], module: ModuleType, grains: Mapping
     return conformance_of(binding, provided, {}, {})
 
 
-def describe(contract: Contract, states: Mapping[str, str]) -> dict[str, Any]:
+def describe_contract(contract: Contract, states: Mapping[str, str]) -> dict[str, Any]:
     """An interface as data: what its functions take and return, where they are to be had; `states` are those here."""
     return {
         "interface": contract.name,

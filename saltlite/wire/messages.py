@@ -18,7 +18,7 @@ from typing import Any
 from saltlite.errors import RemoteProtocolError, UsageError
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
 from saltlite.model.ids import parse_jid, parse_minion_id
-from saltlite.model.signature import format_signature, function_of, is_function_name, parse_signature
+from saltlite.model.signature import format_signature, function_of, is_absent, is_function_name, parse_signature
 from saltlite.wire.limits import CHUNK, FILE_NAMES, JOB_BODY_MAX, KIB, RETURN_MAX
 from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX
 
@@ -267,6 +267,8 @@ def _shortened(texts: Sequence[str]) -> list[str]:
     for index in sorted(range(len(shorter)), key=lambda each: len(shorter[each]), reverse=True):
         if excess <= 0:
             break
+        if is_absent(shorter[index]):
+            continue
         function, _signature, risk = parse_signature(shorter[index])
         name_only = format_signature(function, None, risk)
         excess -= len(shorter[index].encode()) - len(name_only.encode())

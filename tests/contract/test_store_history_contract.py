@@ -236,6 +236,16 @@ def test_the_oldest_jobs_that_have_ended_make_room_first(store: Store) -> None:
     assert jids(store) == [old[2].jid]
 
 
+def test_the_oldest_events_go_and_their_numbers_are_never_given_out_again(store: Store) -> None:
+    with store.write() as tx:
+        numbers = [tx.put_event("salt/presence/change", {}, NOW) for _ in range(5)]
+        assert tx.prune_events(3) == 3
+        assert tx.prune_events(9) == 2
+        assert tx.prune_events(9) == 0
+        assert tx.put_event("salt/presence/change", {}, NOW) == numbers[-1] + 1
+    assert len(store.events()) == 1
+
+
 def test_the_size_grows_with_what_is_stored_and_shrinks_with_what_is_pruned(store: Store) -> None:
     before = store.size()
     publish(store, job(1, minions=(WEB1,)))

@@ -249,11 +249,12 @@ def test_a_frame_that_no_minion_sends_costs_its_own_session(traitor: Stranger, m
 
 
 def test_a_frame_of_another_session_is_not_acted_on_and_harms_neither(shared: Fleet, traitor: Stranger) -> None:
-    frame = traitor.seal({"t": "bye", "reason": "stolen"})
+    frame = traitor.seal({"t": "hb", "running": [], "spool": 0})
     with Stranger(shared) as thief:
         assert thief.prove() == "pending"
         thief.send(frame)
         assert thief.is_heard()
+    traitor.send(frame)  # had it counted before, this would be a replay
     assert traitor.is_heard()
     shared.cli("key", "delete", "stranger", "-y")
 

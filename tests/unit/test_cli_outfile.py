@@ -74,3 +74,19 @@ def test_a_full_disk_is_one_sentence() -> None:
 def test_a_file_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(SaltliteError, match="cannot be written: No such file or directory"):
         OutFile(str(tmp_path / "none" / "out")).__enter__()
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or Path("/proc/sys/fs/protected_symlinks").read_text().strip() != "1",
+    reason="only root can leave a link of somebody else, and the kernel has to refuse it",
+)
+def test_a_link_that_somebody_else_left_in_a_shared_folder_is_not_followed(tmp_path: Path) -> None:
+    shared, victim = tmp_path / "shared", tmp_path / "victim"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    victim.write_text("precious")
+    (shared / "out").symlink_to(victim)
+    os.lchown(shared / "out", 65534, 65534)
+    with pytest.raises(SaltliteError, match="Permission denied"), OutFile(str(shared / "out")):
+        pytest.fail("it was opened")
+    assert victim.read_text() == "precious"

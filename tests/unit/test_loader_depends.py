@@ -28,10 +28,10 @@ def refusal(loader: Loader, name: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("virtual", ["", "__virtualname__ = 'pkg'\ndef __virtual__(): return True\n"])
+@pytest.mark.parametrize("virtual", ["", "__virtualname__ = 'cheese'\ndef __virtual__(): return True\n"])
 def test_a_missing_dependency_takes_the_function_away_under_every_name(make: Any, virtual: str) -> None:
     loader = make(m=virtual + "@depends('nope')\ndef f(): pass\n\ndef g(): return 1")
-    name = "pkg" if virtual else "m"
+    name = "cheese" if virtual else "m"
     assert refusal(loader, f"{name}.f") == f"'{name}.f' is not available. (needs nope)"
     assert list(loader) == [f"{name}.g"]
 
@@ -84,9 +84,15 @@ def test_what_was_taken_away_is_not_listed(make: Any) -> None:
     assert make(m="@depends('nope')\ndef f(): pass\ndef g(): pass").functions("m") == ["g"]
 
 
+def test_what_a_forced_provider_lacks_is_not_listed(tmp_path: Path) -> None:
+    write(tmp_path, {"brie": HEADER + "@depends('nope')\ndef f(): pass\ndef g(): pass"})
+    loader = loader_over(tmp_path, opts={"providers": {"cheese": "brie"}})
+    assert loader.functions("cheese") == ["g"]
+
+
 def test_the_function_of_a_lower_layer_fills_the_place(tmp_path: Path) -> None:
     high = write(
-        tmp_path / "high", {"mine": HEADER + "def __virtual__(): return 'pkg'\n@depends(0)\ndef f(): return 1"}
+        tmp_path / "high", {"mine": HEADER + "def __virtual__(): return 'cheese'\n@depends(0)\ndef f(): return 1"}
     )
-    low = write(tmp_path / "low", {"pkg": "def f(): return 2"})
-    assert loader_over(high, low)["pkg.f"]() == 2
+    low = write(tmp_path / "low", {"cheese": "def f(): return 2"})
+    assert loader_over(high, low)["cheese.f"]() == 2

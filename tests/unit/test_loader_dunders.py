@@ -139,6 +139,18 @@ def test_the_return_code_is_a_key_like_any_other(tmp_path: Path, source: str, re
     assert call(loader_over(write(tmp_path, {"m": f"def f(): {source}"})), "m.f", (), {}).retcode == retcode
 
 
+def test_calls_at_once_load_a_module_once_and_wait_for_it(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    body = f"import time\nwith open({str(trace)!r}, 'a') as s: s.write('x')\ntime.sleep(0.05)\ndef f(): return 1"
+    loader, outcomes = loader_over(write(tmp_path, {"m": body})), list[Outcome]()
+    threads = [threading.Thread(target=lambda: outcomes.append(call(loader, "m.f", (), {}))) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert (outcomes, trace.read_text()) == ([Outcome(1, 0)] * 5, "x")
+
+
 # --- what callers are told
 
 

@@ -83,6 +83,13 @@ def test_a_file_with_a_syntax_error_is_recorded_with_its_line(tmp_path: Path) ->
     assert (file.failure.line, file.failure.reason) == (2, "SyntaxError: invalid syntax (bad.py, line 2)")
 
 
+def test_the_names_are_whole_unless_a_file_is_broken_or_computes_its_name(tmp_path: Path) -> None:
+    good = "def f(): pass"
+    assert index_of(write(tmp_path / "good", a=good)).whole
+    assert not index_of(write(tmp_path / "broken", a=good, b="def broken(:")).whole
+    assert not index_of(write(tmp_path / "computed", a="N = 'x'\ndef __virtual__(): return N")).whole
+
+
 def test_a_refresh_without_changes_returns_the_same_index(tmp_path: Path) -> None:
     index = index_of(write(tmp_path, a="def f(): pass"))
     assert build_index(index.layers, index) is index

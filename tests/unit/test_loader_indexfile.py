@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.loader import finder, indexfile
+from saltlite.loader import indexfile
 from saltlite.loader.finder import Index
 from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.places import PLAIN_FORMS, Form, Layer
+from saltlite.loader.scan import parse_module
 from tests.loading import write
 
 Remember = Callable[[], Index]
@@ -36,13 +37,12 @@ def remember(tmp_path: Path) -> Remember:
 def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Stems of the files that were read since."""
     stems: list[str] = []
-    parse = finder.parse_module
 
     def noted(source: bytes, path: str) -> ast.Module:
         stems.append(os.path.relpath(path, tmp_path / "modules").partition("/")[0].removesuffix(".py"))
-        return parse(source, path)
+        return parse_module(source, path)
 
-    monkeypatch.setattr(finder, "parse_module", noted)
+    monkeypatch.setattr("saltlite.loader.finder.parse_module", noted)
     return stems
 
 

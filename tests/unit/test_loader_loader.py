@@ -304,6 +304,14 @@ def test_the_option_providers_replaces_the_whole_name_without_asking_virtual(mak
     assert (list(loader), loader["pkg.install"]()) == (["pkg.install"], "yum")
 
 
+def test_a_forced_provider_that_asks_for_itself_while_it_loads_comes_to_an_end(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = {"yum": "SEEN = 'drinks.f' in __salt__\ndef f(): return SEEN"}
+    assert make(files, opts={"providers": {"drinks": "yum"}})["drinks.f"]() is False
+    assert "Recursion" not in caplog.text
+
+
 def test_an_unknown_provider_is_reported_and_the_natural_one_stays(make: Any, caplog: pytest.LogCaptureFixture) -> None:
     loader = make({"pkg": "def f(): return 1"}, opts={"providers": {"pkg": "nosuch"}})
     assert loader["pkg.f"]() == 1

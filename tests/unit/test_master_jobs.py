@@ -256,6 +256,15 @@ def test_events_that_match_are_found_behind_many_that_do_not(office: Office) -> 
     assert seen(watch(office, pattern="signal", after=0)) == ["signal"]
 
 
+def test_a_reader_who_wants_none_of_them_does_not_keep_the_others_waiting(office: Office) -> None:
+    with office.store.write() as tx:
+        for _ in range(events.PAGES * events.PAGE + 1):
+            tx.put_event("noise", {}, NOW)
+    stream = watch(office, pattern="signal", after=0)
+    assert stream.news() == {"seq": events.PAGES * events.PAGE, "events": []}
+    assert stream.news() is None
+
+
 def test_a_message_of_events_is_closed_when_it_is_large(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "SIZE", 100)
     with office.store.write() as tx:

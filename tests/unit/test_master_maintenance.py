@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.memory_store import MemoryStore
-from saltlite.master.maintenance import ROOM_FROM, ROOM_JOBS, ROOM_S, ROOM_TO, Maintenance
+from saltlite.master.maintenance import ROOM_EVENTS, ROOM_FROM, ROOM_JOBS, ROOM_S, ROOM_TO, Maintenance
 from saltlite.model.history import JobFilter
 from tests.store_samples import NOW, WEB1, commit, job, publish, ret
 
@@ -69,3 +69,17 @@ def test_a_store_that_is_full_of_open_jobs_keeps_them() -> None:
     store = MemoryStore()
     assert kept(store, 1, 1) == [0]
     assert len(store.jobs(JobFilter(), 5)) == 1
+
+
+def test_events_without_end_make_room_where_there_is_no_job_to_drop() -> None:
+    store = MemoryStore()
+    publish(store, job(0, minions=(WEB1,), created_at=NOW))
+    with store.write() as tx:
+        for _ in range(2 * ROOM_EVENTS):
+            tx.put_event("salt/presence/change", {"new": ["web1"]}, NOW)
+    limit = store.size()
+    timers = Timers()
+    Maintenance(cast("Any", timers), store, ManualClock(wall=NOW), keep_s=1e9, store_max=limit, link=cast("Any", None))
+    timers.ring(ROOM_S)
+    assert store.size() <= ROOM_TO * limit
+    assert store.job(job(0).jid) is not None

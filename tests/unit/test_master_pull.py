@@ -8,10 +8,12 @@ import pytest
 
 from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.hub import HELD_MAX
+from saltlite.core.outbox import PARCELS_MAX
 from saltlite.core.ports import OpenJob, TargetRow
 from saltlite.errors import StoreError
 from saltlite.master.context import Identity, Master, Terms
-from saltlite.master.handlers.pull import handle_pull
+from saltlite.master.handlers.pull import CANCELS_MAX, handle_pull
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import fingerprint
 from tests.core_keys import certificate
@@ -26,6 +28,7 @@ class Link:
 
     def __init__(self) -> None:
         self.left_ms: dict[str, int] = {}
+        self.cancels: list[str] = []
 
     def pulled(self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool) -> None:
         self.left_ms |= {one.jid: left_ms for one, _proof, left_ms in jobs}
@@ -34,7 +37,8 @@ class Link:
 
     def publish(self, job: Job, proofs: dict[str, list[bytes]]) -> None: ...
 
-    def cancel(self, jid: str, minions: Sequence[str]) -> None: ...
+    def cancel(self, jid: str, minions: Sequence[str]) -> None:
+        self.cancels.append(jid)
 
     def want_functions(self, minion: str) -> None: ...
 
@@ -88,6 +92,23 @@ def test_a_session_that_the_store_missed_is_written_down_before_a_job_is_handed_
         gone = tx.expire(NOW + 1e6)
     assert (one.jid, WEB1) not in gone, "what was handed over is never called undelivered by the clock alone"
     assert one.jid in link.left_ms
+
+
+def test_many_ended_jobs_are_told_a_few_at_a_time_and_first_those_that_may_run(master: Master, link: Link) -> None:
+    """All at once they would not fit into a full link, and the session would end, again and again."""
+    handle_pull(master, {"id": WEB1, "session": UP})
+    jobs = [job(number) for number in range(HELD_MAX + PARCELS_MAX)]
+    publish(master.store, *jobs)
+    with master.store.write() as tx:
+        tx.set_targets([(jobs[-1].jid, TargetRow(WEB1, TargetState.RUNNING, "", NOW))])
+        for one in jobs:
+            tx.cancel_job(one.jid, "root", NOW + 2)
+
+    handle_pull(master, {"id": WEB1, "session": UP})
+
+    assert link.cancels[0] == jobs[-1].jid
+    assert len(set(link.cancels)) == CANCELS_MAX < HELD_MAX
+    assert link.left_ms == {}
 
 
 def test_no_job_is_handed_over_while_the_store_cannot_note_the_session(

@@ -325,6 +325,12 @@ class SqliteWriter(SqliteReader):
             self._give_back_pages()
         return len(rows)
 
+    def prune_events(self, count: int) -> int:
+        sql = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?)"
+        deleted = self._transaction.run(sql, (count,))
+        self._give_back_pages()
+        return deleted
+
     def _delete_jobs(self, jids: list[tuple[str]], events_before: float) -> None:
         self._transaction.run_many("DELETE FROM returns WHERE jid = ?", jids)
         self._transaction.run_many("DELETE FROM job_targets WHERE jid = ?", jids)

@@ -10,7 +10,7 @@ from saltlite.adapters.privileges import read_secret
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, QUIET
 from saltlite.cli.configs import config_dir_of
-from saltlite.cli.inprocess import Ran, exit_code, new_jid, read_calls, run_calls, shown_value
+from saltlite.cli.inprocess import Ran, exit_code, new_jid, printing_to_stderr, read_calls, run_calls, shown_value
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
 from saltlite.config.load import load_minion
@@ -19,8 +19,10 @@ from saltlite.errors import StartupError, UsageError
 from saltlite.grains.collect import collect
 from saltlite.grains.network import names
 from saltlite.loader.finder import build_index
+from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
+from saltlite.minion.customgrains import custom_grains
 from saltlite.model.ids import parse_minion_id
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from saltlite.cli.options import Parsed
     from saltlite.config.minion import MinionConfig
     from saltlite.loader.call import Outcome
+    from saltlite.loader.compound import Call
+    from saltlite.loader.finder import Index
 
 LOCAL = "local"
 """What stands in the place of a minion's id, as in Salt."""
@@ -40,9 +44,9 @@ behind `--` nothing is. Several functions are called as in a job:
 test.ping,test.echo , hello
 
 Nobody else takes part. Modules, grains and module configuration are those of
-the minion's configuration; there is no pillar and no file of a master, no run
-timeout, no journal, and the master hears nothing of it. So --local changes
-nothing. The function has the rights of whoever calls it.
+the minion's configuration, and salt:// is its file_roots; there is no pillar,
+no run timeout, no journal, and the master hears nothing of it. So --local
+changes nothing. The function has the rights of whoever calls it.
 
 exit codes: 0 all is well, 2 usage or configuration, 4 the function failed or is
   not there, 130 interrupted; with --retcode-passthrough that of the function"""
@@ -84,16 +88,19 @@ def run(argv: Sequence[str], console: Console) -> int:
     logs.configure(parsed.options.get("log_level", "warning"))
     config = load_minion(config_dir_of(parsed)).config
     opts = _opts(config, parsed)
-    grains = collect(opts)
+    with printing_to_stderr():
+        grains = _grains(opts)
     if parsed.on("grains"):
         _print(grains, parsed, console)
         return exitcodes.OK
-    index = build_index(search_layers(opts))
+    index = _index(opts, with_more="module_dirs" in parsed.options)
+    calls: list[Call]
     if parsed.on("doc"):
         calls = [("sys.doc", parsed.words, {})]
     else:
         calls = read_calls(parsed.words[0], parsed.words[1:], index, config.providers)
-    ran = run_calls(Loader(index, opts, grains, {}), calls, new_jid())
+    loader = Loader(index, opts, grains, {}, more=_files(config))
+    ran = run_calls(loader, calls, new_jid())
     _print_return(ran, parsed, console)
     return exit_code(ran, passthrough=parsed.on("retcode_passthrough"))
 
@@ -108,7 +115,41 @@ def _check(parsed: Parsed) -> None:
 def _opts(config: MinionConfig, parsed: Parsed) -> dict[str, Any]:
     opts = opts_of(config, parsed.options.get("id") or _own_id(config))
     folders = [os.path.abspath(folder) for folder in parsed.options.get("module_dirs", ())]
-    return {**opts, "module_dirs": [*config.module_dirs, *folders]}
+    # The list of modules that jobs may call is for those who are elsewhere.
+    return {**opts, "module_dirs": [*config.module_dirs, *folders], "whitelist_modules": []}
+
+
+def _grains(opts: dict[str, Any]) -> dict[str, Any]:
+    """The grains as the minion finds them."""
+    grains = collect(opts)
+    for found in custom_grains(opts, grains):
+        grains.update(found)
+    return {**grains, **opts["grains"], "id": opts["id"]}
+
+
+def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
+    """The index of modules; `with_more` than the minion has it is not worth remembering.
+
+    What the minion has remembered is used by its own user only: another one's folder is no place to write to.
+    """
+    layers, cachedir = search_layers(opts), opts["cachedir"]
+    try:
+        own = os.stat(cachedir).st_uid == os.geteuid()
+    except OSError:
+        own = False
+    return remembered_index(layers, cachedir) if own and not with_more else build_index(layers)
+
+
+def _files(config: MinionConfig) -> dict[str, Any]:
+    """`__file_client__` over the folders of file_roots, when there are any."""
+    if not config.file_roots:
+        return {}
+    from saltlite.adapters.file_client import FileClient  # most calls need no files
+    from saltlite.adapters.file_desk import FileDesk
+    from saltlite.adapters.file_roots import DiskFileRoots
+
+    desk = FileDesk(DiskFileRoots(config.file_roots))
+    return {"__file_client__": FileClient(desk, config.cachedir, extmods=config.extension_modules)}
 
 
 def _own_id(config: MinionConfig) -> str:

@@ -127,15 +127,18 @@ def _only_on_minions(fun: str, signatures: Sequence[str]) -> str:
 def _fleet_text(fun: str, fleet: Mapping[str, Any]) -> str:
     if not fleet["count"]:
         return "There is no accepted minion.\n"
-    have = fleet["count"] - fleet["lacking"] - fleet["unknown"]
-    lines = [f"{have} of {fleet['count']} minion{'' if fleet['count'] == 1 else 's'} have its module."]
+    count, module = fleet["count"], fun.partition(".")[0]
+    have = count - fleet["lacking"] - fleet["unknown"]
+    minions = f"{count} minion{'' if count == 1 else 's'}"
+    lines = [f"{have} of {minions} promise it; what one makes of it: saltlite MINION sys.providers {module}"]
     if fleet["lacking"]:
-        names = fold(fleet["names"])
-        lines.append(f"Lacking: {names}. Why: saltlite -L {fleet['names'][0]} sys.not_loaded")
-    if fleet["unknown"]:
         lines.append(
-            f"Not known: {fold(fleet['unknown_names'])}. To find out: saltlite MINION sys.list_functions {fun}"
+            f"lacking: {fold(fleet['names'])} - no file there has it: another version, not synced, or disabled; "
+            f"broken ones: saltlite -L {fleet['names'][0]} sys.not_loaded"
         )
+    if fleet["unknown"]:
+        names = fold(fleet["unknown_names"])
+        lines.append(f"not known: {names} - to find out: saltlite MINION sys.list_functions {fun}")
     return "\n".join(lines) + "\n"
 
 

@@ -7,11 +7,15 @@ and salt/run/<jid>/ret.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from typing import TYPE_CHECKING, Any
 
 from saltlite.adapters import logs
+from saltlite.adapters.file_client import FileClient
+from saltlite.adapters.file_desk import FileDesk
+from saltlite.adapters.file_roots import DiskFileRoots
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, QUIET
 from saltlite.cli.configs import config_dir_of
@@ -30,12 +34,14 @@ from saltlite.loader.crosscalls import CrossCalls
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import MODULES, search_layers
+from saltlite.wire.limits import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
+    from saltlite.config.master import MasterConfig
     from saltlite.loader.compound import Call
     from saltlite.loader.finder import Index
 
@@ -92,7 +98,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     index = _index(opts, RUNNERS)
     with LocalClient(master_socket(config.sock_dir)) as client:
         there = RunnerClient(client)
-        loader = _loader(index, opts, there)
+        loader = _loader(index, opts, {"__client__": there, **_files(config)})
         if parsed.on("doc"):
             return _print_docs(loader, parsed, console)
         calls = read_calls(parsed.words[0], parsed.words[1:], index, {})
@@ -109,13 +115,31 @@ def _index(opts: dict[str, Any], kind: str) -> Index:
     return build_index(layers)
 
 
-def _loader(index: Index, opts: dict[str, Any], there: RunnerClient) -> Loader:
+def _loader(index: Index, opts: dict[str, Any], given: dict[str, Any]) -> Loader:
+    """The loader of runners, whose modules see `given` beside the usual names."""
     grains = collect(opts)
 
     def execution() -> Loader:
-        return Loader(_index(opts, MODULES), opts, grains, {})
+        return Loader(_index(opts, MODULES), opts, grains, {}, more=_without_client(given))
 
-    return Loader(index, opts, grains, {}, more={"__client__": there, "__execution__": CrossCalls(execution)})
+    return Loader(index, opts, grains, {}, more={**given, "__execution__": CrossCalls(execution)})
+
+
+def _without_client(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name != "__client__"}
+
+
+def _files(config: MasterConfig) -> dict[str, Any]:
+    """`__file_client__` over the files that minions may fetch, read from disk.
+
+    Copies are kept below extension_modules: cachedir is the master's, and an operator, who is mostly root, writes to no
+    folder of a user who is not (S10).
+    """
+    if not config.extension_modules:
+        return {}
+    roots = DiskFileRoots(config.file_roots, ignore=config.file_ignore_glob, largest=config.fileserver_max * MIB)
+    copies = os.path.join(config.extension_modules, ".copies")
+    return {"__file_client__": FileClient(FileDesk(roots), copies, extmods=config.extension_modules)}
 
 
 def _run(loader: Loader, calls: Sequence[Call], client: LocalClient, console: Console) -> Ran:

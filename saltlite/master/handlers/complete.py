@@ -13,7 +13,7 @@ from saltlite.master.context import Answer, Master
 from saltlite.model.history import JobFilter
 from saltlite.model.ids import Jid
 from saltlite.model.keys import KeyState
-from saltlite.model.signature import Kind, parse_signature
+from saltlite.model.signature import Kind, is_absent, parse_signature
 
 WORDS_MAX = 500
 """Words of one answer: more than anybody reads in a terminal."""
@@ -71,7 +71,8 @@ def _jids(master: Master, prefix: str) -> list[str]:
 
 
 def _functions(master: Master, prefix: str) -> Iterator[str]:
-    names = sorted({name for known in _sets(master) for name in known.functions if name.startswith(prefix)})
+    offered = (pair for known in _sets(master) for pair in known.functions.items())
+    names = sorted({name for name, text in offered if name.startswith(prefix) and not is_absent(text)})
     modules = sorted({name.partition(".")[0] for name in names})
     if "." in prefix or len(modules) == 1:
         return iter(names)

@@ -9,6 +9,8 @@ from saltlite.core.acl import Action, Principal, authorize
 from saltlite.core.ports import FunctionSet
 from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.publish import checked_function
+from saltlite.model.ids import MinionId
+from saltlite.model.signature import is_absent
 
 NAMES_MAX = 1000
 """Minions that one answer names; more are counted only."""
@@ -23,16 +25,18 @@ def handle_lacking(master: Master, principal: Principal, request: Mapping[str, A
     fun = checked_function(request["fun"])
     digests = {row.id: row.functions for row in master.store.minions()}
     sets: dict[str, FunctionSet | None] = {"": None}
-    lacking, unknown = [], []
+    lacking: list[MinionId] = []
+    unknown: list[MinionId] = []
     accepted = master.store.accepted_ids()
     for minion in accepted:
         digest = digests.get(minion, "")
         if digest not in sets:
             sets[digest] = master.store.functions(digest)
         functions = sets[digest]
-        if functions is not None and fun in functions.functions:
+        text = functions.functions.get(fun) if functions is not None else None
+        if text is not None and not is_absent(text):
             continue
-        (lacking if functions is not None and functions.whole else unknown).append(minion)
+        (lacking if functions is not None and (functions.whole or text is not None) else unknown).append(minion)
     return Answer(
         {
             "count": len(accepted),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from saltlite.core.hub import HELD_MAX
 from saltlite.core.ports import OpenJob
 from saltlite.master.context import Master
 from saltlite.master.handlers.presence import Change, ensure
@@ -13,6 +14,10 @@ from saltlite.wire.limits import SEND_WINDOW
 
 PAGE = 64
 """Jobs handed over at once; the link asks again when its minion has acknowledged half of its window."""
+
+CANCELS_MAX = HELD_MAX // 2
+"""Jobs that a minion is told at once to end; of more, those that it may run come first, the others with a later sweep.
+A link that has no room for all that is said ends the session."""
 
 
 def handle_pull(master: Master, ask: dict[str, Any]) -> None:
@@ -29,10 +34,10 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     if fresh:
         ensure(master, Change(*ask["session"]))
     found = store.unfinished(minion) if fresh else store.open_jobs(minion, None, PAGE + 1)
-    for job in found:
-        if job.cancelled:
-            # A minion that never had it notes the jid, and refuses it should a copy still be on its way.
-            master.link.cancel(job.jid, [minion])
+    ended = sorted((job for job in found if job.cancelled), key=lambda job: job.state is TargetState.QUEUED)
+    for job in ended[:CANCELS_MAX]:
+        # A minion that never had it notes the jid, and refuses it should a copy still be on its way.
+        master.link.cancel(job.jid, [minion])
     jobs = [job for job in found if not job.cancelled]
     rows: list[tuple[OpenJob, list[bytes], int]] = []
     size = 0

@@ -1,0 +1,144 @@
+"""`saltlite doc`: from the files of this machine, and from what the master knows of minions."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.cli.console import Console
+from saltlite.cli.main import run
+from tests.integration.fakemaster import FakeMaster, Step
+
+SHOP = '''
+"""Sells cheese."""
+
+__risk__ = {"close": "close"}
+
+
+def close(when: str = "now"):
+    """
+    Close the shop.
+
+    CLI Example::
+
+        saltlite '*' shop.close
+    """
+'''
+
+
+def lacking(**fields: Any) -> dict[str, Any]:
+    """The answer to `lacking`; `fields` replace those of a fleet without a minion."""
+    return {"ok": True, "count": 0, "lacking": 0, "names": [], "unknown": 0, "unknown_names": [], **fields}
+
+
+def doc(folder: Path, *words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `saltlite doc -c … words`."""
+    out, err = io.StringIO(), io.StringIO()
+    code = run(["doc", "-c", str(folder), *words], Console(None, out, err))
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A master's configuration whose file_roots have a module."""
+    (tmp_path / "srv/_modules").mkdir(parents=True)
+    (tmp_path / "srv/_modules/shop.py").write_text(SHOP)
+    configure(tmp_path)
+    return tmp_path
+
+
+def configure(folder: Path) -> None:
+    (folder / "master").write_text(f"root_dir: {folder}\nsock_dir: {folder}\nfile_roots: {{base: [{folder}/srv]}}\n")
+
+
+def test_a_shipped_function_is_documented_without_a_master(folder: Path) -> None:
+    code, out, err = doc(folder, "test.ping")
+    assert code == 0
+    assert out.startswith("test.ping()\n    from test, which comes with saltlite\n\n    Whether the minion is up")
+    assert "        saltlite '*' test.ping\n" in out
+    assert "which minions have it is not known here" in err
+
+
+def test_a_module_that_minions_will_fetch_is_documented_with_its_risk(folder: Path) -> None:
+    out = doc(folder, "shop.close")[1]
+    assert f"shop.close(when: str = 'now')\n    from shop, {folder}/srv/_modules/shop.py\n    Risk: close." in out
+
+
+def test_minions_that_lack_it_are_named_with_what_to_do(folder: Path) -> None:
+    def answers(_request: dict[str, Any]) -> Iterable[Step]:
+        fleet = {"lacking": 2, "names": ["db1", "db2"], "unknown": 1, "unknown_names": ["new1"]}
+        return [lacking(count=5, **fleet)]
+
+    with FakeMaster(folder, answers):
+        configure(folder)
+        code, out, err = doc(folder, "pkg.install")
+    assert (code, err) == (0, "")
+    assert "2 of 5 minions promise it; what one makes of it: saltlite MINION sys.providers pkg\n" in out
+    assert "lacking: db[1-2] - no file there has it" in out
+    assert "not known: new1 - to find out: saltlite MINION sys.list_functions pkg.install\n" in out
+
+
+def test_a_function_that_only_minions_have_is_shown_with_what_it_takes(folder: Path) -> None:
+    with FakeMaster(folder, lambda _request: [lacking(count=1)]) as master:
+        master.functions = {"far.away": {"signatures": ["far.away(when:int=1)"]}}
+        configure(folder)
+        code, out, _ = doc(folder, "far.away")
+    assert code == 0
+    assert out.startswith("far.away(when: int = 1)\n    from a module that is on minions only: saltlite MINION sys.doc")
+
+
+def test_a_module_lists_its_functions_with_their_first_lines(folder: Path) -> None:
+    assert doc(folder, "shop") == (0, "shop.close  Close the shop.\n", "")
+
+
+def test_all_modules_are_listed(folder: Path) -> None:
+    code, out, err = doc(folder)
+    assert (code, err) == (0, "")
+    assert {"shop": "Sells cheese."}.items() <= json.loads(doc(folder, "--out", "json")[1])["modules"].items()
+    assert "Packages of Debian" in out
+
+
+def test_a_broken_module_costs_its_own_line_only(folder: Path) -> None:
+    (folder / "srv/_modules/broken.py").write_text("def f(:\n")
+    modules = json.loads(doc(folder, "--out", "json")[1])["modules"]
+    assert "could not be imported: SyntaxError" in modules["broken"]
+    assert modules["shop"] == "Sells cheese."
+
+
+def test_json_has_every_file_that_may_provide_it(folder: Path) -> None:
+    code, out, _ = doc(folder, "shop.close", "--out", "json")
+    told = json.loads(out)
+    assert (code, told["function"], told["minions"]) == (0, "shop.close", None)
+    (provider,) = told["providers"]
+    assert (provider["file"], provider["signature"], provider["risk"]) == (
+        "shop",
+        "shop.close(when: str = 'now')",
+        "close",
+    )
+
+
+@pytest.mark.parametrize(("word", "near"), [("shop.clos", "shop.close"), ("shp", "shop")])
+def test_a_name_that_nobody_knows_is_refused_with_the_near_one(folder: Path, word: str, near: str) -> None:
+    code, out, err = doc(folder, word, "-q")
+    assert (code, out) == (2, "")
+    assert f"did you mean {near}?" in err
+
+
+def test_a_minions_configuration_does_where_there_is_no_master(tmp_path: Path) -> None:
+    (tmp_path / "minion").write_text(f"root_dir: {tmp_path}\n")
+    assert doc(tmp_path, "test.ping")[0] == 0
+
+
+def test_a_folder_without_a_configuration_is_refused(tmp_path: Path) -> None:
+    code, _, err = doc(tmp_path, "test.ping")
+    assert code == 2
+    assert "neither a file 'master' nor a file 'minion'" in err
+
+
+def test_two_names_are_refused(folder: Path) -> None:
+    assert doc(folder, "test", "pkg")[0] == 2

@@ -1,0 +1,226 @@
+"""`saltlite runner` against a master that a test plays."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.cli.console import Console
+from saltlite.cli.main import main_run, run
+from tests.integration.fakemaster import DROP, FakeMaster, Step, returned
+
+JID = "20260131235959123456"
+ROW = {"id": "web1", "state": "up", "last_seen": 1.0, "address": "", "version": "0.1"}
+OWN = '''
+import os
+import time
+
+
+def where():
+    """Where runners of one's own come from."""
+    return [__opts__["id"], __grains__["kernel"], __salt__["mine.number"](), __execution__["ours.number"]()]
+
+
+def number(least: int = 1):
+    return least
+
+
+def failing():
+    __context__["retcode"] = 9
+    return "bad"
+
+
+def sleeping(marker):
+    with open(marker, "w") as stream:
+        stream.write("in")
+    time.sleep(60)
+'''
+
+
+def answers(request: dict[str, Any]) -> Iterable[Step]:
+    """Of a master with one minion."""
+    match request["verb"]:
+        case "minions":
+            return [{"ok": True, "minions": [ROW]}]
+        case "runner_event":
+            return [{"ok": True}]
+    return [{"ok": False, "exit": 2, "error": "not known"}]
+
+
+def refusing(_request: dict[str, Any]) -> Iterable[Step]:
+    """Of a master that does not take the caller for an operator."""
+    return [{"ok": False, "exit": 6, "error": "mallory may not runner event"}]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for a master's configuration; the log goes back to where it was."""
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    yield tmp_path
+    for handler in [one for one in logging.getLogger().handlers if one not in before[0]]:
+        logging.getLogger().removeHandler(handler)
+    logging.getLogger().setLevel(before[1])
+
+
+def configure(folder: Path) -> None:
+    """Runners and modules of one's own, and paths below the folder."""
+    for path, text in (("ext/runners/mine.py", OWN), ("ext/modules/ours.py", "def number():\n    return 7\n")):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    for made in (folder / "ext", folder / "ext/runners", folder / "ext/modules"):
+        made.chmod(0o755)
+    config = f"root_dir: {folder}\nsock_dir: {folder}\nmaster_name: here\nextension_modules: {folder}/ext\n"
+    (folder / "master").write_text(config)
+
+
+def runner(folder: Path, *words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `saltlite runner -c … words`."""
+    configure(folder)
+    out, err = io.StringIO(), io.StringIO()
+    code = run(["runner", "-c", str(folder), *words], Console(None, out, err))
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_the_result_is_printed_without_a_minion_around_it(folder: Path) -> None:
+    with FakeMaster(folder, answers):
+        assert runner(folder, "manage.up") == (0, "- web1\n", "")
+        assert runner(folder, "manage.up", "--out", "json") == (0, '[\n    "web1"\n]\n', "")
+
+
+def test_saltlite_run_is_the_same_command(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    configure(folder)
+    with FakeMaster(folder, answers):
+        configure(folder)
+        assert main_run(["-c", str(folder), "manage.up", "--out", "txt"]) == 0
+    assert capfd.readouterr().out == "web1\n"
+
+
+def test_the_master_notes_that_it_began_and_how_it_ended(folder: Path) -> None:
+    with FakeMaster(folder, answers) as master:
+        runner(folder, "mine.number,mine.failing", "3")
+    begun, ended = master.requests
+    assert (begun["verb"], begun["funs"]) == ("runner_event", ["mine.number", "mine.failing"])
+    assert len(begun["jid"]) == 20
+    assert (ended["jid"], ended["retcode"]) == (begun["jid"], 9)
+
+
+def test_runners_of_ones_own_have_options_grains_runners_and_modules(folder: Path) -> None:
+    with FakeMaster(folder, answers):
+        code, out, _ = runner(folder, "mine.where", "--out", "json")
+    assert (code, json.loads(out)) == (0, ["here_master", "Linux", 1, 7])
+
+
+def test_arguments_are_read_by_the_signature_and_misfits_are_refused_before_anything_is_asked(folder: Path) -> None:
+    with FakeMaster(folder, answers) as master:
+        assert runner(folder, "mine.number", "least=5")[:2] == (0, "5\n")
+        master.requests.clear()
+        code, out, err = runner(folder, "mine.number", "few")
+        assert (code, out, master.requests) == (2, "", [])
+    assert "argument 'least' takes int, not 'few'" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "out"),
+    [
+        (("mine.failing",), 4, "bad\n"),
+        (("mine.nothing",), 4, "'mine.nothing' is not available.\n"),
+        (("salt.cmd", "test.retcode", "3"), 4, "True\n"),
+        (("salt.cmd", "nosuch.f"), 4, "ERROR: 'nosuch.f' is not available.\n"),
+        (("jobs.list_jobs",), 4, "ERROR: not known\n"),
+    ],
+)
+def test_what_fails_fails_the_command(folder: Path, words: tuple[str, ...], code: int, out: str) -> None:
+    with FakeMaster(folder, answers):
+        assert runner(folder, *words)[:2] == (code, out)
+
+
+def test_without_a_master_a_runner_that_needs_none_runs_and_it_is_said_that_nobody_knows(folder: Path) -> None:
+    code, out, err = runner(folder, "salt.cmd", "test.ping")
+    assert (code, out) == (0, "True\n")
+    assert "nobody is told of this runner" in err
+
+
+def test_without_a_master_a_runner_that_needs_it_says_so(folder: Path) -> None:
+    code, out, _ = runner(folder, "manage.up", "-q")
+    assert code == 7
+    assert "is saltlite-master running?" in out
+
+
+def test_who_is_no_operator_runs_nothing(folder: Path, tmp_path: Path) -> None:
+    with FakeMaster(folder, refusing):
+        code, out, err = runner(folder, "mine.sleeping", str(tmp_path / "marker"))
+    assert (code, out) == (6, "")
+    assert "mallory may not" in err
+    assert not (tmp_path / "marker").exists()
+
+
+def test_a_master_that_goes_away_does_not_take_the_result_along(folder: Path) -> None:
+    def going(request: dict[str, Any]) -> Iterable[Step]:
+        return [DROP] if "retcode" in request else answers(request)
+
+    with FakeMaster(folder, going):
+        code, out, err = runner(folder, "mine.number")
+    assert (code, out) == (0, "1\n")
+    assert "was not told that the runner has ended" in err
+
+
+def test_code_from_a_folder_that_others_may_write_to_is_not_run(folder: Path) -> None:
+    configure(folder)
+    (folder / "ext/runners").chmod(0o777)
+    out, err = io.StringIO(), io.StringIO()
+    assert run(["runner", "-c", str(folder), "mine.number"], Console(None, out, err)) == 6
+    assert "could have you run any code" in err.getvalue()
+
+
+def test_the_returns_of_a_job_are_read_from_the_store(folder: Path) -> None:
+    with FakeMaster(folder, answers) as master:
+        master.unsaid = [returned(1, "web1", {"a": 1}), returned(2, "web2", None)]
+        code, out, _ = runner(folder, "jobs.lookup_jid", JID, "--out", "json")
+    assert (code, json.loads(out)) == (0, {"web1": {"a": 1}, "web2": None})
+
+
+def test_documentation_needs_no_master(folder: Path) -> None:
+    code, out, err = runner(folder, "-d", "mine", "--out", "json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["mine.where"] == "Where runners of one's own come from."
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "say what to run"),
+        (("manage",), "'manage' is not a function"),
+        (("-d", "nosuch"), "there is no runner 'nosuch'"),
+    ],
+)
+def test_a_line_that_is_none_is_told_so(folder: Path, words: tuple[str, ...], sentence: str) -> None:
+    code, out, err = runner(folder, *words)
+    assert (code, out) == (2, "")
+    assert sentence in err
+
+
+def test_ctrl_c_ends_a_runner_and_the_master_is_told(folder: Path, tmp_path: Path) -> None:
+    marker = tmp_path / "inside"
+    with FakeMaster(folder, answers) as master:
+        configure(folder)
+        argv = [sys.executable, "-m", "saltlite", "runner", "-c", str(folder), "mine.sleeping", str(marker)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        with subprocess.Popen(argv, env=environment) as process:
+            deadline = time.monotonic() + 20
+            while not marker.exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+        assert [request.get("retcode") for request in master.requests] == [None, 130]

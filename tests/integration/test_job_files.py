@@ -1,0 +1,158 @@
+"""A job's process that asks for files: over its socket, through the job server's table of questions."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.adapters.file_desk import FileDesk
+from saltlite.adapters.file_roots import DiskFileRoots
+from saltlite.adapters.folder import PosixFolder
+from saltlite.adapters.packing import Inside, pack
+from saltlite.adapters.reactor import Reactor
+from saltlite.adapters.spool import DiskSpool
+from saltlite.loader.encode import decode_return
+from saltlite.loader.finder import build_index
+from saltlite.loader.places import search_layers
+from saltlite.minion.asks import Asks
+from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting
+from saltlite.minion.returns import Returns
+from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
+
+JID = "20270115080000000001"
+
+
+class Minion:
+    """The job server's part, with one process; `told` is what went to the network process and was not answered."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.desk = FileDesk(DiskFileRoots({"base": [str(self.root)]}))
+        self.told: list[Any] = []
+        self.refreshed: list[str] = []
+        self.most = 0
+        self.reactor = Reactor()
+        self.asks = Asks(self.reactor, self._tell, self._refresh)
+        self.connected = True
+        self.spool = str(folder / "spool")
+        opts = {"cachedir": str(folder / "cache"), "extension_modules": str(folder / "ext")}
+        index = build_index(search_layers(opts))
+        returns = Returns("web1", 1 << 24, str(folder / "kept"), 1 << 20)
+        around = Surroundings(opts, {}, lambda: index, self.spool, returns, lambda *_: None)
+        self.process: JobProcess = fork_waiting(around)
+        self.process.on_ask = lambda raw: self.asks.heard(self.process, raw)
+
+    def _tell(self, message: Inside) -> None:
+        assert message["t"] == "ask"
+        self.told.append(message["message"])
+        self.most = max(self.most, len(self.told))
+
+    def _refresh(self, what: str, done: Callable[[], None]) -> None:
+        self.refreshed.append(what)
+        done()
+
+    def answer(self) -> None:
+        """As the master does, unless it is away."""
+        asked, self.told = self.told, []
+        for question in asked if self.connected else []:
+            (said,) = self.desk.ask([question])
+            self.asks.said(said)
+
+    def run(self, fun: str, *args: object, each_turn: Callable[[], None] = lambda: None) -> Any:
+        """What the function returned."""
+        self.process.go(JobCall(JID, [(fun, args, {})], "root"))
+        said: list[bytes] = []
+
+        def readable() -> None:
+            heard = self.process.hear()
+            if heard is not None:
+                said.append(heard)
+                self.reactor.stop()
+                return
+            each_turn()
+            self.answer()
+
+        self.reactor.add_reader(self.process.socket.fileno(), readable)
+        self.reactor.run()
+        assert said == [DONE]
+        return decode_return(DiskSpool(PosixFolder(self.spool)).read(JID).body, limit=1 << 24)
+
+    def close(self) -> None:
+        self.process.close()
+        os.waitpid(self.process.pid, 0)
+        self.reactor.close()
+
+
+@pytest.fixture
+def minion(tmp_path: Path) -> Iterator[Minion]:
+    minion = Minion(tmp_path)
+    yield minion
+    minion.close()
+
+
+def test_a_file_comes_through_with_a_few_questions_at_a_time(minion: Minion, tmp_path: Path) -> None:
+    content = os.urandom(20 * CHUNK + 3)
+    (minion.root / "f").write_bytes(content)
+    assert minion.run("cp.get_file", "salt://f", str(tmp_path / "dest")) == str(tmp_path / "dest")
+    assert (tmp_path / "dest").read_bytes() == content
+    assert 1 <= minion.most <= FILE_ASKS_MAX
+
+
+def test_questions_that_a_session_took_with_it_are_asked_again_in_the_next(minion: Minion, tmp_path: Path) -> None:
+    content = os.urandom(20 * CHUNK)
+    (minion.root / "f").write_bytes(content)
+    turns = 0
+
+    def break_and_mend() -> None:
+        nonlocal turns
+        turns += 1
+        if turns in (2, 5, 9):
+            minion.told.clear()
+            minion.asks.connected()
+
+    assert minion.run("cp.get_file", "salt://f", str(tmp_path / "dest"), each_turn=break_and_mend)
+    assert (tmp_path / "dest").read_bytes() == content
+
+
+def test_a_process_that_is_gone_has_its_questions_forgotten_and_others_their_turn(minion: Minion) -> None:
+    question = {"t": "file_ask", "n": 1, "act": "envs", "env": "", "path": "", "after": "", "offset": 0}
+    for n in range(FILE_ASKS_MAX + 2):
+        minion.asks.heard(minion.process, pack({**question, "n": n}))
+    assert len(minion.told) == FILE_ASKS_MAX
+    minion.asks.ended(minion.process)
+    minion.asks.connected()
+    assert len(minion.told) == FILE_ASKS_MAX
+    minion.asks.heard(minion.process, pack(question))
+    assert len(minion.told) == FILE_ASKS_MAX + 1
+
+
+@pytest.mark.parametrize(
+    "nonsense", [b"junk", b"\x80", pack({"t": "bye", "n": 1, "reason": ""}), pack({"t": "file_ask", "n": 1})]
+)
+def test_what_a_process_must_not_ask_reaches_nobody(minion: Minion, nonsense: bytes) -> None:
+    minion.asks.heard(minion.process, nonsense)
+    assert minion.told == []
+
+
+def test_answers_that_a_process_does_not_read_wait_and_keep_nobody_else_waiting(minion: Minion) -> None:
+    question = {"t": "file_ask", "act": "read", "env": "base", "path": "f", "after": "", "offset": 0}
+    (minion.root / "f").write_bytes(b"d" * CHUNK)
+    for n in range(32):
+        minion.asks.heard(minion.process, pack({**question, "n": n}))
+    while minion.told:
+        minion.answer()
+    minion.reactor.call_later(0.0, minion.reactor.stop)
+    minion.reactor.run()
+    minion.asks.ended(minion.process)
+    assert select.select([], [minion.process.socket], [], 0)[1] == []
+
+
+def test_a_refresh_is_passed_on_and_waited_for(minion: Minion) -> None:
+    assert minion.run("saltutil.refresh_grains") is True
+    assert minion.refreshed == ["grains"]

@@ -1,0 +1,113 @@
+"""Questions about files between the hub and the MWorkers: whom they go to, and what an MWorker leaves when it dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from saltlite.adapters.link import SendResult
+from saltlite.adapters.packing import Inside, pack, unpack
+from saltlite.core.filelane import file_said
+from saltlite.master import inside
+from saltlite.master.link import LinkProcess
+from tests.core_guest import MESSAGES, Guest, Table
+
+
+class Reactor:
+    """Does what is due soon when it is told to."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+
+    def now(self) -> float:
+        return 0.0
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        self.soon.append(work)
+
+    def call_later(self, _seconds: float, _work: Callable[[], None]) -> None: ...
+
+    def turn(self) -> None:
+        while self.soon:
+            self.soon.pop(0)()
+
+
+class MWorker:
+    """One MWorker as the link process sees it; `got` is what it was sent."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.got: list[Any] = []
+        link.process.add_mworker(self._channel, lambda: None)
+        self.say(inside.hello(inside.MWORKER))
+
+    def _channel(self, on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Any:
+        self._on_batch, self.die = on_batch, lambda: on_close("it died")
+        return self
+
+    def send(self, payload: bytes) -> None:
+        message = unpack(payload)
+        if message["t"] == "file_ask":
+            self.got.append((message["id"], message["session"], message["message"]["n"]))
+
+    def say(self, message: Inside) -> None:
+        self._on_batch([pack(message)])
+
+
+class Link:
+    """A link process with a real hub; `sent` counts the frames that left."""
+
+    def __init__(self) -> None:
+        self.reactor, self.table = Reactor(), Table()
+        self.sent = 0
+        self.process = LinkProcess(cast("Any", self.reactor), self.table.hub, lambda _owner: cast("Any", self))
+
+    def send(self, _route: bytes, _frame: bytes) -> SendResult:
+        self.sent += 1
+        return SendResult.OK
+
+    def join(self, name: str) -> Guest:
+        guest = self.table.join(name)
+        self.table.take()
+        return guest
+
+    def ask(self, guest: Guest, n: int, path: str = "a") -> None:
+        frame = guest.seal({"t": "file_ask", **MESSAGES["file_ask"], "n": n, "path": path})
+        self.process.on_frame(guest.route, -1, "", frame)
+        self.reactor.turn()
+
+
+def test_all_questions_about_one_file_go_to_the_same_mworker_and_others_elsewhere() -> None:
+    link = Link()
+    mworkers = [MWorker(link) for _ in range(4)]
+    guests = [link.join(f"web{number}") for number in range(20)]
+    for guest in guests:
+        link.ask(guest, 1)
+    assert sorted(len(mworker.got) for mworker in mworkers) == [0, 0, 0, 20]
+    for number, guest in enumerate(guests):
+        link.ask(guest, 2, f"file{number}")
+    assert all(mworker.got for mworker in mworkers)
+
+
+def test_the_answer_leaves_once_and_a_second_one_does_not() -> None:
+    link = Link()
+    mworker, guest = MWorker(link), link.join("web1")
+    link.ask(guest, 1)
+    ((_id, session, number),) = mworker.got
+    before = link.sent
+    for _ in range(2):
+        mworker.say(inside.file_said(session, file_said(number, "ok")))
+        link.reactor.turn()
+    assert link.sent == before + 1
+
+
+def test_what_a_dead_mworker_did_not_answer_is_asked_of_another_or_of_the_next_one() -> None:
+    link = Link()
+    first, guest = MWorker(link), link.join("web1")
+    link.ask(guest, 1)
+    link.ask(guest, 2)
+    first.say(inside.file_said(first.got[0][1], file_said(1, "ok")))
+    link.reactor.turn()
+    first.die()
+    second = MWorker(link)
+    assert [n for _id, _session, n in second.got] == [2]

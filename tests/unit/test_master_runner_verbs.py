@@ -1,0 +1,113 @@
+"""What the master says of functions that minions lack, and what it notes of runners."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.acl import Principal
+from saltlite.core.ports import FunctionSet, MinionRow
+from saltlite.errors import RefusedError, UsageError
+from saltlite.master.context import Identity, Master, Terms
+from saltlite.master.handlers.lacking import NAMES_MAX
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import KeyRecord, KeyState, fingerprint
+from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+
+ROOT = Principal("root", 0)
+JID = "20260131235959123456"
+PKG = {"pkg.install": "pkg.install(name:str)", "test.ping": "test.ping()"}
+
+
+class Office:
+    """A master over a store of its own."""
+
+    def __init__(self) -> None:
+        identity = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        self.store = MemoryStore()
+        # No link: a question that reached for it would fail the test.
+        self.master = Master(self.store, ManualClock(wall=NOW), identity, terms, cast("Any", None))
+
+    def add(self, name: str, functions: dict[str, str] | None, *, whole: bool = True) -> None:
+        minion, public = MinionId(name), name.encode().ljust(32, b".")
+        key, digest = fingerprint(public), f"{functions} {whole}"
+        with self.store.write() as store:
+            store.put_key(KeyRecord(minion, key, public, KeyState.ACCEPTED, "1.2.3.4", NOW, NOW, 1))
+            if functions is not None:
+                store.put_functions(FunctionSet(digest, functions, whole=whole))
+                store.touch_minions([MinionRow(minion, key, "", "1", "b", "i", digest, up=True, last_seen=NOW)])
+
+    def ask(self, verb: str, principal: Principal = ROOT, **fields: Any) -> dict[str, Any]:
+        return handle_request(self.master, principal, {"v": 1, "verb": verb, **fields}).fields
+
+    def events(self) -> list[tuple[str, dict[str, Any]]]:
+        return [(event.tag, dict(event.data)) for event in self.store.events() if event.tag.startswith("salt/run")]
+
+
+def test_minions_are_told_apart_by_what_they_said_of_their_functions() -> None:
+    office = Office()
+    office.add("has", PKG)
+    office.add("lacks", {"test.ping": "test.ping()"})
+    office.add("silent", None)
+    office.add("unsure", {"test.ping": "test.ping()"}, whole=False)
+    assert office.ask("lacking", fun="pkg.install") == {
+        "count": 4,
+        "lacking": 1,
+        "names": ["lacks"],
+        "unknown": 2,
+        "unknown_names": ["silent", "unsure"],
+    }
+
+
+def test_an_answer_names_a_limited_number_of_minions_and_counts_all() -> None:
+    office = Office()
+    for number in range(NAMES_MAX + 5):
+        office.add(f"m{number:05}", {"test.ping": "test.ping()"})
+    told = office.ask("lacking", fun="pkg.install")
+    assert (told["lacking"], len(told["names"])) == (NAMES_MAX + 5, NAMES_MAX)
+
+
+def test_a_name_that_is_no_function_is_refused() -> None:
+    with pytest.raises(UsageError, match="is not a function"):
+        Office().ask("lacking", fun="../etc")
+
+
+def test_a_runner_that_begins_and_ends_makes_two_events() -> None:
+    office = Office()
+    office.ask("runner_event", jid=JID, funs=["manage.up", "jobs.active"])
+    office.ask("runner_event", jid=JID, funs=["manage.up", "jobs.active"], retcode=3, duration_ms=12)
+    begun = {"fun": "manage.up,jobs.active", "user": "root"}
+    assert office.events() == [
+        (f"salt/run/{JID}/new", begun),
+        (f"salt/run/{JID}/ret", {**begun, "retcode": 3, "duration_ms": 12, "success": False}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"jid": "../../key", "funs": ["manage.up"]},
+        {"jid": JID, "funs": []},
+        {"jid": JID, "funs": ["a.b"] * 17},
+        {"jid": JID, "funs": ["manage"]},
+        {"jid": JID, "funs": [7]},
+    ],
+)
+def test_no_other_event_can_be_made_by_it(fields: dict[str, Any]) -> None:
+    office = Office()
+    with pytest.raises(UsageError):
+        office.ask("runner_event", **fields)
+    assert office.events() == []
+
+
+def test_only_operators_may() -> None:
+    nobody = Principal("nobody", 65534)
+    with pytest.raises(RefusedError):
+        Office().ask("lacking", nobody, fun="pkg.install")
+    with pytest.raises(RefusedError):
+        Office().ask("runner_event", nobody, jid=JID, funs=["manage.up"])

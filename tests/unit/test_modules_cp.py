@@ -1,0 +1,157 @@
+"""`cp` as a user calls it, with Salt's names, arguments and returns; behind it a file server of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.loader.call import Outcome, call
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
+from tests.file_servers import Served
+
+
+class Caller:
+    """Calls functions as a job does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.served = Served(folder)
+        self._loader = Loader(build_index(search_layers({})), {}, {}, {}, more={"__file_client__": self.served.client})
+
+    def outcome(self, fun: str, *args: Any, **kwargs: Any) -> Outcome:
+        return call(self._loader, fun, args, kwargs)
+
+    def __call__(self, fun: str, *args: Any, **kwargs: Any) -> Any:
+        outcome = self.outcome(fun, *args, **kwargs)
+        assert outcome.retcode == 0, outcome.value
+        return outcome.value
+
+
+@pytest.fixture
+def cp(tmp_path: Path) -> Caller:
+    cp = Caller(tmp_path)
+    for path in ("a", "etc/apache2/conf/x", "etc/apache2/y", "etc/z"):
+        cp.served.put(path, path)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/only").write_text("dev")
+    return cp
+
+
+def test_get_file_gives_the_path_or_an_empty_text(cp: Caller, tmp_path: Path) -> None:
+    assert cp("cp.get_file", "salt://a", f"{tmp_path}/dest") == f"{tmp_path}/dest"
+    assert cp("cp.get_file", "salt://a", str(tmp_path)) == f"{tmp_path}/a"
+    assert cp("cp.get_file", "salt://no", f"{tmp_path}/no") == ""
+    assert cp("cp.get_file", "salt://only?saltenv=dev", f"{tmp_path}/only") == f"{tmp_path}/only"
+    assert cp("cp.get_file", "salt://only", f"{tmp_path}/only2", "dev") == f"{tmp_path}/only2"
+
+
+def test_get_file_makes_folders_only_when_it_is_told(cp: Caller, tmp_path: Path) -> None:
+    refused = cp.outcome("cp.get_file", "salt://a", f"{tmp_path}/new/dest")
+    assert (refused.retcode, "makedirs=True" in refused.value) == (1, True)
+    assert cp("cp.get_file", "salt://a", f"{tmp_path}/new/dest", makedirs=True) == f"{tmp_path}/new/dest"
+
+
+@pytest.mark.parametrize(
+    ("path", "files"),
+    [
+        ("salt://etc/apache2", ["apache2/conf/x", "apache2/y"]),
+        ("salt://etc/apache2/", ["conf/x", "y"]),
+        ("salt://etc", ["etc/apache2/conf/x", "etc/apache2/y", "etc/z"]),
+        ("salt://no", []),
+    ],
+)
+def test_get_dir_keeps_the_folder_s_name_unless_there_is_a_slash(
+    cp: Caller, tmp_path: Path, path: str, files: list[str]
+) -> None:
+    assert cp("cp.get_dir", path, f"{tmp_path}/to") == [f"{tmp_path}/to/{name}" for name in files]
+    assert all((tmp_path / "to" / name).is_file() for name in files)
+
+
+def test_copies_are_kept_by_environment_and_found_without_the_master(cp: Caller) -> None:
+    copy = f"{cp.served.cache}/files/base/a"
+    assert cp("cp.is_cached", "salt://a") == ""
+    assert cp("cp.cache_file", "salt://a") == copy
+    assert cp("cp.is_cached", "salt://a") == copy
+    assert cp("cp.cache_files", ["salt://a", "salt://no"]) == [copy, ""]
+    assert cp("cp.cache_dir", "salt://etc/apache2/") == [
+        f"{cp.served.cache}/files/base/etc/apache2/{name}" for name in ("conf/x", "y")
+    ]
+    assert len(cp("cp.cache_master")) == 4
+
+
+def test_lists_say_what_the_master_has(cp: Caller) -> None:
+    assert cp("cp.envs") == ["base", "dev"]
+    assert cp("cp.list_master") == ["a", "etc/apache2/conf/x", "etc/apache2/y", "etc/z"]
+    assert cp("cp.list_master", prefix="etc/a") == ["etc/apache2/conf/x", "etc/apache2/y"]
+    assert cp("cp.list_master_dirs") == ["etc", "etc/apache2", "etc/apache2/conf"]
+    assert cp("cp.list_master", "dev") == ["only"]
+
+
+def test_digest_and_mode_of_a_file(cp: Caller, tmp_path: Path) -> None:
+    cp.served.put("run", "x").chmod(0o755)
+    digest = {"hsum": hashlib.sha256(b"a").hexdigest(), "hash_type": "sha256"}
+    assert cp("cp.hash_file", "salt://a") == digest
+    assert cp("cp.hash_file", str(cp.served.root / "a")) == digest
+    assert cp("cp.hash_file", "salt://no") == {}
+    assert (cp("cp.stat_file", "salt://run"), cp("cp.stat_file", "salt://run", octal=False)) == ("0755", 0o100755)
+    assert cp("cp.stat_file", "salt://no") == ""
+
+
+def test_get_url_takes_files_of_the_master_and_of_this_machine_only(cp: Caller, tmp_path: Path) -> None:
+    (tmp_path / "local").write_text("")
+    assert cp("cp.get_url", "salt://a") == f"{cp.served.cache}/files/base/a"
+    assert cp("cp.get_url", "salt://a", f"{tmp_path}/dest") == f"{tmp_path}/dest"
+    assert cp("cp.get_url", "salt://a", None) == "a"
+    assert cp("cp.get_url", f"file://{tmp_path}/local") == f"{tmp_path}/local"
+    assert cp.outcome("cp.get_url", "https://example.com/x").retcode == 1
+
+
+def test_get_file_str_gives_the_content_or_false(cp: Caller) -> None:
+    assert (cp("cp.get_file_str", "salt://a"), cp("cp.get_file_str", "salt://no")) == ("a", False)
+
+
+@pytest.mark.parametrize(
+    ("fun", "args"),
+    [
+        ("cp.get_file", ["salt://../x", "/tmp/x"]),
+        ("cp.get_file", ["a", "/tmp/x"]),
+        ("cp.get_file", ["salt://a", "x"]),
+        ("cp.get_dir", ["salt://etc", "x"]),
+        ("cp.list_master", ["../dev"]),
+        ("cp.push", ["x"]),
+        ("cp.push", ["/no/such/file"]),
+        ("cp.push", ["/etc/hostname", False, "../x"]),
+        ("cp.recv", ["base", "/tmp"]),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_sentence(cp: Caller, fun: str, args: list[Any]) -> None:
+    outcome = cp.outcome(fun, *args)
+    assert outcome.retcode == 1
+    assert outcome.value.startswith(("ERROR", "Passed invalid"))
+    assert "\n" not in outcome.value
+
+
+def test_a_call_without_a_file_server_says_so(tmp_path: Path) -> None:
+    loader = Loader(build_index(search_layers({})), {}, {}, {})
+    assert "no file server" in call(loader, "cp.list_master", [], {}).value
+
+
+def test_sync_functions_take_lists_of_names_as_salt_does(cp: Caller) -> None:
+    for name in ("one", "two", "three"):
+        cp.served.put(f"_modules/{name}.py", "")
+    assert cp("saltutil.sync_modules", extmod_whitelist="one,two", extmod_blacklist=["two"]) == ["modules.one"]
+    assert cp("saltutil.sync_all", extmod_blacklist={"modules": "one"}) == {
+        "executors": [],
+        "grains": [],
+        "interfaces": [],
+        "modules": ["modules.three", "modules.two"],
+        "resources": [],
+        "utils": [],
+    }
+    report = cp("saltutil.sync_all", report=True)["modules"]
+    assert report == {"synced": ["modules.one"], "removed": [], "failed": {}}
+    assert cp("saltutil.sync_modules", "dev") == []
