@@ -14,8 +14,10 @@ from saltlite.cli import exitcodes
 from saltlite.cli.arguments import parse_arguments, split_calls
 from saltlite.core.binding import bind
 from saltlite.errors import UsageError
+from saltlite.grains.collect import collect
 from saltlite.loader.compound import call_each
 from saltlite.loader.encode import decode_return, encode_whole
+from saltlite.minion.customgrains import custom_grains
 from saltlite.model.ids import Jid, jid_at
 from saltlite.model.signature import by_name, parse_signature
 
@@ -75,6 +77,15 @@ def caller() -> str:
         return str(os.geteuid())
 
 
+def find_grains(opts: Mapping[str, Any]) -> dict[str, Any]:
+    """The grains of this machine, as a minion finds them."""
+    with _printing_to_stderr():
+        grains = collect(opts)
+        for found in custom_grains(opts, grains):
+            grains.update(found)
+    return {**grains, **(opts.get("grains") or {}), "id": opts["id"]}
+
+
 def run_calls(loader: Loader, calls: Sequence[Call], jid: Jid) -> Ran:
     """Enter the functions. What they print goes to stderr: stdout has nothing but the result.
 
@@ -95,7 +106,7 @@ def run_calls(loader: Loader, calls: Sequence[Call], jid: Jid) -> Ran:
     before = signal.signal(signal.SIGINT, interrupt)
     began = time.monotonic()
     try:
-        with printing_to_stderr():
+        with _printing_to_stderr():
             outcome = call_each(loader, until_interrupted(), jid=jid, user=caller())
     finally:
         signal.signal(signal.SIGINT, before)
@@ -118,7 +129,7 @@ def exit_code(ran: Ran, *, passthrough: bool) -> int:
 
 
 @contextlib.contextmanager
-def printing_to_stderr() -> Iterator[None]:
+def _printing_to_stderr() -> Iterator[None]:
     """Let file descriptor 1 be stderr: programs that a function starts inherit it too."""
     if sys.stdout is None or sys.stderr is None:  # closed: the numbers 1 and 2 may stand for anything then
         yield

@@ -96,8 +96,9 @@ class MasterConfig:
     )
     module_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
-        "Folders with more plug-ins for `saltlite runner`, each type in its own folder (runners or _runners, modules or "
-        "_modules ...); the last one that has a file of a name wins. Whoever can write there runs code as the operator.",
+        "Folders with more plug-ins for `saltlite runner`, each type in its own folder (runners or _runners, modules "
+        "or _modules ...); the last one that has a file of a name wins. Whoever can write there runs code as the "
+        "operator.",
         FilePaths(),
     )
     runner_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
@@ -107,9 +108,9 @@ class MasterConfig:
     )
     extension_modules: str = option(
         "/var/cache/saltlite/extmods",
-        "A folder with more plug-ins of every type for `saltlite runner`. This is where its saltutil.sync_all puts those "
-        "of file_roots. It must not belong to `user`, or a network process that was taken over could have an operator "
-        "run its code; '' for none.",
+        "A folder with more plug-ins of every type for `saltlite runner`. This is where its saltutil.sync_all puts "
+        "those of file_roots. It must not belong to `user`, or a network process that was taken over could have an "
+        "operator run its code; '' for none.",
         FilePath(may_be_empty=True),
     )
     log_level: str = option(

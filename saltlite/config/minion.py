@@ -134,8 +134,8 @@ class MinionConfig:
     )
     file_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
-        "The folders of files, by environment, that `saltlite call` takes for those of a master; without any, functions "
-        "that need files fail there. Jobs always get the files of their master.",
+        "The folders of files, by environment, that `saltlite call` takes for those of a master; without any, "
+        "functions that need files fail there. Jobs always get the files of their master.",
         FileRoots(),
     )
     clean_dynamic_modules: bool = option(

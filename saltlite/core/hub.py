@@ -34,10 +34,11 @@ from saltlite.core.outbox import Parcel
 from saltlite.core.pace import Pace
 from saltlite.core.peer import Peer
 from saltlite.core.ports import Clock
+from saltlite.core.sessions import Sessions
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
 from saltlite.wire import codec, frames
-from saltlite.wire.limits import HEARTBEAT_MIN_S, HEARTBEATS_PER_S, OPEN_HANDSHAKES, PENDING_KEYS
+from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
 
 __all__ = ["Decide", "Effect", "HangUp", "Hub", "Presence", "Pull", "Report", "Send", "Suspect"]
@@ -49,8 +50,6 @@ DECISION_S = 30.0
 """How long an MWorker may take to decide about a key before the minion is told to come again."""
 DECIDING_MAX = OPEN_HANDSHAKES
 """Sessions whose key is being decided about. A further one is told to come again."""
-PENDING_SESSIONS = PENDING_KEYS
-"""Sessions of keys that wait for an operator. A further one is told to come again."""
 PULL_AGAIN_S = 600.0
 """A minion is asked anew about its unsettled jobs so often: whatever was lost on the way, nothing stays in doubt."""
 UNANSWERED_S = 5.0
@@ -79,11 +78,7 @@ class Hub:
             handshakes_per_address=handshakes_per_address,
             clock=clock,
         )
-        self._peers: dict[int, Peer] = {}
-        self._deciding: dict[Fingerprint, Peer] = {}
-        self._by_key: dict[Fingerprint, Peer] = {}
-        self._by_id: dict[str, Peer] = {}
-        self._by_connection: dict[int, set[int]] = {}
+        self.sessions = Sessions()
         self._laden: dict[int, Peer] = {}
         self._hung_up: set[int] = set()
         self._assembly = Assembly()
@@ -102,35 +97,17 @@ class Hub:
         effects, self._effects = self._effects, []
         return effects
 
-    def present(self) -> list[Presence]:
-        """Every minion that is up, for an MWorker that has just come."""
-        return [peer.presence(up=True) for peer in self._by_id.values()]
-
-    def presence(self, minion: str) -> Presence | None:
-        """The session of that minion, if it is up."""
-        return self._by_id[minion].presence(up=True) if minion in self._by_id else None
-
-    def heard(self, minions: Iterable[str]) -> dict[str, float]:
-        """Seconds since each of these that is up was last heard."""
-        now = self._clock.monotonic()
-        return {minion: now - self._by_id[minion].last_heard for minion in minions if minion in self._by_id}
-
     def figures(self) -> dict[str, Any]:
         """How many sessions, handshakes (finished since the start), parcels (not acknowledged yet), refused frames."""
-        ready = len(self._by_id)
+        ready = len(self.sessions.by_id)
         return {
-            "sessions": len(self._peers),
+            "sessions": len(self.sessions),
             "ready": ready,
-            "pending": len(self._by_key) - ready,
+            "pending": len(self.sessions.by_key) - ready,
             "parcels": sum(len(peer.outbox) for peer in self._laden.values()),
             "handshakes": self._handshakes,
             "refused": dict(self.refused_frames),
         }
-
-    @property
-    def heartbeat_s(self) -> float:
-        """How often each minion must be heard: the more minions, the more seldom."""
-        return max(HEARTBEAT_MIN_S, len(self._peers) / HEARTBEATS_PER_S)
 
     # -- what the link says
 
@@ -162,7 +139,7 @@ class Hub:
 
     def unsent(self, send: Send, *, gone: bool) -> None:
         """The link could not carry this: the peer is gone, or its queue is full for now."""
-        peer = self._peers.get(send.session)
+        peer = self.sessions.by_number.get(send.session)
         if peer is None:
             return
         if gone:
@@ -184,7 +161,7 @@ class Hub:
             hung_up, self._hung_up = self._hung_up, set()
             for connection in hung_up:
                 self._probe(connection)
-            for peer in list(self._peers.values()):
+            for peer in list(self.sessions.by_number.values()):
                 self._look_after(peer, now)
             self._grant(self._assembly.expire(now))
         for number, peer in list(self._laden.items()):
@@ -197,11 +174,11 @@ class Hub:
 
     def decided(self, session: int, state: str, minion: str) -> None:
         """The verdict about a key: a KeyState, or "busy" when the store could not say."""
-        peer = self._peers.get(session)
+        peer = self.sessions.by_number.get(session)
         if peer is None or peer.state is not None:
             return
-        del self._deciding[peer.fingerprint]
-        now, stays = self._clock.monotonic(), self._by_key.get(peer.fingerprint)
+        del self.sessions.deciding[peer.fingerprint]
+        now, stays = self._clock.monotonic(), self.sessions.by_key.get(peer.fingerprint)
         is_one_too_many = state == KeyState.ACCEPTED and self._clones.arrived(peer.fingerprint, peer.said["boot"], now)
         if is_one_too_many and stays is not None:
             # The one that is up stays up: ending each other for ever, both would be deaf half of the time.
@@ -212,22 +189,22 @@ class Hub:
         elif state == KeyState.ACCEPTED:
             self._welcome(peer, state)
             self._accept(peer, minion)
-        elif state == KeyState.PENDING and self._room_for_pending(peer):
+        elif state == KeyState.PENDING and self.sessions.has_room_for_pending(peer):
             self._welcome(peer, state)
             peer.state = KeyState.PENDING
-            self._replace(self._by_key.get(peer.fingerprint), peer)
-            self._by_key[peer.fingerprint] = peer
+            self._replace(self.sessions.by_key.get(peer.fingerprint), peer)
+            self.sessions.by_key[peer.fingerprint] = peer
         else:
             self._welcome(peer, "busy" if state == KeyState.PENDING else state)
             self._drop(peer)
 
     def key_changed(self, key: Fingerprint, state: str, minion: str) -> None:
         """A key was accepted, rejected, revoked or "deleted": act before anybody is told that it was (S5)."""
-        undecided = self._deciding.get(key)
+        undecided = self.sessions.deciding.get(key)
         if undecided is not None:
             # Its verdict may have been read before the change; when it comes again it gets a fresh one.
             self._send_away(undecided)
-        peer = self._by_key.get(key)
+        peer = self.sessions.by_key.get(key)
         if peer is None:
             return
         if state != KeyState.ACCEPTED:
@@ -242,7 +219,7 @@ class Hub:
 
         `starved`: the store has more for it, to be asked for when these are acknowledged.
         """
-        peer = self._by_id.get(minion)
+        peer = self.sessions.by_id.get(minion)
         if peer is None:
             return
         peer.known = True
@@ -254,33 +231,33 @@ class Hub:
 
     def push(self, minion: str, parcels: Iterable[Parcel]) -> None:
         """A new job. A session that the store does not know yet pulls it: else it could be called expired, and ran."""
-        peer = self._by_id.get(minion)
+        peer = self.sessions.by_id.get(minion)
         if peer is not None and peer.known:
             self.deliver(minion, parcels)
 
     def cancel(self, jid: str, minions: Iterable[str]) -> None:
         """Tell these minions to end a job; each answers by a state or a return."""
         for minion in minions:
-            peer = self._by_id.get(minion)
+            peer = self.sessions.by_id.get(minion)
             if peer is not None:
                 self._say(peer, {"t": "cancel", "jid": jid})
 
     def want_functions(self, minion: str) -> None:
         """The store does not know the functions that this minion's digest stands for: ask for them."""
-        peer = self._by_id.get(minion)
+        peer = self.sessions.by_id.get(minion)
         if peer is not None:
             self._say(peer, {"t": "want_functions"})
 
     def pull(self, minions: Iterable[str]) -> None:
         """The store still holds jobs for these: ask for them again, for those that are up."""
         for minion in minions:
-            peer = self._by_id.get(minion)
+            peer = self.sessions.by_id.get(minion)
             if peer is not None and not peer.outbox:
                 self._effects.append(Pull(peer.id, fresh=not peer.known))
 
     def committed(self, key: Fingerprint, jids: Sequence[str]) -> None:
         """These returns of that minion are stored: it may forget them."""
-        peer = self._by_key.get(key)
+        peer = self.sessions.by_key.get(key)
         if peer is None:
             return
         for start in range(0, len(jids), JIDS_MAX):
@@ -292,19 +269,18 @@ class Hub:
     def send_files(self) -> None:
         """Let some answers about files go, behind whatever else is to be said: once a turn."""
         for session, message in self.files.leaving():
-            self._send(self._peers[session], message)
+            self._send(self.sessions.by_number[session], message)
 
     def leave(self, spread_ms: int) -> None:
         """A planned stop: every minion is told to come back within `spread_ms`, jobs keep running."""
-        for peer in list(self._peers.values()):
+        for peer in list(self.sessions.by_number.values()):
             self._say(peer, {"t": "lame", "spread_ms": spread_ms})
 
     # -- frames
 
     def _greeting(self, route: bytes, connection: int, address: str, frame: frames.Frame) -> None:
         if isinstance(frame, frames.Hello):
-            on_connection = self._by_connection.get(connection, ())
-            if any(self._peers[number].route == route for number in on_connection):
+            if any(peer.route == route for peer in self.sessions.on(connection)):
                 raise RemoteProtocolError("second-hello", "this connection has a session")
             answer = self._doorway.hello(route, connection, address, frame)
             self._effects.append(Send(route, answer))
@@ -319,7 +295,7 @@ class Hub:
         arrival = self._doorway.auth(route, frame)
         self._handshakes += 1
         session = arrival.session
-        if session.id in self._peers:
+        if session.id in self.sessions.by_number:
             raise RemoteProtocolError("session-taken")
         now = self._clock.monotonic()
         peer = Peer(
@@ -332,19 +308,18 @@ class Hub:
             since=now,
             last_heard=now,
         )
-        self._peers[session.id] = peer
-        self._by_connection.setdefault(peer.connection, set()).add(session.id)
-        if len(self._deciding) >= DECIDING_MAX:
+        self.sessions.add(peer)
+        if len(self.sessions.deciding) >= DECIDING_MAX:
             self._send_away(peer)
             return
-        older = self._deciding.get(peer.fingerprint)
+        older = self.sessions.deciding.get(peer.fingerprint)
         if older is not None:
             self._send_away(older)
-        self._deciding[peer.fingerprint] = peer
+        self.sessions.deciding[peer.fingerprint] = peer
         self._effects.append(Decide(session.id, session.peer, peer.address, peer.said))
 
     def _data(self, route: bytes, frame: frames.Data) -> None:
-        peer = self._peers.get(frame.session)
+        peer = self.sessions.by_number.get(frame.session)
         if peer is None or peer.route != route:
             raise RemoteProtocolError("no-session")
         now = self._clock.monotonic()
@@ -396,22 +371,19 @@ class Hub:
 
     def _accept(self, peer: Peer, minion: str) -> None:
         peer.state, peer.id = KeyState.ACCEPTED, minion
-        same_id = self._by_id.get(minion)
+        same_id = self.sessions.by_id.get(minion)
         # In the table first: the id stays up, whoever held it until now.
-        self._by_id[minion] = peer
+        self.sessions.by_id[minion] = peer
         self._replace(same_id, peer)
-        self._replace(self._by_key.get(peer.fingerprint), peer)
-        self._by_key[peer.fingerprint] = peer
+        self._replace(self.sessions.by_key.get(peer.fingerprint), peer)
+        self.sessions.by_key[peer.fingerprint] = peer
         self._effects.append(peer.presence(up=True))
         self._ask_anew(peer, self._clock.monotonic())
 
     def _replace(self, older: Peer | None, newer: Peer) -> None:
-        if older is not None and older is not newer and older.session.id in self._peers:
+        if older is not None and older is not newer and older in self.sessions:
             self._say(older, {"t": "state", "state": "replaced"})
             self._drop(older)
-
-    def _room_for_pending(self, peer: Peer) -> bool:
-        return peer.fingerprint in self._by_key or len(self._by_key) - len(self._by_id) < PENDING_SESSIONS
 
     def _send_away(self, peer: Peer) -> None:
         """End a session that was not decided about: its minion comes again, a little later."""
@@ -423,8 +395,8 @@ class Hub:
         self._effects.append(Pull(peer.id, fresh=True))
 
     def _probe(self, connection: int) -> None:
-        for number in list(self._by_connection.get(connection, ())):
-            self._send(self._peers[number], {"t": "beat"})
+        for peer in self.sessions.on(connection):
+            self._send(peer, {"t": "beat"})
 
     def _look_after(self, peer: Peer, now: float) -> None:
         if peer.state is None:
@@ -441,32 +413,25 @@ class Hub:
         self._effects.append(HangUp(peer.connection, peer.address))
 
     def _drop(self, peer: Peer) -> None:
-        number = peer.session.id
-        if self._peers.pop(number, None) is None:
+        if peer not in self.sessions:
             return
-        self._laden.pop(number, None)
-        sessions = self._by_connection[peer.connection]
-        sessions.discard(number)
-        if not sessions:
-            del self._by_connection[peer.connection]
-        for table in (self._deciding, self._by_key):
-            if table.get(peer.fingerprint) is peer:
-                del table[peer.fingerprint]
-        if self._by_id.get(peer.id) is peer:
-            del self._by_id[peer.id]
+        number = peer.session.id
+        if self.sessions.is_up(peer):
             self._effects.append(peer.presence(up=False))
+        self.sessions.remove(peer)
+        self._laden.pop(number, None)
         self.files.forget(number)
         self._grant(self._assembly.forget(number, self._clock.monotonic()))
 
     # -- sending
 
     def _welcome(self, peer: Peer, state: str) -> None:
-        peer.beat_s = self.heartbeat_s
+        peer.beat_s = self.sessions.heartbeat_s
         self._say(peer, {"t": "welcome", "state": state, "hb_ms": int(peer.beat_s * 1000)})
 
     def _grant(self, keys: Iterable[Key]) -> None:
         for session, jid in keys:
-            peer = self._peers.get(session)
+            peer = self.sessions.by_number.get(session)
             if peer is not None:
                 self._say(peer, {"t": "grant", "jid": jid})
 
@@ -478,7 +443,7 @@ class Hub:
 
     def _hold(self, peer: Peer, message: Message) -> None:
         # A beat is not kept: the next one says the same.
-        if message["t"] == "beat" or peer.session.id not in self._peers:
+        if message["t"] == "beat" or peer not in self.sessions:
             return
         peer.held.append(message)
         self._laden[peer.session.id] = peer

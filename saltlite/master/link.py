@@ -125,7 +125,7 @@ class LinkProcess:
     def stop(self) -> None:
         """A planned stop: tell the minions, let the frames leave, end the loop."""
         self._stopping = True
-        count = len(self._hub.present())
+        count = len(self._hub.sessions.present())
         self._hub.leave(min(SPREAD_MAX_MS, max(SPREAD_MIN_MS, SPREAD_MS_PER_MINION * count)))
         self._carry_out()
         self._reactor.call_later(LINGER_S + LINGER_S_PER_MINION * count if count else 0.0, self._reactor.stop)
@@ -140,7 +140,7 @@ class LinkProcess:
         """An MWorker is there: tell it who is up, and give it what waits."""
         self._mworkers.append(mworker)
         # What the store believed of an earlier link's sessions is over; one MWorker says so.
-        mworker.channel.send(pack(inside.presence(self._hub.present(), record=not self._recorded, whole=True)))
+        mworker.channel.send(pack(inside.presence(self._hub.sessions.present(), record=not self._recorded, whole=True)))
         self._recorded = True
         waiting, self._waiting = self._waiting, []
         self._to_mworker(waiting)
@@ -213,7 +213,7 @@ class LinkProcess:
             elif isinstance(item, Pull):
                 # A fresh one must find what the presence before it changed, so it goes the same way.
                 mworker = self._mworkers[0] if item.fresh else self._least_busy()
-                session = self._hub.presence(item.id) if item.fresh else None
+                session = self._hub.sessions.presence(item.id) if item.fresh else None
                 mworker.channel.send(pack(inside.pull(item.id, session)))
             else:
                 mworker = self._home(item)
@@ -303,7 +303,9 @@ class LinkProcess:
                 # The sessions are gone from the table by now: no later frame of theirs is acted on (S5).
                 mworker.channel.send(pack(inside.keys_done(message["n"])))
             case "heard":
-                mworker.channel.send(pack(inside.heard(message["n"], hub.heard(message["ids"]))))
+                mworker.channel.send(
+                    pack(inside.heard(message["n"], hub.sessions.heard(message["ids"], self._reactor.now())))
+                )
             case "stats":
                 mworker.channel.send(pack(inside.stats(message["n"], self._figures())))
             case "bell":

@@ -119,13 +119,10 @@ def sync_all(
 
 def _sync(kind: str, saltenv: Any, allowed: Any, barred: Any) -> list[str]:
     if not hasattr(__file_client__, "sync"):
-        raise CommandExecutionError(
-            "There is no place for plug-ins: set extension_modules in the master's configuration."
-        )
+        raise CommandExecutionError("There is no place for plug-ins: set extension_modules of the master.")
+    chosen = _chooser(_names(allowed), _names(barred))
     try:
-        report = __file_client__.sync(
-            kind, _names(saltenv), clean=True, chosen=_chooser(_names(allowed), _names(barred))
-        )
+        report = __file_client__.sync(kind, _names(saltenv), clean=True, chosen=chosen)
     except OSError as error:
         raise CommandExecutionError(f"The plug-ins cannot be written: {error.strerror} ({error.filename})") from error
     except UsageError as error:

@@ -33,6 +33,8 @@ def _words(part: ast.expr) -> Iterator[str]:
             yield from _words(right)
         case ast.Constant(value=None):
             yield "None"
+        case ast.Constant(value=str() as quoted):
+            yield from _words(ast.parse(quoted, mode="eval").body)
         case ast.Subscript(value=ast.Name(id="Optional") | ast.Attribute(attr="Optional"), slice=inside):
             yield from _words(inside)
             yield "None"

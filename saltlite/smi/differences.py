@@ -125,14 +125,12 @@ def _differences(ours: Shape, theirs: Shape) -> Iterator[Difference]:
 def _is_renamed(other: inspect.Parameter | None, at_place: inspect.Parameter, ours: Shape) -> bool:
     """Whether the argument at a place has another name in the provider. `other` is what has the same name there.
 
-    A parameter that only the provider has may stand in between when it has a default; one without is the argument.
+    Only a parameter without a default is taken for the argument: one with a default may just as well be something that
+    the provider has beside it, and a value that went there would mean something else.
     """
-    if other is at_place:
+    if other is at_place or at_place.default is not _EMPTY:
         return False
-    needed = at_place.default is _EMPTY
-    if at_place.name in ours.named:
-        return other is None and needed
-    return other is None or needed
+    return other is None or at_place.name not in ours.named
 
 
 def _at_one(one: inspect.Parameter, other: inspect.Parameter) -> Iterator[Difference]:
@@ -173,4 +171,4 @@ def _beyond(ours: Shape, theirs: Shape, met: set[str]) -> Iterator[Difference]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+    return bool(one == other)

@@ -55,8 +55,12 @@ class Schema:
         return iter(())
 
     def filled(self, value: Any, _default: Any) -> Any:
-        """The value with the minimal keys that it lacks taken from the default structure."""
+        """The value with the minimal keys that it lacks: from the default structure, else an empty value of their kind."""
         return value
+
+    def empty(self) -> Any:
+        """The value of this kind that says nothing."""
+        return None
 
 
 class Scalar(Schema):
@@ -68,6 +72,9 @@ class Scalar(Schema):
 
     def text(self) -> str:
         return "None" if self._kind is type(None) else self._kind.__name__
+
+    def empty(self) -> Any:
+        return self._kind() if self._kind in (str, int, float, bool, bytes) else None
 
     def fits(self, value: object) -> bool:
         if type(value) in (self.exact or ()):
@@ -84,6 +91,9 @@ class ListOf(Schema):
 
     def __init__(self, entry: Schema) -> None:
         self._entry = entry
+
+    def empty(self) -> Any:
+        return []
 
     def text(self) -> str:
         return f"list[{self._entry.text()}]" if type(self._entry) is not Schema else "list"
@@ -106,6 +116,9 @@ class DictOf(Schema):
         self._key = key
         self._value = value
 
+    def empty(self) -> Any:
+        return {}
+
     def text(self) -> str:
         if type(self._key) is Schema and type(self._value) is Schema:
             return "dict"
@@ -123,9 +136,9 @@ class DictOf(Schema):
             yield from self._value.mismatches(entry, _below(path, key))
 
     def filled(self, value: Any, default: Any) -> Any:
-        sample = next(iter(default.values()), None) if isinstance(default, Mapping) else None
-        if sample is None or not isinstance(value, Mapping):
+        if not isinstance(value, Mapping):
             return value
+        sample = next(iter(default.values()), None) if isinstance(default, Mapping) else None
         return {key: self._value.filled(entry, sample) for key, entry in value.items()}
 
 
@@ -135,6 +148,9 @@ class Record(Schema):
     def __init__(self, required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> None:
         self._required = dict(required)
         self._optional = dict(optional or {})
+
+    def empty(self) -> Any:
+        return {name: schema.empty() for name, schema in self._required.items()}
 
     def text(self) -> str:
         fields = [f"{name}: {schema.text()}" for name, schema in self._required.items()]
@@ -166,8 +182,8 @@ class Record(Schema):
         for name, schema in self._required.items():
             if name in whole:
                 whole[name] = schema.filled(whole[name], given.get(name))
-            elif name in given:
-                whole[name] = given[name]
+            else:
+                whole[name] = given[name] if name in given else schema.empty()
         return whole
 
 
@@ -178,6 +194,10 @@ class OneOf(Schema):
         self._choices = tuple(choices)
         exact = [choice.exact for choice in self._choices]
         self.exact = frozenset().union(*(one for one in exact if one)) if all(exact) else None
+
+    def empty(self) -> Any:
+        kinds = [choice.empty() for choice in self._choices]
+        return None if None in kinds else kinds[0]
 
     def text(self) -> str:
         return " | ".join(choice.text() for choice in self._choices)
@@ -247,7 +267,7 @@ def _of_generic(wanted: Any) -> Schema | None:
 
 
 def _of_class(wanted: Any) -> Schema | None:
-    if not isinstance(wanted, type) or wanted is object:
+    if not isinstance(wanted, type) or wanted in (object, Any):
         return None
     if typing.is_typeddict(wanted):
         hints = typing.get_type_hints(wanted)

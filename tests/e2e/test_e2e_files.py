@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,15 @@ def make(kind="cheddar"):
     """
     return f"{kind} on {__grains__['id']}"
 '''
+
+
+LUMBERJACK = """
+from lumberjack import sleep, work
+
+
+def is_ok(person):
+    return person == 'Michael Palin' and work.all_day() and sleep.all_night()
+"""
 
 
 def roots(fleet: Fleet) -> Path:
@@ -184,3 +194,16 @@ def test_a_copy_of_nothing_or_to_a_relative_path_is_refused_before_anything_is_p
     assert fleet.cli("cp", "*", __file__).code == 2
     assert fleet.cli("cp", "nobody", __file__, "/tmp/x").code == 3
     assert fleet.jobs_published() == published
+
+
+def test_a_module_in_a_zip_archive_is_synced_and_run(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.start_master()
+    fleet.join("web1", enable_zip_modules=True)
+    archive = tmp_path / "lumberjack.zip"
+    with zipfile.ZipFile(archive, "w") as into:
+        into.writestr("lumberjack/__init__.py", LUMBERJACK)
+        into.writestr("lumberjack/work.py", "def all_day():\n    return True\n")
+        into.writestr("lumberjack/sleep.py", "def all_night():\n    return True\n")
+    put(fleet, "_modules/lumberjack.zip", archive.read_bytes())
+    assert call(fleet, "saltutil.sync_modules") == ["modules.lumberjack"]
+    assert call(fleet, "lumberjack.is_ok", "Michael Palin") is True

@@ -296,3 +296,25 @@ def test_the_log_goes_to_stderr_from_the_chosen_level_on(config_dir: Path, tmp_p
         return "told" in done.stderr
 
     assert (told(), told("-l", "info")) == (False, True)
+
+
+def test_grains_of_ones_own_are_there(config_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "ext/grains").mkdir()
+    (tmp_path / "ext/grains/rack.py").write_text("def rack(grains):\n    return {'rack': grains['id'] + '-r4'}\n")
+    assert returned(config_dir, "grains.get", "rack") == "web1-r4"
+
+
+def test_functions_that_need_files_get_those_of_file_roots(config_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "srv").mkdir()
+    (tmp_path / "srv/motd").write_text("hello")
+    code, out, _ = call(config_dir, "cp.get_file_str", "salt://motd")
+    assert (code, out) == (4, "local:\n    ERROR: This call has no file server behind it.\n")
+    with (config_dir / "minion").open("a") as config:
+        config.write(f"file_roots: {{base: [{tmp_path}/srv]}}\n")
+    assert returned(config_dir, "cp.get_file_str", "salt://motd") == "hello"
+
+
+def test_the_list_of_modules_for_jobs_does_not_bind_who_is_on_the_machine(config_dir: Path) -> None:
+    with (config_dir / "minion").open("a") as config:
+        config.write("whitelist_modules: [grains]\n")
+    assert returned(config_dir, "test.ping") is True

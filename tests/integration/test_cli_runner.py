@@ -224,3 +224,43 @@ def test_ctrl_c_ends_a_runner_and_the_master_is_told(folder: Path, tmp_path: Pat
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
         assert [request.get("retcode") for request in master.requests] == [None, 130]
+
+
+def test_plug_ins_of_file_roots_are_synced_and_then_run(folder: Path) -> None:
+    put = {
+        "_runners/tour.py": "def start():\n    return __execution__['ours.number']() + __grains__['steps']\n",
+        "_modules/ours.py": "def number():\n    return 30\n",
+        "_grains/steps.py": "def steps():\n    print('said on the way')\n    return {'steps': 9}\n",
+    }
+    for path, text in put.items():
+        (folder / "srv" / path).parent.mkdir(parents=True)
+        (folder / "srv" / path).write_text(text)
+    config = f"root_dir: {folder}\nsock_dir: {folder}\nfile_roots: {{base: [{folder}/srv]}}\n"
+
+    def run_it(*words: str) -> Any:
+        (folder / "master").write_text(config)
+        out = io.StringIO()
+        assert run(["runner", "-q", "-c", str(folder), *words, "--out", "json"], Console(None, out, None)) == 0
+        return json.loads(out.getvalue())
+
+    assert run_it("saltutil.sync_runners") == ["runners.tour"]
+    all_of_them = {
+        "grains": ["grains.steps"],
+        "interfaces": [],
+        "modules": ["modules.ours"],
+        "runners": [],
+        "utils": [],
+    }
+    assert run_it("saltutil.sync_all") == all_of_them
+    assert run_it("saltutil.sync_all") == {kind: [] for kind in all_of_them}
+    assert run_it("tour.start") == 39
+    (folder / "srv/_runners/tour.py").unlink()
+    assert run_it("saltutil.sync_runners") == []
+    assert not (folder / "var/cache/saltlite/extmods/runners/tour.py").exists()
+
+
+def test_a_sync_without_a_place_for_plug_ins_is_refused(folder: Path) -> None:
+    (folder / "master").write_text(f"root_dir: {folder}\nsock_dir: {folder}\nextension_modules: ''\n")
+    out = io.StringIO()
+    assert run(["runner", "-q", "-c", str(folder), "saltutil.sync_all"], Console(None, out, None)) == 4
+    assert out.getvalue() == "ERROR: There is no place for plug-ins: set extension_modules of the master.\n"

@@ -37,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_other_work_is_done_between_the_slices_and_small_files_do_not_wait_for_large_ones(root: Path) -> None:
-    reactor, said, turns = Reactor(), [], []
+    reactor, said, turns = Reactor(), list[Message](), list[int]()
     server = FileServer(reactor, FileDesk(DiskFileRoots({"base": [str(root)]})), None)
 
     def turn() -> None:
@@ -58,14 +58,14 @@ def test_other_work_is_done_between_the_slices_and_small_files_do_not_wait_for_l
 
 
 def test_pieces_are_refused_where_minions_may_send_none(tmp_path: Path) -> None:
-    reactor, said = Reactor(), []
+    reactor, said = Reactor(), list[Message]()
     no_files(reactor).ask(WEB1, piece(b"content"), said.append)
     assert [message["state"] for message in said] == ["refused"]
     reactor.close()
 
 
 def test_pieces_are_kept_where_minions_may_send_them(tmp_path: Path) -> None:
-    reactor, said = Reactor(), []
+    reactor, said = Reactor(), list[Message]()
     server = FileServer(reactor, FileDesk(DiskFileRoots({})), Uploads(str(tmp_path), 100))
     server.ask(WEB1, piece(b"content"), said.append)
     assert [message["state"] for message in said] == ["ok"]

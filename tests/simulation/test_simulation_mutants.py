@@ -109,7 +109,7 @@ def test_a_job_that_is_sent_to_somebody_else_too_is_seen(monkeypatch: pytest.Mon
     def wrong_door(self: Hub, minion: str, parcels: Any, *, starved: bool = False) -> None:
         parcels = list(parcels)
         deliver(self, minion, parcels, starved=starved)
-        deliver(self, min(self._by_id, default=minion), parcels)
+        deliver(self, min(self.sessions.by_id, default=minion), parcels)
 
     monkeypatch.setattr(Hub, "deliver", wrong_door)
     assert found("G3")

@@ -23,6 +23,14 @@ def test_a_folder_that_anybody_may_write_to_is_refused(tmp_path: Path, mode: int
         require_trusted([str(tmp_path)])
 
 
+def test_a_folder_in_it_counts_too(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "runners").mkdir()
+    (tmp_path / "runners").chmod(0o777)
+    with pytest.raises(RefusedError, match="others may write to .*/runners"):
+        require_trusted([str(tmp_path)])
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)

@@ -112,7 +112,7 @@ def test_when_a_minion_was_last_heard_is_known_of_those_that_are_up() -> None:
     table = Table()
     table.join("web1")
     table.wait(7.0)
-    assert table.hub.heard(["web1", "web2"]) == {"web1": 7.0}
+    assert table.hub.sessions.heard(["web1", "web2"], table.clock.monotonic()) == {"web1": 7.0}
 
 
 def test_another_key_that_is_accepted_for_the_same_id_replaces_the_session_of_the_first() -> None:
@@ -125,7 +125,7 @@ def test_another_key_that_is_accepted_for_the_same_id_replaces_the_session_of_th
     table.take()
     older.say({"t": "job_state", **MESSAGES["job_state"]})
     assert of(Report, table.take()) == []
-    assert [up.fingerprint for up in table.hub.present()] == [newer.key]
+    assert [up.fingerprint for up in table.hub.sessions.present()] == [newer.key]
 
 
 def test_pending_is_accepted_in_its_session() -> None:
@@ -181,8 +181,8 @@ def test_a_minion_that_beats_stays() -> None:
 
 def test_the_pace_gets_slower_with_the_number_of_minions() -> None:
     table = Table()
-    table.hub._peers = dict.fromkeys(range(HEARTBEATS_PER_S * 60))  # type: ignore[assignment]  # only counted
-    assert table.hub.heartbeat_s == 60.0
+    table.hub.sessions.by_number = dict.fromkeys(range(HEARTBEATS_PER_S * 60))  # type: ignore[assignment]  # only counted
+    assert table.hub.sessions.heartbeat_s == 60.0
 
 
 def test_a_connection_that_is_gone_is_noticed_by_sending() -> None:
@@ -390,4 +390,4 @@ def test_a_minion_that_takes_nothing_is_hung_up_on_and_not_remembered() -> None:
     assert HangUp(guest.number, guest.address) in table.done
     table.wait(BLOCKED_RETRY_S)
     assert table.take() == []
-    assert table.hub.present() == []
+    assert table.hub.sessions.present() == []

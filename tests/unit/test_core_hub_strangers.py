@@ -9,12 +9,12 @@ import pytest
 from saltlite.core.hub import (
     DECIDING_MAX,
     DECISION_S,
-    PENDING_SESSIONS,
     Decide,
     HangUp,
     Report,
     Send,
 )
+from saltlite.core.sessions import PENDING_SESSIONS
 from saltlite.wire import frames
 from saltlite.wire.limits import (
     HANDSHAKE_TIMEOUT_S,
@@ -229,14 +229,14 @@ def test_a_verdict_for_a_session_that_is_gone_changes_nothing() -> None:
     table.take()
     guest.decided("accepted")
     assert table.take() == []
-    assert table.hub.present() == []
+    assert table.hub.sessions.present() == []
 
 
 def test_a_second_verdict_changes_nothing() -> None:
     table = Table()
     guest = table.join("web1", "pending")
     guest.decided("accepted")
-    assert table.hub.present() == []
+    assert table.hub.sessions.present() == []
 
 
 def test_a_verdict_that_does_not_come_sends_the_minion_away_even_if_it_beats() -> None:
@@ -259,7 +259,7 @@ def test_a_key_that_changes_while_it_is_decided_about_is_decided_about_anew(stat
     table.hub.key_changed(guest.key, state, "web1")
     assert [message["state"] for message in guest.heard()] == ["busy"]
     guest.decided("accepted")
-    assert table.hub.present() == []
+    assert table.hub.sessions.present() == []
 
 
 def test_a_key_is_decided_about_in_one_session_at_a_time() -> None:
@@ -269,9 +269,9 @@ def test_a_key_is_decided_about_in_one_session_at_a_time() -> None:
     newer = Guest(table, "web1")
     newer.prove()
     older.decided("accepted")
-    assert table.hub.present() == []
+    assert table.hub.sessions.present() == []
     newer.decided("accepted")
-    assert [up.id for up in table.hub.present()] == ["web1"]
+    assert [up.id for up in table.hub.sessions.present()] == ["web1"]
 
 
 def test_sessions_that_wait_for_a_verdict_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

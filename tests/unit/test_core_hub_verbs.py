@@ -84,7 +84,7 @@ def test_functions_that_changed_during_a_session_are_what_presence_says_from_the
     guest = table.join("web1")
     message = functions_message(["a.b(c)"], whole=True)
     guest.say(message)
-    assert [one.functions for one in table.hub.present()] == [message["digest"]]
+    assert [one.functions for one in table.hub.sessions.present()] == [message["digest"]]
 
 
 # -- bad frames in a session
@@ -97,7 +97,7 @@ def test_a_bad_frame_ends_its_own_session_and_no_other() -> None:
     raw[-1] ^= 1
     bad.raw(bytes(raw))
     assert HangUp(bad.number, bad.address) in table.take()
-    assert [up.id for up in table.hub.present()] == ["good"]
+    assert [up.id for up in table.hub.sessions.present()] == ["good"]
     assert good.alive
 
 

@@ -42,8 +42,11 @@ class MWorker:
         self.say(inside.hello(inside.MWORKER))
 
     def _channel(self, on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Any:
-        self._on_batch, self.die = on_batch, lambda: on_close("it died")
+        self._on_batch, self._on_close = on_batch, on_close
         return self
+
+    def die(self) -> None:
+        self._on_close("it died")
 
     def send(self, payload: bytes) -> None:
         message = unpack(payload)

@@ -47,7 +47,7 @@ def differences(interface: str, provider: str) -> list[tuple[str, str, str]]:
         ("a, b", "b, a", [("error", "moved", "a"), ("error", "moved", "b")]),
         ("a, refresh=False", "refresh=False", [("error", "missing", "a"), ("error", "moved", "refresh")]),
         ("refresh=True", "refresh=False", [("warning", "default_differs", "refresh")]),
-        ("flag=1", "flag=True", [("warning", "default_differs", "flag")]),
+        ("name, purge=False", "name, remove=False", [("error", "missing", "purge"), ("ok", "extra", "remove")]),
         ("name=None", "name", [("error", "required", "name")]),
         ("name", "name, other", [("error", "required", "other")]),
         ("*names", "name", [("error", "required", "name"), ("error", "no_varargs", "*")]),
@@ -86,7 +86,13 @@ def test_the_same_signature_is_handed_out_as_it_is() -> None:
         ("refresh=True", "refresh=False", (), {"refresh": 5}, {"refresh": 5}),
         ("name=None", "name", (), {}, {"name": None}),
         ("name, refresh=False", "name", ("vim",), {"refresh": False}, {"name": "vim"}),
-        ("name, *, pkgs=None", "pkg, root=None, pkgs=None", ("v",), {"root": "/r"}, {"pkg": "v", "root": "/r", "pkgs": None}),
+        (
+            "name, *, pkgs=None",
+            "pkg, root=None, pkgs=None",
+            ("v",),
+            {"root": "/r"},
+            {"pkg": "v", "root": "/r", "pkgs": None},
+        ),
         ("refresh=True, *names", "refresh=False, *names", (1, 2, 3), {}, {"refresh": 1, "names": (2, 3)}),
         ("name, **kwargs", "pkg, **kwargs", ("v",), {"x": 1}, {"pkg": "v", "kwargs": {"x": 1}}),
         ("name", "pkg, other", ("v",), {"other": 1}, {"pkg": "v", "other": 1}),
@@ -121,8 +127,8 @@ def test_a_parameter_that_only_the_provider_needs_makes_the_function_not_impleme
 
 
 def test_what_an_enforced_function_takes_is_the_interface_and_the_rest_of_the_provider_by_keyword() -> None:
-    shown = str(inspect.signature(enforced("name, refresh=True, *, pkgs=None", "pkg, fromrepo=None, **kwargs")))
-    assert shown == "(name, refresh=True, *, pkgs=None, fromrepo=None, **kwargs)"
+    shown = str(inspect.signature(enforced("name, test=True, *, pkgs=None", "pkg, fromrepo=None, **kwargs")))
+    assert shown == "(name, test=True, *, pkgs=None, fromrepo=None, **kwargs)"
 
 
 def test_only_differences_that_break_a_call_are_errors() -> None:

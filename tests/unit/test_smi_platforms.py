@@ -25,7 +25,9 @@ from saltlite.smi.platforms import Platforms
         ({"osmajorrelease": ["12"]}, {"osmajorrelease": 12}),
     ],
 )
-def test_a_machine_is_meant_when_any_grain_has_any_of_the_values(wanted: dict[str, Any], grains: dict[str, Any]) -> None:
+def test_a_machine_is_meant_when_any_grain_has_any_of_the_values(
+    wanted: dict[str, Any], grains: dict[str, Any]
+) -> None:
     assert Platforms(wanted).match(grains)
 
 

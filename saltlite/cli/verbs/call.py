@@ -10,19 +10,17 @@ from saltlite.adapters.privileges import read_secret
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, QUIET
 from saltlite.cli.configs import config_dir_of
-from saltlite.cli.inprocess import Ran, exit_code, new_jid, printing_to_stderr, read_calls, run_calls, shown_value
+from saltlite.cli.inprocess import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
 from saltlite.config.load import load_minion
 from saltlite.config.opts import opts_of
 from saltlite.errors import StartupError, UsageError
-from saltlite.grains.collect import collect
 from saltlite.grains.network import names
 from saltlite.loader.finder import build_index
 from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.minion.customgrains import custom_grains
 from saltlite.model.ids import parse_minion_id
 
 if TYPE_CHECKING:
@@ -88,8 +86,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     logs.configure(parsed.options.get("log_level", "warning"))
     config = load_minion(config_dir_of(parsed)).config
     opts = _opts(config, parsed)
-    with printing_to_stderr():
-        grains = _grains(opts)
+    grains = find_grains(opts)
     if parsed.on("grains"):
         _print(grains, parsed, console)
         return exitcodes.OK
@@ -117,14 +114,6 @@ def _opts(config: MinionConfig, parsed: Parsed) -> dict[str, Any]:
     folders = [os.path.abspath(folder) for folder in parsed.options.get("module_dirs", ())]
     # The list of modules that jobs may call is for those who are elsewhere.
     return {**opts, "module_dirs": [*config.module_dirs, *folders], "whitelist_modules": []}
-
-
-def _grains(opts: dict[str, Any]) -> dict[str, Any]:
-    """The grains as the minion finds them."""
-    grains = collect(opts)
-    for found in custom_grains(opts, grains):
-        grains.update(found)
-    return {**grains, **opts["grains"], "id": opts["id"]}
 
 
 def _index(opts: dict[str, Any], *, with_more: bool) -> Index:

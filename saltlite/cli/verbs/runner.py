@@ -19,7 +19,7 @@ from saltlite.adapters.file_roots import DiskFileRoots
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, QUIET
 from saltlite.cli.configs import config_dir_of
-from saltlite.cli.inprocess import Ran, exit_code, new_jid, read_calls, run_calls, shown_value
+from saltlite.cli.inprocess import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
 from saltlite.cli.trust import require_trusted
@@ -29,11 +29,10 @@ from saltlite.config.load import load_master
 from saltlite.config.opts import opts_of
 from saltlite.config.paths import master_socket
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
-from saltlite.grains.collect import collect
 from saltlite.loader.crosscalls import CrossCalls
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import MODULES, search_layers
+from saltlite.loader.places import search_layers
 from saltlite.wire.limits import MIB
 
 if TYPE_CHECKING:
@@ -95,7 +94,8 @@ def run(argv: Sequence[str], console: Console) -> int:
     logs.configure(parsed.options.get("log_level", "warning"))
     config = load_master(config_dir_of(parsed)).config
     opts = opts_of(config, f"{config.master_name or socket.gethostname()}_master")
-    index = _index(opts, RUNNERS)
+    require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
+    index = build_index(search_layers(opts, RUNNERS))
     with LocalClient(master_socket(config.sock_dir)) as client:
         there = RunnerClient(client)
         loader = _loader(index, opts, {"__client__": there, **_files(config)})
@@ -108,19 +108,12 @@ def run(argv: Sequence[str], console: Console) -> int:
         return exitcodes.UNREACHABLE if code and there.unreachable else code
 
 
-def _index(opts: dict[str, Any], kind: str) -> Index:
-    layers = search_layers(opts, kind)
-    added = [*opts["module_dirs"], *opts["runner_dirs"], *filter(None, [opts["extension_modules"]])]
-    require_trusted([*added, *(layer.path for layer in layers if layer.path.startswith(tuple(added)))])
-    return build_index(layers)
-
-
 def _loader(index: Index, opts: dict[str, Any], given: dict[str, Any]) -> Loader:
     """The loader of runners, whose modules see `given` beside the usual names."""
-    grains = collect(opts)
+    grains = find_grains(opts)
 
     def execution() -> Loader:
-        return Loader(_index(opts, MODULES), opts, grains, {}, more=_without_client(given))
+        return Loader(build_index(search_layers(opts)), opts, grains, {}, more=_without_client(given))
 
     return Loader(index, opts, grains, {}, more={**given, "__execution__": CrossCalls(execution)})
 
