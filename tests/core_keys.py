@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from saltlite.adapters.clock import ManualClock
 from saltlite.core.connection import Identity
+from saltlite.core.doorway import Doorway
 from saltlite.core.hub import Hub
 from saltlite.model.ids import Jid
 from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes
@@ -58,11 +59,14 @@ def certificate(now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE) -
 def make_hub(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> Hub:
     """A hub of this fleet."""
     return Hub(
-        fleet_public=FLEET_PUBLIC,
-        certificate=certificate(clock.wall()).encode() if cert is None else cert,
-        private=MASTER_PRIVATE,
-        handshakes_per_address=per_address,
-        clock=clock,
+        Doorway(
+            fleet_public=FLEET_PUBLIC,
+            certificate=certificate(clock.wall()).encode() if cert is None else cert,
+            private=MASTER_PRIVATE,
+            handshakes_per_address=per_address,
+            clock=clock,
+        ),
+        clock,
     )
 
 

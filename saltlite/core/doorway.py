@@ -49,7 +49,10 @@ class _Opening:
 
 
 class Doorway:
-    """Answers strangers until they have proved a key."""
+    """Answers strangers until they have proved a key.
+
+    `certificate` is the encoded master certificate, `private` the X25519 key that it names.
+    """
 
     def __init__(
         self,

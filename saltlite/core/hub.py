@@ -59,25 +59,11 @@ HELD_MAX = 256
 
 
 class Hub:
-    """The machine. `certificate` is the encoded master certificate, `private` the X25519 key it names."""
+    """The machine. Strangers are answered by `doorway`, which goes by the same clock."""
 
-    def __init__(
-        self,
-        *,
-        fleet_public: bytes,
-        certificate: bytes,
-        private: bytes,
-        handshakes_per_address: float,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, doorway: Doorway, clock: Clock) -> None:
         self._clock = clock
-        self._doorway = Doorway(
-            fleet_public=fleet_public,
-            certificate=certificate,
-            private=private,
-            handshakes_per_address=handshakes_per_address,
-            clock=clock,
-        )
+        self._doorway = doorway
         self.sessions = Sessions()
         self._laden: dict[int, Peer] = {}
         self._hung_up: set[int] = set()

@@ -21,6 +21,7 @@ from saltlite.adapters.process import raise_open_files
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.config.master import MasterConfig
+from saltlite.core.doorway import Doorway
 from saltlite.core.hub import Hub
 from saltlite.core.ports import Store
 from saltlite.errors import StartupError
@@ -186,11 +187,14 @@ def _run_link(config: MasterConfig, network: socket.socket, mworkers: socket.soc
     drop_to(config.user)
     reactor = Reactor()
     hub = Hub(
-        fleet_public=certificate.fleet_public,
-        certificate=certificate.encode(),
-        private=private,
-        handshakes_per_address=config.handshakes_per_address,
-        clock=SystemClock(),
+        Doorway(
+            fleet_public=certificate.fleet_public,
+            certificate=certificate.encode(),
+            private=private,
+            handshakes_per_address=config.handshakes_per_address,
+            clock=SystemClock(),
+        ),
+        SystemClock(),
     )
     link = LinkProcess(reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup))
 

@@ -55,7 +55,7 @@ class Schema:
         return iter(())
 
     def filled(self, value: Any, _default: Any) -> Any:
-        """The value with the minimal keys that it lacks: from the default structure, else an empty value of their kind."""
+        """The value with the minimal keys that it lacks: from the default structure, else empty ones of their kind."""
         return value
 
     def empty(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,7 @@ def test_what_a_process_must_not_ask_reaches_nobody(minion: Minion, nonsense: by
 def test_answers_that_a_process_does_not_read_wait_and_keep_nobody_else_waiting(minion: Minion) -> None:
     question = {"t": "file_ask", "act": "read", "env": "base", "path": "f", "after": "", "offset": 0}
     (minion.root / "f").write_bytes(b"d" * CHUNK)
+    os.kill(minion.process.pid, signal.SIGSTOP)
     for n in range(32):
         minion.asks.heard(minion.process, pack({**question, "n": n}))
     while minion.told:
@@ -151,6 +153,7 @@ def test_answers_that_a_process_does_not_read_wait_and_keep_nobody_else_waiting(
     minion.reactor.run()
     minion.asks.ended(minion.process)
     assert select.select([], [minion.process.socket], [], 0)[1] == []
+    os.kill(minion.process.pid, signal.SIGKILL)
 
 
 def test_a_refresh_is_passed_on_and_waited_for(minion: Minion) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from saltlite.adapters import memory_store
 from saltlite.adapters.memory_link import MemoryServerLink
 from saltlite.adapters.stream import Peer
+from saltlite.core.doorway import Doorway
 from saltlite.core.hub import Hub
 from saltlite.core.ports import ReturnCommit, Stored, StoreWriter
 from saltlite.errors import StoreError
@@ -218,11 +219,14 @@ class SimMaster:
     def _link(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
         hub = Hub(
-            fleet_public=FLEET_PUBLIC,
-            certificate=certificate_of(self.name).encode(),
-            private=seed(self.name),
-            handshakes_per_address=1000.0,
-            clock=self.clock,
+            Doorway(
+                fleet_public=FLEET_PUBLIC,
+                certificate=certificate_of(self.name).encode(),
+                private=seed(self.name),
+                handshakes_per_address=1000.0,
+                clock=self.clock,
+            ),
+            self.clock,
         )
 
         def make_link(owner: LinkProcess) -> MemoryServerLink:

@@ -290,7 +290,7 @@ def test_pending_sessions_have_a_limit_and_a_place_that_is_left_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert PENDING_SESSIONS == 1000
-    monkeypatch.setattr("saltlite.core.hub.PENDING_SESSIONS", 2)
+    monkeypatch.setattr("saltlite.core.sessions.PENDING_SESSIONS", 2)
     table = Table()
     accepted = table.join("web1")
     first = table.join("p1", "pending")
@@ -306,7 +306,7 @@ def test_pending_sessions_have_a_limit_and_a_place_that_is_left_is_free(
 
 
 def test_a_pending_key_may_come_again_when_all_places_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.core.hub.PENDING_SESSIONS", 1)
+    monkeypatch.setattr("saltlite.core.sessions.PENDING_SESSIONS", 1)
     table = Table()
     older = table.join("p1", "pending")
     table.take()

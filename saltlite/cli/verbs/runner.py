@@ -93,12 +93,12 @@ def run(argv: Sequence[str], console: Console) -> int:
         raise UsageError("say what to run: saltlite runner RUNNER.FUNCTION, as in saltlite runner manage.up")
     logs.configure(parsed.options.get("log_level", "warning"))
     config = load_master(config_dir_of(parsed)).config
-    opts = opts_of(config, f"{config.master_name or socket.gethostname()}_master")
+    opts = _opts(config)
     require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
     index = build_index(search_layers(opts, RUNNERS))
     with LocalClient(master_socket(config.sock_dir)) as client:
         there = RunnerClient(client)
-        loader = _loader(index, opts, {"__client__": there, **_files(config)})
+        loader = _loader(index, opts, there, _files(config, opts["cachedir"]))
         if parsed.on("doc"):
             return _print_docs(loader, parsed, console)
         calls = read_calls(parsed.words[0], parsed.words[1:], index, {})
@@ -108,31 +108,33 @@ def run(argv: Sequence[str], console: Console) -> int:
         return exitcodes.UNREACHABLE if code and there.unreachable else code
 
 
-def _loader(index: Index, opts: dict[str, Any], given: dict[str, Any]) -> Loader:
-    """The loader of runners, whose modules see `given` beside the usual names."""
+def _opts(config: MasterConfig) -> dict[str, Any]:
+    """The master's options; its cachedir gives way to a folder of the operator's own.
+
+    An operator is mostly root, and cachedir belongs to the master's user: root writes to no folder of a user who is not
+    (S10).
+    """
+    own = os.path.join(config.extension_modules, ".cache") if config.extension_modules else ""
+    return {**opts_of(config, f"{config.master_name or socket.gethostname()}_master"), "cachedir": own}
+
+
+def _loader(index: Index, opts: dict[str, Any], there: RunnerClient, files: dict[str, Any]) -> Loader:
+    """The loader of runners; `files` is what both they and execution modules see beside the usual names."""
     grains = find_grains(opts)
 
     def execution() -> Loader:
-        return Loader(build_index(search_layers(opts)), opts, grains, {}, more=_without_client(given))
+        return Loader(build_index(search_layers(opts)), opts, grains, {}, more=files)
 
-    return Loader(index, opts, grains, {}, more={**given, "__execution__": CrossCalls(execution)})
-
-
-def _without_client(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name != "__client__"}
+    given = {**files, "__client__": there, "__execution__": CrossCalls(execution)}
+    return Loader(index, opts, grains, {}, more=given)
 
 
-def _files(config: MasterConfig) -> dict[str, Any]:
-    """`__file_client__` over the files that minions may fetch, read from disk.
-
-    Copies are kept below extension_modules: cachedir is the master's, and an operator, who is mostly root, writes to no
-    folder of a user who is not (S10).
-    """
-    if not config.extension_modules:
+def _files(config: MasterConfig, cachedir: str) -> dict[str, Any]:
+    """`__file_client__` over the files that minions may fetch, read from disk, where there is a place for copies."""
+    if not cachedir:
         return {}
     roots = DiskFileRoots(config.file_roots, ignore=config.file_ignore_glob, largest=config.fileserver_max * MIB)
-    copies = os.path.join(config.extension_modules, ".copies")
-    return {"__file_client__": FileClient(FileDesk(roots), copies, extmods=config.extension_modules)}
+    return {"__file_client__": FileClient(FileDesk(roots), cachedir, extmods=config.extension_modules)}
 
 
 def _run(loader: Loader, calls: Sequence[Call], client: LocalClient, console: Console) -> Ran:
