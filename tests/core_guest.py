@@ -157,6 +157,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "welcome": {"state": "accepted", "hb_ms": 15_000},
     "state": {"state": "accepted"},
     "beat": {},
+    "probe": {},
     "job": {"jid": JID, "body": b"b", "sig": b"s" * 64, "proof": [], "deliver_ms": 1},
     "cancel": {"jid": JID},
     "ret_ack": {"jids": [JID]},

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from saltlite.adapters.memory_tables import Tables
-from saltlite.core.ports import Standing
+from saltlite.core.ports import BatchJob, Standing
 from saltlite.model.history import Outcome, outcome_of, outcome_of_return
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import TERMINAL, TargetState
@@ -19,11 +20,16 @@ class MemoryBatches(ABC):
     def _tables(self) -> Tables:
         """What it reads from."""
 
-    def planned_jobs(self) -> list[Jid]:
-        return sorted(jid for jid in self._tables.targets if self._planned(jid))
+    def batches(self, among: Sequence[Jid] | None = None) -> list[BatchJob]:
+        jobs = [job for jid, job in sorted(self._tables.jobs.items()) if among is None or jid in among]
+        return [
+            BatchJob(job.jid, job.created_at, job.deliver_ms, job.batch)
+            for job in jobs
+            if job.batch is not None and self._planned(job.jid)
+        ]
 
     def planned_of(self, minion: MinionId) -> list[Jid]:
-        return [jid for jid in self.planned_jobs() if minion in self._planned(jid)]
+        return [job.jid for job in self.batches() if minion in self._planned(job.jid)]
 
     def standing(self, jid: Jid, queued_since: float, ended_since: float, now: float) -> Standing:
         rows = self._tables.targets.get(jid, {}).values()

@@ -28,6 +28,7 @@ from saltlite.adapters.store_events import (
 )
 from saltlite.core.dispatch import advance, believed
 from saltlite.core.ports import (
+    OPEN_JOBS_SIZE,
     RETURNS_SIZE,
     FunctionSet,
     MinionRow,
@@ -106,7 +107,11 @@ class _MemoryReader(MemoryHistory, MemoryBatches):
         return sum(row.state not in TERMINAL for row in self.targets(jid))
 
     def moved_targets(self, jid: Jid) -> list[TargetRow]:
-        return [row for row in self.targets(jid) if row.state not in (TargetState.QUEUED, TargetState.RETURNED)]
+        silent = (TargetState.PLANNED, TargetState.QUEUED, TargetState.RETURNED)
+        return [row for row in self.targets(jid) if row.state not in silent]
+
+    def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
+        return [row for row in self.targets(jid) if row.state is state]
 
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
         found: list[Return] = []
@@ -137,27 +142,25 @@ class _MemoryReader(MemoryHistory, MemoryBatches):
         jobs = sum(len(job.body) for job in self._tables.jobs.values())
         return bodies + jobs + sum(len(event.data) for event in self._tables.events.values())
 
-    def open_jobs(self, minion: MinionId, after: Jid | None, limit: int) -> list[OpenJob]:
-        queued = [job for job in self.unfinished(minion) if job.state is TargetState.QUEUED]
-        return [job for job in queued if after is None or job.jid > after][:limit]
+    def unsettled(self, minion: MinionId) -> list[tuple[Jid, TargetState]]:
+        rows = [(jid, rows[minion].state) for jid, rows in self._tables.targets.items() if minion in rows]
+        return sorted((jid, state) for jid, state in rows if state not in TERMINAL | {TargetState.PLANNED})
 
-    def unfinished(self, minion: MinionId) -> list[OpenJob]:
-        rows = {jid: rows[minion] for jid, rows in self._tables.targets.items() if minion in rows}
-        over = TERMINAL | {TargetState.PLANNED}
-        found = [(self._tables.jobs[jid], row) for jid, row in rows.items() if row.state not in over]
-        return [
-            OpenJob(
-                jid=job.jid,
-                body=job.body,
-                signature=job.signature,
-                created_at=row.changed_at if row.state is TargetState.QUEUED else job.created_at,
-                deliver_ms=job.deliver_ms,
-                minions=job.minions,
-                state=row.state,
-                cancelled=job.jid in self._tables.cancels,
-            )
-            for job, row in sorted(found, key=lambda pair: pair[0].jid)
-        ]
+    def open_jobs(self, minion: MinionId, jids: Sequence[Jid], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
+        found: list[OpenJob] = []
+        total = 0
+        for jid, state in self.unsettled(minion):
+            if jid in jids and total < size:
+                job, row = self._tables.jobs[jid], self._tables.targets[jid][minion]
+                since = row.changed_at if state is TargetState.QUEUED else job.created_at
+                found.append(OpenJob(jid, job.body, job.signature, since, job.deliver_ms, job.minions, state))
+                total += len(job.body)
+        return found
+
+    def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
+        rows = (row for rows in self._tables.targets.values() for row in rows.values())
+        queued = Counter(row.id for row in rows if row.state is TargetState.QUEUED)
+        return [minion for minion in minions if queued[minion] >= most]
 
     def expire_due(self, now: float) -> bool:
         return any(True for _ in self._undelivered(now))
@@ -176,9 +179,13 @@ class _MemoryReader(MemoryHistory, MemoryBatches):
     def functions(self, digest: str) -> FunctionSet | None:
         return self._tables.functions.get(digest)
 
-    def function_digests(self, minions: Sequence[MinionId]) -> dict[str, int]:
-        rows = [self.minion(minion) for minion in minions]
-        return dict(Counter(row.functions if row else "" for row in rows))
+    def function_digests(self, minions: Sequence[MinionId]) -> dict[str, tuple[int, MinionId]]:
+        found: dict[str, tuple[int, MinionId]] = {}
+        for minion in sorted(minions):
+            row = self.minion(minion)
+            count, first = found.get(row.functions if row else "", (0, minion))
+            found[row.functions if row else ""] = (count + 1, first)
+        return found
 
     def minions_with_open_jobs(self) -> list[MinionId]:
         rows = (row for rows in self._tables.targets.values() for row in rows.values())

@@ -8,6 +8,7 @@ from saltlite.config.kinds import Choice, Duration, FilePath, FilePaths, FileRoo
 from saltlite.config.options import option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import PORT_MAX
+from saltlite.wire.limits import HANDSHAKES_PER_S_PER_ADDRESS
 
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
@@ -130,7 +131,7 @@ class MasterConfig:
         unit="processes",
     )
     handshakes_per_address: int = option(
-        10,
+        HANDSHAKES_PER_S_PER_ADDRESS,
         "How many new connections one address may open; more are told to come back later. Raise it where "
         "many minions share an address.",
         Whole(1, 10_000),

@@ -25,7 +25,7 @@ from saltlite.config.paths import DEFAULT_ROOT_DIR
 from saltlite.config.values import PORT_MAX
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
-from saltlite.wire.limits import RETURN_MAX
+from saltlite.wire.limits import JOBS_RUNNING_PER_MINION, RETURN_MAX
 
 RETURN_MAX_LEAST = 64 * 1024
 """`return_max` leaves room for the notices of what was cut."""
@@ -194,7 +194,7 @@ class MinionConfig:
         Duration(0.0, 365 * DAY),
     )
     jobs_max: int = option(
-        16,
+        JOBS_RUNNING_PER_MINION,
         "How many jobs run at once; others wait for their turn.",
         Whole(1, 1000),
         unit="jobs",

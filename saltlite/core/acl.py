@@ -16,7 +16,9 @@ from saltlite.model.ids import MinionId
 OPERATOR_VERBS = frozenset(
     {
         "publish",
-        "copy",
+        "copy_begin",
+        "copy_put",
+        "copy_end",
         "describe",
         "follow",
         "heard",

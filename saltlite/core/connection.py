@@ -311,6 +311,8 @@ class Connection:
                 self._told_state(message["state"])
             case "beat":
                 pass
+            case "probe":
+                self._beat(self._clock.monotonic())
             case "lame":
                 wait_s = self._clock.uniform(0.0, message["spread_ms"] / 1000)
                 self._back_off("the master is about to restart", wait_s=wait_s)

@@ -5,7 +5,7 @@
     stranger    AUTH that proves a key (`saltlite.core.doorway`)     deciding
     deciding    verdict accepted | pending                           READY | PENDING
                 verdict rejected | revoked | conflict | busy         gone, after WELCOME has said so
-                accepted, but its key has a second machine           gone, after WELCOME clone
+                accepted, while another machine with its key lives   gone, after WELCOME busy | clone
                 a change of its key, DECISION_S                      gone, after WELCOME busy
     PENDING     key accepted                                         READY, in the same session
     READY and   key rejected | revoked | deleted, a newer session    gone, after STATE has said so
@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from saltlite.core.assembly import Assembly, Key
-from saltlite.core.clones import Clones
+from saltlite.core.clones import Clones, Contest
 from saltlite.core.doorway import Doorway
 from saltlite.core.filelane import FileLane
 from saltlite.core.hub_effects import Decide, Effect, HangUp, Presence, Pull, Report, Send, Suspect
@@ -53,7 +53,7 @@ DECIDING_MAX = OPEN_HANDSHAKES
 PULL_AGAIN_S = 600.0
 """A minion is asked anew about its unsettled jobs so often: whatever was lost on the way, nothing stays in doubt."""
 UNANSWERED_S = 5.0
-"""The first pull of a session is asked again after so long: the store failed, or its MWorker died with it."""
+"""A fresh pull that was not answered is asked again after so long: the store failed, or its MWorker died with it."""
 HELD_MAX = 256
 """Messages kept for a minion whose link is full; one that takes none of so many is hung up on."""
 
@@ -150,6 +150,8 @@ class Hub:
             for peer in list(self.sessions.by_number.values()):
                 self._look_after(peer, now)
             self._grant(self._assembly.expire(now))
+            for contest in self._clones.overdue(now):
+                self._admit(contest)
         for number, peer in list(self._laden.items()):
             if peer.outbox or peer.held:
                 self._flush(peer, now)
@@ -163,22 +165,21 @@ class Hub:
         peer = self.sessions.by_number.get(session)
         if peer is None or peer.state is not None:
             return
+        older = self.sessions.by_key.get(peer.fingerprint)
+        is_up = older is not None and older.state is KeyState.ACCEPTED
+        if state == KeyState.ACCEPTED and is_up and older is not None and older.said["boot"] != peer.said["boot"]:
+            # It stays undecided, so that a change of the key still ends it (S5).
+            self._clones.begin(older, peer, minion, self._clock.monotonic())
+            self._say(older, {"t": "probe"})
+            return
         del self.sessions.deciding[peer.fingerprint]
-        now, stays = self._clock.monotonic(), self.sessions.by_key.get(peer.fingerprint)
-        is_one_too_many = state == KeyState.ACCEPTED and self._clones.arrived(peer.fingerprint, peer.said["boot"], now)
-        if is_one_too_many and stays is not None:
-            # The one that is up stays up: ending each other for ever, both would be deaf half of the time.
-            if self._clones.is_news(peer.fingerprint, now):
-                self._effects.append(Suspect(minion, peer.fingerprint, peer.address, stays.address))
-            self._welcome(peer, "clone")
-            self._drop(peer)
-        elif state == KeyState.ACCEPTED:
+        if state == KeyState.ACCEPTED:
             self._welcome(peer, state)
             self._accept(peer, minion)
         elif state == KeyState.PENDING and self.sessions.has_room_for_pending(peer):
             self._welcome(peer, state)
             peer.state = KeyState.PENDING
-            self._replace(self.sessions.by_key.get(peer.fingerprint), peer)
+            self._replace(older, peer)
             self.sessions.by_key[peer.fingerprint] = peer
         else:
             self._welcome(peer, "busy" if state == KeyState.PENDING else state)
@@ -200,20 +201,24 @@ class Hub:
             self._say(peer, {"t": "state", "state": state})
             self._accept(peer, minion)
 
-    def deliver(self, minion: str, parcels: Iterable[Parcel], *, starved: bool = False) -> None:
+    def deliver(
+        self, minion: str, parcels: Iterable[Parcel], *, starved: bool = False, rest: str | None = None
+    ) -> None:
         """Jobs for one minion, as they were pulled. For one that is away they stay where they are: in the store.
 
-        `starved`: the store has more for it, to be asked for when these are acknowledged.
+        `starved`: the store has more for it, to be asked for when these are acknowledged. `rest`: the first job that
+        the answer to a fresh pull left out, "" for none; None for any other.
         """
         peer = self.sessions.by_id.get(minion)
         if peer is None:
             return
         peer.known = True
-        for parcel in parcels:
-            peer.outbox.put(parcel)
-        peer.outbox.starved = peer.outbox.starved or starved
+        now = self._clock.monotonic()
+        peer.outbox.refill(parcels, starved=starved, rest=rest)
+        if rest is not None:
+            peer.pull_at = now + PULL_AGAIN_S
         self._laden[peer.session.id] = peer
-        self._flush(peer, self._clock.monotonic())
+        self._flush(peer, now)
 
     def push(self, minion: str, parcels: Iterable[Parcel]) -> None:
         """A new job. A session that the store does not know yet pulls it: else it could be called expired, and ran."""
@@ -315,6 +320,9 @@ class Hub:
             self._cut_off(peer)
             raise
         peer.last_heard = now
+        contest = self._clones.settle(peer) if peer in self.sessions else None
+        if contest is not None:
+            self._refuse_clone(contest, peer, now)
 
     def _heard(self, peer: Peer, message: Message) -> None:
         match message["t"]:
@@ -351,7 +359,10 @@ class Hub:
 
     def _settle(self, peer: Peer, jid: str) -> None:
         if peer.outbox.settle(jid):
-            self._effects.append(Pull(peer.id, fresh=False))
+            pull = peer.next_pull()
+            if pull.fresh:
+                peer.pull_at = self._clock.monotonic() + UNANSWERED_S
+            self._effects.append(pull)
 
     # -- sessions
 
@@ -365,6 +376,23 @@ class Hub:
         self.sessions.by_key[peer.fingerprint] = peer
         self._effects.append(peer.presence(up=True))
         self._ask_anew(peer, self._clock.monotonic())
+
+    def _admit(self, contest: Contest | None) -> None:
+        """The session that was up is gone or silent: the newcomer takes its place."""
+        if contest is not None and contest.newcomer in self.sessions:
+            self.sessions.deciding.pop(contest.newcomer.fingerprint, None)
+            self._welcome(contest.newcomer, KeyState.ACCEPTED)
+            self._accept(contest.newcomer, contest.minion)
+
+    def _refuse_clone(self, contest: Contest, stays: Peer, now: float) -> None:
+        newcomer = contest.newcomer
+        if newcomer not in self.sessions:
+            return
+        is_clone = self._clones.proved(newcomer.fingerprint, now)
+        if is_clone and self._clones.is_news(newcomer.fingerprint, now):
+            self._effects.append(Suspect(stays.id, newcomer.fingerprint, newcomer.address, stays.address))
+        self._welcome(newcomer, "clone" if is_clone else "busy")
+        self._drop(newcomer)
 
     def _replace(self, older: Peer | None, newer: Peer) -> None:
         if older is not None and older is not newer and older in self.sessions:
@@ -408,6 +436,7 @@ class Hub:
         self._laden.pop(number, None)
         self.files.forget(number)
         self._grant(self._assembly.forget(number, self._clock.monotonic()))
+        self._admit(self._clones.settle(peer))
 
     # -- sending
 

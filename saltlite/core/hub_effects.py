@@ -69,11 +69,13 @@ class Presence:
 class Pull:
     """Ask an MWorker for the jobs of this minion that the store still holds.
 
-    `fresh`: whatever is not settled is asked about anew, because the session has just begun or is old.
+    `fresh`: whatever is not settled is asked about anew, because the session has just begun or is old; from the job
+    `since` on, where an earlier answer left off.
     """
 
     id: str
     fresh: bool
+    since: str = ""
 
 
 @dataclass(frozen=True, slots=True)

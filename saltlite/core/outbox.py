@@ -7,7 +7,7 @@ acknowledged, because the store still has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from saltlite.wire.limits import SEND_WINDOW
@@ -47,12 +47,14 @@ class Parcel:
 class Outbox:
     """The parcels of one session."""
 
-    __slots__ = ("_bytes", "_parcels", "starved")
+    __slots__ = ("_bytes", "_parcels", "rest", "starved")
 
     def __init__(self) -> None:
         self._parcels: dict[str, Parcel] = {}
         self._bytes = 0
         self.starved = False
+        self.rest = ""
+        """The first job that a fresh pull has left to be asked about when there is room, "" for none."""
 
     def __len__(self) -> int:
         return len(self._parcels)
@@ -71,6 +73,16 @@ class Outbox:
         self._parcels[parcel.jid] = parcel
         self._bytes += len(parcel.body)
         return True
+
+    def refill(self, parcels: Iterable[Parcel], *, starved: bool, rest: str | None) -> None:
+        """Take in what was pulled, in the order of jids. `starved`: the store has more; `rest`: where a fresh pull
+        left off, "" when it did not, None for one that was not fresh."""
+        for parcel in parcels:
+            if not self.put(parcel) and parcel.jid not in self._parcels and rest is not None:
+                rest = min(rest or parcel.jid, parcel.jid)
+        self.starved = self.starved or starved
+        if rest is not None:
+            self.rest = rest
 
     def settle(self, jid: str) -> bool:
         """The minion acknowledged the job; True when that made room for jobs left in the store."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from saltlite.core.hub_effects import Presence
+from saltlite.core.hub_effects import Presence, Pull
 from saltlite.core.outbox import Outbox
 from saltlite.core.pace import Pace
 from saltlite.errors import RemoteProtocolError
@@ -50,6 +50,11 @@ class Peer:
             # Before it is checked: that is what costs.
             pace.report(self.fingerprint, now)
         return check(message, Sender.MINION, accepted=self.state is KeyState.ACCEPTED)
+
+    def next_pull(self) -> Pull:
+        """What is asked for when there is room again: what a fresh pull has left comes first."""
+        rest, self.outbox.rest = self.outbox.rest, ""
+        return Pull(self.id, fresh=bool(rest), since=rest)
 
     def presence(self, *, up: bool) -> Presence:
         """That this minion came or went, with what it says of itself."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from saltlite.model.events import Event
 from saltlite.model.history import JobFilter, JobSummary, TargetDetail
 from saltlite.model.ids import Jid, MinionId, RequestId
-from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.job import Batch, Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 
 
@@ -73,8 +73,6 @@ class OpenJob:
     deliver_ms: int
     minions: tuple[MinionId, ...]
     state: TargetState = TargetState.QUEUED
-    cancelled: bool = False
-    """An operator ended it: the minion is to be told that, and not to be given the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +103,16 @@ class MinionRow:
     """Whether it had a session when this was written."""
     last_seen: float
     """When a session of it last began or ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob:
+    """What decides how a batch goes on, without the job's body and its list of targets."""
+
+    jid: Jid
+    created_at: float
+    deliver_ms: int
+    batch: Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,10 @@ class ReturnCommit:
 
 RETURNS_SIZE = 8 * 1024 * 1024
 """Bytes of bodies that are read at once: with the one that is over it, less than a message to a client may have."""
+
+
+OPEN_JOBS_SIZE = 1024 * 1024
+"""Bytes of job bodies that are read at once, and one more body."""
 
 
 class StoreReader(Protocol):
@@ -197,7 +209,12 @@ class StoreReader(Protocol):
         ...
 
     def moved_targets(self, jid: Jid) -> list[TargetRow]:
-        """Targets whose state says more than their return would, or come before it: neither QUEUED nor RETURNED."""
+        """Targets whose state says more than their return would, or comes before it: neither PLANNED, nor QUEUED, nor
+        RETURNED."""
+        ...
+
+    def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
+        """The targets of the job that are in this state, sorted by minion id."""
         ...
 
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
@@ -230,16 +247,21 @@ class StoreReader(Protocol):
         """How many targets of all jobs are QUEUED, RECEIVED and RUNNING; states without any are absent."""
         ...
 
-    def open_jobs(self, minion: MinionId, after: Jid | None, limit: int) -> list[OpenJob]:
-        """Jobs of that minion still QUEUED, in jid order, with jid > after."""
+    def unsettled(self, minion: MinionId) -> list[tuple[Jid, TargetState]]:
+        """Jobs of that minion that are QUEUED, RECEIVED or RUNNING there, in jid order. No job is read for it."""
         ...
 
-    def unfinished(self, minion: MinionId) -> list[OpenJob]:
-        """Jobs of that minion whose target is not terminal, in jid order, each with its state."""
+    def open_jobs(self, minion: MinionId, jids: Sequence[Jid], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
+        """Those of these jobs that are unsettled on that minion, in jid order, and none after the one with which
+        their bodies have `size` bytes."""
         ...
 
-    def planned_jobs(self) -> list[Jid]:
-        """Jobs with PLANNED targets, sorted."""
+    def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
+        """Those of these minions, in their order, for which `most` jobs or more are QUEUED."""
+        ...
+
+    def batches(self, among: Sequence[Jid] | None = None) -> list[BatchJob]:
+        """Jobs with PLANNED targets, in jid order; with `among` only those of these."""
         ...
 
     def planned_of(self, minion: MinionId) -> list[Jid]:
@@ -268,8 +290,9 @@ class StoreReader(Protocol):
 
     def functions(self, digest: str) -> FunctionSet | None: ...
 
-    def function_digests(self, minions: Sequence[MinionId]) -> dict[str, int]:
-        """How many of these minions last reported each digest; "" stands for those that never did."""
+    def function_digests(self, minions: Sequence[MinionId]) -> dict[str, tuple[int, MinionId]]:
+        """How many of these minions last reported each digest, and the first of them by id; "" stands for those that
+        never did."""
         ...
 
     def minions_with_open_jobs(self) -> list[MinionId]: ...

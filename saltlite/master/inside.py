@@ -55,9 +55,10 @@ def reports(number: int, items: Sequence[Report]) -> Inside:
     return {"t": "reports", "n": number, "items": rows}
 
 
-def pull(minion: str, session: Presence | None) -> Inside:
-    """Which jobs does the store hold for this minion? With its session, all that are not settled are meant."""
-    return {"t": "pull", "id": minion, "session": None if session is None else _row(session)}
+def pull(minion: str, session: Presence | None, since: str = "") -> Inside:
+    """Which jobs does the store hold for this minion? With its session, all that are not settled are meant, from the
+    job `since` on."""
+    return {"t": "pull", "id": minion, "session": None if session is None else _row(session), "since": since}
 
 
 def presence(items: Iterable[Presence], *, record: bool, whole: bool = False) -> Inside:
@@ -141,10 +142,14 @@ def publish(job: Job, proofs: dict[str, list[bytes]]) -> Inside:
     }
 
 
-def pulled(minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool) -> Inside:
-    """Jobs of one minion, each with its audience proof and the milliseconds it may still wait."""
+def pulled(minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None) -> Inside:
+    """Jobs of one minion, each with its audience proof and the milliseconds it may still wait.
+
+    `starved`: there are more. `rest`: the first of those, "" for none, when all that are not settled were meant;
+    otherwise None.
+    """
     rows = [[job.jid, job.body, job.signature, proof, left_ms] for job, proof, left_ms in jobs]
-    return {"t": "pulled", "id": minion, "jobs": rows, "starved": starved}
+    return {"t": "pulled", "id": minion, "jobs": rows, "starved": starved, "rest": rest}
 
 
 def cancel(jid: str, minions: Sequence[str]) -> Inside:

@@ -214,7 +214,7 @@ class LinkProcess:
                 # A fresh one must find what the presence before it changed, so it goes the same way.
                 mworker = self._mworkers[0] if item.fresh else self._least_busy()
                 session = self._hub.sessions.presence(item.id) if item.fresh else None
-                mworker.channel.send(pack(inside.pull(item.id, session)))
+                mworker.channel.send(pack(inside.pull(item.id, session, item.since)))
             else:
                 mworker = self._home(item)
                 batches.setdefault(id(mworker), (mworker, []))[1].append(item)
@@ -327,7 +327,7 @@ class LinkProcess:
         now = self._reactor.now()
         if message["t"] == "pulled":
             parcels = [inside.parcel(row, now) for row in message["jobs"]]
-            self._hub.deliver(message["id"], parcels, starved=message["starved"])
+            self._hub.deliver(message["id"], parcels, starved=message["starved"], rest=message["rest"])
             return
         jid, body, signature, left_ms = message["job"]
         self._homes[jid] = mworker

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from saltlite.adapters.reactor import Reactor
 from saltlite.core.ports import Clock, Store
 from saltlite.errors import SaltliteError
+from saltlite.master.context import RecentProofs
 from saltlite.master.handlers.batch import release_due
 from saltlite.master.mworker import LinkChannel
 
@@ -54,6 +55,7 @@ class Maintenance:
         self._store_max = store_max
         self._link = link
         self._clean = clean
+        self._proofs = RecentProofs()
         works = [(EXPIRE_S, self._expire), (BATCH_S, self._batches), (SWEEP_S, self._sweep), (PRUNE_S, self._prune)]
         works.append((PRUNE_S, self._clean_up))
         if store_max:
@@ -79,7 +81,7 @@ class Maintenance:
                 self._link.bell()
 
     def _batches(self) -> None:
-        if release_due(self._store, self._clock, self._link):
+        if release_due(self._store, self._clock, self._link, self._proofs):
             self._link.bell()
 
     def _sweep(self) -> None:

@@ -32,7 +32,7 @@ from saltlite.master.handlers.follow import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import handle_pull
 from saltlite.master.handlers.reports import Passing, Reported, Settled, store_passing, store_reports
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
@@ -79,9 +79,11 @@ class LinkChannel:
         """Send a committed job to those of its minions that are up."""
         self._send(inside.publish(job, proofs))
 
-    def pulled(self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool) -> None:
+    def pulled(
+        self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None
+    ) -> None:
         """Jobs that the store holds for a minion."""
-        self._send(inside.pulled(minion, jobs, starved=starved))
+        self._send(inside.pulled(minion, jobs, starved=starved, rest=rest))
 
     def cancel(self, jid: str, minions: Sequence[str]) -> None:
         """End a job on these minions."""
@@ -260,7 +262,7 @@ class MWorker:
             self._link.committed(number, [])
         self._link.committed(numbers[-1], settled.acknowledge)
         if settled.moved:
-            self._guarded(self._release)
+            self._guarded(lambda: self._release(settled.moved))
             self._committed()
         if self._passing.rows and not self._passing_due:
             self._passing_due = True
@@ -278,15 +280,16 @@ class MWorker:
         except Exception:  # named supervision point: what one minion says must not end MWorkers (S8)
             if len(reported) == 1:
                 log.exception("a report of %s cannot be stored and is left out: please report this", reported[0].id)
-                return Settled([], moved=False)
+                return Settled([], moved=frozenset())
         one_by_one = [self._stored([one]) for one in reported]
         return Settled(
             [pair for settled in one_by_one for pair in settled.acknowledge],
-            moved=any(settled.moved for settled in one_by_one),
+            moved=frozenset(jid for settled in one_by_one for jid in settled.moved),
         )
 
-    def _release(self) -> None:
-        release_due(self._master.store, self._master.clock, self._link)
+    def _release(self, jids: frozenset[Jid]) -> None:
+        master = self._master
+        release_due(master.store, master.clock, self._link, master.proofs, among=jids)
 
     def _store_passing(self) -> None:
         self._passing_due = False

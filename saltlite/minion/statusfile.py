@@ -14,6 +14,9 @@ NAME = "status.json"
 STOPPED = "stopped"
 """The phase after a planned stop; the others are those of `saltlite.core.connection.Phase`."""
 
+TEXT_MAX = 512
+"""Characters of the phase and of the reason: the process that looks at what strangers send says them."""
+
 _FILE_MAX = 16 * 1024
 
 
@@ -27,10 +30,10 @@ class Status:
 
 
 def write_status(data_dir: str, status: Status) -> None:
-    """Put the file there, whole."""
+    """Put the file there, whole; longer texts than TEXT_MAX are cut."""
     path = os.path.join(data_dir, NAME)
     temporary = f"{path}.new"
-    text = json.dumps({"phase": status.phase, "reason": status.reason, "at": status.at})
+    text = json.dumps({"phase": status.phase[:TEXT_MAX], "reason": status.reason[:TEXT_MAX], "at": status.at})
     with contextlib.suppress(OSError):
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:

@@ -297,11 +297,13 @@ def recv(area: str, dest: str) -> dict[str, bool]:
     """
     Fetch what ``saltlite cp`` sends: every file of an environment made for that one command. Path -> True.
 
-    ``dest`` is a folder when it exists as one, ends with a slash, or there are several files.
+    ``dest`` is a folder when it exists as one, ends with a slash, or there are several files. Only the command itself
+    knows the name of the environment.
 
     CLI Example::
 
         saltlite cp '*' ./motd /etc/motd
+        saltlite '*' cp.recv copy-0123456789abcdef0123456789abcdef /etc/motd
     """
     if not is_area(area):
         raise SaltInvocationError("This function is called by `saltlite cp`.")

@@ -149,7 +149,7 @@ def kept_return(jid: str, offset: int = 0, size: int = KEPT_PART_MAX) -> dict[st
 
     CLI Example::
 
-        saltlite web1 saltutil.kept_return 20260131235959123456 0 1024
+        saltlite '*' saltutil.kept_return 20260131235959123456 0 1024
     """
     if not isinstance(offset, int) or not isinstance(size, int) or offset < 0 or size < 1:
         raise SaltInvocationError("offset and size are whole numbers of bytes, from 0 and from 1 on.")

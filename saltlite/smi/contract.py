@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,8 @@ from saltlite.smi.declare import (
 )
 from saltlite.smi.platforms import Platforms
 from saltlite.smi.schema import Schema, schema_of
+
+log = logging.getLogger(__name__)
 
 
 class Declared:
@@ -47,7 +50,11 @@ class Declared:
             return schema_of(structure)
         if "return" not in self._method.__annotations__:
             return Schema()
-        return schema_of(typing.get_type_hints(self._method).get("return"))
+        try:
+            return schema_of(typing.get_type_hints(self._method).get("return"))
+        except (NameError, AttributeError, TypeError, SyntaxError) as error:
+            log.warning("The return annotation of %s.%s cannot be read: %s.", self._owner.__name__, self.name, error)
+            return Schema()
 
     @property
     def doc(self) -> str:

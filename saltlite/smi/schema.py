@@ -2,7 +2,7 @@
 
 A schema is made of an annotation (`dict[str, str]`, a TypedDict, a dataclass, unions) or of a structure of types
 (`{"name": str, "uid": int, "groups": [str]}`). More than it asks for is never wrong. A check looks at the value and the
-first ENTRIES_MAX entries of what it contains, so that it costs the same for a large value.
+first entries of what it contains, so that it costs the same for a large value: a few microseconds.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import dataclasses
 import itertools
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 ENTRIES_MAX = 50
 """Entries of one list or dict that are looked at."""
+
+NESTED_MAX = 4
+"""As many where each entry has to be looked into; a provider that breaks an interface breaks it everywhere."""
 
 MISMATCHES_MAX = 20
 """Mismatches of one value that are told."""
@@ -67,7 +70,7 @@ class Scalar(Schema):
     """A value of one type. True is no int here, and an int is a float."""
 
     def __init__(self, kind: type) -> None:
-        self.exact = frozenset({float, int}) if kind is float else frozenset({kind})
+        self.exact = self._types = frozenset({float, int}) if kind is float else frozenset({kind})
         self._kind = kind
 
     def text(self) -> str:
@@ -77,7 +80,7 @@ class Scalar(Schema):
         return self._kind() if self._kind in (str, int, float, bool, bytes) else None
 
     def fits(self, value: object) -> bool:
-        if type(value) in (self.exact or ()):
+        if type(value) in self._types:
             return True
         return isinstance(value, self._kind) and not isinstance(value, bool)
 
@@ -99,13 +102,13 @@ class ListOf(Schema):
         return f"list[{self._entry.text()}]" if type(self._entry) is not Schema else "list"
 
     def fits(self, value: object) -> bool:
-        return isinstance(value, list | tuple) and _all_fit(value, self._entry)
+        return isinstance(value, (list, tuple)) and _all_fit(value, self._entry)
 
     def mismatches(self, value: object, path: str) -> Iterator[Mismatch]:
         if not isinstance(value, list | tuple):
             yield Mismatch(path, self.text(), _kind_of(value))
             return
-        for number, entry in enumerate(value[:ENTRIES_MAX]):
+        for number, entry in enumerate(_first(value, self._entry)):
             yield from self._entry.mismatches(entry, f"{path}[{number}]")
 
 
@@ -125,13 +128,16 @@ class DictOf(Schema):
         return f"dict[{self._key.text()}, {self._value.text()}]"
 
     def fits(self, value: object) -> bool:
-        return isinstance(value, Mapping) and _all_fit(value, self._key) and _all_fit(value.values(), self._value)
+        # Asking a plain dict whether it is a Mapping costs as much as the rest.
+        if type(value) is not dict and not isinstance(value, Mapping):
+            return False
+        return _all_fit(value, self._key) and _all_fit(value.values(), self._value)
 
     def mismatches(self, value: object, path: str) -> Iterator[Mismatch]:
         if not isinstance(value, Mapping):
             yield Mismatch(path, self.text(), _kind_of(value))
             return
-        for key, entry in itertools.islice(value.items(), ENTRIES_MAX):
+        for key, entry in zip(value, _first(value.values(), self._value), strict=False):
             yield from self._key.mismatches(key, f"the key {key!r} of {path}" if path else f"the key {key!r}")
             yield from self._value.mismatches(entry, _below(path, key))
 
@@ -158,11 +164,14 @@ class Record(Schema):
         return "{" + ", ".join(fields) + "}"
 
     def fits(self, value: object) -> bool:
-        if not isinstance(value, Mapping):
+        if type(value) is not dict and not isinstance(value, Mapping):
             return False
-        if not all(name in value and schema.fits(value[name]) for name, schema in self._required.items()):
-            return False
-        return all(name not in value or schema.fits(value[name]) for name, schema in self._optional.items())
+        for name, schema in self._required.items():
+            if name not in value or not schema.fits(value[name]):
+                return False
+        return not self._optional or all(
+            name not in value or schema.fits(value[name]) for name, schema in self._optional.items()
+        )
 
     def mismatches(self, value: object, path: str) -> Iterator[Mismatch]:
         if not isinstance(value, Mapping):
@@ -283,14 +292,19 @@ def _of_class(wanted: Any) -> Schema | None:
     return ListOf(Schema()) if issubclass(wanted, list | tuple) else Scalar(wanted)
 
 
-def _all_fit(values: Any, schema: Schema) -> bool:
-    if type(schema) is Schema:
-        return True
-    first: Callable[[], Iterator[Any]] = lambda: itertools.islice(values, ENTRIES_MAX)  # noqa: E731 - twice below
+def _all_fit(values: Collection[Any], schema: Schema) -> bool:
+    exact = schema.exact
+    if exact is None:
+        return type(schema) is Schema or all(map(schema.fits, _first(values, schema)))
     # The types of all entries at once: what most values pass, and ten times as fast as asking for each.
-    if schema.exact is not None and set(map(type, first())) <= schema.exact:
-        return True
-    return all(schema.fits(value) for value in first())
+    first = values if len(values) <= ENTRIES_MAX else itertools.islice(values, ENTRIES_MAX)
+    return exact.issuperset(map(type, first)) or all(map(schema.fits, _first(values, schema)))
+
+
+def _first(values: Collection[Any], entry: Schema) -> Iterable[Any]:
+    """The entries that are looked at."""
+    most = NESTED_MAX if entry.exact is None else ENTRIES_MAX
+    return values if len(values) <= most else itertools.islice(values, most)
 
 
 def _kind_of(value: object) -> str:

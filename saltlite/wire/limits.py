@@ -93,7 +93,8 @@ SPOOL_RESULTS = 10_000
 # Jobs and heartbeats ------------------------------------------------------------------------------
 
 JOBS_QUEUED_PER_MINION = 1000
-"""Jobs that wait for one offline minion. A publish that would add one more is refused for it."""
+"""Jobs that wait on the master until one minion takes them. A publish to it is refused then, as a whole; targets of a
+batch wait from their turn on."""
 
 JOBS_RUNNING_PER_MINION = 16
 """Job processes of one minion at once. Further jobs wait in its journal, in order."""

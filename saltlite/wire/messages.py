@@ -133,6 +133,7 @@ VERBS: dict[str, Verb] = {
         before_accept=True,
     ),
     "beat": Verb(Sender.MASTER, {}, before_accept=True),
+    "probe": Verb(Sender.MASTER, {}),
     "job": Verb(
         Sender.MASTER,
         {

@@ -25,6 +25,7 @@ def main() -> None:
     """Measure and print."""
     saltlite = str(Path(sys.executable).parent / "saltlite")
     with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "root/var/cache/saltlite/minion").mkdir(parents=True)
         plain, many = Path(folder) / "plain", Path(folder) / "many"
         for config_dir in (plain, many):
             config_dir.mkdir()

@@ -91,4 +91,4 @@ def test_documentation_names_the_minions_that_lack_a_function(fleet: Fleet) -> N
     assert documented["providers"] == []
     text = fleet.cli("doc", "probe.loud").out
     assert "from a module that is on minions only" in text
-    assert "lacking: lacks - no file there has it" in text
+    assert "lacking: lacks - why: saltlite -L lacks sys.providers probe" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -207,3 +208,37 @@ def test_a_module_in_a_zip_archive_is_synced_and_run(fleet: Fleet, tmp_path: Pat
     put(fleet, "_modules/lumberjack.zip", archive.read_bytes())
     assert call(fleet, "saltutil.sync_modules") == ["modules.lumberjack"]
     assert call(fleet, "lumberjack.is_ok", "Michael Palin") is True
+
+
+def test_a_minion_that_is_away_gets_the_copy_when_it_is_back(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.start_master()
+    fleet.join("web1")
+    assert fleet.daemons["web1"].stop() == 0
+    wait_until(lambda: not fleet.up(), "web1 is away")
+    source, dest = tmp_path / "motd", tmp_path / "there"
+    source.write_text("welcome")
+    said = fleet.cli("cp", "-t", "0.2", "--deliver-by", "1m", "web1", str(source), str(dest))
+    assert said.code == 5, said
+    source.unlink()
+    fleet.restart_minion("web1")
+    jid = said.err.partition("saltlite job kill ")[2][:20]
+    fleet.wait_state(jid, "web1", "returned")
+    assert dest.read_text() == "welcome"
+
+
+@pytest.mark.parametrize("title", ["MWorker", "master link", "minion link"])
+def test_a_transfer_outlives_the_processes_that_carry_it(fleet: Fleet, tmp_path: Path, title: str) -> None:
+    content = os.urandom(1024 * 1024) * 30
+    fleet.start_master()
+    fleet.join("web1")
+    put(fleet, "big.bin", content)
+    dest, arriving = tmp_path / "big.bin", fleet.root("web1") / "var/cache/saltlite/minion/arriving"
+    jid = fleet.publish("web1", "cp.get_file", "salt://big.bin", str(dest))
+    wait_until(lambda: arriving.is_dir() and any(p.stat().st_size > 2_000_000 for p in arriving.iterdir()), "2 MB")
+    victims = fleet.daemons["web1" if title == "minion link" else "master"].children(title)
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    assert not dest.exists()
+    assert victims
+    fleet.wait_state(jid, "web1", "returned")
+    assert dest.read_bytes() == content

@@ -318,3 +318,21 @@ def test_the_list_of_modules_for_jobs_does_not_bind_who_is_on_the_machine(config
     with (config_dir / "minion").open("a") as config:
         config.write("whitelist_modules: [grains]\n")
     assert returned(config_dir, "test.ping") is True
+
+
+def test_what_the_index_says_is_remembered_where_the_minion_does(config_dir: Path, tmp_path: Path) -> None:
+    cachedir = tmp_path / "root/var/cache/saltlite/minion"
+    cachedir.mkdir(parents=True)
+    returned(config_dir, "-m", str(tmp_path), "test.ping")
+    assert list(cachedir.iterdir()) == []
+    returned(config_dir, "test.ping")
+    assert (cachedir / "index/modules").is_file()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_nothing_is_written_to_a_folder_of_another_user(config_dir: Path, tmp_path: Path) -> None:
+    cachedir = tmp_path / "root/var/cache/saltlite/minion"
+    cachedir.mkdir(parents=True)
+    os.chown(cachedir, 65534, 65534)
+    returned(config_dir, "test.ping")
+    assert list(cachedir.iterdir()) == []

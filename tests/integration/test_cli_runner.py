@@ -257,6 +257,8 @@ def test_plug_ins_of_file_roots_are_synced_and_then_run(folder: Path) -> None:
     (folder / "srv/_runners/tour.py").unlink()
     assert run_it("saltutil.sync_runners") == []
     assert not (folder / "var/cache/saltlite/extmods/runners/tour.py").exists()
+    # The master's own folder is none that an operator, who is mostly root, writes to.
+    assert not (folder / "var/cache/saltlite/master").exists()
 
 
 def test_a_sync_without_a_place_for_plug_ins_is_refused(folder: Path) -> None:

@@ -42,6 +42,11 @@ def test_every_control_character_but_the_tab_is_shown_as_a_question_mark(code: i
     assert printable(chr(code)) == ("\t" if code == 0x09 else "?")
 
 
+@pytest.mark.parametrize("code", [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+def test_what_turns_the_direction_of_writing_is_shown_as_a_question_mark(code: int) -> None:
+    assert printable(f"web1{chr(code)}\u05d0") == "web1?\u05d0"
+
+
 def test_quiet_leaves_out_notes_and_keeps_errors() -> None:
     stderr = io.StringIO()
     console = Console(None, None, stderr)

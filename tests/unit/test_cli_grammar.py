@@ -43,14 +43,18 @@ def test_a_function_as_second_word_or_an_unknown_first_word_makes_a_job(line: li
         (["key", "token", "create", "--uses", "3"], "key token create", ["--uses", "3"]),
         (["job", "kill", "1"], "job kill", ["1"]),
         (["demo", "--", "web1", "test.ping"], "demo", ["--", "web1", "test.ping"]),
+        (["call", "--local", "test.ping"], "call", ["--local", "test.ping"]),
+        (["doc", "pkg.install"], "doc", ["pkg.install"]),
+        (["-c", "/etc/x.d", "runner", "manage.up"], "runner", ["-c", "/etc/x.d", "manage.up"]),
     ],
 )
 def test_a_known_first_word_is_a_command(line: list[str], name: str, rest: list[str]) -> None:
     assert split_command(line) == (name, rest)
 
 
-def test_run_makes_a_job_for_a_minion_that_is_called_like_a_command() -> None:
-    assert job(["run", "-t", "5", "--", "key", "test.ping"]).words == ["key", "test.ping"]
+@pytest.mark.parametrize("minion", ["key", "call", "doc"])
+def test_run_makes_a_job_for_a_minion_that_is_called_like_a_command(minion: str) -> None:
+    assert job(["run", "-t", "5", "--", minion, "test.ping"]).words == [minion, "test.ping"]
 
 
 @pytest.mark.parametrize(

@@ -341,3 +341,10 @@ def test_frames_of_a_session_that_is_over_are_ignored(state: str) -> None:
     it.connection.frame(frames.busy(1))
     it.connection.link_down("gone")
     assert (it.phase(), it.connection.deadline(), it.take()) == (phase, deadline, [])
+
+
+def test_who_is_asked_for_a_sign_of_life_gives_it_at_once() -> None:
+    scripted = Scripted().welcomed()
+    scripted.take()
+    scripted.say({"t": "probe"})
+    assert [message["t"] for message in scripted.heard()] == ["hb"]

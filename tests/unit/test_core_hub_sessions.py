@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.core.clones import ALTERNATIONS, WINDOW_S
 from saltlite.core.hub import (
     BLOCKED_RETRY_S,
     HELD_MAX,
@@ -17,10 +16,8 @@ from saltlite.core.hub import (
     Pull,
     Report,
     Send,
-    Suspect,
 )
 from saltlite.core.outbox import PARCELS_MAX, RESEND_MIN_S
-from saltlite.core.pace import FUNCTIONS_AT_ONCE, FUNCTIONS_EVERY_S
 from saltlite.wire import codec
 from saltlite.wire.limits import (
     CHUNK,
@@ -54,58 +51,6 @@ def test_a_newer_session_of_a_key_replaces_the_older_and_the_minion_never_goes_a
     assert newer.alive
     older.say({"t": "hb", "running": [], "spool": 0})
     assert table.refused() == {"no-session": 1}
-
-
-def test_of_two_machines_with_one_key_the_one_that_is_up_stays_and_the_other_is_sent_away() -> None:
-    table = Table()
-    guests = [table.join("web1", boot="ab"[number % 2]) for number in range(2 + ALTERNATIONS)]
-    table.take()
-    copy = table.join("web1", boot="ab"[(2 + ALTERNATIONS) % 2])
-    effects = table.take()
-    assert of(Suspect, effects) == [Suspect("web1", copy.key, copy.address, guests[-1].address)]
-    assert of(Presence, effects) == []
-    assert copy.session is not None
-    told = [codec.decode(copy.session.open(send.frame)) for send in of(Send, effects) if send.route == copy.route]
-    assert [message["state"] for message in told] == ["clone"]
-    assert guests[-1].alive
-
-
-def test_a_second_machine_that_comes_again_and_again_is_told_of_once() -> None:
-    table = Table()
-    for number in range(2 + ALTERNATIONS):
-        table.join("web1", boot="ab"[number % 2])
-    for _ in range(5):
-        table.join("web1", boot="ab"[(2 + ALTERNATIONS) % 2])
-    table.take()
-    assert len(of(Suspect, table.done)) == 1
-    table.wait(WINDOW_S)
-    for number in range(4 + 2 * ALTERNATIONS):
-        table.join("web1", boot="ab"[number % 2])
-    table.take()
-    assert len(of(Suspect, table.done)) == 2
-
-
-def test_when_no_machine_of_a_key_is_up_none_is_sent_away() -> None:
-    table = Table()
-    guests = [table.join("web1", boot="ab"[number % 2]) for number in range(2 + ALTERNATIONS)]
-    guests[-1].say({"t": "bye", **MESSAGES["bye"]})
-    assert table.join("web1", boot="ab"[(2 + ALTERNATIONS) % 2]).alive
-
-
-def test_reports_of_functions_without_end_cost_the_session_and_a_new_one_is_no_new_allowance() -> None:
-    table = Table()
-    guest = table.join("web1")
-    for _ in range(FUNCTIONS_AT_ONCE):
-        guest.say({"t": "functions", **MESSAGES["functions"]})
-    assert table.refused() == {}
-    guest.say({"t": "functions", **MESSAGES["functions"]})
-    table.join("web1").say({"t": "functions", **MESSAGES["functions"]})
-    assert table.refused() == {"too-often": 2}
-    assert not guest.alive
-    table.wait(2 * FUNCTIONS_EVERY_S)
-    later = table.join("web1")
-    later.say({"t": "functions", **MESSAGES["functions"]})
-    assert later.alive
 
 
 def test_when_a_minion_was_last_heard_is_known_of_those_that_are_up() -> None:

@@ -33,6 +33,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "welcome": {"state": "pending", "hb_ms": 15_000},
     "state": {"state": "revoked"},
     "beat": {},
+    "probe": {},
     "job": {"jid": JID, "body": b"b", "sig": b"s" * 64, "proof": [b"p" * 32], "deliver_ms": 0},
     "cancel": {"jid": JID},
     "ret_ack": {"jids": [JID]},

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 from saltlite.adapters.sqlite_store.history import OUTCOME_CODE, Queries
-from saltlite.core.ports import Standing
+from saltlite.core.ports import BatchJob, Standing
 from saltlite.model.history import Outcome
 from saltlite.model.ids import Jid, MinionId
+from saltlite.model.job import Batch
 
-_PLANNED_JOBS = (
-    "SELECT DISTINCT jid FROM job_targets INDEXED BY job_targets_unfinished WHERE rank = -1 AND rank < 9 ORDER BY jid"
+_BATCHES = (
+    "SELECT jid, created_at, deliver_ms, batch_size, batch_wait_ms, batch_failhard FROM jobs WHERE jid IN"
+    " (SELECT jid FROM job_targets INDEXED BY job_targets_unfinished WHERE rank = -1 AND rank < 9) ORDER BY jid"
+)
+_BATCHES_AMONG = (
+    "SELECT jid, created_at, deliver_ms, batch_size, batch_wait_ms, batch_failhard FROM jobs AS j"
+    " WHERE jid IN (SELECT value FROM json_each(?)) AND batch_size IS NOT NULL"
+    " AND EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank = -1) ORDER BY jid"
 )
 _PLANNED_OF = (
     "SELECT jid FROM job_targets INDEXED BY job_targets_unfinished"
@@ -34,8 +44,15 @@ class BatchReader:
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
 
-    def planned_jobs(self) -> list[Jid]:
-        return [row[0] for row in self._queries.rows(_PLANNED_JOBS)]
+    def batches(self, among: Sequence[Jid] | None = None) -> list[BatchJob]:
+        if among is None:
+            rows = self._queries.rows(_BATCHES)
+        else:
+            rows = self._queries.rows(_BATCHES_AMONG, (json.dumps(list(among)),))
+        return [
+            BatchJob(jid, created_at, deliver_ms, Batch(size, wait_ms, bool(failhard)))
+            for jid, created_at, deliver_ms, size, wait_ms, failhard in rows
+        ]
 
     def planned_of(self, minion: MinionId) -> list[Jid]:
         return [row[0] for row in self._queries.rows(_PLANNED_OF, (minion,))]

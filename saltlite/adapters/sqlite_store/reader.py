@@ -12,7 +12,16 @@ from saltlite.adapters.sqlite_store.audience import Audiences, unpack_minions
 from saltlite.adapters.sqlite_store.batches import BatchReader
 from saltlite.adapters.sqlite_store.history import HistoryReader, Queries
 from saltlite.adapters.store_events import unpack_data
-from saltlite.core.ports import RETURNS_SIZE, FunctionSet, MinionRow, OpenJob, TargetRow, TokenRecord
+from saltlite.core.dispatch import RANK
+from saltlite.core.ports import (
+    OPEN_JOBS_SIZE,
+    RETURNS_SIZE,
+    FunctionSet,
+    MinionRow,
+    OpenJob,
+    TargetRow,
+    TokenRecord,
+)
 from saltlite.model.events import Event
 from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.job import Batch, Job, Return, TargetState
@@ -40,18 +49,25 @@ _RETURNS = (
     " WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
 )
 _RETURN_SIZES = "SELECT length(body) FROM returns WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
-_OPEN_JOBS = (
-    "SELECT j.seq, j.jid, j.body, j.signature, t.changed_at, j.deliver_ms, t.state,"
-    " j.cancelled_at IS NOT NULL"
-    " FROM job_targets AS t INDEXED BY job_targets_unfinished CROSS JOIN jobs AS j ON j.jid = t.jid"
-    " WHERE t.rank = 0 AND t.rank < 9 AND t.minion = ? AND t.jid > ? ORDER BY t.jid LIMIT ?"
-)
 # The ranks one by one: the index is sorted by rank, so each is one step to this minion's rows.
-_UNFINISHED = (
+_UNSETTLED = (
+    "SELECT jid, rank FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank IN (0, 1, 2) AND rank < 9 AND minion = ? ORDER BY jid"
+)
+_OPEN_JOBS = (
     "SELECT j.seq, j.jid, j.body, j.signature, CASE t.rank WHEN 0 THEN t.changed_at ELSE j.created_at END,"
-    " j.deliver_ms, t.state, j.cancelled_at IS NOT NULL"
-    " FROM job_targets AS t INDEXED BY job_targets_unfinished CROSS JOIN jobs AS j ON j.jid = t.jid"
-    " WHERE t.rank IN (0, 1, 2) AND t.rank < 9 AND t.minion = ? ORDER BY t.jid"
+    " j.deliver_ms, t.state FROM json_each(?) AS asked"
+    " CROSS JOIN job_targets AS t ON t.jid = asked.value AND t.minion = ? CROSS JOIN jobs AS j ON j.jid = t.jid"
+    " WHERE t.rank IN (0, 1, 2) ORDER BY t.jid LIMIT ?"
+)
+_OPEN_JOB_SIZES = (
+    "SELECT length(j.body) FROM json_each(?) AS asked"
+    " CROSS JOIN job_targets AS t ON t.jid = asked.value AND t.minion = ? CROSS JOIN jobs AS j ON j.jid = t.jid"
+    " WHERE t.rank IN (0, 1, 2) ORDER BY t.jid"
+)
+_CROWDED = (
+    "SELECT asked.value FROM json_each(?) AS asked WHERE (SELECT 1 FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank = 0 AND rank < 9 AND minion = asked.value LIMIT 1 OFFSET ?) IS NOT NULL ORDER BY asked.key"
 )
 UNDELIVERED = (
     "SELECT t.jid, t.minion FROM job_targets AS t INDEXED BY job_targets_unfinished"
@@ -61,9 +77,11 @@ UNDELIVERED = (
 )
 """Targets to expire; its one value is the time it is."""
 _DIGESTS = (
-    "SELECT coalesce(m.functions, ''), count(*) FROM json_each(?) AS asked"
+    "SELECT coalesce(m.functions, ''), count(*), min(asked.value) FROM json_each(?) AS asked"
     " LEFT JOIN minions AS m ON m.id = asked.value GROUP BY 1"
 )
+
+_STATE_OF_RANK = {RANK[state]: state for state in (TargetState.QUEUED, TargetState.RECEIVED, TargetState.RUNNING)}
 
 
 class SqliteReader(HistoryReader, BatchReader):
@@ -133,10 +151,18 @@ class SqliteReader(HistoryReader, BatchReader):
     def moved_targets(self, jid: Jid) -> list[TargetRow]:
         sql = (
             "SELECT minion, state, reason, changed_at FROM job_targets"
-            " WHERE jid = ? AND state NOT IN ('queued', 'returned') ORDER BY minion"
+            " WHERE jid = ? AND rank > 0 AND state <> 'returned' ORDER BY minion"
         )
         rows = self._queries.rows(sql, (jid,))
         return [TargetRow(minion, TargetState(state), reason, at) for minion, state, reason, at in rows]
+
+    def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
+        sql = (
+            "SELECT minion, reason, changed_at FROM job_targets"
+            " WHERE jid = ? AND rank = ? AND state = ? ORDER BY minion"
+        )
+        rows = self._queries.rows(sql, (jid, RANK[state], state))
+        return [TargetRow(minion, state, reason, at) for minion, reason, at in rows]
 
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
         count, total = 0, 0
@@ -173,21 +199,28 @@ class SqliteReader(HistoryReader, BatchReader):
         pages = self._queries.value("PRAGMA page_count") - self._queries.value("PRAGMA freelist_count")
         return int(pages * self._queries.value("PRAGMA page_size"))
 
-    def open_jobs(self, minion: MinionId, after: Jid | None, limit: int) -> list[OpenJob]:
-        return self._with_minions(self._queries.rows(_OPEN_JOBS, (minion, after or "", limit)))
+    def unsettled(self, minion: MinionId) -> list[tuple[Jid, TargetState]]:
+        return [(jid, _STATE_OF_RANK[rank]) for jid, rank in self._queries.rows(_UNSETTLED, (minion,))]
 
-    def unfinished(self, minion: MinionId) -> list[OpenJob]:
-        return self._with_minions(self._queries.rows(_UNFINISHED, (minion,)))
-
-    def _with_minions(self, rows: list[Any]) -> list[OpenJob]:
+    def open_jobs(self, minion: MinionId, jids: Sequence[Jid], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
+        asked = json.dumps(list(jids))
+        count, total = 0, 0
+        # The length of a body is known without reading it.
+        for (length,) in self._queries.rows(_OPEN_JOB_SIZES, (asked, minion)):
+            count, total = count + 1, total + length
+            if total >= size:
+                break
         found = []
-        for seq, jid, body, signature, created_at, deliver_ms, state, cancelled in rows:
+        rows = self._queries.rows(_OPEN_JOBS, (asked, minion, count))
+        for seq, jid, body, signature, created_at, deliver_ms, state in rows:
             audience = self._audiences.get(seq, self._packed_minions)
             # None: the job was pruned since its row was read, so it is open no more.
             if audience is not None:
-                how_far = (TargetState(state), bool(cancelled))
-                found.append(OpenJob(jid, body, signature, created_at, deliver_ms, audience, *how_far))
+                found.append(OpenJob(jid, body, signature, created_at, deliver_ms, audience, TargetState(state)))
         return found
+
+    def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
+        return [row[0] for row in self._queries.rows(_CROWDED, (json.dumps(list(minions)), most - 1))]
 
     def _packed_minions(self, seq: int) -> bytes | None:
         packed: bytes | None = self._queries.value("SELECT minions FROM jobs WHERE seq = ?", (seq,))
@@ -200,9 +233,10 @@ class SqliteReader(HistoryReader, BatchReader):
         rows = self._queries.rows("SELECT texts, whole FROM functions WHERE digest = ?", (digest,))
         return FunctionSet(digest, by_name(msgpack.unpackb(rows[0][0])), bool(rows[0][1])) if rows else None
 
-    def function_digests(self, minions: Sequence[MinionId]) -> dict[str, int]:
+    def function_digests(self, minions: Sequence[MinionId]) -> dict[str, tuple[int, MinionId]]:
         # One value, however many minions: SQLite limits the number of values, and the text stays constant.
-        return dict(self._queries.rows(_DIGESTS, (json.dumps(list(minions)),)))
+        rows = self._queries.rows(_DIGESTS, (json.dumps(list(minions)),))
+        return {digest: (count, first) for digest, count, first in rows}
 
     def minions_with_open_jobs(self) -> list[MinionId]:
         sql = (

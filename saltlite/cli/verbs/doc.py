@@ -132,10 +132,8 @@ def _fleet_text(fun: str, fleet: Mapping[str, Any]) -> str:
     minions = f"{count} minion{'' if count == 1 else 's'}"
     lines = [f"{have} of {minions} promise it; what one makes of it: saltlite MINION sys.providers {module}"]
     if fleet["lacking"]:
-        lines.append(
-            f"lacking: {fold(fleet['names'])} - no file there has it: another version, not synced, or disabled; "
-            f"broken ones: saltlite -L {fleet['names'][0]} sys.not_loaded"
-        )
+        ask = f"saltlite -L {fleet['names'][0]}"
+        lines.append(f"lacking: {fold(fleet['names'])} - why: {ask} sys.providers {module}; {ask} sys.not_loaded")
     if fleet["unknown"]:
         names = fold(fleet["unknown_names"])
         lines.append(f"not known: {names} - to find out: saltlite MINION sys.list_functions {fun}")

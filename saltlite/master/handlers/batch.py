@@ -7,14 +7,14 @@ is back. Targets without a session are passed over; they have their turn when th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from saltlite.adapters.store_events import EXPIRED_REASON
-from saltlite.core.ports import Clock, Standing, Store, StoreReader, StoreWriter, TargetRow
+from saltlite.core.ports import BatchJob, Clock, Standing, Store, StoreReader, StoreWriter, TargetRow
 from saltlite.errors import UsageError
-from saltlite.master.context import ToLink
-from saltlite.model.ids import MinionId
+from saltlite.master.context import RecentProofs, ToLink
+from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Batch, Job, TargetState
 from saltlite.wire.merkle import proofs
 
@@ -37,20 +37,21 @@ def batch_of(wanted: Mapping[str, Any] | None, targets: int) -> Batch | None:
     raise UsageError("a batch has size, percent, wait_ms and failhard")
 
 
-def release(store: StoreWriter, job: Job, batch: Batch, now: float) -> tuple[list[MinionId], bool]:
+def release(store: StoreWriter, job: BatchJob, now: float) -> tuple[list[MinionId], bool]:
     """Give free places to targets whose turn it is, or end the batch.
 
     Returns the minions that are to be sent the job now, and whether any target moved.
     """
-    moves = _moves(store, job, batch, now)
+    moves = _moves(store, job, now)
     ids = [row.id for row in moves if row.state is TargetState.QUEUED]
     return ids, bool(store.set_targets((job.jid, row) for row in moves))
 
 
-def _moves(store: StoreReader, job: Job, batch: Batch, now: float) -> list[TargetRow]:
+def _moves(store: StoreReader, job: BatchJob, now: float) -> list[TargetRow]:
     """The planned targets that move now, and where to."""
+    batch = job.batch
     standing = store.standing(job.jid, now - job.deliver_ms / 1000, now - batch.wait_ms / 1000, now)
-    ending = _ending(job, batch, standing, now)
+    ending = _ending(job, standing, now)
     if ending is None:
         ids = store.next_planned(job.jid, max(0, batch.size - standing.active))
         if ids or standing.active:
@@ -61,36 +62,42 @@ def _moves(store: StoreReader, job: Job, batch: Batch, now: float) -> list[Targe
         if now <= quiet_since + job.deliver_ms / 1000:
             return []
         ending = TargetState.EXPIRED, EXPIRED_REASON
-    planned = [row.id for row in store.targets(job.jid) if row.state is TargetState.PLANNED]
-    return [TargetRow(minion, *ending, now) for minion in planned]
+    return [TargetRow(row.id, *ending, now) for row in store.targets_in(job.jid, TargetState.PLANNED)]
 
 
-def _ending(job: Job, batch: Batch, standing: Standing, now: float) -> tuple[TargetState, str] | None:
+def _ending(job: BatchJob, standing: Standing, now: float) -> tuple[TargetState, str] | None:
     """How the planned targets end without having had their turn, if they do."""
-    if batch.failhard and standing.failed is not None:
+    if job.batch.failhard and standing.failed is not None:
         return TargetState.CANCELLED, f"the batch ended when {standing.failed} failed (--failhard)"
     if now > job.created_at + LASTS_MAX_MS / 1000:
         return TargetState.EXPIRED, f"its turn did not come within {LASTS_MAX_MS // 86_400_000} days"
     return None
 
 
-def release_due(store: Store, clock: Clock, link: ToLink) -> bool:
-    """Go on with every batch; whether anything moved. The store decides, so it may be called by anybody, any time."""
+def release_due(
+    store: Store, clock: Clock, link: ToLink, recent: RecentProofs, *, among: Collection[Jid] | None = None
+) -> bool:
+    """Go on with every batch, or with those `among` these jobs; whether anything moved.
+
+    The store decides, so it may be called by anybody, any time.
+    """
     any_moved = False
-    for jid in store.planned_jobs():
-        job = store.job(jid)
+    for planned in store.batches(None if among is None else sorted(among)):
         # Looked at first without the lock of writers: mostly it is nobody's turn.
-        if job is None or job.batch is None or not _moves(store, job, job.batch, clock.wall()):
+        if not _moves(store, planned, clock.wall()):
             continue
         with store.write() as writer:
-            ids, moved = release(writer, job, job.batch, clock.wall())
+            ids, moved = release(writer, planned, clock.wall())
         any_moved = any_moved or moved
-        send(job, ids, link)
+        job = store.job(planned.jid) if ids else None
+        if job is not None:
+            send(job, ids, link, recent)
     return any_moved
 
 
-def send(job: Job, ids: Sequence[MinionId], link: ToLink) -> None:
+def send(job: Job, ids: Sequence[MinionId], link: ToLink, recent: RecentProofs) -> None:
     """Send the job to those of its targets whose turn it is; what is lost on the way stays QUEUED in the store."""
     if ids:
-        every = proofs(job.minions)
+        # Those of a batch are needed for each turn. What is sent once must not push out what others need again.
+        every = proofs(job.minions) if job.batch is None else recent.of(job.jid, job.minions)
         link.publish(job, every if len(ids) == len(every) else {minion: every[minion] for minion in ids})

@@ -13,12 +13,12 @@ from saltlite.model.ids import parse_jid
 
 def handle_copy_begin(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `area`: the environment of the file server that the files go to."""
-    return Answer({"area": _areas(master, principal).begin(master.clock.entropy)})
+    return Answer({"area": _areas(master, principal, "copy_begin").begin(master.clock.entropy)})
 
 
 def handle_copy_put(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """One piece of a file of an area, at its offset; `mode` are the permission bits."""
-    areas = _areas(master, principal)
+    areas = _areas(master, principal, "copy_put")
     areas.put(request["area"], request["path"], request["offset"], request["data"], request["mode"])
     return Answer()
 
@@ -28,13 +28,13 @@ def handle_copy_end(master: Master, principal: Principal, request: Mapping[str, 
 
     Answers `removed`; what is left is removed by the maintenance, a day later. The jid is "" where none was published.
     """
-    areas = _areas(master, principal)
+    areas = _areas(master, principal, "copy_end")
     done = not request["jid"] or master.store.open_targets(parse_jid(request["jid"])) == 0
     if done:
         areas.end(request["area"])
     return Answer({"removed": done})
 
 
-def _areas(master: Master, principal: Principal) -> CopyAreas:
-    authorize(principal, Action("copy"), master.terms.operators)
+def _areas(master: Master, principal: Principal, verb: str) -> CopyAreas:
+    authorize(principal, Action(verb), master.terms.operators)
     return CopyAreas(master.terms.copies_dir)

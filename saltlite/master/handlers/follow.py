@@ -50,13 +50,29 @@ class Follower:
         self._after = follow.after
         self._once = follow.once
         self._told: dict[MinionId, TargetState] = {}
+        self._planned: set[MinionId] | None = None
+        """Those of which it was told that their turn has not come; None before the first look."""
 
-    def _moved(self, rows: list[TargetRow]) -> list[TargetRow]:
-        """Those that have moved since they were told, and those of a batch whose turn has come."""
-        now_known = {row.id for row in rows}
-        released = [m for m, state in self._told.items() if state is TargetState.PLANNED and m not in now_known]
-        moved = [row for row in rows if self._told.get(row.id) is not row.state]
-        return [*moved, *(TargetRow(m, TargetState.QUEUED, "", self._master.clock.wall()) for m in released)]
+    def _moved(self) -> list[TargetRow]:
+        """Those that have moved since they were told, and those of a batch whose turn has come.
+
+        PLANNED ones are read once, for nobody becomes one later: of those that are QUEUED instead there are a few.
+        """
+        store = self._master.store
+        rows: list[TargetRow] = []
+        if self._planned is None:
+            rows = store.targets_in(self.jid, TargetState.PLANNED)
+            self._planned = {row.id for row in rows}
+        elif self._planned:
+            rows = [row for row in store.targets_in(self.jid, TargetState.QUEUED) if row.id in self._planned]
+        # Read behind those: who moved on in between is told last how far.
+        moved = [*rows, *store.moved_targets(self.jid)]
+        return [row for row in moved if self._told.get(row.id) is not row.state]
+
+    def _note(self, told: list[TargetRow]) -> None:
+        self._told.update((row.id, row.state) for row in told)
+        if self._planned:
+            self._planned.difference_update(row.id for row in told if row.state is not TargetState.PLANNED)
 
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream, None when there is nothing new.
@@ -66,14 +82,14 @@ class Follower:
         store = self._master.store
         # Read before the returns: a target that is terminal here has its return below.
         still_open = store.open_targets(self.jid)
-        moved = self._moved(store.moved_targets(self.jid))
+        moved = self._moved()
         returns = store.returns(self.jid, self._after, PAGE)
         whole = len(returns) < PAGE and sum(len(ret.body) for ret in returns) < RETURNS_SIZE
         end = not still_open and whole
         so_far = self._once and whole
         if not returns and not moved and not end and not so_far:
             return None
-        self._told.update((row.id, row.state) for row in moved)
+        self._note(moved)
         if returns:
             self._after = returns[-1].seq
         message: dict[str, Any] = {

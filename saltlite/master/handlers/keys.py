@@ -139,7 +139,7 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
         store.delete_key(record.fingerprint)
     if record.state is KeyState.ACCEPTED:
         row = TargetRow(record.id, TargetState.REVOKED, f"the key was {wanted or DELETED}", now)
-        jids = [*(job.jid for job in store.unfinished(record.id)), *store.planned_of(record.id)]
+        jids = [*(jid for jid, _state in store.unsettled(record.id)), *store.planned_of(record.id)]
         store.set_targets((jid, row) for jid in jids)
     data = {
         "id": record.id,

@@ -56,12 +56,9 @@ def record(master: Master, changes: list[Change], *, whole: bool) -> None:
                 store.put_event(tag_minion_start(change.id), data, now)
             if change.up and before is not None and before.incarnation != change.incarnation:
                 reason = "the minion came back with another disk and knows nothing of it"
-                rows = [
-                    (job.jid, TargetRow(change.id, TargetState.LOST, reason, now))
-                    for job in store.unfinished(change.id)
-                    if job.state is not TargetState.QUEUED
-                ]
-                store.set_targets(rows)
+                lost = TargetRow(change.id, TargetState.LOST, reason, now)
+                unsettled = store.unsettled(change.id)
+                store.set_targets((jid, lost) for jid, state in unsettled if state is not TargetState.QUEUED)
             if change.up and store.functions(change.functions) is None:
                 wanted.append(change.id)
         store.touch_minions(

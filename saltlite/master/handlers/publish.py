@@ -14,8 +14,8 @@ from typing import Any
 from saltlite.core.acl import Action, Principal, authorize
 from saltlite.core.matching import resolve
 from saltlite.core.matching.listing import listed
-from saltlite.core.ports import StoreReader, StoreWriter
-from saltlite.errors import NoTargetError, UsageError
+from saltlite.core.ports import BatchJob, StoreReader, StoreWriter
+from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.context import Answer, Follow, Master
 from saltlite.master.handlers.batch import LASTS_MAX_MS, batch_of, release, send
 from saltlite.master.handlers.functions import refuse_misfits
@@ -25,7 +25,7 @@ from saltlite.model.job import Job
 from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
 from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, JobBody, encode_body, sign
-from saltlite.wire.limits import JOB_BODY_MAX
+from saltlite.wire.limits import JOB_BODY_MAX, JOBS_QUEUED_PER_MINION
 from saltlite.wire.merkle import root
 
 DELIVER_MAX_MS = 30 * 86_400_000
@@ -59,16 +59,15 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     known = master.store.job_of_request(request_id, principal.uid)
     if known is not None:
         return _answer(master, known, request)
+    ids = _targets(master, principal, request, calls)
+    batch = batch_of(request.get("batch"), len(ids))
+    if batch is None:
+        _refuse_crowded(ids, master.store)
     with master.store.write() as store:
         known = store.job_of_request(request_id, principal.uid)
         if known is None:
-            ids = _chosen(master, resolve(target, store.accepted_ids()), request.get("subset"))
-            for call in calls:
-                authorize(principal, Action("publish", call.fun, ids), master.terms.operators)
-            if not ids:
-                raise NoTargetError(_nobody(target, store))
-            refuse_misfits(calls, ids, store)
             refuse_when_full(master)
+            ids = _still_accepted(ids, target, store)
             job = Job(
                 jid=_free_jid(store, master.clock.wall()),
                 request_id=request_id,
@@ -82,17 +81,59 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 body=b"",
                 signature=b"",
                 minions=tuple(ids),
-                batch=batch_of(request.get("batch"), len(ids)),
+                batch=batch,
                 origin=_printable(request.get("origin", "")),
             )
             job = _signed(job, calls, master.identity.job_private)
             store.put_job(job)
-            if job.batch is not None:
-                ids, _moved = release(store, job, job.batch, job.created_at)
+            if batch is not None:
+                planned = BatchJob(job.jid, job.created_at, deliver_ms, batch)
+                ids, _moved = release(store, planned, job.created_at)
     if known is not None:
         return _answer(master, known, request)
-    send(job, ids, master.link)
+    send(job, ids, master.link, master.proofs)
     return replace(_answer(master, job.jid, request), committed=True)
+
+
+def _targets(
+    master: Master, principal: Principal, request: Mapping[str, Any], calls: Sequence[FunctionCall]
+) -> list[MinionId]:
+    """Whom the job is for, when the principal may have these calls run there and one of them at least could take each.
+
+    No writer waits for this: a regular expression, the functions of a whole fleet and a near name take their time.
+    """
+    target = target_of(request)
+    ids = _chosen(master, resolve(target, master.store.accepted_ids()), request.get("subset"))
+    for call in calls:
+        authorize(principal, Action("publish", call.fun, ids), master.terms.operators)
+    if not ids:
+        raise NoTargetError(_nobody(target, master.store))
+    refuse_misfits(calls, ids, master.store)
+    return ids
+
+
+def _still_accepted(ids: list[MinionId], target: Target, store: StoreWriter) -> list[MinionId]:
+    """Those whose key nobody has revoked since they were looked up (S5)."""
+    accepted = set(store.accepted_ids())
+    still = [minion for minion in ids if minion in accepted]
+    if not still:
+        raise NoTargetError(_nobody(target, store))
+    return still
+
+
+def _refuse_crowded(ids: Sequence[MinionId], store: StoreReader) -> None:
+    """Raises RefusedError when as many jobs as there may be wait for one of these already.
+
+    Looked at before the commit, so jobs that are published at the same moment can exceed the limit by their number.
+    """
+    crowded = store.crowded(ids, JOBS_QUEUED_PER_MINION)
+    if crowded:
+        others = f" (and for {len(crowded) - 1} more of the targets)" if len(crowded) > 1 else ""
+        raise RefusedError(
+            f"{JOBS_QUEUED_PER_MINION} jobs wait for {crowded[0]}{others}, and no more may: leave it out of the target, "
+            f"or end some of them with `saltlite job kill JID` (`saltlite job list --minion {crowded[0]} --state open` "
+            "has them). Nothing was published."
+        )
 
 
 def away(master: Master, ids: Sequence[MinionId]) -> dict[str, float | None]:

@@ -8,7 +8,7 @@ from saltlite.core.hub import HELD_MAX
 from saltlite.core.ports import OpenJob
 from saltlite.master.context import Master
 from saltlite.master.handlers.presence import Change, ensure
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import TargetState
 from saltlite.wire.limits import SEND_WINDOW
 
@@ -27,28 +27,35 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     answers each by what its journal says, and so nothing that was lost on the way stays in doubt (G5). What it has
     acknowledged once is only asked about, with no time left to begin: a minion that does not know such a job is
     another machine with its key, or has an older state of its disk, and the job may have run (G4).
+
+    More than a page is gone through from the job `since` on, as there is room for them.
     """
     minion = MinionId(ask["id"])
     store = master.store
     fresh = ask["session"] is not None
     if fresh:
         ensure(master, Change(*ask["session"]))
-    found = store.unfinished(minion) if fresh else store.open_jobs(minion, None, PAGE + 1)
-    ended = sorted((job for job in found if job.cancelled), key=lambda job: job.state is TargetState.QUEUED)
-    for job in ended[:CANCELS_MAX]:
-        # A minion that never had it notes the jid, and refuses it should a copy still be on its way.
-        master.link.cancel(job.jid, [minion])
-    jobs = [job for job in found if not job.cancelled]
-    rows: list[tuple[OpenJob, list[bytes], int]] = []
-    size = 0
-    now = master.clock.wall()
-    for job in jobs[:PAGE]:
-        size += len(job.body)
-        if rows and size > SEND_WINDOW:
-            break
-        # Not more than the whole, though a clock that was set back may say so.
-        waits = job.state is TargetState.QUEUED
-        left_ms = min(job.deliver_ms, max(0, int((job.created_at - now) * 1000) + job.deliver_ms)) if waits else 0
-        rows.append((job, master.proofs.of(job.jid, job.minions)[minion], left_ms))
+    found = [one for one in store.unsettled(minion) if fresh or one[1] is TargetState.QUEUED]
+    ended = store.cancelled([jid for jid, _state in found])
+    if not ask["since"]:
+        _tell_ended(master, minion, [one for one in found if one[0] in ended])
+    wanted = [jid for jid, _state in found if jid not in ended and jid >= ask["since"]]
+    jobs = store.open_jobs(minion, wanted[:PAGE], SEND_WINDOW)
+    rows = [(job, master.proofs.of(job.jid, job.minions)[minion], _left_ms(job, master.clock.wall())) for job in jobs]
     if fresh or rows:
-        master.link.pulled(minion, rows, starved=len(rows) < len(jobs))
+        left = [jid for jid in wanted if rows and jid > jobs[-1].jid]
+        rest = next(iter(left), "") if fresh else None
+        master.link.pulled(minion, rows, starved=bool(left), rest=rest)
+
+
+def _tell_ended(master: Master, minion: MinionId, ended: list[tuple[Jid, TargetState]]) -> None:
+    """Have the minion end these. One that never had such a job notes its jid, and refuses a copy on its way."""
+    for jid, _state in sorted(ended, key=lambda one: one[1] is TargetState.QUEUED)[:CANCELS_MAX]:
+        master.link.cancel(jid, [minion])
+
+
+def _left_ms(job: OpenJob, now: float) -> int:
+    """In how many milliseconds the job may begin. Not more than the whole, though a clock that was set back says so."""
+    if job.state is not TargetState.QUEUED:
+        return 0
+    return min(job.deliver_ms, max(0, int((job.created_at - now) * 1000) + job.deliver_ms))

@@ -36,10 +36,10 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a batch of reports came to: (fingerprint, jids) to acknowledge, and whether it is news to any reader."""
+    """What a batch of reports came to: (fingerprint, jids) to acknowledge, and the jobs of which it is news."""
 
     acknowledge: list[tuple[str, list[str]]]
-    moved: bool
+    moved: frozenset[Jid]
 
 
 def store_reports(master: Master, reported: Sequence[Reported], passing: Passing) -> Settled:
@@ -67,18 +67,19 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
             else:
                 passing.rows.pop((message["jid"], item.id), None)
                 final.append((Jid(message["jid"]), row))
-    moved = False
+    moved: set[Jid] = set()
     if commits or final or functions:
         with master.store.write() as store:
             # What was known, or never assigned, wakes nobody: a minion can say it a thousand times a second.
-            moved = Stored.NEW in store.put_returns(commits, now)
-            moved = bool(store.set_targets(final)) or moved
+            became = zip(commits, store.put_returns(commits, now), strict=True)
+            moved.update(commit.ret.jid for commit, stored in became if stored is Stored.NEW)
+            moved.update(jid for jid, _minion in store.set_targets(final))
             for minion, known in functions.items():
                 _put_functions(store, minion, known)
     acknowledge: dict[str, list[str]] = {}
     for commit in commits:
         acknowledge.setdefault(commit.fingerprint, []).append(commit.ret.jid)
-    return Settled(list(acknowledge.items()), moved=moved)
+    return Settled(list(acknowledge.items()), moved=frozenset(moved))
 
 
 def store_passing(master: Master, passing: Passing) -> bool:
