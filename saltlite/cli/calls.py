@@ -31,7 +31,7 @@ def read_call(client: LocalClient, parsed: Parsed, console: Console) -> JobCall:
         from saltlite.cli.dryrun import dry_run
 
         calls = dry_run(calls, described)
-    elif described["count"] and any(known["risk"] for known in described["functions"].values()):
+    elif described["count"] and any(known["risks"] for known in described["functions"].values()):
         from saltlite.cli.risk import require_consent
 
         count = min(described["count"], options.get("subset", described["count"]))

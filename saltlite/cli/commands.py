@@ -44,6 +44,22 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite events [PATTERN] [options]",
         "Show events as they come; PATTERN is a glob on their tags.",
     ),
+    "explain": (
+        "saltlite explain MODULE MINION|--local [options]",
+        "Show which file provides a module there, and why not the others.",
+    ),
+    "interface diff": (
+        "saltlite interface diff INTERFACE INTERFACE [options]",
+        "Show what changed between two interfaces, and whom it breaks.",
+    ),
+    "interface generate": (
+        "saltlite interface generate NAME --from FILE... [options]",
+        "Make an interface of the modules that provide a name.",
+    ),
+    "interface show": (
+        "saltlite interface show NAME|FILE [options]",
+        "Show the functions of an interface.",
+    ),
     "job fetch": (
         "saltlite job fetch JID [MINION] [options]",
         "Fetch a return that was too large to travel, whole.",
@@ -85,6 +101,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite key token create [options]",
         "Make and print a token that lets minions join.",
     ),
+    "lint": (
+        "saltlite lint FILE|FOLDER... [options]",
+        "Look for mistakes in modules and interfaces.",
+    ),
     "runner": (
         "saltlite runner [options] RUNNER.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
         "Run a function about the whole fleet on this machine.",
@@ -92,7 +112,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
 }
 
-TAKES_DOTS = frozenset({"call", "cp", "doc", "runner"})
+TAKES_DOTS = frozenset({"call", "cp", "doc", "explain", "lint", "runner"})
 """Commands whose first word may have a dot: behind them a function makes no job."""
 
 CONFIG_DIR = Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)")
@@ -116,4 +136,4 @@ def members(group: str) -> list[str]:
 def command_lines(group: str = "") -> str:
     """The commands of a group with what they do, as lines of a help text."""
     names = [name for name in COMMANDS if not group or name.startswith(f"{group} ")]
-    return "\n".join(f"  {name:<18}{COMMANDS[name][1]}" for name in names)
+    return "\n".join(f"  {name:<20}{COMMANDS[name][1]}" for name in names)

@@ -6,6 +6,7 @@ look at the word, and then `--test` would do what it was to try out.
 
 from __future__ import annotations
 
+from saltlite.cli.risk import sayers
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.model.signature import parse_signature
 
@@ -32,7 +33,7 @@ def dry_run(calls: Sequence[Call], described: Mapping[str, Any]) -> list[Call]:
         known = described["functions"][fun]
         if not known["signatures"] and not known["unknown"]:
             raise UsageError(f"no targeted minion has {fun}; nothing was published")
-        refusal = _refusal(fun, known["signatures"], known["unknown"])
+        refusal = _refusal(fun, known)
         if refusal:
             raise RefusedError(refusal)
         if kwarg.get(PARAMETER, True) is not True:
@@ -42,12 +43,14 @@ def dry_run(calls: Sequence[Call], described: Mapping[str, Any]) -> list[Call]:
     return [(fun, arg, {**kwarg, PARAMETER: True}) for fun, arg, kwarg in calls]
 
 
-def _refusal(fun: str, signatures: Sequence[str], unknown: int) -> str:
-    for text in signatures:
+def _refusal(fun: str, known: Mapping[str, Any]) -> str:
+    for text, row in zip(known["signatures"], known["takers"], strict=True):
         signature = parse_signature(text)[1]
         if signature is None or signature.named(PARAMETER) is None:
-            return f"{fun} has no dry run (no parameter 'test'), so --test does not run it; nothing was published"
-    if unknown:
+            whose = "" if row["minions"] == row["of"] else f"{sayers(row)} that "
+            sentence = f"{fun} has no dry run (no parameter '{PARAMETER}'), so --test does not run it"
+            return f"{whose}{sentence}; nothing was published"
+    if unknown := known["unknown"]:
         minions = "minion has" if unknown == 1 else "minions have"
         return f"{unknown} {minions} not said whether {fun} has a dry run, so --test does not run it; narrow the target"
     return ""

@@ -20,20 +20,35 @@ def accepted_risks(text: str) -> tuple[str, ...]:
 def require_consent(described: Mapping[str, Any], count: int, accepted: Sequence[str], console: Console) -> None:
     """Return when each risk of the described functions was accepted, by option or at the terminal.
 
-    `described` is the master's answer to `describe`, `count` the number of targeted minions. Raises RefusedError.
+    `described` is the master's answer to `describe`, `count` the number of targeted minions. A risk that only some of
+    the minions declare is asked about too, for a fleet may have several providers of a function; it is told as theirs,
+    with a name, so that one minion that says what is not so is seen at once. Raises RefusedError.
     """
-    risky = {fun: risks for fun, known in described["functions"].items() if (risks := _open(known["risk"], accepted))}
+    rows = [(fun, row) for fun, known in described["functions"].items() for row in known["risks"]]
+    risky = [(fun, row) for fun, row in rows if row["risk"] not in accepted]
     if not risky:
         return
     minions = f"{count} minion{'' if count == 1 else 's'}"
-    what = "; ".join(f"{fun} carries the risk {' and '.join(risks)}" for fun, risks in risky.items())
+    what = "; ".join(_told(fun, row) for fun, row in risky)
     if not console.can_ask():
-        names = ",".join(dict.fromkeys([*accepted, *(risk for risks in risky.values() for risk in risks)]))
-        raise RefusedError(f"{what}; nothing was published. To run it on {minions} add --accept-risk={names}")
+        names = ",".join(dict.fromkeys([*accepted, *(row["risk"] for _fun, row in risky)]))
+        doubted = dict.fromkeys(row["one"] for _fun, row in risky if row["minions"] == 1 < row["of"])
+        instead = f", or leave {' and '.join(doubted)} out of the target" if doubted else ""
+        raise RefusedError(f"{what}; nothing was published. To run it on {minions} add --accept-risk={names}{instead}")
     if console.answer(f"{what}, on {minions}; type {count} to go on:") != str(count):
         raise RefusedError(f"that was not {count}; nothing was published")
 
 
-def _open(risk: str, accepted: Sequence[str]) -> list[str]:
-    """The risks of one function that nobody accepted; several are parted by commas."""
-    return [one for one in risk.split(",") if one and one not in accepted]
+def _told(fun: str, row: Mapping[str, Any]) -> str:
+    if row["minions"] == row["of"]:
+        return f"{fun} carries the risk {row['risk']}"
+    return f"{sayers(row)} that {fun} carries the risk {row['risk']}"
+
+
+def sayers(row: Mapping[str, Any]) -> str:
+    """Those minions, of all that have a function, who say something of it, as the beginning of a sentence.
+
+    `row` has `minions`, how many they are, `of` how many, and `one` of their ids.
+    """
+    few, of, one = row["minions"], row["of"], row["one"]
+    return f"1 of {of} minions ({one}) says" if few == 1 else f"{few} of {of} minions ({one} is one of them) say"

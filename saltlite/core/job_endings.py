@@ -11,6 +11,8 @@ from saltlite.wire.messages import REASON_MAX
 CANCELLED_CODE = 143
 TIMED_OUT_CODE = 124
 INTERRUPTED_CODE = 1
+CANCELLED_AHEAD = "cancelled before it arrived"
+"""The reason of a job that was cancelled before the minion had heard of it."""
 
 _DECIDED: dict[TargetState | None, tuple[TargetState, int, str]] = {
     TargetState.TIMED_OUT: (TargetState.TIMED_OUT, TIMED_OUT_CODE, "killed: it reached its run time limit"),

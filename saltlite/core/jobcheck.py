@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from saltlite.core.job_effects import Parcel
+from saltlite.core.job_effects import Parcel, Remembered
 from saltlite.errors import RemoteProtocolError
 from saltlite.wire.jobbody import JobBody, decode_body, verify
 from saltlite.wire.merkle import admits
@@ -46,6 +46,14 @@ class TrustedKeys:
         if now_s > _ordered_at(body) + body.deliver_ms / 1000 + CLOCK_SLACK_S:
             raise RemoteProtocolError("too-old", "compare the clocks of master and minion")
         return body, signer
+
+
+def body_of(job: Remembered) -> JobBody | None:
+    """The body as it was received, None when it was not kept or cannot be read any more."""
+    try:
+        return decode_body(job.body) if job.body else None
+    except RemoteProtocolError:
+        return None
 
 
 def _signed(key: bytes, parcel: Parcel) -> bool:

@@ -35,15 +35,23 @@ from saltlite.core.job_effects import (
     Tell,
     Write,
 )
-from saltlite.core.job_endings import disk_full, ending, read_spelled, result_unwritten, spelled, without_result
-from saltlite.core.jobcheck import TrustedKeys
+from saltlite.core.job_endings import (
+    CANCELLED_AHEAD,
+    disk_full,
+    ending,
+    read_spelled,
+    result_unwritten,
+    spelled,
+    without_result,
+)
+from saltlite.core.jobcheck import CLOCK_SLACK_S, TrustedKeys, body_of
 from saltlite.core.journal_rules import ENDED
 from saltlite.core.minion_ports import Step
 from saltlite.core.ports import Clock
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState
-from saltlite.wire.jobbody import JobBody, decode_body
+from saltlite.wire.jobbody import JobBody
 from saltlite.wire.messages import REASON_MAX
 
 __all__ = [
@@ -71,7 +79,10 @@ FOREIGN_S = 7 * 86_400.0
 OFFER_AGAIN_S = 600.0
 """A result that was not acknowledged for so long is offered again: the master could not store it."""
 UNWRITTEN_MAX = 10_000
-"""Refusals that are remembered in memory only, because the disk is full. The oldest is forgotten first."""
+"""Refusals that are remembered in memory only, as the disk is full or they are not for it. The oldest goes first."""
+CANCELS_AHEAD_MAX = 1000
+"""Jobs that the journal has as cancelled before they arrived. Such a cancel is not signed, so the process that reads
+the network could make it up; further ones are remembered in memory only."""
 SIGTERM = 15
 SIGKILL = 9
 NEVER = float("inf")
@@ -115,6 +126,7 @@ class Jobs:
         self._room = True
         self._full = ""
         self._unwritten: dict[str, None] = {}
+        self._cancelled_ahead: set[str] = set()
         self._open = False
         self._effects: list[Effect] = []
 
@@ -161,6 +173,8 @@ class Jobs:
                     entry.step = Step.ACKED
                 case Step.REFUSED:
                     entry.ending, entry.reason = read_spelled(job.reason)
+                    if entry.reason == CANCELLED_AHEAD:
+                        self._cancelled_ahead.add(job.jid)
 
     def open(self) -> None:
         """The grains are there: jobs may start."""
@@ -211,7 +225,7 @@ class Jobs:
         deliver_ms = min(parcel.deliver_ms, body.deliver_ms)
         refusal = self._refusal(parcel.jid, deliver_ms)
         if refusal is None and self._full:
-            self._refuse_unwritten(parcel.jid, self._full)
+            self._refuse_unwritten(parcel.jid, TargetState.REFUSED, disk_full(self._full))
             return
         if refusal is not None:
             self._refuse(parcel.jid, *refusal)
@@ -262,7 +276,7 @@ class Jobs:
         if entry.step is Step.STARTED:
             # It waits, and is never let into the function.
             self._effects.append(Kill(jid, entry.pid, SIGKILL))
-        self._refuse_unwritten(jid, why)
+        self._refuse_unwritten(jid, TargetState.REFUSED, disk_full(why))
         if step is Step.STARTED:
             self._effects.append(Write(Step.REFUSED, jid, {"reason": spelled(TargetState.REFUSED, disk_full(why))}))
         self._start_queued()
@@ -309,7 +323,7 @@ class Jobs:
         """An operator ends the job. One that has not arrived will not run when it does."""
         entry = self._entries.get(jid)
         if entry is None:
-            self._refuse(jid, TargetState.CANCELLED, "cancelled before it arrived")
+            self._cancel_ahead(jid)
         elif entry.step is Step.STARTED:
             self._end(entry, TargetState.CANCELLED)
         elif jid in self._active:
@@ -327,6 +341,7 @@ class Jobs:
         gone = [entry.jid for entry in self._entries.values() if entry.jid <= floor and entry.step in ENDED]
         for jid in gone:
             del self._entries[jid]
+        self._cancelled_ahead.difference_update(gone)
 
     def tick(self) -> None:
         """Time has passed: end what has run too long, drop what waited too long, offer again."""
@@ -394,15 +409,24 @@ class Jobs:
             self._effects.append(Write(Step.REFUSED, jid, {"reason": spelled(state, reason)}))
         self._tell(jid, state, reason)
 
-    def _refuse_unwritten(self, jid: str, why: str) -> None:
-        reason = disk_full(why)
-        self._entries[jid] = Entry(jid, Step.REFUSED, ending=TargetState.REFUSED, reason=reason)
+    def _cancel_ahead(self, jid: str) -> None:
+        # One of the future is never written: once the journal forgets it, real jobs would count as older.
+        latest = jid_at(int((self._clock.wall() + CLOCK_SLACK_S) * 1_000_000))
+        if jid > latest or len(self._cancelled_ahead) >= CANCELS_AHEAD_MAX:
+            self._refuse_unwritten(jid, TargetState.CANCELLED, CANCELLED_AHEAD)
+            return
+        self._refuse(jid, TargetState.CANCELLED, CANCELLED_AHEAD)
+        if jid in self._entries:
+            self._cancelled_ahead.add(jid)
+
+    def _refuse_unwritten(self, jid: str, state: TargetState, reason: str) -> None:
+        self._entries[jid] = Entry(jid, Step.REFUSED, ending=state, reason=reason)
         self._unwritten[jid] = None
         if len(self._unwritten) > UNWRITTEN_MAX:
             oldest = next(iter(self._unwritten))
             del self._unwritten[oldest]
             self._entries.pop(oldest, None)
-        self._tell(jid, TargetState.REFUSED, reason)
+        self._tell(jid, state, reason)
 
     def _report(self, entry: Entry) -> None:
         match entry.step:
@@ -457,7 +481,7 @@ class Jobs:
 
     def _replay_received(self, entry: Entry, job: Remembered) -> None:
         waited_ms = int(self._clock.wall() * 1000) - job.received_wall_ms
-        entry.body = _body_of(job)
+        entry.body = body_of(job)
         if not 0 <= waited_ms <= job.deliver_ms:
             # A clock that was set back or far forward counts as expired: not running it is the safe side.
             self._refuse(job.jid, TargetState.EXPIRED, "the minion was down past its delivery time")
@@ -471,18 +495,10 @@ class Jobs:
         if job.alive:
             self._active.add(job.jid)
             ran_s = max(0.0, self._clock.wall() - job.started_wall_ms / 1000)
-            entry.limit = self._clock.monotonic() + self._longest(_body_of(job)) - ran_s
+            entry.limit = self._clock.monotonic() + self._longest(body_of(job)) - ran_s
             return
         noted = ""
         if job.jid not in spooled:
             noted = self._keep(entry, without_result("while the minion was down"))
         entry.step = Step.DONE
         self._effects.append(Write(Step.DONE, job.jid, {"reason": noted} if noted else {}))
-
-
-def _body_of(job: Remembered) -> JobBody | None:
-    """The body as it was received, None when it was not kept or cannot be read any more."""
-    try:
-        return decode_body(job.body) if job.body else None
-    except RemoteProtocolError:
-        return None

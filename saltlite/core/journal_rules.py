@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from saltlite.core.jobcheck import CLOCK_SLACK_S
 from saltlite.core.minion_ports import (
     JOURNAL_KEEP_ENTRIES,
     JOURNAL_KEEP_S,
@@ -22,7 +23,7 @@ from saltlite.core.minion_ports import (
     Step,
 )
 from saltlite.errors import JournalError
-from saltlite.model.ids import Jid, parse_jid
+from saltlite.model.ids import Jid, jid_at, parse_jid
 
 # An ack may find the job still STARTED: the DONE record could not be written when the disk was full.
 MOVES: dict[Step | None, frozenset[Step]] = {
@@ -101,15 +102,17 @@ def kept(entries: Iterable[JournalEntry], now_ms: int, floor: str) -> tuple[list
 
     A time far in the future counts as old: the clock was wrong when it was written. The jobs with the highest
     jids stay whatever their time says, so a master whose clock ran ahead for a while does not raise the floor
-    above the jobs that come after it.
+    above the jobs that come after it. Nor does a jid that lies further ahead of this clock than clocks may differ.
     """
+    latest = jid_at(int((now_ms / 1000 + CLOCK_SLACK_S) * 1_000_000))
     ordered = sorted(entries, key=lambda entry: entry.jid)
     spare = len(ordered) - JOURNAL_KEEP_ENTRIES
     surplus = len(ordered) - JOURNAL_MOST_ENTRIES
     staying: list[JournalEntry] = []
     for position, entry in enumerate(ordered):
         old = abs(now_ms - entry.received_wall_ms) > JOURNAL_KEEP_S * 1000
-        if entry.step in ENDED and (position < surplus or (old and position < spare)):
+        is_surplus = position < surplus or (old and position < spare)
+        if is_surplus and entry.step in ENDED and entry.jid <= latest:
             floor = max(floor, entry.jid)
         else:
             staying.append(entry)

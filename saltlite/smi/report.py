@@ -5,7 +5,8 @@
                                                                                     "text": "…"}]}, …},
      "counts": {"implemented": 20, …}, "errors": 0, "warnings": 2, "stray_calls": {"foo": 3}, "digest": "3f…"}
 
-The digest is that of everything but `stray_calls`: as long as it is the same, nothing of the rest has changed.
+The digest is that of everything but `stray_calls`: as long as it is the same, nothing of the rest has changed, and who
+has the report needs only that.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from saltlite.smi.binding import Binding, Mode, Returns
 from saltlite.smi.contract import Contract, Declared, contract_of
 from saltlite.smi.declare import Interface
 from saltlite.smi.differences import Difference, Level, compare
+
+DIGESTED = ("interface", "version", "provider", "functions", "counts", "errors", "warnings")
+"""What the digest speaks for."""
 
 DIGEST_CHARACTERS = 16
 """Of SHA-256 in hexadecimal: enough to tell two reports of one minion apart."""
@@ -54,7 +58,7 @@ def conformance_of(
         "errors": levels[Level.ERROR],
         "warnings": levels[Level.WARNING],
     }
-    return report | {"stray_calls": dict(stray_calls), "digest": _digest(report)}
+    return report | {"stray_calls": dict(stray_calls), "digest": digest_of(report)}
 
 
 def differences_of(declared: Declared | None, function: Callable[..., Any] | None) -> tuple[Difference, ...]:
@@ -131,6 +135,7 @@ class _Bare(str):
         return str(self)
 
 
-def _digest(report: Mapping[str, Any]) -> str:
-    text = json.dumps(report, sort_keys=True, default=repr)
+def digest_of(report: Mapping[str, Any]) -> str:
+    """The digest of a report, whatever else stands beside it."""
+    text = json.dumps({name: report[name] for name in DIGESTED if name in report}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARACTERS]

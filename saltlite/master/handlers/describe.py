@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
@@ -11,6 +12,7 @@ from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.functions import Known, parsed
 from saltlite.master.handlers.publish import checked_function, target_of
+from saltlite.model.ids import MinionId
 from saltlite.wire.jobbody import CALLS_MAX
 
 SIGNATURES_MAX = 16
@@ -20,9 +22,10 @@ SIGNATURES_MAX = 16
 def handle_describe(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Fields as in `operator_verbs`; answers count and away of the target, and `functions`: name -> what is known.
 
-    That is `signatures`, the different texts of `saltlite.model.signature`; `risk`, the names of its risks parted by
-    commas; `lacking`, how many targeted minions do not have it; and `unknown`, how many may have it and have not said
-    what it takes. No minion is asked.
+    That is `signatures`, the different texts of `saltlite.model.signature`, and `takers`, who declares each of them;
+    `risks`, who declares which; `lacking`, how many targeted minions do not have it; and `unknown`, how many may have
+    it and have not said what it takes. No minion is asked. What a few minions say is told as theirs (`minions`, how
+    many; `of`, how many have it; `one`, the first of them by id), for one that was broken into can say anything.
     """
     authorize(principal, Action("describe"), master.terms.operators)
     ids = resolve(target_of(request), master.store.accepted_ids())
@@ -38,11 +41,23 @@ def handle_describe(master: Master, principal: Principal, request: Mapping[str, 
     return Answer(fields)
 
 
+@dataclass(slots=True)
+class _Sayers:
+    """Who says the same of a function."""
+
+    minions: int = 0
+    one: str = ""
+
+    def add(self, count: int, first: MinionId) -> None:
+        self.minions += count
+        self.one = min(self.one or first, first)
+
+
 def _described(fun: str, known: Known) -> dict[str, Any]:
-    signatures: dict[str, None] = {}
-    risks: dict[str, None] = {}
-    lacking = unknown = 0
-    for functions, count in known.sets():
+    signatures: dict[str, _Sayers] = {}
+    risks: dict[str, _Sayers] = {}
+    having = lacking = unknown = 0
+    for functions, count, first in known.sets():
         text = functions.functions.get(fun) if functions is not None else None
         if text is None:
             if functions is not None and functions.whole:
@@ -50,11 +65,18 @@ def _described(fun: str, known: Known) -> dict[str, Any]:
             else:
                 unknown += count
             continue
+        having += count
         _fun, signature, risk = parsed(text)
         if risk:
-            risks[risk] = None
+            risks.setdefault(risk, _Sayers()).add(count, first)
         if signature is None or (text not in signatures and len(signatures) == SIGNATURES_MAX):
             unknown += count
         else:
-            signatures[text] = None
-    return {"signatures": list(signatures), "risk": ",".join(risks), "lacking": lacking, "unknown": unknown}
+            signatures.setdefault(text, _Sayers()).add(count, first)
+    return {
+        "signatures": list(signatures),
+        "takers": [{"minions": who.minions, "of": having, "one": who.one} for who in signatures.values()],
+        "risks": [{"risk": risk, "minions": who.minions, "of": having, "one": who.one} for risk, who in risks.items()],
+        "lacking": lacking,
+        "unknown": unknown,
+    }

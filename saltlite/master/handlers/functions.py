@@ -24,19 +24,19 @@ Parsed = tuple[str, Signature | None, str]
 
 
 class Known:
-    """The function sets of some minions, each with how many of them have it; read from the store when asked for."""
+    """The function sets of some minions, each with those that have it; read from the store when asked for."""
 
     def __init__(self, minions: Sequence[MinionId], store: StoreReader) -> None:
-        self._counts = store.function_digests(minions)
+        self._holders = store.function_digests(minions)
         self._store = store
         self._sets: dict[str, FunctionSet | None] = {}
 
-    def sets(self) -> Iterator[tuple[FunctionSet | None, int]]:
-        """Each set, None where nothing is known, with the number of minions."""
-        for digest, count in self._counts.items():
+    def sets(self) -> Iterator[tuple[FunctionSet | None, int, MinionId]]:
+        """Each set, None where nothing is known, with the number of minions and the first of them by id."""
+        for digest, (count, first) in self._holders.items():
             if digest not in self._sets:
                 self._sets[digest] = self._store.functions(digest) if digest else None
-            yield self._sets[digest], count
+            yield self._sets[digest], count, first
 
 
 @functools.lru_cache(_PARSED)
@@ -61,7 +61,7 @@ def refuse_misfits(calls: Sequence[FunctionCall], minions: Sequence[MinionId], s
 def _problem(call: FunctionCall, known: Known) -> str:
     """Why no minion could take the call, as a whole sentence, or ""; the first one that could ends the search."""
     problem = ""
-    for functions, _count in known.sets():
+    for functions, _count, _first in known.sets():
         text = functions.functions.get(call.fun) if functions is not None else None
         if functions is None or (text is None and not functions.whole):
             return ""
@@ -75,6 +75,7 @@ def _problem(call: FunctionCall, known: Known) -> str:
 
 
 def _unknown(fun: str, known: Known) -> str:
-    names = {name for functions, _count in known.sets() if functions is not None for name in functions.functions}
+    sets = [functions for functions, _count, _first in known.sets() if functions is not None]
+    names = {name for functions in sets for name in functions.functions}
     near = nearest(fun, names)
     return f"none of the targeted minions has {fun[:80]!r}" + (f"; did you mean {near}?" if near else ".")

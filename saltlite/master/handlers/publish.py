@@ -130,7 +130,7 @@ def _refuse_crowded(ids: Sequence[MinionId], store: StoreReader) -> None:
     if crowded:
         others = f" (and for {len(crowded) - 1} more of the targets)" if len(crowded) > 1 else ""
         raise RefusedError(
-            f"{JOBS_QUEUED_PER_MINION} jobs wait for {crowded[0]}{others}, and no more may: leave it out of the target, "
+            f"{JOBS_QUEUED_PER_MINION} jobs wait for {crowded[0]}{others}, and no more may: leave it out of the target "
             f"or end some of them with `saltlite job kill JID` (`saltlite job list --minion {crowded[0]} --state open` "
             "has them). Nothing was published."
         )

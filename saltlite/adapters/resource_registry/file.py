@@ -1,0 +1,221 @@
+"""One open file of the registry: its two maps, its log, its index. Which file is the right one is not known here.
+
+The header and the index are mapped for writing, and their blocks are allocated when the file is made: a full disk
+can not strike at a store into a map. The log is mapped for reading only and written by system calls, which say so
+when there is no room. Behind its end there are always zeros: what stands there was not finished.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from saltlite.core.resources import layout
+from saltlite.core.resources.layout import COMMITTED, INDEX_START, SLOT, SPARE_SLOTS, SUPERSEDED, Header, State
+from saltlite.core.resources.records import DELETE, HEAD, KIND, DamagedError, read
+from saltlite.core.resources.slots import EMPTY, NoRoomError, enter, probe, shift_for
+
+ROOM_MIN = 64 * 1024
+"""Bytes that the log's file is longer than the log, at least: a longer file has to be mapped again by everybody."""
+
+IOV = 1024
+"""Buffers that one system call takes (IOV_MAX of Linux)."""
+
+
+class RegistryFile:
+    """The file behind `fd`, which belongs to this object from now on.
+
+    Raises DamagedError when header or state cannot be read or the file is shorter than they say, and OSError.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._index: mmap.mmap | None = None
+        self._mapped: mmap.mmap | None = None
+        try:
+            facts = os.fstat(fd)
+            self.inode = facts.st_ino
+            if facts.st_size < layout.PAGE:
+                raise DamagedError(f"the header cannot be read: the file has {facts.st_size} bytes")
+            self.log = self._mapped = mmap.mmap(fd, facts.st_size, access=mmap.ACCESS_READ)
+            self.header = layout.read_header(self.log)
+            if facts.st_size < self.header.log_start:
+                raise DamagedError(f"the index cannot be read: the file has {facts.st_size} bytes")
+            self._index = mmap.mmap(fd, self.header.log_start, access=mmap.ACCESS_WRITE)
+        except BaseException:
+            self.close()
+            raise
+        self.words = memoryview(self._index).cast("Q")
+        self.slots = self.words[INDEX_START // 8 :][: (self.header.capacity + SPARE_SLOTS) * (SLOT // 8)]
+        self._shift = shift_for(self.header.capacity)
+
+    # -- looking
+
+    def state(self) -> State:
+        """What the last commit left. Raises DamagedError, also when the file is shorter than its log."""
+        state = layout.read_state(self.log, self.header)
+        if state.tail > os.fstat(self._fd).st_size:
+            raise DamagedError(f"the log is cut off: it goes to byte {state.tail}, and the file ends before")
+        return state
+
+    def size(self) -> int:
+        """Bytes of the file, room behind the log included."""
+        return os.fstat(self._fd).st_size
+
+    def superseded(self) -> bool:
+        """Whether another file has taken the place of this one."""
+        return self.words[SUPERSEDED] != 0
+
+    def committed(self) -> int:
+        """Number of the last commit, for the price of reading a word."""
+        return self.words[COMMITTED]
+
+    def reach(self, end: int) -> None:
+        """Let the map of the log go to `end` at least, an offset that was committed."""
+        if end > len(self.log):
+            fresh = mmap.mmap(self._fd, os.fstat(self._fd).st_size, access=mmap.ACCESS_READ)
+            if end > len(fresh):
+                fresh.close()
+                raise DamagedError(f"the log is cut off: it goes to byte {end}, and the file ends before")
+            self.log.close()
+            self.log = self._mapped = fresh
+
+    def row(self, offset: int) -> tuple[bytes, bytes | None]:
+        """Key and value of the record at an offset that a slot says. Raises DamagedError."""
+        if offset + HEAD.size > len(self.log):
+            self.reach(offset + HEAD.size)
+        size = HEAD.unpack_from(self.log, offset)[0] & ~KIND
+        if offset + size > len(self.log):
+            self.reach(offset + size)
+        return read(self.log, offset, len(self.log))[2:]
+
+    def value(self, key: bytes) -> bytes | None:
+        """The value of a key, None without one. Raises DamagedError when its record is damaged."""
+        slots, wanted = self.slots, layout.fingerprint(self.header.hash_key, key)
+        at, end = 2 * (wanted >> self._shift), len(slots)
+        while at < end:
+            found = slots[at]
+            if found == EMPTY:
+                break
+            if found == wanted:
+                have, value = self.row(slots[at + 1])
+                if have == key:
+                    return value
+            at += 2
+        return None
+
+    def slot(self, key: bytes, fingerprint: int) -> int:
+        """Where the slot of a key is or would be, as `slots.probe`. Raises NoRoomError and DamagedError."""
+        return probe(self.slots, fingerprint, self._shift, lambda offset: self.row(offset)[0] == key)
+
+    # -- writing, by the one who holds the lock
+
+    def is_finished(self, tail: int) -> bool:
+        """Whether nothing stands behind the end of the log: a writer that was killed leaves something there."""
+        return not any(os.pread(self._fd, 8, tail))
+
+    def append(self, lines: Sequence[bytes], tail: int, *, sync: bool) -> int:
+        """Write records behind `tail`; with `sync` they are on disk when this returns. The new end.
+
+        After an OSError nothing of them is left, as far as the disk allows it.
+        """
+        end = tail + sum(map(len, lines))
+        try:
+            if end + 8 > self.size():
+                os.ftruncate(self._fd, end + max(ROOM_MIN, (end - self.header.log_start) // 8))
+            block = lines[0] if len(lines) == 1 else b"".join(lines)
+            at, rest, flags = tail, memoryview(block), os.RWF_DSYNC if sync else 0
+            while rest:
+                written = os.pwritev(self._fd, [rest], at, flags)
+                at, rest = at + written, rest[written:]
+        except OSError:
+            with suppress(OSError):
+                self.cut(tail)
+            raise
+        self.reach(end)
+        return end
+
+    def cut(self, tail: int) -> None:
+        """Put zeros behind the end of the log."""
+        room = self.size()
+        os.ftruncate(self._fd, tail)
+        os.ftruncate(self._fd, max(room, tail + 8))
+
+    def enter(self, key: bytes, offset: int, *, alive: bool) -> tuple[int, int]:
+        """Let the slot of a key say `offset`, the record of a put (`alive`) or of a delete.
+
+        How many rows and how many slots there are more. Raises NoRoomError and DamagedError.
+        """
+        fingerprint = layout.fingerprint(self.header.hash_key, key)
+        at = self.slot(key, fingerprint)
+        if self.slots[at] == EMPTY:
+            enter(self.slots, at, fingerprint, offset)
+            return int(alive), 1
+        was = not HEAD.unpack_from(self.log, self.slots[at + 1])[0] & DELETE
+        enter(self.slots, at, fingerprint, offset)
+        return int(alive) - int(was), 0
+
+    def declare(self, state: State) -> None:
+        """Make `state` the state, and tell the readers."""
+        assert self._index is not None
+        packed, start = state.pack(), layout.STATES[state.commit & 1]
+        self._index[start : start + len(packed)] = packed
+        self.words[COMMITTED] = state.commit
+
+    def supersede(self) -> None:
+        """Tell everybody who has this file open that there is another one."""
+        self.words[SUPERSEDED] = 1
+
+    def touch(self, wall_ns: int) -> None:
+        """Set the file's time of change: with the inode it is the version that others may watch."""
+        os.utime(self._fd, ns=(wall_ns, wall_ns))
+
+    def sync_index(self) -> None:
+        """Return when header and index are on disk."""
+        assert self._index is not None
+        self._index.flush()
+
+    def sync(self) -> None:
+        """Return when the whole file is on disk."""
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Give file and maps back. A second close does nothing."""
+        for view in ("slots", "words"):
+            if view in self.__dict__:
+                self.__dict__.pop(view).release()
+        for mapped in (self._index, self._mapped):
+            if mapped is not None:
+                mapped.close()
+        self._index = self._mapped = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def create(path: str, header: Header, state: State, packed: Sequence[int] | None = None) -> RegistryFile:
+    """A new file under that name, in place of what is there, whose index is `packed` or empty. Raises OSError."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.posix_fallocate(fd, 0, header.log_start)
+        for start in layout.HEADERS:
+            os.pwrite(fd, header.pack(), start)
+        os.pwrite(fd, state.pack(), layout.STATES[state.commit & 1])
+        if packed is not None:
+            rest, at = memoryview(packed).cast("B"), INDEX_START
+            while rest:
+                written = os.pwrite(fd, rest, at)
+                at, rest = at + written, rest[written:]
+        os.ftruncate(fd, state.tail + 8)
+    except BaseException:
+        os.close(fd)
+        os.unlink(path)
+        raise
+    made = RegistryFile(fd)
+    made.words[COMMITTED] = state.commit
+    return made
+
+
+__all__ = ["IOV", "NoRoomError", "RegistryFile", "create"]
