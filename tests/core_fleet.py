@@ -191,10 +191,11 @@ class Master:
             for jid, job in self.jobs.items()
             if (state := job.states.get(ask.id)) is not None
             and (state is TargetState.QUEUED or (ask.fresh and state not in TERMINAL))
+            and jid >= ask.since
         ]
-        rows = wanted[:16]
-        parcels = [self._parcel(jid, ask.id) for jid in rows]
-        self.hub.deliver(ask.id, parcels, starved=len(rows) < len(wanted))
+        parcels = [self._parcel(jid, ask.id) for jid in wanted[:16]]
+        rest = next(iter(wanted[16:]), "") if ask.fresh else None
+        self.hub.deliver(ask.id, parcels, starved=len(wanted) > 16, rest=rest)
 
     def _report(self, report: hub.Report) -> None:
         message = report.message

@@ -14,7 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "completion": (
         "saltlite completion bash|zsh|fish [options]",
-        "Print the script that completes command lines in that shell.",
+        "Print the script that completes command lines in a shell.",
     ),
     "config check": (
         "saltlite config check [master|minion|all] [options]",
@@ -46,7 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "explain": (
         "saltlite explain MODULE MINION|--local [options]",
-        "Show which file provides a module there, and why not the others.",
+        "Show which file provides a module, and why not others.",
     ),
     "interface diff": (
         "saltlite interface diff INTERFACE INTERFACE [options]",

@@ -152,6 +152,12 @@ def tell_failures(progress: Progress, console: Console) -> None:
         console.note(line)
 
 
+def tell_notes(progress: Progress, console: Console) -> None:
+    """Say what minions had to say beside their returns."""
+    for line in outcome.lines(outcome.notes(progress)):
+        console.note(line)
+
+
 def tell_missing(progress: Progress, missing: Sequence[Missing], console: Console) -> None:
     """Name who did not return, but for those that `tell_away` has named."""
     told = {m for m in progress.states if outcome.is_away(progress, m)}

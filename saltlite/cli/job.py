@@ -7,7 +7,7 @@ import time
 from saltlite.cli import exitcodes, outcome
 from saltlite.cli.calls import read_call
 from saltlite.cli.connect import open_client
-from saltlite.cli.following import Following, tell_failures, tell_missing
+from saltlite.cli.following import Following, tell_failures, tell_missing, tell_notes
 from saltlite.cli.printers import EachEvent, EachReply, FullObject, OneObject, start_fields
 from saltlite.cli.render import outputters
 from saltlite.client.waiting import Patience, Progress
@@ -96,6 +96,7 @@ def _follow(client: LocalClient, published: Published, parsed: Parsed, console: 
     code, missing = Following(client, progress, printer, console).run(_patience(published, parsed))
     if not printer.names_failures:
         tell_failures(progress, console)
+    tell_notes(progress, console)
     tell_missing(progress, missing, console)
     if parsed.on("summary"):
         console.error(_summary(progress, len(missing)))

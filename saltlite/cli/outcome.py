@@ -106,6 +106,12 @@ def is_away(progress: Progress, minion: str) -> bool:
     return progress.states[minion] in ("planned", "queued") and minion in progress.published.away
 
 
+def notes(progress: Progress) -> list[tuple[str, str]]:
+    """Minions that returned and said something beside their return, such as that a function will go away."""
+    told = ((minion, progress.reasons.get(minion, "")) for minion in sorted(progress.states))
+    return [(minion, note) for minion, note in told if note and progress.states[minion] == "returned"]
+
+
 def failures(progress: Progress) -> list[tuple[str, str]]:
     """Minions whose function failed, and how, sorted by id; their returns say more."""
     return [(minion, f"failed with retcode {progress.retcodes[minion]}") for minion in progress.failed()]

@@ -200,13 +200,14 @@ def start_fields(published: Published) -> dict[str, Any]:
 
 
 def return_fields(reply: Reply) -> dict[str, Any]:
-    """One entry of `returns`."""
-    return {
+    """One entry of `returns`; `note` is there when the minion has something to say beside the value."""
+    fields = {
         "ok": not reply.failed(),
         "retcode": reply.retcode,
         "return": reply.value,
         "duration_s": reply.duration_s,
     }
+    return {**fields, "note": reply.reason} if reply.reason else fields
 
 
 def missing_fields(one: Missing) -> dict[str, Any]:

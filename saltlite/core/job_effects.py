@@ -112,3 +112,16 @@ class Remembered:
     started_wall_ms: int = 0
     reason: str = ""
     alive: bool = False
+
+
+def received(parcel: Parcel, issuer: bytes, deliver_ms: int, *, wall_ms: int) -> Write:
+    """The record of a job that was taken in at `wall_ms`, signed with the job key `issuer`."""
+    fields = {
+        "body": parcel.body,
+        "sig": parcel.signature,
+        "proof": list(parcel.proof),
+        "issuer": issuer,
+        "deliver_ms": deliver_ms,
+        "wall_ms": wall_ms,
+    }
+    return Write(Step.RECEIVED, parcel.jid, fields)

@@ -34,6 +34,7 @@ from saltlite.core.job_effects import (
     Remembered,
     Tell,
     Write,
+    received,
 )
 from saltlite.core.job_endings import (
     CANCELLED_AHEAD,
@@ -233,7 +234,7 @@ class Jobs:
         expires = self._clock.monotonic() + deliver_ms / 1000
         entry = Entry(parcel.jid, Step.RECEIVED, issuer, body=body, expires=expires)
         self._entries[parcel.jid] = entry
-        self._effects.append(self._received_record(parcel, issuer, deliver_ms))
+        self._effects.append(received(parcel, issuer, deliver_ms, wall_ms=int(self._clock.wall() * 1000)))
         if self._open and len(self._active) < self._limit:
             self._fork(entry, body)
         else:
@@ -371,17 +372,6 @@ class Jobs:
         if len(self._queue) >= QUEUE_MAX:
             return TargetState.REFUSED, f"{QUEUE_MAX} jobs wait on the minion already"
         return None
-
-    def _received_record(self, parcel: Parcel, issuer: bytes, deliver_ms: int) -> Write:
-        fields = {
-            "body": parcel.body,
-            "sig": parcel.signature,
-            "proof": list(parcel.proof),
-            "issuer": issuer,
-            "deliver_ms": deliver_ms,
-            "wall_ms": int(self._clock.wall() * 1000),
-        }
-        return Write(Step.RECEIVED, parcel.jid, fields)
 
     # -- inside: what is told
 

@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change. `function` is "" for one of the interface as a whole."""
+    """One change of one function."""
 
     kind: Kind
     function: str
@@ -48,7 +48,7 @@ class Change:
 
     def sentence(self) -> str:
         """`breaking    install: pkgs is gone`."""
-        return f"{self.kind:<11} {self.function + ': ' if self.function else ''}{self.text}"
+        return f"{self.kind:<11} {self.function}: {self.text}"
 
 
 def changes_between(before: SourceInterface, after: SourceInterface) -> list[Change]:
@@ -69,8 +69,6 @@ def version_problem(before: SourceInterface, after: SourceInterface, changes: li
 
 
 def _changes(before: SourceInterface, after: SourceInterface) -> Iterator[Change]:
-    if before.module != after.module:
-        yield Change(Kind.BREAKING, "", f"it describes {after.module}, and described {before.module}")
     for fun in sorted({*before.functions, *after.functions}):
         old, new = before.functions.get(fun), after.functions.get(fun)
         if new is None:

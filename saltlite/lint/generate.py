@@ -93,7 +93,8 @@ def _method(fun: str, functions: Sequence[SourceFunction]) -> list[str]:
     signature = shared_signature([function.signature for function in functions])
     shown = _written(signature)
     doc = next((function.doc.split("\n\n")[0] for function in functions if function.doc), "")
-    text = " ".join(doc.split()).replace("\\", "\\\\").replace('"""', "'''")
+    text = f"{' '.join(doc.split()).partition('. ')[0].rstrip('.:')}." if doc else ""
+    text = text.replace("\\", "\\\\").replace('"""', "'''")
     return [
         f"    def {fun}(self{', ' if shown else ''}{shown}) -> {returns or 'Any'}:",
         f'        """{text}"""',

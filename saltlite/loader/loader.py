@@ -115,8 +115,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
             seen: set[str] = set()
             for provider in self._registry.providers(module):
                 seen.update(provider.functions)
-            if seen:
-                seen.update(self._idle_functions(module))
+            seen.update(self._idle_functions(module))
             yield from (f"{module}.{function}" for function in sorted(seen))
 
     def __len__(self) -> int:
@@ -137,10 +136,9 @@ class Loader(Mapping[str, Callable[..., Any]]):
 
     def functions(self, module: str) -> list[str]:
         """Function names of one module, sorted; loads under the same rule as `modules`."""
-        names: set[str] = set()
-        for file in self._registry.winning_files(module):
-            names.update(self._registry.function_names(module, file))
-        if names:
+        files = list(self._registry.winning_files(module))
+        names = {name for file in files for name in self._registry.function_names(module, file)}
+        if self._contracts.contract(module) or any(map(self._registry.brings_interface, files)):
             names.update(self._idle_functions(module))
         return sorted(names)
 
@@ -269,7 +267,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
 
     def _idle_functions(self, module: str) -> list[str]:
         """Functions that nobody provides here and that are there all the same, because there is nothing to do."""
-        binding = self._binding(module) if self._contracts.contract(module) else None
+        binding = self._binding(module)
         if binding is None:
             return []
         found = ((fun, binding.standing(fun, present=False)) for fun in binding.contract.functions)

@@ -80,6 +80,11 @@ class Registry:
         loaded = self._forced_loaded.get(name) if self._forced.get(name) is file else self._loaded.get(file.path)
         return list(loaded.functions if isinstance(loaded, LoadedModule) else file.functions)
 
+    def brings_interface(self, file: ModuleFile) -> bool:
+        """Whether the module of a file that was loaded brings its interface; one that does says so in its text."""
+        loaded = self._loaded.get(file.path)
+        return isinstance(loaded, LoadedModule) and loaded.interface is not None
+
     def failures(self, name: str) -> list[Failure]:
         """Why the files that could have provided `name` did not; empty when none of them failed."""
         files = list(self._candidates(name))

@@ -1,4 +1,4 @@
-"""How the modules of a fleet keep to their interfaces.
+"""How the modules of the whole fleet keep to their interfaces.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -10,72 +10,68 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from typing import TYPE_CHECKING, Any
 
+from saltlite.errors import SaltInvocationError
 from saltlite.smi.fleet import FleetTable, as_html
-from saltlite.smi.report import digest_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from saltlite.loader.hints import __client__, __opts__
 
-_KNOWN_MAX = 64
-_DIGEST = re.compile(r"[0-9a-f]{16}")
+_KEPT = "smi-reports.json"
+"""Below cachedir: the reports of the last time, so that a minion whose report is the same sends its digest only."""
+
+_KEPT_MAX = 100
+"""Reports that are kept: a fleet has few kinds of machines, and each minion is sent all of their digests."""
 
 
 def report(
-    tgt: str = "*",
-    tgt_type: str = "glob",
-    module: str = "",
-    timeout: float | None = None,
-    html: bool = False,
+    tgt: str = "*", *modules: str, tgt_type: str = "glob", out: str = "data", timeout: float | None = None
 ) -> dict[str, Any] | str:
     """
-    The functions of virtual modules by provider and operating system, with the number of minions in each state; of one
-    ``module`` or of all that have an interface.
-
-    With ``html`` as a page. Minions whose report is known from before send only its digest.
+    Which provider has which function, on how many minions, and what is wrong with it; of all modules that have an
+    interface, or of the named ones. The minions are asked. With ``out=html`` the answer is one page.
 
     CLI Example::
 
         saltlite-run smi.report
-        saltlite-run smi.report 'web*' module=pkg --out json
-        saltlite-run smi.report module=pkg html=True --out txt
+        saltlite-run smi.report 'web*' pkg service --out json
+        saltlite-run smi.report out=html --out txt > report.html
     """
-    folder = os.path.join(str(__opts__["cachedir"]), "smi")
-    known = _read_known(folder)
-    table = FleetTable(known)
-    wanted = [module] if module else []
-    answers = __client__.cmd(tgt, "smi.conformance", wanted, {"known": list(known)}, tgt_type, timeout)
-    for minion in sorted(answers):
-        table.add(minion, answers[minion])
-    _write_known(folder, table, set(known))
-    return as_html(table.table()) if html else table.table()
+    if out not in ("data", "html"):
+        raise SaltInvocationError(f"out is data or html, not {out!r}; the formats of the command are chosen by --out")
+    known = _kept()
+    kwarg = {"known": sorted(known)} if known else {}
+    answers = __client__.cmd(tgt, "smi.conformance", modules, kwarg, tgt_type, timeout)
+    fleet = FleetTable(known)
+    for minion, answer in sorted(answers.items()):
+        fleet.add(minion, answer)
+    _keep(fleet.reports)
+    table = fleet.table()
+    return as_html(table) if out == "html" else table
 
 
-def _read_known(folder: str) -> dict[str, dict[str, Any]]:
-    """Digest -> report, of those that came last."""
-    found: dict[str, dict[str, Any]] = {}
+def _kept() -> dict[str, Any]:
+    """The reports of the last time by digest."""
+    try:
+        with open(os.path.join(__opts__["cachedir"], _KEPT), encoding="utf-8") as stream:
+            reports = json.load(stream)
+    except (OSError, ValueError):
+        return {}
+    return reports if isinstance(reports, dict) else {}
+
+
+def _keep(reports: Mapping[str, Any]) -> None:
+    """Remember them; where that cannot be written the minions send all of it again the next time."""
+    if not __opts__["cachedir"]:
+        return
+    path = os.path.join(__opts__["cachedir"], _KEPT)
+    fresh = f"{path}.{os.getpid()}"
+    newest = dict(list(reports.items())[-_KEPT_MAX:])
     with contextlib.suppress(OSError):
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.stat().st_mtime, reverse=True)
-        for entry in entries[:_KNOWN_MAX]:
-            with contextlib.suppress(OSError, ValueError):
-                with open(entry.path, encoding="utf-8") as stream:
-                    read = json.load(stream)
-                if _DIGEST.fullmatch(entry.name) and digest_of(read) == entry.name:
-                    found[entry.name] = read
-    return found
-
-
-def _write_known(folder: str, table: FleetTable, known: set[str]) -> None:
-    """Keep what has come. That it cannot be kept costs the next report some bytes, and nothing else."""
-    new = [digest for digest in table.reports if digest not in known and _DIGEST.fullmatch(digest)]
-    with contextlib.suppress(OSError):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        for digest in new[:_KNOWN_MAX]:
-            unfinished = os.path.join(folder, f".{digest}")
-            with open(unfinished, "w", encoding="utf-8") as stream:
-                json.dump(table.reports[digest], stream)
-            os.replace(unfinished, os.path.join(folder, digest))
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.stat().st_mtime)[:-_KNOWN_MAX]:
-            os.remove(entry.path)
+        os.makedirs(__opts__["cachedir"], mode=0o700, exist_ok=True)
+        with open(fresh, "w", encoding="utf-8") as stream:
+            json.dump(newest, stream)
+        os.replace(fresh, path)

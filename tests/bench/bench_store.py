@@ -125,14 +125,16 @@ def main() -> None:
         by_100 = put_returns(store, put_job(store, jobs.make(FLEET)), 100)
         wide = put_job(store, jobs.make(FLEET))
         by_1000 = put_returns(store, wide, 1000)
+        unsettled = [jid for jid, _state in store.unsettled(IDS[FLEET // 2])]
         figures = {
             "single_commits_per_s": round(1000 / single),
             "returns_per_s_in_groups_of_100": round(100 * 1000 / by_100),
             "returns_per_s_in_groups_of_1000": round(1000 * 1000 / by_1000),
             "put_returns_1000_ms": by_1000,
             "put_job_ms_by_targets": put,
-            "open_jobs_ms": median_ms(lambda: store.open_jobs(IDS[FLEET // 2], None, 100), 500),
-            "unfinished_ms": median_ms(lambda: store.unfinished(IDS[FLEET // 2]), 100),
+            "open_jobs_ms": median_ms(lambda: store.open_jobs(IDS[FLEET // 2], unsettled), 500),
+            "unsettled_ms": median_ms(lambda: store.unsettled(IDS[FLEET // 2]), 500),
+            "crowded_of_10000_ms": median_ms(lambda: store.crowded(IDS, 1000), 9),
             "expire_due_ms_with_nothing_queued": expire_due_idle,
             "expire_due_ms_with_99000_queued_and_none_to_expire": median_ms(lambda: store.expire_due(NOW + 3600), 9),
             "function_digests_of_10000_ms": median_ms(lambda: store.function_digests(IDS), 9),

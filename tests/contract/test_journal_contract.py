@@ -347,10 +347,11 @@ def test_damage_inside_a_rewritten_journal_stops_the_minion(reopen: Opened, fold
 
 def test_more_jobs_than_memory_is_for_are_forgotten_however_young(reopen: Opened) -> None:
     journal, _ = reopen()
-    journal.append([refused(number) for number in range(JOURNAL_MOST_ENTRIES - 1)])
+    young = [record for n in range(JOURNAL_MOST_ENTRIES - 1) for record in (received(n, body=b""), refused(n))]
+    journal.append(young)
     journal.append(whole_life(JOURNAL_MOST_ENTRIES))
     journal.append([received(JOURNAL_MOST_ENTRIES + 1)])
-    journal.compact(0)  # at time 0 even a refusal without a time is young
+    journal.compact(NOW)
     assert (journal.entry(jid(0)), journal.floor) == (None, jid(0))
     assert len(reopen()[1]) == JOURNAL_MOST_ENTRIES
 

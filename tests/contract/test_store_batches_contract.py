@@ -33,8 +33,8 @@ def test_the_targets_of_a_batch_begin_planned_and_the_job_says_how_it_goes_on(st
 def test_a_planned_target_is_open_and_nothing_is_handed_over(store: Store) -> None:
     publish(store, PLANNED)
     assert store.open_targets(PLANNED.jid) == 3
-    assert store.open_jobs(WEB1, None, 9) == []
-    assert store.unfinished(WEB1) == []
+    assert store.open_jobs(WEB1, [PLANNED.jid]) == []
+    assert store.unsettled(WEB1) == []
     assert store.minions_with_open_jobs() == []
     assert not store.expire_due(NOW + 10**6)
 
@@ -42,7 +42,7 @@ def test_a_planned_target_is_open_and_nothing_is_handed_over(store: Store) -> No
 def test_a_target_whose_turn_it_is_waits_from_then_on(store: Store) -> None:
     publish(store, PLANNED)
     move(store, PLANNED, WEB1, TargetState.QUEUED, at=NOW + 100)
-    (open_job,) = store.open_jobs(WEB1, None, 9)
+    (open_job,) = store.open_jobs(WEB1, [PLANNED.jid])
     assert open_job.created_at == NOW + 100
     assert not store.expire_due(NOW + 100 + 59)
     assert store.expire_due(NOW + 100 + 60)
@@ -50,10 +50,13 @@ def test_a_target_whose_turn_it_is_waits_from_then_on(store: Store) -> None:
 
 def test_jobs_with_planned_targets_are_known_and_so_are_those_of_a_minion(store: Store) -> None:
     publish(store, job(3, ALL), PLANNED, job(2, (WEB1,), batch=BATCH))
-    assert store.planned_jobs() == [PLANNED.jid, job(2).jid]
+    first, second = store.batches()
+    assert (first.jid, first.created_at, first.deliver_ms, first.batch) == (PLANNED.jid, NOW, 60_000, BATCH)
+    assert second.jid == job(2).jid
+    assert store.batches([job(3).jid, job(2).jid, job(9).jid]) == [second]
     assert store.planned_of(WEB2) == [PLANNED.jid]
     move(store, job(2), WEB1, TargetState.QUEUED)
-    assert store.planned_jobs() == [PLANNED.jid]
+    assert store.batches() == store.batches([job(2).jid, PLANNED.jid]) == [first]
 
 
 def test_turns_are_given_by_id_to_those_who_have_a_session(store: Store) -> None:

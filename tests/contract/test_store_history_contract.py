@@ -162,14 +162,13 @@ def test_a_cancel_leaves_what_a_minion_has_acknowledged_to_the_minion(store: Sto
     assert state_of(store, job(1).jid, WEB1) is TargetState.RUNNING
 
 
-def test_open_jobs_say_that_they_were_cancelled(store: Store) -> None:
+def test_jobs_that_were_cancelled_are_known(store: Store) -> None:
     publish(store, job(1), job(2))
     with store.write() as tx:
         tx.touch_minions([row(WEB1, up=True)])
     cancel(store, job(1))
-    assert [(one.jid, one.cancelled) for one in store.unfinished(WEB1)] == [(job(1).jid, True), (job(2).jid, False)]
-    assert [one.cancelled for one in store.open_jobs(WEB1, None, 10)] == [True, False]
     assert store.cancelled([job(1).jid, job(2).jid, job(3).jid]) == {job(1).jid}
+    assert [jid for jid, _state in store.unsettled(WEB1)] == [job(1).jid, job(2).jid]
 
 
 def test_the_first_cancel_is_the_one_that_is_remembered(store: Store) -> None:

@@ -14,7 +14,7 @@ from saltlite.core.ports import (
 )
 from saltlite.errors import StoreError
 from saltlite.model.ids import RequestId, jid_at
-from saltlite.model.job import TERMINAL, TargetState
+from saltlite.model.job import TERMINAL, Batch, TargetState
 from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
 from tests.store_samples import NOW, WEB1, WEB2, WEB3, commit, job, key, move, publish, ret, state_of
@@ -253,60 +253,79 @@ def test_one_return_that_cannot_be_stored_keeps_its_whole_group_out(store: Store
 # --- open jobs ------------------------------------------------------------------------------------
 
 
+JIDS = [job(n).jid for n in range(9)]
+
+
 def test_open_jobs_of_a_minion_come_in_jid_order_with_what_must_be_sent(store: Store) -> None:
     made = [job(n, (WEB1, WEB2) if n != 2 else (WEB2,), body=bytes([n])) for n in (3, 1, 2, 5)]
     publish(store, *made)
-    found = store.open_jobs(WEB1, None, 10)
+    found = store.open_jobs(WEB1, JIDS[::-1])
     assert [one.jid for one in found] == [job(1).jid, job(3).jid, job(5).jid]
     assert found[0].body == b"\x01"
     assert found[0].signature == b"s" * 64
     assert (found[0].created_at, found[0].deliver_ms, found[0].minions) == (NOW, 60_000, (WEB1, WEB2))
     assert found[0].state is TargetState.QUEUED
-    assert [one.jid for one in store.open_jobs(WEB1, job(1).jid, 1)] == [job(3).jid]
-    assert store.open_jobs(WEB3, None, 10) == []
+    assert [one.jid for one in store.open_jobs(WEB1, [job(3).jid])] == [job(3).jid]
+    assert store.open_jobs(WEB1, []) == store.open_jobs(WEB3, JIDS) == []
+
+
+def test_open_jobs_are_read_until_their_bodies_have_the_size(store: Store) -> None:
+    publish(store, *[job(n, body=bytes(10)) for n in range(4)])
+    assert [len(store.open_jobs(WEB1, JIDS, size)) for size in (1, 10, 11, 30, 31, 99)] == [1, 1, 2, 3, 4, 4]
 
 
 @pytest.mark.parametrize("state", sorted(frozenset(TargetState) - {TargetState.QUEUED, TargetState.PLANNED}))
-def test_a_job_is_open_only_while_it_is_queued(store: Store, state: TargetState) -> None:
+def test_a_minion_has_open_jobs_only_while_one_is_queued(store: Store, state: TargetState) -> None:
     publish(store, job(1))
     assert store.minions_with_open_jobs() == [WEB1, WEB2]
     move(store, job(1), WEB1, state)
-    assert store.open_jobs(WEB1, None, 10) == []
     assert store.minions_with_open_jobs() == [WEB2]
 
 
 def test_the_target_list_of_a_jid_that_was_pruned_and_used_again_is_the_new_one(store: Store) -> None:
     publish(store, job(1, (WEB1, WEB2)))
-    assert store.open_jobs(WEB1, None, 1)[0].minions == (WEB1, WEB2)
+    assert store.open_jobs(WEB1, JIDS)[0].minions == (WEB1, WEB2)
     commit(store, ret(job(1), WEB1), ret(job(1), WEB2))
     with store.write() as tx:
         assert tx.prune(NOW + 1) == 1
     publish(store, job(1, (WEB1, WEB3)))
-    assert store.open_jobs(WEB1, None, 1)[0].minions == (WEB1, WEB3)
+    assert store.open_jobs(WEB1, JIDS)[0].minions == (WEB1, WEB3)
 
 
-def test_unfinished_jobs_of_a_minion_come_in_jid_order_each_with_its_state(store: Store) -> None:
+def test_unsettled_jobs_of_a_minion_come_in_jid_order_each_with_its_state(store: Store) -> None:
     made = [job(n, (WEB1, WEB2), body=bytes([n])) for n in (4, 2, 3, 1)]
-    publish(store, *made, job(5, (WEB2,)))
+    publish(store, *made, job(5, (WEB2,)), job(6, batch=Batch(1)))
     move(store, job(1), WEB1, TargetState.RUNNING)
     move(store, job(2), WEB1, TargetState.RECEIVED)
     move(store, job(3), WEB1, TargetState.RECEIVED)
     move(store, job(3), WEB2, TargetState.RETURNED)
-    found = store.unfinished(WEB1)
-    assert [(one.jid, one.body, one.state) for one in found] == [
-        (job(1).jid, b"\x01", TargetState.RUNNING),
-        (job(2).jid, b"\x02", TargetState.RECEIVED),
-        (job(3).jid, b"\x03", TargetState.RECEIVED),
-        (job(4).jid, b"\x04", TargetState.QUEUED),
+    assert store.unsettled(WEB1) == [
+        (job(1).jid, TargetState.RUNNING),
+        (job(2).jid, TargetState.RECEIVED),
+        (job(3).jid, TargetState.RECEIVED),
+        (job(4).jid, TargetState.QUEUED),
     ]
-    assert (found[0].signature, found[0].minions) == (b"s" * 64, (WEB1, WEB2))
+    found = store.open_jobs(WEB1, JIDS)
+    assert [(one.jid, one.state) for one in found] == store.unsettled(WEB1)
+    assert [one.body for one in found] == [b"\x01", b"\x02", b"\x03", b"\x04"]
     assert (found[0].created_at, found[0].deliver_ms) == (NOW, 60_000)
-    assert [one.jid for one in store.unfinished(WEB2)] == [job(n).jid for n in (1, 2, 4, 5)]
-    assert store.unfinished(WEB3) == []
+    assert [jid for jid, _state in store.unsettled(WEB2)] == [job(n).jid for n in (1, 2, 4, 5)]
+    assert store.unsettled(WEB3) == []
 
 
 @pytest.mark.parametrize("state", sorted(frozenset(TargetState) - {TargetState.PLANNED}))
-def test_a_job_is_unfinished_until_its_state_is_terminal(store: Store, state: TargetState) -> None:
+def test_a_job_is_unsettled_until_its_state_is_terminal(store: Store, state: TargetState) -> None:
     publish(store, job(1, (WEB1,)))
     move(store, job(1), WEB1, state)
-    assert [one.state for one in store.unfinished(WEB1)] == ([] if state in TERMINAL else [state])
+    left = [] if state in TERMINAL else [state]
+    assert [state for _jid, state in store.unsettled(WEB1)] == left
+    assert [one.state for one in store.open_jobs(WEB1, JIDS)] == left
+
+
+def test_a_minion_is_crowded_when_so_many_jobs_are_queued_for_it(store: Store) -> None:
+    publish(store, job(1), job(2), job(3, (WEB2,)), job(4, (WEB2,), batch=Batch(1)))
+    assert store.crowded([WEB2, WEB1, WEB3], 2) == [WEB2, WEB1]
+    assert store.crowded([WEB1, WEB2], 3) == [WEB2]
+    assert store.crowded([WEB1, WEB2], 4) == []
+    move(store, job(1), WEB2, TargetState.RECEIVED)
+    assert store.crowded([WEB1, WEB2], 3) == []

@@ -12,7 +12,7 @@ from saltlite.core.ports import (
     Stored,
 )
 from saltlite.model.ids import MinionId
-from saltlite.model.job import TERMINAL, TargetState
+from saltlite.model.job import TERMINAL, Batch, TargetState
 from saltlite.model.keys import KeyState
 from saltlite.model.signature import by_name
 from tests.store_samples import NOW, WEB1, WEB2, WEB3, commit, job, key, move, publish, ret, row, state_of
@@ -72,9 +72,9 @@ def test_function_digests_are_counted_as_last_reported_and_empty_for_a_minion_th
     with store.write() as tx:
         tx.touch_minions([row(WEB1, functions="old"), row(WEB2, functions="d1"), row(WEB3, functions="")])
         tx.touch_minions([row(WEB1, functions="d1")])
-    assert store.function_digests([WEB1, WEB2]) == {"d1": 2}
-    assert store.function_digests([WEB1, silent]) == {"d1": 1, "": 1}
-    assert store.function_digests((WEB3, silent)) == {"": 2}
+    assert store.function_digests([WEB1, WEB2]) == {"d1": (2, WEB1)}
+    assert store.function_digests([WEB1, silent]) == {"d1": (1, WEB1), "": (1, silent)}
+    assert store.function_digests((WEB3, silent)) == {"": (2, min(WEB3, silent))}
     assert store.function_digests([]) == {}
 
 
@@ -82,7 +82,7 @@ def test_function_digests_can_be_asked_for_a_whole_fleet(store: Store) -> None:
     fleet = [MinionId(f"m{n}") for n in range(40_000)]
     with store.write() as tx:
         tx.touch_minions([row(minion, functions=f"d{n % 2}") for n, minion in enumerate(fleet)])
-    assert store.function_digests(fleet) == {"d0": 20_000, "d1": 20_000}
+    assert store.function_digests(fleet) == {"d0": (20_000, min(fleet[::2])), "d1": (20_000, min(fleet[1::2]))}
 
 
 # --- expiry and pruning ---------------------------------------------------------------------------
@@ -175,8 +175,8 @@ def test_a_target_counts_as_open_until_it_is_terminal(store: Store, state: Targe
 
 
 def test_moved_targets_are_those_of_which_no_return_tells(store: Store) -> None:
-    publish(store, job(1), job(2))
-    assert store.moved_targets(job(1).jid) == []
+    publish(store, job(1), job(2), job(3, batch=Batch(1)))
+    assert store.moved_targets(job(1).jid) == store.moved_targets(job(3).jid) == []
     move(store, job(1), WEB2, TargetState.REFUSED, "why")
     commit(store, ret(job(1), WEB1))
     move(store, job(2), WEB1, TargetState.RUNNING)
@@ -184,6 +184,16 @@ def test_moved_targets_are_those_of_which_no_return_tells(store: Store) -> None:
         (WEB2, TargetState.REFUSED, "why")
     ]
     assert [row.id for row in store.moved_targets(job(2).jid)] == [WEB1]
+
+
+@pytest.mark.parametrize("state", TargetState)
+def test_the_targets_in_a_state_are_told_with_the_reason(store: Store, state: TargetState) -> None:
+    publish(store, job(1, batch=Batch(1)))
+    move(store, job(1), WEB2, state, "why")
+    (found,) = [row for row in store.targets_in(job(1).jid, state) if row.id == WEB2]
+    assert [found] == [row for row in store.targets(job(1).jid) if row.id == WEB2]
+    others = {row.id for other in TargetState if other is not state for row in store.targets_in(job(1).jid, other)}
+    assert WEB2 not in others
 
 
 def test_pruning_deletes_old_jobs_that_are_over_and_old_events(store: Store) -> None:

@@ -92,3 +92,12 @@ def test_documentation_names_the_minions_that_lack_a_function(fleet: Fleet) -> N
     text = fleet.cli("doc", "probe.loud").out
     assert "from a module that is on minions only" in text
     assert "lacking: lacks - why: saltlite -L lacks sys.providers probe" in text
+
+
+def test_a_report_shows_which_provider_the_fleet_has(shared: Fleet) -> None:
+    said = shared.cli("runner", "smi.report", "*", "pkg", "--out", "json")
+    assert said.code == 0, said.err
+    again = shared.cli("runner", "smi.report", "*", "pkg", "--out", "json")
+    assert said.json() == again.json()
+    assert said.json()["minions"] == 2
+    assert said.json()["silent"] == {}

@@ -130,7 +130,7 @@ ERRORS: dict[str, Point] = {
 """Calls that can be made to fail as a disk fails. The store's are in C: tests use `strace` for those."""
 
 PACE: dict[str, float] = {
-    "saltlite.core.hub:HEARTBEAT_MIN_S": 1.0,
+    "saltlite.core.sessions:HEARTBEAT_MIN_S": 1.0,
     "saltlite.core.connection:BACKOFF_MIN_S": 0.1,
     "saltlite.core.connection:SETTLED_S": 0.0,
     "saltlite.adapters.children:STEADY_S": 0.0,

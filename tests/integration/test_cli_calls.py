@@ -71,8 +71,14 @@ def test_arguments_are_what_the_function_takes(tmp_path: Path) -> None:
     [
         (["nginx", "refresh=maybe"], {"signatures": [INSTALL]}, 2, "takes bool, not 'maybe'"),
         (["nginx", "--test"], {"signatures": ["pkg.install(name,**kwargs)"]}, 6, "--test"),
-        (["nginx"], {"risk": "remove"}, 6, "--accept-risk=remove"),
-        (["nginx", "--accept-risk", "reboot"], {"risk": "remove"}, 6, "--accept-risk=reboot,remove"),
+        (["nginx"], {"risks": [{"risk": "remove"}]}, 6, "--accept-risk=remove"),
+        (["nginx", "--accept-risk", "reboot"], {"risks": [{"risk": "remove"}]}, 6, "--accept-risk=reboot,remove"),
+        (
+            ["nginx"],
+            {"risks": [{"risk": "remove", "minions": 1, "one": "evil1"}]},
+            6,
+            "1 of 2 minions (evil1) says that pkg.install carries the risk remove",
+        ),
         (["nginx", "--failhard"], {}, 2, "--failhard needs --batch"),
         (["nginx", "--batch-wait", "5"], {}, 2, "--batch-wait needs --batch"),
         (["nginx", "-v", "-q"], {}, 2, "exclude each other"),
@@ -91,7 +97,7 @@ def test_what_is_wrong_is_refused_and_nothing_is_published(
 
 def test_a_risk_that_was_accepted_is_taken(tmp_path: Path) -> None:
     words = ("*", "pkg.install", "nginx", "--accept-risk=remove")
-    assert asked(tmp_path, *words, pkg__install={"risk": "remove"})[0] == exitcodes.OK
+    assert asked(tmp_path, *words, pkg__install={"risks": [{"risk": "remove"}]})[0] == exitcodes.OK
 
 
 def test_a_dry_run_is_asked_of_the_function(tmp_path: Path) -> None:
@@ -102,7 +108,7 @@ def test_a_dry_run_is_asked_of_the_function(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("typed", "code"), [("2", exitcodes.OK), ("y", exitcodes.REFUSED)])
 def test_at_a_terminal_the_number_of_minions_is_what_accepts_a_risk(tmp_path: Path, typed: str, code: int) -> None:
     with FakeMaster(tmp_path, good_job) as master:
-        master.functions = {"pkg.remove": {"risk": "remove"}}
+        master.functions = {"pkg.remove": {"risks": [{"risk": "remove"}]}}
         with AtTerminal("-c", master.config_dir, "*", "pkg.remove", "nginx") as terminal:
             terminal.wait_for("type 2 to go on:")
             terminal.type(f"{typed}\n")
@@ -112,7 +118,7 @@ def test_at_a_terminal_the_number_of_minions_is_what_accepts_a_risk(tmp_path: Pa
 
 def test_a_subset_is_what_is_asked_about(tmp_path: Path) -> None:
     with FakeMaster(tmp_path, good_job) as master:
-        master.functions = {"pkg.remove": {"risk": "remove"}}
+        master.functions = {"pkg.remove": {"risks": [{"risk": "remove"}]}}
         with AtTerminal("-c", master.config_dir, "*", "pkg.remove", "nginx", "--subset", "1") as terminal:
             terminal.wait_for("on 1 minion; type 1 to go on:")
             terminal.type("1\n")

@@ -283,8 +283,9 @@ def cost(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], in
 def ask_all(store: SqliteStore) -> list[object]:
     """Every question about jobs that are not over."""
     return [
-        store.unfinished(WEB1),
-        store.open_jobs(WEB1, None, 100),
+        store.unsettled(WEB1),
+        store.open_jobs(WEB1, [job(0).jid]),
+        store.crowded([WEB1], 2),
         store.minions_with_open_jobs(),
         store.expire_due(NOW),
     ]
@@ -292,7 +293,7 @@ def ask_all(store: SqliteStore) -> list[object]:
 
 def ask_for_one(store: SqliteStore) -> list[object]:
     """What is asked for each minion that comes back, ten thousand times when a master restarts."""
-    return [store.unfinished(WEB1), store.open_jobs(WEB1, None, 100)]
+    return [store.unsettled(WEB1), store.open_jobs(WEB1, [job(0).jid]), store.crowded([WEB1], 2)]
 
 
 def test_jobs_that_are_over_make_no_question_about_the_others_slower(

@@ -106,9 +106,9 @@ def test_a_publish_that_is_not_idempotent_is_seen(monkeypatch: pytest.MonkeyPatc
 def test_a_job_that_is_sent_to_somebody_else_too_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     deliver = Hub.deliver
 
-    def wrong_door(self: Hub, minion: str, parcels: Any, *, starved: bool = False) -> None:
+    def wrong_door(self: Hub, minion: str, parcels: Any, **how: Any) -> None:
         parcels = list(parcels)
-        deliver(self, minion, parcels, starved=starved)
+        deliver(self, minion, parcels, **how)
         deliver(self, min(self.sessions.by_id, default=minion), parcels)
 
     monkeypatch.setattr(Hub, "deliver", wrong_door)

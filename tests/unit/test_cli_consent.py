@@ -20,8 +20,18 @@ class Terminal(io.StringIO):
         return True
 
 
-def described(*signatures: str, fun: str = "m.f", unknown: int = 0, risk: str = "") -> dict[str, Any]:
-    known = {"signatures": list(signatures), "risk": risk, "lacking": 0, "unknown": unknown}
+def described(
+    *signatures: str, fun: str = "m.f", unknown: int = 0, risks: tuple[str, ...] = (), minions: int = 3
+) -> dict[str, Any]:
+    """What is known of one function, of which `minions` of 3 say all that is given."""
+    who = {"minions": minions, "of": 3, "one": "web1"}
+    known = {
+        "signatures": list(signatures),
+        "takers": [who for _text in signatures],
+        "risks": [{"risk": risk, **who} for risk in risks],
+        "lacking": 0,
+        "unknown": unknown,
+    }
     return {"count": 3, "away": 0, "functions": {fun: known}}
 
 
@@ -72,34 +82,56 @@ def test_a_function_without_a_risk_needs_no_consent() -> None:
 
 @pytest.mark.parametrize("accepted", [("remove",), ("upgrade-all", "remove")])
 def test_a_risk_that_the_option_names_is_accepted(accepted: tuple[str, ...]) -> None:
-    require_consent(described(risk="remove"), 3, accepted, Console(None, None, None))
+    require_consent(described(risks=("remove",)), 3, accepted, Console(None, None, None))
 
 
 @pytest.mark.parametrize(
-    ("risk", "accepted", "option"),
+    ("risks", "accepted", "option"),
     [
-        ("remove", (), "--accept-risk=remove"),
-        ("remove", ("reboot",), "--accept-risk=reboot,remove"),
-        ("remove,reboot", ("reboot",), "--accept-risk=reboot,remove"),
+        (("remove",), (), "--accept-risk=remove"),
+        (("remove",), ("reboot",), "--accept-risk=reboot,remove"),
+        (("remove", "reboot"), ("reboot",), "--accept-risk=reboot,remove"),
     ],
 )
-def test_a_script_is_told_the_option_and_nothing_runs(risk: str, accepted: tuple[str, ...], option: str) -> None:
+def test_a_script_is_told_the_option_and_nothing_runs(
+    risks: tuple[str, ...], accepted: tuple[str, ...], option: str
+) -> None:
     with pytest.raises(RefusedError) as caught:
-        require_consent(described(risk=risk), 3, accepted, Console(io.StringIO("3\n"), None, io.StringIO()))
+        require_consent(described(risks=risks), 3, accepted, Console(io.StringIO("3\n"), None, io.StringIO()))
     assert f"nothing was published. To run it on 3 minions add {option}" in str(caught.value)
     assert "m.f carries the risk remove" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("minions", "sentence"),
+    [
+        (1, "1 of 3 minions (web1) says that m.f carries the risk remove; nothing was published."),
+        (2, "2 of 3 minions (web1 is one of them) say that m.f carries the risk remove; nothing was published."),
+    ],
+)
+def test_a_risk_that_only_some_declare_is_told_as_theirs(minions: int, sentence: str) -> None:
+    """One minion that was broken into can say it of every function; who reads that knows where to look."""
+    with pytest.raises(RefusedError) as caught:
+        require_consent(described(risks=("remove",), minions=minions), 3, (), Console(None, None, None))
+    assert str(caught.value).startswith(sentence)
+    assert ("or leave web1 out of the target" in str(caught.value)) is (minions == 1)
+
+
+def test_a_form_without_a_dry_run_that_only_some_have_is_told_as_theirs() -> None:
+    with pytest.raises(RefusedError, match=r"1 of 3 minions \(web1\) says that m\.f has no dry run"):
+        dry_run([("m.f", [], {})], described("m.f()", minions=1))
+
+
 def test_at_a_terminal_the_number_of_minions_is_the_consent() -> None:
     stderr = Terminal()
-    require_consent(described(risk="remove"), 214, (), Console(Terminal("214\n"), None, stderr))
+    require_consent(described(risks=("remove",)), 214, (), Console(Terminal("214\n"), None, stderr))
     assert stderr.getvalue() == "m.f carries the risk remove, on 214 minions; type 214 to go on: "
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "y\n", "213\n", "0214\n"])
 def test_any_other_answer_refuses(answer: str) -> None:
     with pytest.raises(RefusedError, match="that was not 214; nothing was published"):
-        require_consent(described(risk="remove"), 214, (), Console(Terminal(answer), None, Terminal()))
+        require_consent(described(risks=("remove",)), 214, (), Console(Terminal(answer), None, Terminal()))
 
 
 def test_the_option_takes_names_parted_by_commas() -> None:

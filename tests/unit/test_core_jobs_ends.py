@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from saltlite.core.job_endings import CANCELLED_CODE, TIMED_OUT_CODE
+from saltlite.core.jobcheck import CLOCK_SLACK_S
 from saltlite.core.jobs import (
+    CANCELS_AHEAD_MAX,
     KILL_GRACE_S,
     NEVER,
     OFFER_AGAIN_S,
@@ -132,6 +134,36 @@ def test_cancelled_before_it_arrived_it_never_runs() -> None:
     assert refusal(effects) == (TargetState.CANCELLED, "cancelled before it arrived")
     assert writes(effects) == [Step.REFUSED]
     assert refusal(it.receive())[0] is TargetState.CANCELLED
+
+
+@pytest.mark.parametrize("off_s", [CLOCK_SLACK_S + 1.0, 10 * 365 * DAY])
+def test_a_cancel_of_a_job_of_the_future_holds_and_is_not_written(off_s: float) -> None:
+    """Anybody who took the network process over could say it; written down, it could raise the journal's floor."""
+    it = Server()
+    number = int(off_s * 1_000_000)
+    it.jobs.cancel(jid(number))
+    effects = it.take()
+    assert (refusal(effects)[0], writes(effects)) == (TargetState.CANCELLED, [])
+    assert refusal(it.receive(number)) == (TargetState.CANCELLED, "cancelled before it arrived")
+
+
+def test_of_cancels_that_came_before_their_jobs_so_many_are_written_and_all_hold() -> None:
+    it = Server()
+    for number in range(CANCELS_AHEAD_MAX + 1):
+        it.jobs.cancel(jid(number))
+    assert len(writes(it.take())) == CANCELS_AHEAD_MAX
+    assert refusal(it.receive(CANCELS_AHEAD_MAX))[0] is TargetState.CANCELLED
+    it.jobs.forgotten(jid(0))
+    it.jobs.cancel(jid(CANCELS_AHEAD_MAX + 1))
+    assert writes(it.take()) == [Step.REFUSED]
+
+
+def test_cancels_ahead_that_were_written_in_an_earlier_life_count() -> None:
+    it = Server(opened=False)
+    reason = "cancelled:cancelled before it arrived"
+    it.jobs.replay([Remembered(jid(n), Step.REFUSED, reason=reason) for n in range(CANCELS_AHEAD_MAX)], set(), "")
+    it.jobs.cancel(jid(CANCELS_AHEAD_MAX))
+    assert writes(it.take()) == []
 
 
 def test_cancelled_while_it_waits_it_never_runs() -> None:

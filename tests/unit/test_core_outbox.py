@@ -109,3 +109,19 @@ def test_what_is_behind_a_blocked_parcel_waits_with_it() -> None:
     outbox.put(parcel("3"))
     assert jids(outbox, 10.01) == []
     assert jids(outbox, 10.05) == ["2", "3"]
+
+
+def test_a_fresh_pull_goes_on_with_the_first_job_that_had_no_room() -> None:
+    outbox = Outbox()
+    outbox.put(parcel("0", SEND_WINDOW - 25))
+    outbox.refill([parcel("0"), parcel("1"), parcel("2"), parcel("3"), parcel("4")], starved=True, rest="5")
+    assert (len(outbox), outbox.rest, outbox.starved) == (3, "3", True)
+
+
+def test_where_a_fresh_pull_left_off_is_not_forgotten_by_another_pull() -> None:
+    outbox = Outbox()
+    outbox.refill([parcel("1")], starved=True, rest="2")
+    outbox.refill([parcel("9")], starved=False, rest=None)
+    assert (outbox.rest, outbox.starved) == ("2", True)
+    outbox.refill([parcel("2")], starved=False, rest="")
+    assert outbox.rest == ""

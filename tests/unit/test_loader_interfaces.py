@@ -271,7 +271,8 @@ def test_listings_hide_stubs_unless_they_are_asked_for(tmp_path: Path) -> None:
 def test_every_spelling_offers_the_module_under_the_interface_s_name(
     tmp_path: Path, package: str, declared: str
 ) -> None:
-    source = f"from {package}.interfaces.thing_module import ThingInterface\n{declared}\ndef plain(name, size=1): return name"
+    imported = f"from {package}.interfaces.thing_module import ThingInterface"
+    source = f"{imported}\n{declared}\ndef plain(name, size=1): return name"
     loader = thing(tmp_path, source, DEBIAN)
     assert run(loader, "thing.plain", "x").value == "x"
     assert run(loader, "thing.rare", "x").retcode == 69
@@ -335,7 +336,10 @@ def test_an_interface_that_extends_adds_to_the_one_that_ships(tmp_path: Path) ->
 
 
 def test_an_interface_of_a_higher_layer_takes_the_place_of_the_shipped_one(tmp_path: Path) -> None:
-    mine = 'from saltlite.interfaces import Interface\nclass P(Interface):\n    __modulename__ = "pkg"\n    def only(self): return 1'
+    mine = (
+        "from saltlite.interfaces import Interface\n"
+        'class P(Interface):\n    __modulename__ = "pkg"\n    def only(self): return 1'
+    )
     write(tmp_path, {"interfaces/pkg": mine})
     loader = Loader(build_index(search_layers(given := {"extension_modules": str(tmp_path)})), given, DEBIAN, {})
     found = loader.interface("pkg")
@@ -355,7 +359,10 @@ def test_a_broken_interface_costs_the_interface_and_not_the_module(
 
 
 def test_an_interface_that_extends_nothing_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    lone = 'from saltlite.interfaces import Interface\nclass T(Interface):\n    __extends__ = "thing"\n    def f(self): ...'
+    lone = (
+        "from saltlite.interfaces import Interface\n"
+        'class T(Interface):\n    __extends__ = "thing"\n    def f(self): ...'
+    )
     write(tmp_path, {"interfaces/thing": lone, "modules/ours": BARE})
     loader = Loader(build_index(search_layers(given := {"extension_modules": str(tmp_path)})), given, DEBIAN, {})
     assert run(loader, "thing.f").value == "'thing.f' is not available."

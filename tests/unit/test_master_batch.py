@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -11,8 +11,9 @@ from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.memory_store import MemoryStore
 from saltlite.core.ports import TargetRow
 from saltlite.errors import UsageError
+from saltlite.master.context import RecentProofs
 from saltlite.master.handlers.batch import LASTS_MAX_MS, WAIT_MAX_MS, batch_of, release_due
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Batch, Job, TargetState
 from tests.store_samples import NOW, commit, job, key, move, ret, row
 
@@ -37,6 +38,7 @@ class World:
         self.clock = ManualClock(wall=NOW)
         self.store = MemoryStore()
         self.link = Link()
+        self.proofs = RecentProofs()
         self.job = job(1, IDS, batch=batch)
         with self.store.write() as writer:
             for minion in IDS:
@@ -48,11 +50,12 @@ class World:
         with self.store.write() as writer:
             writer.touch_minions([row(minion, self.clock.wall(), up=up) for minion in minions])
 
-    def go_on(self, after_s: float = 0.0) -> list[MinionId]:
-        """Let time pass and look; who is sent the job by that."""
+    def go_on(self, after_s: float = 0.0, among: Sequence[Jid] | None = None) -> list[MinionId]:
+        """Let time pass and look, at all jobs or `among` these; who is sent the job by that."""
         self.clock.advance(after_s)
         before = len(self.link.sent)
-        release_due(self.store, self.clock, self.link)  # type: ignore[arg-type]  # of a ToLink it needs one method
+        link = cast("Any", self.link)  # of a ToLink it needs one method
+        release_due(self.store, self.clock, link, self.proofs, among=among)
         return self.link.sent[before:]
 
     def returns(self, minion: MinionId, retcode: int = 0) -> None:
@@ -78,6 +81,20 @@ def test_so_many_at_once_and_the_next_when_one_has_ended() -> None:
     world.state(IDS[0], TargetState.RUNNING)
     world.state(IDS[2], TargetState.RECEIVED)
     assert world.go_on(10_000.0) == []
+
+
+def test_only_the_jobs_that_something_happened_to_are_looked_at() -> None:
+    world = World(Batch(2))
+    assert world.go_on(among=[job(2).jid]) == []
+    assert world.go_on(among=[job(2).jid, world.job.jid]) == [IDS[0], IDS[1]]
+
+
+def test_a_look_when_it_is_nobodys_turn_reads_no_job_and_takes_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(Batch(2))
+    world.go_on()
+    for expensive in ("job", "targets", "write"):
+        monkeypatch.setattr(world.store, expensive, lambda *_: pytest.fail("that is expensive"))
+    assert world.go_on() == world.go_on(among=[world.job.jid]) == []
 
 
 def test_a_place_stays_empty_for_the_wait() -> None:

@@ -84,8 +84,20 @@ def test_a_function_is_described_by_what_the_targeted_minions_reported() -> None
         "count": 4,
         "away": 3,
         "functions": {
-            "pkg.install": {"signatures": [INSTALL], "risk": "", "lacking": 1, "unknown": 1},
-            "pkg.remove": {"signatures": [REMOVE], "risk": "remove", "lacking": 0, "unknown": 1},
+            "pkg.install": {
+                "signatures": [INSTALL],
+                "takers": [{"minions": 2, "of": 2, "one": "a"}],
+                "risks": [],
+                "lacking": 1,
+                "unknown": 1,
+            },
+            "pkg.remove": {
+                "signatures": [REMOVE],
+                "takers": [{"minions": 3, "of": 3, "one": "a"}],
+                "risks": [{"risk": "remove", "minions": 3, "of": 3, "one": "a"}],
+                "lacking": 0,
+                "unknown": 1,
+            },
         },
     }
 
@@ -100,8 +112,17 @@ def test_different_signatures_and_risks_are_all_told() -> None:
     fleet = Fleet(a=["m.f(a)!x"], b=["m.f(b)!y"], c=["m.f!z"])
     known = fleet.describe("m.f")["functions"]["m.f"]
     assert set(known["signatures"]) == {"m.f(a)!x", "m.f(b)!y"}
-    assert set(known["risk"].split(",")) == {"x", "y", "z"}
+    assert {risk["risk"] for risk in known["risks"]} == {"x", "y", "z"}
     assert known["unknown"] == 1
+
+
+def test_what_one_minion_says_of_a_function_is_told_as_its_word() -> None:
+    honest = {f"web{number}": ["m.f(a)"] for number in range(50)}
+    known = Fleet(**honest, evil1=["m.f(b)!x"]).describe("m.f")["functions"]["m.f"]
+    assert known["risks"] == [{"risk": "x", "minions": 1, "of": 51, "one": "evil1"}]
+    takers = dict(zip(known["signatures"], known["takers"], strict=True))
+    assert takers["m.f(a)"] == {"minions": 50, "of": 51, "one": "web0"}
+    assert takers["m.f(b)!x"]["one"] == "evil1"
 
 
 def test_minions_that_did_not_name_all_their_functions_may_have_any() -> None:

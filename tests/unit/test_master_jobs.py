@@ -43,8 +43,9 @@ class Link:
     def cancel(self, jid: str, minions: list[str]) -> None:
         self.cancels.append((jid, list(minions)))
 
-    def pulled(self, _minion: str, jobs: Any, *, starved: bool) -> None:
+    def pulled(self, _minion: str, jobs: Any, *, starved: bool, rest: str | None) -> None:
         assert not starved
+        assert rest == ""
         self.pulled_jobs += [job.jid for job, _proof, _left in jobs]
 
 
@@ -177,7 +178,7 @@ def test_a_minion_that_comes_back_gets_the_cancel_instead_of_the_job(office: Off
     assert office.ask("job_kill", jid=jid).fields == {"ids": [], "away": ["web1"], "cancelled": []}
     office.link.cancels.clear()
     session = [WEB1, key(WEB1).fingerprint, True, "10.0.0.1", "0.1", "boot", "disk", ""]
-    handle_pull(office.master, {"id": "web1", "session": session})
+    handle_pull(office.master, {"id": "web1", "session": session, "since": ""})
     assert office.link.cancels == [(jid, ["web1"])]
     assert office.link.pulled_jobs == [kept]
 

@@ -13,9 +13,10 @@ from saltlite.core.outbox import PARCELS_MAX
 from saltlite.core.ports import OpenJob, TargetRow
 from saltlite.errors import StoreError
 from saltlite.master.context import Identity, Master, Terms
-from saltlite.master.handlers.pull import CANCELS_MAX, handle_pull
+from saltlite.master.handlers.pull import CANCELS_MAX, PAGE, handle_pull
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import fingerprint
+from saltlite.wire.limits import SEND_WINDOW
 from tests.core_keys import certificate
 from tests.store_samples import NOW, WEB1, job, publish
 
@@ -29,9 +30,16 @@ class Link:
     def __init__(self) -> None:
         self.left_ms: dict[str, int] = {}
         self.cancels: list[str] = []
+        self.pages: list[list[str]] = []
+        self.rest: str | None = None
 
-    def pulled(self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool) -> None:
+    def pulled(
+        self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None
+    ) -> None:
         self.left_ms |= {one.jid: left_ms for one, _proof, left_ms in jobs}
+        self.pages.append([one.jid for one, _proof, _left_ms in jobs])
+        self.rest = rest
+        assert starved == bool(rest)
 
     def decided(self, session: int, state: str, minion: str) -> None: ...
 
@@ -60,7 +68,7 @@ def master(link: Link) -> Master:
 def test_a_job_that_was_never_acknowledged_may_begin_in_the_time_that_is_left(master: Master, link: Link) -> None:
     publish(master.store, one := job())
 
-    handle_pull(master, {"id": WEB1, "session": UP})
+    handle_pull(master, {"id": WEB1, "session": UP, "since": ""})
 
     assert link.left_ms == {one.jid: 50_000}
 
@@ -73,7 +81,7 @@ def test_a_job_that_was_acknowledged_is_asked_about_and_may_not_begin(
     with master.store.write() as tx:
         tx.set_targets([(one.jid, TargetRow(WEB1, state, "", NOW))])
 
-    handle_pull(master, {"id": WEB1, "session": UP})
+    handle_pull(master, {"id": WEB1, "session": UP, "since": ""})
 
     assert link.left_ms == {one.jid: 0}
 
@@ -83,7 +91,7 @@ def test_a_session_that_the_store_missed_is_written_down_before_a_job_is_handed_
 ) -> None:
     publish(master.store, one := job())
 
-    handle_pull(master, {"id": WEB1, "session": UP})
+    handle_pull(master, {"id": WEB1, "session": UP, "since": ""})
 
     row = master.store.minion(WEB1)
     assert row is not None
@@ -96,7 +104,7 @@ def test_a_session_that_the_store_missed_is_written_down_before_a_job_is_handed_
 
 def test_many_ended_jobs_are_told_a_few_at_a_time_and_first_those_that_may_run(master: Master, link: Link) -> None:
     """All at once they would not fit into a full link, and the session would end, again and again."""
-    handle_pull(master, {"id": WEB1, "session": UP})
+    handle_pull(master, {"id": WEB1, "session": UP, "since": ""})
     jobs = [job(number) for number in range(HELD_MAX + PARCELS_MAX)]
     publish(master.store, *jobs)
     with master.store.write() as tx:
@@ -104,11 +112,36 @@ def test_many_ended_jobs_are_told_a_few_at_a_time_and_first_those_that_may_run(m
         for one in jobs:
             tx.cancel_job(one.jid, "root", NOW + 2)
 
-    handle_pull(master, {"id": WEB1, "session": UP})
+    handle_pull(master, {"id": WEB1, "session": UP, "since": ""})
 
     assert link.cancels[0] == jobs[-1].jid
     assert len(set(link.cancels)) == CANCELS_MAX < HELD_MAX
     assert link.left_ms == {}
+
+
+def test_a_minion_with_many_jobs_is_asked_about_all_page_by_page(master: Master, link: Link) -> None:
+    jobs = [job(number) for number in range(2 * PAGE + 1)]
+    publish(master.store, *jobs)
+    with master.store.write() as tx:
+        tx.set_targets([(one.jid, TargetRow(WEB1, TargetState.RUNNING, "", NOW)) for one in jobs])
+
+    since: str | None = ""
+    for _page in range(3):
+        handle_pull(master, {"id": WEB1, "session": UP, "since": since})
+        since = link.rest
+
+    assert [len(page) for page in link.pages] == [PAGE, PAGE, 1]
+    assert [jid for page in link.pages for jid in page] == [one.jid for one in jobs]
+    assert since == ""
+
+
+def test_large_jobs_are_read_as_far_as_they_fit_into_the_window(master: Master, link: Link) -> None:
+    jobs = [job(number, body=bytes(SEND_WINDOW // 2)) for number in range(4)]
+    publish(master.store, *jobs)
+
+    handle_pull(master, {"id": WEB1, "session": UP, "since": ""})
+
+    assert (link.pages, link.rest) == ([[jobs[0].jid, jobs[1].jid]], jobs[2].jid)
 
 
 def test_no_job_is_handed_over_while_the_store_cannot_note_the_session(
@@ -121,5 +154,5 @@ def test_no_job_is_handed_over_while_the_store_cannot_note_the_session(
 
     monkeypatch.setattr(master.store, "write", full)
     with pytest.raises(StoreError):
-        handle_pull(master, {"id": WEB1, "session": UP})
+        handle_pull(master, {"id": WEB1, "session": UP, "since": ""})
     assert link.left_ms == {}

@@ -49,13 +49,14 @@ class Client:
         return made
 
 
-def run(client: Client, fun: str, *args: Any, **kwargs: Any) -> Outcome:
+def run(client: Client, fun: str, *args: Any, cachedir: str = "", **kwargs: Any) -> Outcome:
     """Call a runner, with the shipped modules as those of this machine."""
 
     def execution() -> Loader:
         return Loader(build_index(search_layers({})), {"id": "here_master"}, {}, {})
 
-    loader = Loader(INDEX, {}, {}, {}, more={"__client__": client, "__execution__": CrossCalls(execution)})
+    opts = {"cachedir": cachedir}
+    loader = Loader(INDEX, opts, {}, {}, more={"__client__": client, "__execution__": CrossCalls(execution)})
     return call(loader, fun, args, kwargs, pub={"jid": JID, "fun": fun})
 
 
@@ -194,3 +195,51 @@ def test_what_goes_wrong_at_the_master_is_one_sentence() -> None:
 
     outcome = run(Client(minions=unreachable), "manage.up")
     assert (outcome.retcode, outcome.value) == (1, "ERROR: the master cannot be reached")
+
+
+DEBIAN = {"os": "Debian", "os_family": "Debian", "osarch": "amd64"}
+
+
+def conformance(**kwargs: Any) -> dict[str, Any]:
+    """What a minion answers about `pkg`."""
+    loader = Loader(build_index(search_layers({})), {}, DEBIAN, {})
+    outcome = call(loader, "smi.conformance", ["pkg"], kwargs)
+    assert outcome.retcode == 0, outcome.value
+    return dict(outcome.value)
+
+
+def test_providers_of_the_fleet_are_counted_function_by_function() -> None:
+    client = Client(cmd={"web1": conformance(), "web2": conformance(), "old": "'smi.conformance' is not available."})
+    table = run(client, "smi.report", "*", "pkg").value
+    assert [(one["provider"], one["os"], one["minions"]) for one in table["modules"]["pkg"]["providers"]] == [
+        ("aptpkg", "Debian", 2)
+    ]
+    assert table["modules"]["pkg"]["functions"]["install"] == [{"implemented": 2}]
+    assert table["silent"] == {"old": "'smi.conformance' is not available."}
+
+
+def test_the_report_of_a_fleet_can_be_a_page() -> None:
+    page = run(Client(cmd={"<b>": "no"}), "smi.report", out="html").value
+    assert page.startswith("<!DOCTYPE html>")
+    assert "&lt;b&gt;" in page
+    assert run(Client(), "smi.report", out="pdf").value.startswith("ERROR executing 'smi.report': out is data or html")
+
+
+def test_the_second_time_minions_send_the_digest_of_what_has_not_changed(tmp_path: Path) -> None:
+    whole = conformance()
+    first = Client(cmd={"web1": whole, "web2": whole})
+    table = run(first, "smi.report", cachedir=str(tmp_path / "own")).value
+    digest = whole["pkg"]["digest"]
+    short = conformance(known=[digest])
+    assert "functions" not in short["pkg"]
+    second = Client(cmd={"web1": short, "web2": short})
+    assert run(second, "smi.report", cachedir=str(tmp_path / "own")).value == table
+    assert [asked[1]["args"][3] for asked in (*first.asked, *second.asked)] == [{}, {"known": [digest]}]
+
+
+@pytest.mark.parametrize("kept", ["", "[]", "{}", "\x00"])
+def test_what_was_kept_and_cannot_be_read_is_asked_for_again(tmp_path: Path, kept: str) -> None:
+    (tmp_path / "smi-reports.json").write_text(kept)
+    client = Client(cmd={"web1": conformance()})
+    assert run(client, "smi.report", cachedir=str(tmp_path)).value["minions"] == 1
+    assert client.asked[0][1]["args"][3] == {}

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from saltlite.core.resources import layout
 from saltlite.core.resources.layout import COMMITTED, INDEX_START, SLOT, SPARE_SLOTS, SUPERSEDED, Header, State
-from saltlite.core.resources.records import DELETE, HEAD, KIND, DamagedError, read
-from saltlite.core.resources.slots import EMPTY, NoRoomError, enter, probe, shift_for
+from saltlite.core.resources.records import DELETE, HEAD, KIND, Change, DamagedError, read
+from saltlite.core.resources.slots import EMPTY, enter, probe, shift_for
 
 ROOM_MIN = 64 * 1024
 """Bytes that the log's file is longer than the log, at least: a longer file has to be mapped again by everybody."""
-
-IOV = 1024
-"""Buffers that one system call takes (IOV_MAX of Linux)."""
 
 
 class RegistryFile:
@@ -34,6 +32,7 @@ class RegistryFile:
         self._fd = fd
         self._index: mmap.mmap | None = None
         self._mapped: mmap.mmap | None = None
+        self.words = self.slots = memoryview(b"").cast("Q")
         try:
             facts = os.fstat(fd)
             self.inode = facts.st_ino
@@ -106,8 +105,7 @@ class RegistryFile:
             at += 2
         return None
 
-    def slot(self, key: bytes, fingerprint: int) -> int:
-        """Where the slot of a key is or would be, as `slots.probe`. Raises NoRoomError and DamagedError."""
+    def _slot(self, key: bytes, fingerprint: int) -> int:
         return probe(self.slots, fingerprint, self._shift, lambda offset: self.row(offset)[0] == key)
 
     # -- writing, by the one who holds the lock
@@ -143,19 +141,27 @@ class RegistryFile:
         os.ftruncate(self._fd, tail)
         os.ftruncate(self._fd, max(room, tail + 8))
 
-    def enter(self, key: bytes, offset: int, *, alive: bool) -> tuple[int, int]:
-        """Let the slot of a key say `offset`, the record of a put (`alive`) or of a delete.
+    def enter(self, changes: Iterable[Change], offsets: Iterable[int]) -> tuple[int, int]:
+        """Let the slot of each key say the offset of its record.
 
-        How many rows and how many slots there are more. Raises NoRoomError and DamagedError.
+        How many rows and how many slots there are more. Raises NoRoomError and DamagedError; to enter them again
+        is no harm, but then nobody knows how many there are more.
         """
-        fingerprint = layout.fingerprint(self.header.hash_key, key)
-        at = self.slot(key, fingerprint)
-        if self.slots[at] == EMPTY:
-            enter(self.slots, at, fingerprint, offset)
-            return int(alive), 1
-        was = not HEAD.unpack_from(self.log, self.slots[at + 1])[0] & DELETE
-        enter(self.slots, at, fingerprint, offset)
-        return int(alive) - int(was), 0
+        slots, shift, salt = self.slots, self._shift, self.header.hash_key
+        rows = used = 0
+        for (key, value), offset in zip(changes, offsets, strict=True):
+            fingerprint = layout.fingerprint(salt, key)
+            at = 2 * (fingerprint >> shift)
+            if slots[at] != EMPTY:
+                at = self._slot(key, fingerprint)
+            if slots[at] == EMPTY:
+                used += 1
+                rows += value is not None
+            else:
+                was_deleted = HEAD.unpack_from(self.log, slots[at + 1])[0] & DELETE
+                rows += (value is not None) - (not was_deleted)
+            enter(slots, at, fingerprint, offset)
+        return rows, used
 
     def declare(self, state: State) -> None:
         """Make `state` the state, and tell the readers."""
@@ -164,18 +170,20 @@ class RegistryFile:
         self._index[start : start + len(packed)] = packed
         self.words[COMMITTED] = state.commit
 
-    def supersede(self) -> None:
-        """Tell everybody who has this file open that there is another one."""
-        self.words[SUPERSEDED] = 1
+    def seal(self, header: Header) -> None:
+        """Write another header, while nobody else knows this file yet."""
+        assert self._index is not None
+        for start in layout.HEADERS:
+            self._index[start : start + len(header.pack())] = header.pack()
+        self.header = header
+
+    def supersede(self, *, there_is_another: bool) -> None:
+        """Tell everybody who has this file open to look for another one, or that they need not."""
+        self.words[SUPERSEDED] = int(there_is_another)
 
     def touch(self, wall_ns: int) -> None:
         """Set the file's time of change: with the inode it is the version that others may watch."""
         os.utime(self._fd, ns=(wall_ns, wall_ns))
-
-    def sync_index(self) -> None:
-        """Return when header and index are on disk."""
-        assert self._index is not None
-        self._index.flush()
 
     def sync(self) -> None:
         """Return when the whole file is on disk."""
@@ -183,9 +191,8 @@ class RegistryFile:
 
     def close(self) -> None:
         """Give file and maps back. A second close does nothing."""
-        for view in ("slots", "words"):
-            if view in self.__dict__:
-                self.__dict__.pop(view).release()
+        for view in (self.slots, self.words):
+            view.release()
         for mapped in (self._index, self._mapped):
             if mapped is not None:
                 mapped.close()
@@ -195,7 +202,7 @@ class RegistryFile:
             self._fd = -1
 
 
-def create(path: str, header: Header, state: State, packed: Sequence[int] | None = None) -> RegistryFile:
+def create(path: str, header: Header, state: State, packed: array[int] | None = None) -> RegistryFile:
     """A new file under that name, in place of what is there, whose index is `packed` or empty. Raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -216,6 +223,3 @@ def create(path: str, header: Header, state: State, packed: Sequence[int] | None
     made = RegistryFile(fd)
     made.words[COMMITTED] = state.commit
     return made
-
-
-__all__ = ["IOV", "NoRoomError", "RegistryFile", "create"]

@@ -180,6 +180,7 @@ def _metadata(ran: Ran, value: Any) -> dict[str, Any]:
         "success": ran.outcome.retcode == 0,
         "out": ran.outcome.out,
         "warnings": list(ran.outcome.warnings),
+        **({"smi": dict(ran.outcome.interface)} if ran.outcome.interface else {}),
         "duration_s": round(ran.duration_s, 3),
     }
 

@@ -23,6 +23,8 @@ def run(argv: Sequence[str], console: Console) -> int:
     if len(parsed.words) != 2:
         raise UsageError("say two interfaces, the older one first: saltlite interface diff pkg pkg_new.py")
     before, after = (read_interface(word) for word in parsed.words)
+    if before.module != after.module:
+        raise UsageError(f"{parsed.words[0]} describes {before.module}, and {parsed.words[1]} {after.module}")
     changes = changes_between(before, after)
     problem = version_problem(before, after, changes)
     kind = next((kind for kind in Kind if any(one.kind is kind for one in changes)), None)

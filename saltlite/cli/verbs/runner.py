@@ -57,6 +57,8 @@ runners that come with saltlite (saltlite runner -d shows what they do):
   manage.up, .down, .status, .versions      the minions
   jobs.list_jobs, .lookup_jid, .active      the jobs
   doc.runner, doc.execution                 what there is
+  saltutil.sync_all, .sync_runners ...      plug-ins from file_roots to here
+  smi.report                                who keeps to which interface
 
 exit codes: 0 all is well, 2 usage or configuration, 4 the runner failed or is
   not there, 6 refused, 7 the runner failed for the master cannot be reached,

@@ -42,7 +42,7 @@ INCOMPLETE = 1
 """Flag of the state: rows were lost, and not all minions have registered again since."""
 
 _NOBODY = bytes(16)
-_HEADER = Struct("<8sI4sQ16s16s16sQQ")
+_HEADER = Struct("<8sI4sQ16s16s16sQ")
 _STATE = Struct("<QQQQQQQ16s")
 _ORDER = array("I", [0x01020304]).tobytes()
 """Bytes of a number on this machine: a file of a machine with the other order is not read as damage."""
@@ -62,8 +62,6 @@ class Header:
     """Incarnation of the file that this one continues, zeros when it continues none."""
     carried: int = 0
     """End of what this file took over: who had read all of the parent goes on from there."""
-    sealed: int = 0
-    """Number of the parent's last commit."""
 
     @property
     def log_start(self) -> int:
@@ -148,9 +146,9 @@ def fingerprint(hash_key: bytes, key: bytes) -> int:
 
 
 def capacity_for(rows: int, at_least: int = CAPACITY_MIN) -> int:
-    """Homes for that many rows, with as many again before the table is too full. Raises OverflowError."""
+    """Homes for that many rows and a quarter more, before the table is too full. Raises OverflowError."""
     capacity = CAPACITY_MIN
-    while capacity * LOAD_MAX < 2 * rows or capacity < at_least:
+    while capacity * LOAD_MAX < 1.25 * rows or capacity < at_least:
         capacity *= 2
     if capacity > CAPACITY_MAX:
         raise OverflowError(f"the registry's table cannot have {capacity} slots")

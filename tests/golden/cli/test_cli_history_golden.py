@@ -121,7 +121,7 @@ STATUS = {
         "lag_s": 0.25,
     },
 }
-NO_RISK = {"count": 1, "away": 0, "functions": {"cmd.run": {"signatures": [], "risk": "", "lacking": 0}}}
+NO_RISK = {"count": 1, "away": 0, "functions": {"cmd.run": {"signatures": [], "risks": [], "lacking": 0}}}
 
 
 def master(request: dict[str, Any]) -> Iterable[Step]:

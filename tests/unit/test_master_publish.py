@@ -1,0 +1,127 @@
+"""What a publish refuses before its commit, and what it does without making other writers wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.acl import Principal
+from saltlite.core.ports import StoreWriter
+from saltlite.errors import NoTargetError, RefusedError
+from saltlite.master.context import Answer, Identity, Master, Terms
+from saltlite.master.handlers import functions, publish
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.model.ids import MinionId
+from saltlite.model.job import TargetState
+from saltlite.model.keys import KeyState, fingerprint
+from saltlite.wire.limits import JOBS_QUEUED_PER_MINION
+from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.store_samples import WEB1, WEB2, WEB3, key
+
+ROOT = Principal("root", 0)
+ONE_AT_A_TIME = {"size": 1, "percent": False, "wait_ms": 0, "failhard": False}
+
+
+class Link:
+    """A link process that takes every job."""
+
+    def publish(self, _job: Any, _proofs: Any) -> None:
+        """Jobs are read from the store here."""
+
+
+class Office:
+    """A master with three minions that never came."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
+        terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", Link()))
+        self._requests = 0
+        with self.store.write() as tx:
+            for minion in (WEB1, WEB2, WEB3):
+                tx.put_key(key(minion))
+
+    def publish(self, *minions: MinionId, **fields: Any) -> Answer:
+        self._requests += 1
+        request = {"v": 1, "verb": "publish", "request_id": f"{self._requests:032x}", **fields}
+        names = {"tgt": ",".join(minions), "tgt_type": "list"}
+        return handle_request(self.master, ROOT, request | names | {"calls": [["test.ping", [], {}]]})
+
+    def queued(self, minion: MinionId) -> int:
+        return sum(state is TargetState.QUEUED for _jid, state in self.store.unsettled(minion))
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+def test_when_so_many_jobs_wait_for_a_minion_a_further_one_is_refused_for_all(office: Office) -> None:
+    for _ in range(JOBS_QUEUED_PER_MINION):
+        office.publish(WEB2)
+    with pytest.raises(RefusedError) as caught:
+        office.publish(WEB1, WEB2)
+    assert str(caught.value).startswith(f"{JOBS_QUEUED_PER_MINION} jobs wait for web2, and no more may: ")
+    assert (office.queued(WEB1), office.queued(WEB2)) == (0, JOBS_QUEUED_PER_MINION)
+    office.publish(WEB1)
+    assert office.queued(WEB1) == 1
+
+
+def test_of_several_crowded_minions_one_is_named_and_the_others_are_counted(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "JOBS_QUEUED_PER_MINION", 1)
+    office.publish(WEB1, WEB3)
+    with pytest.raises(RefusedError, match=r"1 jobs wait for web1 \(and for 1 more of the targets\)"):
+        office.publish(WEB1, WEB2, WEB3)
+
+
+def test_a_target_of_a_batch_waits_from_its_turn_on(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "JOBS_QUEUED_PER_MINION", 1)
+    for _ in range(3):
+        office.publish(WEB1, WEB2, batch=ONE_AT_A_TIME)
+    assert office.queued(WEB1) == 0, "nobody is there, so nobody's turn has come"
+    office.publish(WEB1)
+    with pytest.raises(RefusedError):
+        office.publish(WEB1)
+
+
+def test_what_takes_long_is_done_before_other_writers_have_to_wait(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing: list[str] = []
+    write, bind = office.store.write, functions.refuse_misfits
+
+    @contextmanager
+    def noted() -> Iterator[StoreWriter]:
+        with write() as tx:
+            writing.append("locked")
+            yield tx
+
+    def not_locked(*args: Any) -> None:
+        assert writing == []
+        bind(*args)
+
+    monkeypatch.setattr(office.store, "write", noted)
+    monkeypatch.setattr(publish, "refuse_misfits", not_locked)
+    office.publish(WEB1)
+    assert writing == ["locked"]
+
+
+def test_a_key_that_is_revoked_before_the_commit_is_no_target(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is looked up without the lock may be old when the lock is there (S5)."""
+
+    def revoke(*_args: Any) -> None:
+        with office.store.write() as tx:
+            tx.put_key(key(WEB1, KeyState.REVOKED))
+
+    monkeypatch.setattr(publish, "refuse_misfits", revoke)
+    assert office.publish(WEB1, WEB2).fields["minions"] == [WEB2]
+    with pytest.raises(NoTargetError):
+        office.publish(WEB1)
