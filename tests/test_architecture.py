@@ -23,7 +23,7 @@ FUNCTION_LINES_MAX = 60
 CLASS_LINES_MAX = 400
 ENTRY_POINT_LINES_MAX = 30
 
-PLUGIN_FOLDERS = ("modules", "grains", "runners")
+PLUGIN_FOLDERS = ("modules", "grains", "runners", "interfaces")
 DUNDERS = {
     "__client__", "__context__", "__execution__", "__func_alias__", "__grains__", "__opts__", "__pillar__", "__proxy__",
     "__salt__", "__salt_system_encoding__", "__utils__", "__virtual__", "__virtualname__",
@@ -40,6 +40,8 @@ SYNONYMS = {
 """Words that readers who know Salt would have to translate, and the word to use."""
 SYNONYMS_WITH_A_REASON = {
     ("config/master.py", "worker_threads"): "the option's name in Salt",
+    ("interfaces/service.py", "create_win_salt_restart_task"): "the function's name in Salt",
+    ("interfaces/service.py", "execute_salt_restart_task"): "the function's name in Salt",
     ("wire/merkle.py", "node"): "of a tree; no machine is meant",
 }
 NAMES_THAT_SAY_NOTHING = {"common", "helper", "helpers", "misc", "shared", "util", "utils"}

@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "interface diff": (
         "saltlite interface diff INTERFACE INTERFACE [options]",
-        "Show what changed between two interfaces, and whom it breaks.",
+        "Show what changed between two interfaces: whom it breaks.",
     ),
     "interface generate": (
         "saltlite interface generate NAME --from FILE... [options]",

@@ -37,7 +37,7 @@ from saltlite.core.ports import Clock
 from saltlite.core.sessions import Sessions
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
-from saltlite.wire import codec, frames
+from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
 
@@ -54,8 +54,6 @@ PULL_AGAIN_S = 600.0
 """A minion is asked anew about its unsettled jobs so often: whatever was lost on the way, nothing stays in doubt."""
 UNANSWERED_S = 5.0
 """A fresh pull that was not answered is asked again after so long: the store failed, or its MWorker died with it."""
-HELD_MAX = 256
-"""Messages kept for a minion whose link is full; one that takes none of so many is hung up on."""
 
 
 class Hub:
@@ -85,11 +83,8 @@ class Hub:
 
     def figures(self) -> dict[str, Any]:
         """How many sessions, handshakes (finished since the start), parcels (not acknowledged yet), refused frames."""
-        ready = len(self.sessions.by_id)
         return {
-            "sessions": len(self.sessions),
-            "ready": ready,
-            "pending": len(self.sessions.by_key) - ready,
+            **self.sessions.figures(),
             "parcels": sum(len(peer.outbox) for peer in self._laden.values()),
             "handshakes": self._handshakes,
             "refused": dict(self.refused_frames),
@@ -154,7 +149,7 @@ class Hub:
                 self._admit(contest)
         for number, peer in list(self._laden.items()):
             if peer.outbox or peer.held:
-                self._flush(peer, now)
+                self._effects += peer.due(now)
             else:
                 del self._laden[number]
 
@@ -218,7 +213,7 @@ class Hub:
         if rest is not None:
             peer.pull_at = now + PULL_AGAIN_S
         self._laden[peer.session.id] = peer
-        self._flush(peer, now)
+        self._effects += peer.due(now)
 
     def push(self, minion: str, parcels: Iterable[Parcel]) -> None:
         """A new job. A session that the store does not know yet pulls it: else it could be called expired, and ran."""
@@ -260,7 +255,7 @@ class Hub:
     def send_files(self) -> None:
         """Let some answers about files go, behind whatever else is to be said: once a turn."""
         for session, message in self.files.leaving():
-            self._send(self.sessions.by_number[session], message)
+            self._effects.append(self.sessions.by_number[session].sealed(message))
 
     def leave(self, spread_ms: int) -> None:
         """A planned stop: every minion is told to come back within `spread_ms`, jobs keep running."""
@@ -410,7 +405,7 @@ class Hub:
 
     def _probe(self, connection: int) -> None:
         for peer in self.sessions.on(connection):
-            self._send(peer, {"t": "beat"})
+            self._effects.append(peer.sealed({"t": "beat"}))
 
     def _look_after(self, peer: Peer, now: float) -> None:
         if peer.state is None:
@@ -454,24 +449,10 @@ class Hub:
         if peer.held:
             self._hold(peer, message)
         else:
-            self._send(peer, message)
+            self._effects.append(peer.sealed(message))
 
     def _hold(self, peer: Peer, message: Message) -> None:
-        # A beat is not kept: the next one says the same.
-        if message["t"] == "beat" or peer not in self.sessions:
-            return
-        peer.held.append(message)
-        self._laden[peer.session.id] = peer
-        if len(peer.held) > HELD_MAX:
+        if peer in self.sessions and not peer.hold(message):
             self._cut_off(peer)
-
-    def _flush(self, peer: Peer, now: float) -> None:
-        held, peer.held = peer.held, []
-        for message in held:
-            self._send(peer, message)
-        for parcel in peer.outbox.due(now):
-            self._send(peer, parcel.message(now), parcel.jid)
-
-    def _send(self, peer: Peer, message: Message, jid: str = "") -> None:
-        frame = peer.session.seal(codec.encode(message))
-        self._effects.append(Send(peer.route, frame, peer.session.id, jid, None if jid else message))
+        elif peer.held:
+            self._laden[peer.session.id] = peer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from saltlite.core.hub_effects import Presence, Pull
+from saltlite.core.hub_effects import Presence, Pull, Send
 from saltlite.core.outbox import Outbox
 from saltlite.core.pace import Pace
 from saltlite.errors import RemoteProtocolError
@@ -13,6 +13,9 @@ from saltlite.wire import codec
 from saltlite.wire.limits import HEARTBEAT_MIN_S
 from saltlite.wire.messages import Message, Sender, check
 from saltlite.wire.session import Session
+
+HELD_MAX = 256
+"""Messages kept for a minion whose link is full; one that takes none of so many is hung up on."""
 
 
 @dataclass(slots=True)
@@ -55,6 +58,24 @@ class Peer:
         """What is asked for when there is room again: what a fresh pull has left comes first."""
         rest, self.outbox.rest = self.outbox.rest, ""
         return Pull(self.id, fresh=bool(rest), since=rest)
+
+    def sealed(self, message: Message, jid: str = "") -> Send:
+        """A message, or the parcel of that job, as a frame of this session."""
+        frame = self.session.seal(codec.encode(message))
+        return Send(self.route, frame, self.session.id, jid, None if jid else message)
+
+    def hold(self, message: Message) -> bool:
+        """Keep what the link has no room for; False when it takes none of HELD_MAX. The next beat says the same."""
+        if message["t"] != "beat":
+            self.held.append(message)
+        return len(self.held) <= HELD_MAX
+
+    def due(self, now: float) -> list[Send]:
+        """What was held, in order, and then the parcels that it is time for."""
+        held, self.held = self.held, []
+        # Sealed in the order in which they leave: each frame has the next number of its session.
+        said = [self.sealed(message) for message in held]
+        return said + [self.sealed(parcel.message(now), parcel.jid) for parcel in self.outbox.due(now)]
 
     def presence(self, *, up: bool) -> Presence:
         """That this minion came or went, with what it says of itself."""

@@ -62,6 +62,11 @@ class Sessions:
         """Whether one more session may wait for its key to be accepted."""
         return peer.fingerprint in self.by_key or len(self.by_key) - len(self.by_id) < PENDING_SESSIONS
 
+    def figures(self) -> dict[str, int]:
+        """How many there are, of these of minions that are up, and of keys that wait for an operator."""
+        ready = len(self.by_id)
+        return {"sessions": len(self), "ready": ready, "pending": len(self.by_key) - ready}
+
     def present(self) -> list[Presence]:
         """Every minion that is up, for an MWorker that has just come."""
         return [peer.presence(up=True) for peer in self.by_id.values()]

@@ -15,12 +15,148 @@ class Change(TypedDict):
     new: str
 
 
-class PkgInterface(Interface):
+class _PkgElsewhere(Interface):
+    """What only platforms beside Linux have."""
+
+    __func_alias__: ClassVar[Mapping[str, str]] = {"check_": "check"}
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def audit(self) -> Any:
+        """Known faults of installed packages."""
+        return None
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def backup(self, file_name: str) -> Any:
+        """Write the package database to a file."""
+        return None
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def check_(
+        self, depends: bool = False, recompute: bool = False, checksum: bool = False, checklibs: bool = False
+    ) -> Any:
+        """Check installed packages."""
+        return None
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def clean(self, clean_all: bool = False, dryrun: bool = False) -> Any:
+        """Remove downloaded packages."""
+        return None
+
+    @Interface.supported(os_family=["Windows"])
+    def compare_versions(self, ver1: str = "", oper: str = "==", ver2: str = "") -> bool:
+        """Whether one version stands to another as asked."""
+        return False
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def delete(
+        self,
+        name: str | None = None,
+        pkgs: list[str] | None = None,
+        all_installed: bool = False,
+        force: bool = False,
+        glob: bool = False,
+    ) -> str:
+        """The same as `remove`."""
+        return ""
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def fetch(
+        self, name: str, fetch_all: bool = False, quiet: bool = False, fromrepo: Any = None, glob: bool = True
+    ) -> Any:
+        """Download a package."""
+        return None
+
+    @Interface.supported(os_family=["Windows"])
+    def genrepo(self) -> Any:
+        """Make the package lists again."""
+        return None
+
+    @Interface.supported(os_family=["Solaris"])
+    def get_fmri(self, name: str) -> str:
+        """The full name of a package."""
+        return ""
+
+    @Interface.supported(os_family=["Windows"])
+    def get_package_info(self, name: str, saltenv: str | None = None) -> dict[str, Any]:
+        """What the package lists say of a package."""
+        return {}
+
+    @Interface.supported(os_family=["Windows"])
+    def get_repo_data(self, saltenv: str | None = None) -> dict[str, Any]:
+        """The package lists."""
+        return {}
+
+    @Interface.supported(os=["MacOS"])
+    def homebrew_prefix(self) -> str:
+        """The folder of the package manager."""
+        return ""
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def info(self, *names: str) -> dict[str, Any]:
+        """What is known of installed packages."""
+        return {}
+
+    @Interface.supported(os_family=["Solaris"])
+    def is_installed(self, name: str) -> bool:
+        """Whether a package is installed."""
+        return False
+
+    @Interface.supported(os_family=["Windows"])
+    def list_available(self, *names: str) -> list[str]:
+        """The versions of a package that can be installed."""
+        return []
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def list_locked(self) -> list[str]:
+        """The packages that are locked."""
+        return []
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def lock(self, name: str) -> bool | dict[str, Any]:
+        """Keep a package at its version."""
+        return False
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def locked(self, name: str) -> bool:
+        """Whether a package is locked."""
+        return False
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def parse_config(self, file_name: str = "/usr/local/etc/pkg.conf") -> Any:
+        """The configuration of the package manager."""
+        return None
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def restore(self, file_name: str) -> Any:
+        """Read the package database from a file."""
+        return None
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def stats(self, local: bool = False, remote: bool = False, bytes: bool = False) -> Any:
+        """Figures about packages."""
+        return None
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def unlock(self, name: str) -> bool | dict[str, Any]:
+        """Let a package be upgraded again."""
+        return False
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def update_package_site(self, new_url: str) -> Any:
+        """Fetch packages from another place."""
+        return None
+
+    @Interface.supported(os=["DragonFly", "FreeBSD"])
+    def updating(self, name: str, filedate: Any = None, filename: Any = None) -> Any:
+        """What to know before an upgrade of a package."""
+        return None
+
+
+class PkgInterface(_PkgElsewhere):
     """Packages and where they come from."""
 
     __modulename__ = "pkg"
     __version__ = "1.0"
-    __func_alias__: ClassVar[Mapping[str, str]] = {"check_": "check"}
 
     def version(self, *names: str) -> str | dict[str, str]:
         """The installed version of a package, or versions by name for several; an empty text for none."""
@@ -240,28 +376,6 @@ class PkgInterface(Interface):
         """Trust a key that signs repositories."""
         return None
 
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def audit(self) -> Any:
-        """Known faults of installed packages."""
-        return None
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def backup(self, file_name: str) -> Any:
-        """Write the package database to a file."""
-        return None
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def check_(
-        self, depends: bool = False, recompute: bool = False, checksum: bool = False, checklibs: bool = False
-    ) -> Any:
-        """Check installed packages."""
-        return None
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def clean(self, clean_all: bool = False, dryrun: bool = False) -> Any:
-        """Remove downloaded packages."""
-        return None
-
     @Interface.supported(os_family=["Suse"])
     def clean_locks(self) -> Any:
         """Remove all locks."""
@@ -277,59 +391,15 @@ class PkgInterface(Interface):
         """Remove what nothing refers to any more."""
         return None
 
-    @Interface.supported(os_family=["Windows"])
-    def compare_versions(self, ver1: str = "", oper: str = "==", ver2: str = "") -> bool:
-        """Whether one version stands to another as asked."""
-        return False
-
     @Interface.supported(os_family=["Debian"])
     def del_repo_key(self, name: str | None = None, aptkey: bool = True, keydir: Any = None) -> Any:
         """Trust a key no more."""
         return None
 
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def delete(
-        self,
-        name: str | None = None,
-        pkgs: list[str] | None = None,
-        all_installed: bool = False,
-        force: bool = False,
-        glob: bool = False,
-    ) -> str:
-        """The same as `remove`."""
-        return ""
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def fetch(
-        self, name: str, fetch_all: bool = False, quiet: bool = False, fromrepo: Any = None, glob: bool = True
-    ) -> Any:
-        """Download a package."""
-        return None
-
-    @Interface.supported(os_family=["Windows"])
-    def genrepo(self) -> Any:
-        """Make the package lists again."""
-        return None
-
-    @Interface.supported(os_family=["Solaris"])
-    def get_fmri(self, name: str) -> str:
-        """The full name of a package."""
-        return ""
-
     @Interface.supported(os_family=["RedHat"])
     def get_locked_packages(self, pattern: str | None = None, full: bool = True) -> Any:
         """The same as `list_holds`."""
         return None
-
-    @Interface.supported(os_family=["Windows"])
-    def get_package_info(self, name: str, saltenv: str | None = None) -> dict[str, Any]:
-        """What the package lists say of a package."""
-        return {}
-
-    @Interface.supported(os_family=["Windows"])
-    def get_repo_data(self, saltenv: str | None = None) -> dict[str, Any]:
-        """The package lists."""
-        return {}
 
     @Interface.supported(os_family=["Debian"])
     def get_repo_keys(self, aptkey: bool = True, keydir: Any = None) -> dict[str, Any]:
@@ -351,40 +421,15 @@ class PkgInterface(Interface):
         """The same as `group_install`."""
         return None
 
-    @Interface.supported(os=["MacOS"])
-    def homebrew_prefix(self) -> str:
-        """The folder of the package manager."""
-        return ""
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def info(self, *names: str) -> dict[str, Any]:
-        """What is known of installed packages."""
-        return {}
-
     @Interface.supported(os_family=["Suse"])
     def info_available(self, *names: str) -> dict[str, Any]:
         """What is known of packages that repositories offer."""
         return {}
 
-    @Interface.supported(os_family=["Solaris"])
-    def is_installed(self, name: str) -> bool:
-        """Whether a package is installed."""
-        return False
-
-    @Interface.supported(os_family=["Windows"])
-    def list_available(self, *names: str) -> list[str]:
-        """The versions of a package that can be installed."""
-        return []
-
     @Interface.supported(os_family=["Suse"])
     def list_installed_patterns(self) -> dict[str, Any]:
         """The patterns that are installed."""
         return {}
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def list_locked(self) -> list[str]:
-        """The packages that are locked."""
-        return []
 
     @Interface.supported(os_family=["Suse"])
     def list_locks(self) -> dict[str, Any]:
@@ -406,29 +451,9 @@ class PkgInterface(Interface):
         """What packages provide beside themselves."""
         return {}
 
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def lock(self, name: str) -> bool | dict[str, Any]:
-        """Keep a package at its version."""
-        return False
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def locked(self, name: str) -> bool:
-        """Whether a package is locked."""
-        return False
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def parse_config(self, file_name: str = "/usr/local/etc/pkg.conf") -> Any:
-        """The configuration of the package manager."""
-        return None
-
     @Interface.supported(os_family=["Suse"])
     def resolve_capabilities(self, pkgs: list[str], refresh: bool = False) -> Any:
         """The packages that provide capabilities."""
-        return None
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def restore(self, file_name: str) -> Any:
-        """Read the package database from a file."""
         return None
 
     @Interface.supported(os_family=["Debian"])
@@ -443,30 +468,10 @@ class PkgInterface(Interface):
         """What the package lists say of packages."""
         return {}
 
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def stats(self, local: bool = False, remote: bool = False, bytes: bool = False) -> Any:
-        """Figures about packages."""
-        return None
-
     @Interface.supported(os=["NixOS"])
     def uninstall(self, *pkgs: str) -> dict[str, Change]:
         """The same as `remove`."""
         return {}
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def unlock(self, name: str) -> bool | dict[str, Any]:
-        """Let a package be upgraded again."""
-        return False
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def update_package_site(self, new_url: str) -> Any:
-        """Fetch packages from another place."""
-        return None
-
-    @Interface.supported(os=["DragonFly", "FreeBSD"])
-    def updating(self, name: str, filedate: Any = None, filename: Any = None) -> Any:
-        """What to know before an upgrade of a package."""
-        return None
 
     @Interface.supported(os_family=["Arch", "Debian", "RedHat", "Suse"])
     def list_installed(self, *names: str) -> dict[str, str]:

@@ -11,14 +11,15 @@ from saltlite.smi.platforms import Platforms
 
 GRAINS = frozenset(
     """
-    biosreleasedate biosversion boardname cpu_flags cpu_model cpuarch cwd_server disks dns domain efi efi-secure-boot
-    fqdn fqdn_ip4 fqdn_ip6 fqdns gid gpus groupname host hostname hwaddr_interfaces id init ip4_gw ip4_interfaces
-    ip6_gw ip6_interfaces ip_gw ip_interfaces ipv4 ipv6 kernel kernelparams kernelrelease kernelversion
-    locale_info localhost lsb_distrib_codename lsb_distrib_description lsb_distrib_id lsb_distrib_release lvm
-    machine_id manufacturer master mdadm mem_total nodename num_cpus num_gpus os os_family osarch oscodename
-    osfamily osfinger osfullname osmajorrelease osrelease osrelease_info path pid productname ps pythonexecutable
-    pythonpath pythonversion role roles saltliteversion saltversion saltversioninfo selinux serialnumber server_id
-    shell ssds swap_total systemd systempath uid username uuid virtual virtual_subtype virtualized zfs_support
+    biosreleasedate biosversion boardname cpu_flags cpu_model cpuarch cwd_server disks dns domain efi
+    efi-secure-boot fqdn fqdn_ip4 fqdn_ip6 fqdns gid gpus groupname host hostname hwaddr_interfaces id init
+    ip4_gw ip4_interfaces ip6_gw ip6_interfaces ip_gw ip_interfaces ipv4 ipv6 kernel kernelparams kernelrelease
+    kernelversion locale_info localhost lsb_distrib_codename lsb_distrib_description lsb_distrib_id
+    lsb_distrib_release lvm machine_id manufacturer master mdadm mem_total nodename num_cpus num_gpus os
+    os_family osarch oscodename osfamily osfinger osfullname osmajorrelease osrelease osrelease_info path pid
+    productname ps pythonexecutable pythonpath pythonversion role roles saltlite_version saltpath saltversion
+    saltversioninfo selinux serialnumber server_id shell ssds swap_total systemd systempath timezone uid
+    username uuid virtual virtual_subtype virtualized zfs_support
     """.split()  # noqa: SIM905 - a hundred names are read better so
 )
 """Grains that minions have, or that are usually set by hand; of a nested one the first part counts."""
@@ -26,7 +27,7 @@ GRAINS = frozenset(
 
 def check_interface(interface: SourceInterface) -> Iterator[Finding]:
     """What is wrong with a declaration by itself."""
-    if not interface.module and not interface.extends:
+    if not interface.module and not interface.extends and not interface.name.startswith("_"):
         text = f"{interface.name} has no __modulename__ that is a plain text: say which virtual module it describes"
         yield Finding(interface.path, interface.line, "SMI003", text)
     for name, declared in interface.functions.items():

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from saltlite.lint.findings import Finding
-from saltlite.lint.source import FunctionNode, SourceModule
+from saltlite.lint.source import FunctionDefinition, SourceModule
 
 FIELDS = ("maintainer", "maturity", "depends", "platform")
 """Fields that a module's docstring may have, each `:name: text` on a line of its own."""
@@ -107,7 +107,7 @@ def _shells(module: SourceModule) -> Iterator[Finding]:
             yield Finding(module.path, part.lineno, "SMI015", text)
 
 
-def _top(tree: ast.Module, name: str) -> FunctionNode | None:
+def _top(tree: ast.Module, name: str) -> FunctionDefinition | None:
     found = [part for part in tree.body if isinstance(part, _FUNCTIONS) and part.name == name]
     return found[-1] if found else None
 
@@ -130,7 +130,7 @@ def _body_parts(tree: ast.Module) -> Iterator[ast.AST]:
         pending.extend(ast.iter_child_nodes(part))
 
 
-def _own_parts(function: FunctionNode) -> Iterator[ast.AST]:
+def _own_parts(function: FunctionDefinition) -> Iterator[ast.AST]:
     """The parts of a function without those of functions inside it."""
     pending: list[ast.AST] = list(function.body)
     while pending:

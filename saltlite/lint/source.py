@@ -20,7 +20,7 @@ from saltlite.loader.scan import (
 
 _KINDS = inspect.Parameter
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+FunctionDefinition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Unread:
@@ -97,7 +97,7 @@ def read_tree(path: str) -> ast.Module:
 def read_module(path: str, stem: str, tree: ast.Module) -> SourceModule:
     """The module in a file, under the file name `stem`."""
     constants = module_constants(tree)
-    defined: dict[str, FunctionNode] = {
+    defined: dict[str, FunctionDefinition] = {
         name: function for name, function in top_functions(tree) if not isinstance(function, ast.Lambda)
     }
     shown = shown_names(constants, defined)
@@ -146,7 +146,7 @@ def _interface(path: str, part: ast.ClassDef, parents: list[SourceInterface]) ->
     )
 
 
-def _declaration(shown: str, method: FunctionNode) -> Declaration:
+def _declaration(shown: str, method: FunctionDefinition) -> Declaration:
     function = _function(shown, method)
     without_self = list(function.signature.parameters.values())[1:]
     plain = SourceFunction(
@@ -168,7 +168,7 @@ def _grains(decorator: ast.Call) -> Iterator[tuple[str, list[str]]]:
             yield str(grain), [str(one) for one in (values if isinstance(values, list | tuple) else [values])]
 
 
-def _function(name: str, function: FunctionNode) -> SourceFunction:
+def _function(name: str, function: FunctionDefinition) -> SourceFunction:
     returns = ast.unparse(function.returns) if function.returns else ""
     return SourceFunction(
         name, signature_of(function.args), returns, ast.get_docstring(function) or "", function.lineno

@@ -61,6 +61,8 @@ class Contracts:
         """The interface of the virtual module; `own` is what its provider brings. None where there is none."""
         if self._mode is Mode.OFF:
             return None
+        if own is not None and virtual_name(own) != name:
+            own = None  # the provider answers to several names, and brings the interface of another one
         key = (name, own)
         if key not in self._contracts:
             self._contracts[key] = self._make(name, own)

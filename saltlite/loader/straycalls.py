@@ -10,6 +10,8 @@ import os
 import time
 from collections.abc import Mapping
 
+from saltlite.model.signature import is_function_name
+
 LOG_SECONDS = 60.0
 """A function is logged at most once in that time, however often it is called."""
 
@@ -22,7 +24,7 @@ class StrayCalls:
 
     def count(self, name: str) -> bool:
         """Count a call of `module.function`; whether it is the first in LOG_SECONDS."""
-        if not self._folder:
+        if not self._folder or not is_function_name(name):
             return True
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)

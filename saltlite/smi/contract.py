@@ -114,7 +114,7 @@ def contract_of(*classes: type[Interface]) -> Contract:
 def _functions(interface: type[Interface]) -> dict[str, Declared]:
     """Its functions and those that it inherits; a later class takes the place of an earlier one's."""
     found: dict[str, Declared] = {}
-    alias = interface.__func_alias__
+    alias: Mapping[str, str] = getattr(interface, "__func_alias__", {})
     for owner in reversed(interface.__mro__):
         if owner is not Interface and issubclass(owner, Interface):
             for name, value in vars(owner).items():

@@ -40,14 +40,13 @@ class Interface:
 
     `__modulename__` is the virtual name. `__version__` is `major.minor`; a breaking change needs a new major.
     `__extends__` names the virtual module to whose interface this one only adds. `__reserved__` are names of functions
-    that were removed and may not come back with another meaning. `__func_alias__` is as in modules.
+    that were removed and may not come back with another meaning. A subclass may have `__func_alias__`, as modules do.
     """
 
     __modulename__: ClassVar[str] = ""
     __version__: ClassVar[str] = "1.0"
     __extends__: ClassVar[str] = ""
     __reserved__: ClassVar[Sequence[str]] = ()
-    __func_alias__: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, module: str = "") -> None:
         """`module` is the `__name__` of the file that keeps to this interface."""

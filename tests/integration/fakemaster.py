@@ -55,7 +55,7 @@ def fixed(*steps: Step) -> Script:
 def described(functions: Mapping[str, dict[str, Any]], count: int = 2) -> dict[str, Any]:
     """The answer to a describe of these functions; all minions say what is said of one, unless it says who does."""
     everybody = {"minions": count, "of": count, "one": "web1"}
-    unsaid = {"signatures": [], "risks": [], "lacking": 0, "unknown": 0}
+    unsaid: dict[str, Any] = {"signatures": [], "risks": [], "lacking": 0, "unknown": 0}
     known = {name: unsaid | fields for name, fields in functions.items()}
     for fields in known.values():
         fields["takers"] = [everybody for _text in fields["signatures"]]

@@ -30,7 +30,8 @@ CHANGES = pytest.mark.skipif(os.geteuid() != 0, reason="only root can install pa
 
 
 def run(fun: str, *args: Any, **kwargs: Any) -> Outcome:
-    return call(Loader(INDEX, {}, GRAINS, {}), fun, args, kwargs)
+    """Call it with everything that its interface promises held against what it returns."""
+    return call(Loader(INDEX, {"smi_returns": "strict"}, GRAINS, {}), fun, args, kwargs)
 
 
 def query(form: str, *names: str) -> list[str]:

@@ -6,7 +6,6 @@ import pytest
 
 from saltlite.core.hub import (
     BLOCKED_RETRY_S,
-    HELD_MAX,
     PULL_AGAIN_S,
     SILENCE_BEATS,
     TICK_S,
@@ -18,6 +17,7 @@ from saltlite.core.hub import (
     Send,
 )
 from saltlite.core.outbox import PARCELS_MAX, RESEND_MIN_S
+from saltlite.core.peer import HELD_MAX
 from saltlite.wire import codec
 from saltlite.wire.limits import (
     CHUNK,
@@ -236,6 +236,37 @@ def test_the_first_pull_of_a_session_is_asked_until_it_is_answered() -> None:
         table.wait(UNANSWERED_S)
         assert guest.alive
         assert of(Pull, table.done) == [Pull("web1", fresh=True)]
+
+
+def test_what_a_fresh_pull_left_out_is_asked_about_as_soon_as_there_is_room() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.hub.deliver("web1", [parcel(1, table), parcel(2, table)], starved=True, rest=jid(3))
+    table.take()
+    guest.say({"t": "job_state", "jid": jid(1), "state": "running", "reason": ""})
+    assert of(Pull, table.take()) == [Pull("web1", fresh=True, since=jid(3))]
+    table.hub.deliver("web1", [parcel(3, table)], rest="")
+    guest.say({"t": "job_state", "jid": jid(3), "state": "running", "reason": ""})
+    assert of(Pull, table.take()) == []
+
+
+def test_a_minion_is_asked_anew_soon_when_nobody_answered_about_what_was_left() -> None:
+    table = Table()
+    guest = table.join("web1")
+    table.hub.deliver("web1", [parcel(1, table)], starved=True, rest=jid(2))
+    guest.say({"t": "job_state", "jid": jid(1), "state": "running", "reason": ""})
+    table.take()
+    table.wait(UNANSWERED_S)
+    assert of(Pull, table.take()) == [Pull("web1", fresh=True)]
+
+
+def test_a_fresh_pull_that_was_answered_is_not_asked_again_soon() -> None:
+    table = Table()
+    table.join("web1")
+    table.take()
+    table.hub.deliver("web1", [], rest="")
+    table.wait(UNANSWERED_S)
+    assert of(Pull, table.take()) == []
 
 
 def test_a_new_job_is_not_pushed_into_a_session_that_the_store_may_not_know() -> None:

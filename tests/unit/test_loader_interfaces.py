@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
+from saltlite.loader.straycalls import LOG_SECONDS, StrayCalls
 from tests.loading import write
 
 THING = """
@@ -479,3 +482,31 @@ def test_utils_have_no_interfaces(tmp_path: Path) -> None:
     )
     loader = Loader(build_index(search_layers(given := {"extension_modules": str(tmp_path)})), given, {}, {})
     assert (run(loader, "m.f").value, run(loader, "m.f").warnings) == (7, ())
+
+
+def test_an_interface_is_that_of_its_own_name_among_several(tmp_path: Path) -> None:
+    source = (
+        "from saltlite.interfaces.thing_module import ThingInterface\n__virtualname__ = ThingInterface(__name__)()\n"
+        "__virtual_aliases__ = ('also',)\ndef plain(name, size=1): return name"
+    )
+    loader = thing(tmp_path, source, DEBIAN)
+    assert run(loader, "also.plain", "x").value == "x"
+    assert run(loader, "also.rare", "x").value == "'also.rare' is not available."
+    assert run(loader, "thing.rare", "x").retcode == 69
+
+
+def test_a_line_in_the_log_is_worth_a_minute(tmp_path: Path) -> None:
+    counts = StrayCalls(str(tmp_path / "smi"))
+    assert [counts.count("pkg.foo") for _ in range(3)] == [True, False, False]
+    os.utime(tmp_path / "smi/pkg.foo", (0, time.time() - LOG_SECONDS - 1))
+    assert counts.count("pkg.foo") is True
+    assert counts.counts() == {"pkg.foo": 4}
+
+
+def test_counts_that_cannot_be_kept_cost_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    counts = StrayCalls(str(tmp_path / "file"))
+    assert counts.count("pkg.foo") is True
+    assert counts.counts() == {}
+    assert StrayCalls(str(tmp_path / "smi")).count("../pkg") is True
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]

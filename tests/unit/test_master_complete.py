@@ -80,6 +80,11 @@ def test_functions_are_completed_up_to_the_module_first(office: Office) -> None:
     assert office.words("function", "nothing") == []
 
 
+def test_a_function_that_a_minion_knows_and_does_not_have_is_no_word(office: Office) -> None:
+    office.add("web3", {"pkg.lock": "pkg.lock?", "pkg.info": "pkg.info?"})
+    assert office.words("function", "pkg.") == ["pkg.info", "pkg.install"]
+
+
 def test_functions_of_keys_that_were_revoked_are_left_out(office: Office) -> None:
     office.add("evil", {"evil.f": "evil.f()"}, KeyState.REVOKED)
     assert office.words("function", "evil") == []

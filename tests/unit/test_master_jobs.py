@@ -22,10 +22,10 @@ from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import handle_pull
 from saltlite.master.handlers.reports import Passing, store_passing
 from saltlite.model.ids import Jid, MinionId
-from saltlite.model.job import TargetState
+from saltlite.model.job import Batch, TargetState
 from saltlite.model.keys import fingerprint
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
-from tests.store_samples import NOW, WEB1, WEB2, commit, key, ret
+from tests.store_samples import NOW, WEB1, WEB2, commit, job, key, move, publish, ret
 
 ROOT = Principal("alice", 0)
 
@@ -311,6 +311,37 @@ def test_large_returns_come_in_several_messages_and_the_last_one_ends_the_stream
         if news.get("end"):
             break
     assert messages == [(["web1"], False), (["web2"], False), ([], True)]
+
+
+def test_whose_turn_has_not_come_is_told_once_and_read_once(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(office.store, one := job(1, (WEB1, WEB2), batch=Batch(1)))
+    follower = Follower(office.master, Follow(one.jid, 0))
+    read: list[TargetState] = []
+    targets_in = office.store.targets_in
+
+    def noted(jid: Jid, state: TargetState) -> list[TargetRow]:
+        read.append(state)
+        return targets_in(jid, state)
+
+    monkeypatch.setattr(office.store, "targets_in", noted)
+    told = [_states(follower.news()), _states(follower.news())]
+    move(office.store, one, WEB1, TargetState.QUEUED)
+    told += [_states(follower.news()), _states(follower.news())]
+    move(office.store, one, WEB1, TargetState.RUNNING)
+    move(office.store, one, WEB2, TargetState.CANCELLED)
+    told.append(_states(follower.news()))
+    assert told == [
+        [("web1", "planned"), ("web2", "planned")],
+        [],
+        [("web1", "queued")],
+        [],
+        [("web1", "running"), ("web2", "cancelled")],
+    ]
+    assert read.count(TargetState.PLANNED) == 1
+
+
+def _states(news: dict[str, Any] | None) -> list[tuple[str, str]]:
+    return [(row["id"], row["state"]) for row in news["states"]] if news is not None else []
 
 
 # --- room -----------------------------------------------------------------------------------------

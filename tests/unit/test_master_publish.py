@@ -21,7 +21,7 @@ from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.wire.limits import JOBS_QUEUED_PER_MINION
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.store_samples import WEB1, WEB2, WEB3, key
+from tests.store_samples import WEB1, WEB2, WEB3, job, key
 
 ROOT = Principal("root", 0)
 ONE_AT_A_TIME = {"size": 1, "percent": False, "wait_ms": 0, "failhard": False}
@@ -63,8 +63,10 @@ def office() -> Office:
 
 
 def test_when_so_many_jobs_wait_for_a_minion_a_further_one_is_refused_for_all(office: Office) -> None:
-    for _ in range(JOBS_QUEUED_PER_MINION):
-        office.publish(WEB2)
+    with office.store.write() as tx:
+        for number in range(JOBS_QUEUED_PER_MINION - 1):
+            tx.put_job(job(10_000 + number, (WEB2,)))
+    office.publish(WEB2)
     with pytest.raises(RefusedError) as caught:
         office.publish(WEB1, WEB2)
     assert str(caught.value).startswith(f"{JOBS_QUEUED_PER_MINION} jobs wait for web2, and no more may: ")

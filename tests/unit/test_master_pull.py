@@ -8,8 +8,8 @@ import pytest
 
 from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.hub import HELD_MAX
 from saltlite.core.outbox import PARCELS_MAX
+from saltlite.core.peer import HELD_MAX
 from saltlite.core.ports import OpenJob, TargetRow
 from saltlite.errors import StoreError
 from saltlite.master.context import Identity, Master, Terms

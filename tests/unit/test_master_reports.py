@@ -38,7 +38,7 @@ class Desk:
 def test_a_return_wakes_readers_once_and_is_acknowledged_as_often_as_it_comes() -> None:
     desk = Desk()
     settled = [desk.says(**RET, jid=JOB.jid) for _ in range(3)]
-    assert [one.moved for one in settled] == [True, False, False]
+    assert [one.moved for one in settled] == [{JOB.jid}, set(), set()]
     assert {tuple(jids) for one in settled for _key, jids in one.acknowledge} == {(JOB.jid,)}
 
 

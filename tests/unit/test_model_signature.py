@@ -15,8 +15,10 @@ from saltlite.model.signature import (
     Kind,
     Parameter,
     Signature,
+    absent_text,
     by_name,
     format_signature,
+    is_absent,
     parse_signature,
     short_default,
     show_signature,
@@ -128,5 +130,18 @@ def test_people_see_a_signature_as_python_writes_it(text: str, shown: str) -> No
 
 
 def test_texts_are_found_by_the_name_of_their_function() -> None:
-    texts = ["a.b(c)!x", "a.c!x", "a.d"]
-    assert by_name(texts) == {"a.b": "a.b(c)!x", "a.c": "a.c!x", "a.d": "a.d"}
+    texts = ["a.b(c)!x", "a.c!x", "a.d", "a.e?"]
+    assert by_name(texts) == {"a.b": "a.b(c)!x", "a.c": "a.c!x", "a.d": "a.d", "a.e": "a.e?"}
+
+
+def test_a_function_can_be_known_and_not_to_be_had() -> None:
+    assert absent_text("a.b") == "a.b?"
+    assert parse_signature("a.b?") == ("a.b", None, "")
+    assert is_absent("a.b?")
+    assert not is_absent("a.b(c=what?)")
+
+
+@pytest.mark.parametrize("text", ["a.b()?", "a.b!x?", "a.b??", "?"])
+def test_only_a_bare_name_can_be_absent(text: str) -> None:
+    with pytest.raises(RemoteProtocolError):
+        parse_signature(text)

@@ -124,16 +124,17 @@ class RegistryFile:
             if end + 8 > self.size():
                 os.ftruncate(self._fd, end + max(ROOM_MIN, (end - self.header.log_start) // 8))
             block = lines[0] if len(lines) == 1 else b"".join(lines)
-            at, rest, flags = tail, memoryview(block), os.RWF_DSYNC if sync else 0
-            while rest:
-                written = os.pwritev(self._fd, [rest], at, flags)
-                at, rest = at + written, rest[written:]
+            _write(self._fd, block, tail, os.RWF_DSYNC if sync else 0)
         except OSError:
             with suppress(OSError):
                 self.cut(tail)
             raise
         self.reach(end)
         return end
+
+    def fill(self, block: bytes) -> None:
+        """Write the first records of a new file. Raises OSError."""
+        _write(self._fd, block, self.header.log_start, 0)
 
     def cut(self, tail: int) -> None:
         """Put zeros behind the end of the log."""
@@ -211,10 +212,7 @@ def create(path: str, header: Header, state: State, packed: array[int] | None = 
             os.pwrite(fd, header.pack(), start)
         os.pwrite(fd, state.pack(), layout.STATES[state.commit & 1])
         if packed is not None:
-            rest, at = memoryview(packed).cast("B"), INDEX_START
-            while rest:
-                written = os.pwrite(fd, rest, at)
-                at, rest = at + written, rest[written:]
+            _write(fd, packed, INDEX_START, 0)
         os.ftruncate(fd, state.tail + 8)
     except BaseException:
         os.close(fd)
@@ -223,3 +221,10 @@ def create(path: str, header: Header, state: State, packed: array[int] | None = 
     made = RegistryFile(fd)
     made.words[COMMITTED] = state.commit
     return made
+
+
+def _write(fd: int, data: bytes | array[int], at: int, flags: int) -> None:
+    rest = memoryview(data).cast("B")
+    while rest:
+        written = os.pwritev(fd, [rest], at, flags)
+        at, rest = at + written, rest[written:]

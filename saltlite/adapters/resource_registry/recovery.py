@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from saltlite.adapters.resource_registry.file import RegistryFile, create
-from saltlite.core.resources.layout import INCOMPLETE, Header, State, capacity_for, fingerprint
+from saltlite.core.resources.layout import Header, State, capacity_for, fingerprint
 from saltlite.core.resources.records import DELETE, HEAD, KIND, LAST, Change, DamagedError, encoded, read, whole_records
-from saltlite.core.resources.slots import pack_sorted
+from saltlite.core.resources.slots import NoRoomError, pack_sorted
 from saltlite.core.resources.views import Views
 
 
@@ -27,7 +27,12 @@ def roll_forward(file: RegistryFile, state: State, boot: bytes) -> State:
     changes, offsets, end = _finished(file, start)
     if end < state.tail:
         raise DamagedError(f"the registry's log is damaged at byte {end} or behind it")
-    file.enter(changes, offsets)
+    try:
+        file.enter(changes, offsets)
+    except NoRoomError:
+        if start < state.tail:
+            raise DamagedError("the registry's index has no room for rows that it had room for") from None
+        raise
     if not file.is_finished(end):
         file.cut(end)
     # Some slots may have been entered before the writer died: what changed is only known by counting.
@@ -56,11 +61,16 @@ def _finished(file: RegistryFile, start: int) -> tuple[list[Change], list[int], 
             whole, end = len(changes), at
 
 
+def finished_end(file: RegistryFile, tail: int) -> int:
+    """Where the last whole transaction behind `tail` ends."""
+    return _finished(file, tail)[2]
+
+
 def _counted(file: RegistryFile, end: int) -> tuple[int, int, int]:
     """Rows, used slots, and records of the log."""
     live = used = records = 0
-    for fingerprint_, offset in zip(file.slots[0::2].tolist(), file.slots[1::2].tolist(), strict=True):
-        if fingerprint_:
+    for number, offset in zip(*_slots(file), strict=True):
+        if number:
             used += 1
             if offset + HEAD.size > len(file.log):
                 raise DamagedError(f"the registry's index points behind the log, to byte {offset}")
@@ -97,11 +107,7 @@ def salvage(file: RegistryFile) -> Salvaged:
     newest: dict[bytes, tuple[int, bytes | None]] = {}
     for at, _, key, value in whole_records(file.log, file.header.log_start, len(file.log)):
         newest[key] = at, value
-    said = {
-        (fingerprint_, offset)
-        for fingerprint_, offset in zip(file.slots[0::2].tolist(), file.slots[1::2].tolist(), strict=True)
-        if fingerprint_
-    }
+    said = set(zip(*_slots(file), strict=True))
     salt = file.header.hash_key
     rows = [(key, value) for key, (at, value) in newest.items() if value and (fingerprint(salt, key), at) in said]
     return Salvaged([row for row in rows if _is_possible(row)], state)
@@ -121,44 +127,59 @@ def problems_in(file: RegistryFile, state: State) -> Iterator[str]:
     Takes no lock: what others commit meanwhile is left out of the question.
     """
     file.reach(state.tail)
-    log, salt, at = file.log, file.header.hash_key, file.header.log_start
-    newest: dict[bytes, int] = {}
-    for offset, _, key, value in whole_records(log, at, state.tail):
+    at, newest = file.header.log_start, dict[bytes, tuple[int, bool]]()
+    for offset, _, key, value in whole_records(file.log, at, state.tail):
         if offset != at:
             yield f"the log is damaged from byte {at} to byte {offset}"
-        at = offset + (HEAD.unpack_from(log, offset)[0] & ~KIND)
-        newest[key] = offset
+        at = offset + (HEAD.unpack_from(file.log, offset)[0] & ~KIND)
+        newest[key] = offset, value is not None
         if value is not None and not _is_possible((key, value)):
             yield f"the record at byte {offset} is no row of a registry"
     if at != state.tail:
         yield f"the log is damaged from byte {at} to byte {state.tail}"
-    said = dict(zip(file.slots[1::2].tolist(), file.slots[0::2].tolist(), strict=True))
-    later = {fingerprint_ for offset, fingerprint_ in said.items() if offset >= state.tail}
-    for key, offset in newest.items():
-        wanted = fingerprint(salt, key)
-        if said.get(offset) != wanted and wanted not in later:
-            yield f"the index does not know the record at byte {offset}, {key.decode(errors='replace')!r}"
+    slots = {offset: number for number, offset in zip(*_slots(file), strict=True) if number and offset < state.tail}
+    # Fingerprints with a record that was committed after `state`: whatever stood there before is not asked for.
+    changed = {number for number, offset in zip(*_slots(file), strict=True) if number and offset >= state.tail}
+    known = set(slots.values())
+    for key, (offset, alive) in newest.items():
+        wanted = fingerprint(file.header.hash_key, key)
+        # A deleted key loses its slot when the table grows; its record stays until the next compaction.
+        expected = alive or wanted in known
+        if slots.pop(offset, None) != wanted and wanted not in changed and expected:
+            yield f"the index does not lead to the record at byte {offset}, {key.decode(errors='replace')!r}"
+    for offset in slots:
+        yield f"the index leads to byte {offset}, where no row stands"
 
 
-def rewritten(
-    path: str, rows: list[Change], *, entropy: bytes, capacity: int, commit: int, boot: bytes, incomplete: bool
-) -> RegistryFile:
-    """A file under that name with these rows, on disk; `entropy` has 32 bytes. Raises OSError and NoRoomError."""
-    header = Header(capacity_for(len(rows), capacity), entropy[:16], entropy[16:])
+def _slots(file: RegistryFile) -> tuple[list[int], list[int]]:
+    """Fingerprints and offsets of all slots; a fingerprint that is there has its offset."""
+    numbers = file.slots[0::2].tolist()
+    return numbers, file.slots[1::2].tolist()
+
+
+def rewritten(path: str, rows: list[Change], *, entropy: bytes, capacity: int, state: State) -> RegistryFile:
+    """A file under that name with these rows, on disk.
+
+    `entropy` has 32 bytes; of `state`, the number of the last commit, flags and boot are taken. Raises OSError.
+    """
+    homes = capacity_for(len(rows), capacity)
     lines = encoded(rows) if rows else []
-    entries, tail = [], header.log_start
-    for (key, _), line in zip(rows, lines, strict=True):
-        entries.append((fingerprint(header.hash_key, key), tail))
-        tail += len(line)
-    packed: array[int] = pack_sorted(sorted(entries), header.capacity)
-    flags = INCOMPLETE if incomplete else 0
-    blank = State(commit, header.log_start, 0, 0, 0, header.log_start, flags, boot)
-    file = create(path, header, blank, packed)
+    while True:
+        header = Header(homes, entropy[:16], entropy[16:])
+        places = accumulate(map(len, lines), initial=header.log_start)
+        entries = [(fingerprint(header.hash_key, key), place) for (key, _), place in zip(rows, places, strict=False)]
+        try:
+            packed = pack_sorted(sorted(entries), homes)
+        except NoRoomError:
+            homes *= 2
+        else:
+            break
+    log, count = b"".join(lines), len(rows)
+    tail = header.log_start + len(log)
+    state = replace(state, commit=state.commit + 1, tail=tail, live=count, used=count, records=count, checkpoint=tail)
+    file = create(path, header, state, packed)
     try:
-        if lines:
-            file.append(lines, header.log_start, sync=False)
-        count = len(rows)
-        file.declare(replace(blank, commit=commit + 1, tail=tail, live=count, used=count, records=count, checkpoint=tail))
+        file.fill(log)
         file.sync()
     except BaseException:
         file.close()

@@ -31,7 +31,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     """Ask one minion, or look at this machine. NOTHING_MATCHED when no file there could provide the module."""
     parsed = command_table(
         "explain",
-        Option("--local", help="look at this machine, with the minion's configuration in DIR"),
+        Option("--local", help="look at this machine, as its minion would"),
     ).parse(argv)
     console.quiet = parsed.on("quiet")
     wanted = 1 if parsed.on("local") else 2

@@ -45,11 +45,11 @@ def _table() -> Table:
                 metavar="MODULE:GRAIN=VALUE,...",
                 many=True,
                 convert=_platform,
-                help="where a module is used, if its __virtual__ does not say so",
+                help="where it is used, if __virtual__ does not say",
             ),
         ),
-        "Nothing is imported or run. What all modules have becomes the core; the rest is\n"
-        "supported where its modules are used.",
+        "Nothing is imported or run. What all modules have becomes the core; the rest\n"
+        "is supported where its modules are used.",
     )
 
 

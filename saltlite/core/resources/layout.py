@@ -78,7 +78,6 @@ class Header:
             self.hash_key,
             self.parent,
             self.carried,
-            self.sealed,
         )
         return body + crc32(body).to_bytes(4, "little")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from saltlite.core.hub import HELD_MAX
+from saltlite.core.peer import HELD_MAX
 from saltlite.core.ports import OpenJob
 from saltlite.master.context import Master
 from saltlite.master.handlers.presence import Change, ensure

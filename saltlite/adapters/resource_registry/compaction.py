@@ -1,0 +1,161 @@
+"""Another file for the same rows: packed in order, or with a larger table. Nothing that was committed is lost on the way.
+
+A `Rebuild` starts from a snapshot without the lock. What is committed meanwhile stands behind the snapshot in the old
+log, and is taken over, first in rounds without the lock, then, with the lock, for the last time before the new file
+gets the name.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from itertools import accumulate, compress
+from zlib import crc32
+
+from saltlite.adapters.resource_registry.file import RegistryFile, create
+from saltlite.core.resources.layout import Header, State
+from saltlite.core.resources.records import DELETE, HEAD, KIND, WHOLE, DamagedError, changes_in
+from saltlite.core.resources.slots import pack_sorted
+
+ROUND_BYTES = 64 * 1024
+"""What is left to take over with the lock, at most, if the writers let it come to that."""
+
+ROUNDS = 8
+
+PACKED = ".packed"
+GROWN = ".grown"
+"""What the unfinished files are called: the name of the registry with one of these behind it."""
+
+
+class Rebuild:
+    """A new file beside `target`, with the rows of `old`. `entropy` has 16 bytes.
+
+    Without `squeeze` the log is copied as it is, records that nobody needs included, which is quicker.
+    Raises OSError, DamagedError when a record of the old file is damaged, and NoRoomError when `capacity` is not
+    enough; then nothing is left of the new file.
+    """
+
+    def __init__(self, old: RegistryFile, target: str, *, capacity: int, entropy: bytes, squeeze: bool) -> None:
+        self._old = old
+        self._target = target
+        self._path = target + (PACKED if squeeze else GROWN)
+        state = old.state()
+        old.reach(state.tail)
+        header = Header(capacity, entropy, old.header.hash_key, old.header.incarnation)
+        entries = _snapshot(old, state)
+        if squeeze:
+            records = _records(old, entries)
+            log, count = b"".join(records), len(records)
+            places = accumulate(map(len, records), initial=header.log_start)
+            moved = [(number, place) for (number, _), place in zip(entries, places, strict=False)]
+        else:
+            log, count = old.log[old.header.log_start : state.tail], state.records
+            shift = header.log_start - old.header.log_start
+            moved = [(number, offset + shift) for number, offset in entries]
+        tail, live = header.log_start + len(log), len(entries)
+        self._taken = state.tail
+        self._state = State(state.commit, tail, live, live, count, tail, state.flags, state.boot)
+        self.file = create(self._path, header, self._state, pack_sorted(moved, capacity))
+        try:
+            self.file.fill(log)
+        except BaseException:
+            self.drop()
+            raise
+
+    def catch_up(self) -> None:
+        """Take over most of what was committed meanwhile, and sync, so that little is left for `publish`."""
+        for _ in range(ROUNDS):
+            self._take_over()
+            if self._old.state().tail - self._taken <= ROUND_BYTES:
+                break
+        self.file.sync()
+
+    def publish(self, pending: int | None = None) -> None:
+        """With the lock, and with `old` under the name: let the new file be the registry.
+
+        `pending` is the end of a transaction that is in the old log, and in the state of the new file only.
+        """
+        self._take_over()
+        if pending is not None:
+            self._take_over(pending)
+            self._state = replace(self._state, commit=self._state.commit + 1)
+        self.file.seal(replace(self.file.header, carried=self._state.tail))
+        self.file.declare(replace(self._state, checkpoint=self._state.tail))
+        self.file.sync()
+        # Told before it is true: who looks and finds nothing new looks again. Told after it, a crash in between could
+        # leave readers with a file that nobody writes any more.
+        self._old.supersede(there_is_another=True)
+        os.replace(self._path, self._target)
+        sync_folder(os.path.dirname(self._target))
+
+    def drop(self) -> None:
+        """Not this time."""
+        self.file.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+    def _take_over(self, pending: int = 0) -> None:
+        """Write and enter what was committed to the old file since the last time, up to `pending` if that is more."""
+        now, state = self._old.state(), self._state
+        end = max(now.tail, pending)
+        self._old.reach(end)
+        block = self._old.log[self._taken : end]
+        if block:
+            changes = list(changes_in(block, 0, len(block)))
+            tail = self.file.append([block], state.tail, sync=False)
+            rows, used = self.file.enter(changes, _offsets(block, state.tail))
+            state = replace(
+                state, tail=tail, live=state.live + rows, used=state.used + used, records=state.records + len(changes)
+            )
+        self._taken = end
+        self._state = replace(state, commit=now.commit, flags=now.flags, boot=now.boot)
+
+
+def sync_folder(path: str) -> None:
+    """Return when the names in a folder are on disk. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _snapshot(old: RegistryFile, state: State) -> list[tuple[int, int]]:
+    """(fingerprint, offset) of the rows of `state`, in order of the fingerprints.
+
+    Fingerprints are read first: who has one has an offset. A slot that was changed meanwhile says an offset behind
+    the snapshot, and comes with what is taken over later.
+    """
+    numbers = old.slots[0::2].tolist()
+    entries = [
+        entry
+        for entry in compress(zip(numbers, old.slots[1::2].tolist(), strict=True), numbers)
+        if entry[1] < state.tail
+    ]
+    if state.used != state.live:
+        log, head = old.log, HEAD.unpack_from
+        entries = [entry for entry in entries if not head(log, entry[1])[0] & DELETE]
+    # Nearly in order already: rows that found their home taken stand a little behind it.
+    entries.sort()
+    return entries
+
+
+def _records(old: RegistryFile, entries: list[tuple[int, int]]) -> list[bytes]:
+    """The whole records of these rows. Raises DamagedError: a compaction hands no damage on."""
+    log, head, records = old.log, HEAD.unpack_from, []
+    for _, offset in entries:
+        record = log[offset : offset + (head(log, offset)[0] & ~KIND)]
+        if crc32(record) != WHOLE:
+            raise DamagedError(f"the registry's record at byte {offset} is damaged")
+        records.append(record)
+    return records
+
+
+def _offsets(block: bytes, start: int) -> list[int]:
+    """Where the records of a block stand once it is written at `start`."""
+    at, offsets = 0, []
+    while at < len(block):
+        offsets.append(start + at)
+        at += HEAD.unpack_from(block, at)[0] & ~KIND
+    return offsets
