@@ -108,8 +108,8 @@ def is_away(progress: Progress, minion: str) -> bool:
 
 def notes(progress: Progress) -> list[tuple[str, str]]:
     """Minions that returned and said something beside their return, such as that a function will go away."""
-    told = ((minion, progress.reasons.get(minion, "")) for minion in sorted(progress.states))
-    return [(minion, note) for minion, note in told if note and progress.states[minion] == "returned"]
+    told = sorted(progress.states.keys() - progress.missing())
+    return [(minion, note) for minion in told if (note := progress.reasons.get(minion, ""))]
 
 
 def failures(progress: Progress) -> list[tuple[str, str]]:

@@ -8,12 +8,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from saltlite.core.job_effects import Parcel, Remembered
+from saltlite.core.journal_rules import CLOCK_SLACK_S
 from saltlite.errors import RemoteProtocolError
 from saltlite.wire.jobbody import JobBody, decode_body, verify
 from saltlite.wire.merkle import admits
-
-CLOCK_SLACK_S = 86_400.0
-"""By how much the clocks of master and minion may differ before a job counts as one from the past."""
 
 
 class TrustedKeys:

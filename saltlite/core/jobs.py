@@ -45,8 +45,8 @@ from saltlite.core.job_endings import (
     spelled,
     without_result,
 )
-from saltlite.core.jobcheck import CLOCK_SLACK_S, TrustedKeys, body_of
-from saltlite.core.journal_rules import ENDED
+from saltlite.core.jobcheck import TrustedKeys, body_of
+from saltlite.core.journal_rules import CLOCK_SLACK_S, ENDED
 from saltlite.core.minion_ports import Step
 from saltlite.core.ports import Clock
 from saltlite.errors import RemoteProtocolError

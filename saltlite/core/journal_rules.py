@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from saltlite.core.jobcheck import CLOCK_SLACK_S
 from saltlite.core.minion_ports import (
     JOURNAL_KEEP_ENTRIES,
     JOURNAL_KEEP_S,
@@ -24,6 +23,9 @@ from saltlite.core.minion_ports import (
 )
 from saltlite.errors import JournalError
 from saltlite.model.ids import Jid, jid_at, parse_jid
+
+CLOCK_SLACK_S = 86_400.0
+"""By how much the clocks of master and minion may differ before a job counts as one from the past."""
 
 # An ack may find the job still STARTED: the DONE record could not be written when the disk was full.
 MOVES: dict[Step | None, frozenset[Step]] = {

@@ -23,7 +23,6 @@ from saltlite.loader.finder import Index, build_index
 from saltlite.loader.places import MODULES, Form, search_layers
 from saltlite.loader.registry import LoadedModule, Registry
 from saltlite.smi.binding import Binding
-from saltlite.smi.report import conformance_of, describe_contract
 from saltlite.smi.standing import STUBS, State
 
 Function = Callable[..., Any]
@@ -153,6 +152,8 @@ class Loader(Mapping[str, Callable[..., Any]]):
 
     def conformance(self, module: str) -> dict[str, Any] | None:
         """How the module keeps to its interface here: the row of `saltlite.smi.report`; None where it has none."""
+        from saltlite.smi.report import conformance_of  # noqa: PLC0415 - digests and JSON, which jobs do without
+
         binding = self._binding(module)
         if binding is None:
             return None
@@ -173,6 +174,8 @@ class Loader(Mapping[str, Callable[..., Any]]):
         contract = binding.contract if binding else self._contracts.contract(module)
         if contract is None:
             return None
+        from saltlite.smi.report import describe_contract  # noqa: PLC0415 - as above
+
         report = self.conformance(module) or {"functions": {}}
         return describe_contract(contract, {fun: row["state"] for fun, row in report["functions"].items()})
 

@@ -6,6 +6,7 @@ The first colon splits, so an id may have further ones. A bare id alone names no
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from saltlite.errors import UsageError
@@ -19,6 +20,7 @@ RESOURCE_ID_MAX = 255
 _TYPE = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{RESOURCE_TYPE_MAX - 1}}}", re.ASCII)
 # No space and no comma (lists), no wildcards (globs), no slashes (file names), no half of a surrogate pair (no UTF-8).
 _ID = re.compile(rf"[^\s\x00-\x1f\x7f-\x9f/\\,*?\[\]\ud800-\udfff]{{1,{RESOURCE_ID_MAX}}}")
+_IDS = re.compile(rf"{_ID.pattern}(?:\n{_ID.pattern})*+")
 _WORDS_OF_TARGETS = frozenset({".", "..", "and", "or", "not", "(", ")"})
 
 
@@ -60,6 +62,20 @@ def check_resource_id(text: object) -> str:
         f"{_shown(text)} is not a resource id: use 1 to {RESOURCE_ID_MAX} bytes without spaces, control characters "
         "and / \\ , * ? [ ], and none of the words . .. and or not ( )"
     )
+
+
+def check_resource_ids(texts: Iterable[object]) -> list[str]:
+    """`check_resource_id` of many, at once. Raises UsageError that names the first that cannot be one."""
+    ids = list(texts)
+    try:
+        lines = "\n".join(ids)  # type: ignore[arg-type]  # what is no text raises TypeError
+    except TypeError:
+        lines = ""
+    # One match for all: no id has a line break, so as many lines as texts that all look like ids are those texts.
+    alone = lines.count("\n") == len(ids) - 1 and lines.isascii()
+    if alone and _IDS.fullmatch(lines) and _WORDS_OF_TARGETS.isdisjoint(ids):
+        return ids  # type: ignore[return-value]  # they were joined
+    return [check_resource_id(text) for text in ids]
 
 
 def _shown(value: object) -> str:

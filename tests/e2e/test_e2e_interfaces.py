@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import Fleet
+from tests.e2e.fleet import BIN, Fleet
+from tests.loading import write
 
 pytestmark = pytest.mark.e2e
 
@@ -111,3 +113,30 @@ def test_the_fleet_s_report_has_a_column_for_each_provider_and_system(fleet: Fle
     assert module["functions"]["salute_fireworks"] == [{"not_supported": 1}, {"not_implemented": 1}]
     again = fleet.cli("runner", "smi.report", "beos,plan9", "pkg", "tgt_type=list", "--out", "json")
     assert again.json() == said.json()
+
+
+def test_completion_offers_what_can_be_called(fleet: Fleet) -> None:
+    done = subprocess.run(
+        [BIN / "saltlite", "__complete", "--", "-c", fleet.folder / "master", "beos", "pkg."],
+        capture_output=True,
+        text=True,
+        env=fleet.environment(),
+        check=True,
+    )
+    assert "pkg.hold" in done.stdout
+    assert "pkg.salute_fireworks" not in done.stdout
+
+
+def test_a_minion_that_enforces_takes_the_interface_s_words(fleet: Fleet, tmp_path: Path) -> None:
+    provider = """
+        __virtualname__ = "group"
+        def __virtual__(): return True
+        def add(group, gid=5): return [group, gid]
+    """
+    write(tmp_path, {"modules/ourgroup": provider})
+    fleet.join("strict", extension_modules=str(tmp_path), smi_mode="enforce", smi_returns="strict")
+    answer = run(fleet, "strict", "group.add", "name=ops")
+    assert answer["retcode"] == 70
+    assert answer["return"] == (
+        "'group.add' of ourgroup breaks the interface group 1.0: it returned list where bool is promised."
+    )

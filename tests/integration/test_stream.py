@@ -271,11 +271,16 @@ def test_an_acceptor_out_of_descriptors_waits_and_goes_on(
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with listen_unix(path, 0o600) as listener, connect_unix(path) as caller:
         acceptor = Acceptor(reactor, listener, lambda sock, _peer: taken.append(sock))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (caller.fileno() + 1, limits[1]))
+        filling = [os.dup(caller.fileno())]
+        while filling[-1] < max(filling[0], caller.fileno()):  # no number below may be free
+            filling.append(os.dup(caller.fileno()))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(filling[-1], caller.fileno()) + 1, limits[1]))
         try:
             until(reactor, lambda: "raise LimitNOFILE" in caplog.text)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for number in filling:
+                os.close(number)
         assert taken == []
         until(reactor, lambda: len(taken) == 1)
         acceptor.close()

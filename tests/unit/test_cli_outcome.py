@@ -15,6 +15,7 @@ from saltlite.cli.outcome import (
     lines,
     missing,
     moment,
+    notes,
     open_minions,
     summary,
 )
@@ -150,3 +151,11 @@ def test_a_moment_has_its_date_only_on_another_day(monkeypatch: pytest.MonkeyPat
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_what_minions_said_beside_their_returns_is_told_of_those_that_returned() -> None:
+    job = progress("web1", "web2", "web3")
+    job.apply(returned("web1", reason="it will go away"), now=100.0)
+    job.apply(returned("web2"), now=100.0)
+    job.apply(moved("web3", "refused", "no"), now=100.0)
+    assert notes(job) == [("web1", "it will go away")]

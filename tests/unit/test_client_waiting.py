@@ -23,14 +23,16 @@ def moved(minion: str, state: str, reason: str = "", at: float = 0.0) -> dict[st
     return {"seq": 1, "states": [{"id": minion, "state": state, "reason": reason, "at": at}], "returns": []}
 
 
-def returned(minion: str, value: object = True, *, retcode: int = 0, state: str = "returned") -> dict[str, Any]:
+def returned(
+    minion: str, value: object = True, *, retcode: int = 0, state: str = "returned", reason: str = ""
+) -> dict[str, Any]:
     row = {
         "id": minion,
         "state": state,
         "retcode": retcode,
         "body": msgpack.packb(value),
         "duration_ms": 1500,
-        "reason": "",
+        "reason": reason,
         "seq": 2,
     }
     return {"seq": 2, "states": [], "returns": [row]}

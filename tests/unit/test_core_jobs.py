@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from saltlite.adapters.clock import ManualClock
-from saltlite.core.jobcheck import CLOCK_SLACK_S
 from saltlite.core.jobs import (
     OFFER_AGAIN_S,
     QUEUE_MAX,
@@ -23,6 +22,7 @@ from saltlite.core.jobs import (
     Tell,
     Write,
 )
+from saltlite.core.journal_rules import CLOCK_SLACK_S
 from saltlite.model.job import TargetState
 from saltlite.wire import jobbody
 from saltlite.wire.messages import REASON_MAX

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from saltlite.core.job_endings import CANCELLED_CODE, TIMED_OUT_CODE
-from saltlite.core.jobcheck import CLOCK_SLACK_S
 from saltlite.core.jobs import (
     CANCELS_AHEAD_MAX,
     KILL_GRACE_S,
@@ -26,6 +25,7 @@ from saltlite.core.jobs import (
     Tell,
     Write,
 )
+from saltlite.core.journal_rules import CLOCK_SLACK_S
 from saltlite.model.job import TargetState
 from saltlite.wire import jobbody
 from tests.core_keys import DAY, NOW

@@ -53,12 +53,13 @@ def test_minions_are_told_apart_by_what_they_said_of_their_functions() -> None:
     office = Office()
     office.add("has", PKG)
     office.add("lacks", {"test.ping": "test.ping()"})
+    office.add("knows", {"pkg.install": "pkg.install?"}, whole=False)
     office.add("silent", None)
     office.add("unsure", {"test.ping": "test.ping()"}, whole=False)
     assert office.ask("lacking", fun="pkg.install") == {
-        "count": 4,
-        "lacking": 1,
-        "names": ["lacks"],
+        "count": 5,
+        "lacking": 2,
+        "names": ["knows", "lacks"],
         "unknown": 2,
         "unknown_names": ["silent", "unsure"],
     }

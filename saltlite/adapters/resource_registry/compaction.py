@@ -11,6 +11,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, compress
+from operator import itemgetter
 from zlib import crc32
 
 from saltlite.adapters.resource_registry.file import RegistryFile, create
@@ -44,19 +45,19 @@ class Rebuild:
         old.reach(state.tail)
         header = Header(capacity, entropy, old.header.hash_key, old.header.incarnation)
         entries = _snapshot(old, state)
-        if squeeze:
-            records = _records(old, entries)
+        # Where every record is needed there is nothing to choose.
+        if squeeze and state.records != state.live:
+            records = _records(old, [offset for _, offset in entries])
             log, count = b"".join(records), len(records)
             places = accumulate(map(len, records), initial=header.log_start)
-            moved = [(number, place) for (number, _), place in zip(entries, places, strict=False)]
         else:
             log, count = old.log[old.header.log_start : state.tail], state.records
             shift = header.log_start - old.header.log_start
-            moved = [(number, offset + shift) for number, offset in entries]
+            places = (offset + shift for _, offset in entries)
         tail, live = header.log_start + len(log), len(entries)
         self._taken = state.tail
         self._state = State(state.commit, tail, live, live, count, tail, state.flags, state.boot)
-        self.file = create(self._path, header, self._state, pack_sorted(moved, capacity))
+        self.file = create(self._path, header, self._state, pack_sorted(zip(map(itemgetter(0), entries), places, strict=False), capacity))
         try:
             self.file.fill(log)
         except BaseException:
@@ -128,11 +129,10 @@ def _snapshot(old: RegistryFile, state: State) -> list[tuple[int, int]]:
     the snapshot, and comes with what is taken over later.
     """
     numbers = old.slots[0::2].tolist()
-    entries = [
-        entry
-        for entry in compress(zip(numbers, old.slots[1::2].tolist(), strict=True), numbers)
-        if entry[1] < state.tail
-    ]
+    offsets = old.slots[1::2].tolist()
+    entries = list(compress(zip(numbers, offsets, strict=True), numbers))
+    if max(offsets) >= state.tail:
+        entries = [entry for entry in entries if entry[1] < state.tail]
     if state.used != state.live:
         log, head = old.log, HEAD.unpack_from
         entries = [entry for entry in entries if not head(log, entry[1])[0] & DELETE]
@@ -141,14 +141,13 @@ def _snapshot(old: RegistryFile, state: State) -> list[tuple[int, int]]:
     return entries
 
 
-def _records(old: RegistryFile, entries: list[tuple[int, int]]) -> list[bytes]:
-    """The whole records of these rows. Raises DamagedError: a compaction hands no damage on."""
-    log, head, records = old.log, HEAD.unpack_from, []
-    for _, offset in entries:
-        record = log[offset : offset + (head(log, offset)[0] & ~KIND)]
-        if crc32(record) != WHOLE:
+def _records(old: RegistryFile, offsets: list[int]) -> list[bytes]:
+    """The whole records at these offsets. Raises DamagedError: a compaction hands no damage on."""
+    log, head = old.log, HEAD.unpack_from
+    records = [log[offset : offset + (head(log, offset)[0] & ~KIND)] for offset in offsets]
+    for offset, check in zip(offsets, map(crc32, records), strict=True):
+        if check != WHOLE:
             raise DamagedError(f"the registry's record at byte {offset} is damaged")
-        records.append(record)
     return records
 
 

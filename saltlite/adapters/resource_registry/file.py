@@ -16,7 +16,7 @@ from contextlib import suppress
 from saltlite.core.resources import layout
 from saltlite.core.resources.layout import COMMITTED, INDEX_START, SLOT, SPARE_SLOTS, SUPERSEDED, Header, State
 from saltlite.core.resources.records import DELETE, HEAD, KIND, Change, DamagedError, read
-from saltlite.core.resources.slots import EMPTY, enter, probe, shift_for
+from saltlite.core.resources.slots import EMPTY, probe, shift_for
 
 ROOM_MIN = 64 * 1024
 """Bytes that the log's file is longer than the log, at least: a longer file has to be mapped again by everybody."""
@@ -142,7 +142,7 @@ class RegistryFile:
         os.ftruncate(self._fd, tail)
         os.ftruncate(self._fd, max(room, tail + 8))
 
-    def enter(self, changes: Iterable[Change], offsets: Iterable[int]) -> tuple[int, int]:
+    def enter(self, changes: Sequence[Change], offsets: Iterable[int]) -> tuple[int, int]:
         """Let the slot of each key say the offset of its record.
 
         How many rows and how many slots there are more. Raises NoRoomError and DamagedError; to enter them again
@@ -150,8 +150,8 @@ class RegistryFile:
         """
         slots, shift, salt = self.slots, self._shift, self.header.hash_key
         rows = used = 0
-        for (key, value), offset in zip(changes, offsets, strict=True):
-            fingerprint = layout.fingerprint(salt, key)
+        numbers = layout.fingerprints(salt, [key for key, _ in changes])
+        for (key, value), offset, fingerprint in zip(changes, offsets, numbers, strict=True):
             at = 2 * (fingerprint >> shift)
             if slots[at] != EMPTY:
                 at = self._slot(key, fingerprint)
@@ -161,7 +161,9 @@ class RegistryFile:
             else:
                 was_deleted = HEAD.unpack_from(self.log, slots[at + 1])[0] & DELETE
                 rows += (value is not None) - (not was_deleted)
-            enter(slots, at, fingerprint, offset)
+            # In this order: the fingerprint is what makes a new slot visible.
+            slots[at + 1] = offset
+            slots[at] = fingerprint
         return rows, used
 
     def declare(self, state: State) -> None:

@@ -18,7 +18,7 @@ from saltlite.adapters.resource_registry.compaction import Rebuild, sync_folder
 from saltlite.adapters.resource_registry.file import RegistryFile
 from saltlite.adapters.resource_registry.locking import WriteLock
 from saltlite.adapters.resource_registry.recovery import finished_end, problems_in, rewritten, roll_forward, salvage
-from saltlite.core.resources.layout import INCOMPLETE, LOAD_MAX, SLOT, State, capacity_for
+from saltlite.core.resources.layout import GROW_TWICE, INCOMPLETE, LOAD_MAX, SLOT, State, capacity_for
 from saltlite.core.resources.primary import PROBLEMS_MAX, Figures, Follower, Verification
 from saltlite.core.resources.records import Change, DamagedError, changes_in, encoded
 from saltlite.core.resources.slots import NoRoomError
@@ -152,18 +152,21 @@ class FilePrimary:
         except NoRoomError:
             self._grow(state.live + puts, pending=end)
         else:
-            file.declare(
-                State(
-                    commit=state.commit + 1,
-                    tail=end,
-                    live=state.live + rows,
-                    used=state.used + used,
-                    records=state.records + len(changes),
-                    checkpoint=checkpoint,
-                    flags=state.flags,
-                    boot=state.boot,
-                )
+            declared = State(
+                commit=state.commit + 1,
+                tail=end,
+                live=state.live + rows,
+                used=state.used + used,
+                records=state.records + len(changes),
+                checkpoint=checkpoint,
+                flags=state.flags,
+                boot=state.boot,
             )
+            file.declare(declared)
+            if self._follower is not None and self._position == state.tail:
+                # It had everything before this: no need to read again what was written just now.
+                self._follower.apply(changes)
+                self._position, self._seen = end, declared.commit
         self._now().touch(self._world.wall_ns())
 
     def declare_complete(self) -> None:
@@ -205,6 +208,8 @@ class FilePrimary:
         """Give the rows a larger table, with the lock held. `pending`: end of a transaction that did not fit."""
         old = self._now()
         capacity, state = capacity_for(rows, self._capacity), old.state()
+        if capacity <= GROW_TWICE:
+            capacity *= 2
         if pending is not None:
             capacity = max(capacity, 2 * old.header.capacity)
         while True:

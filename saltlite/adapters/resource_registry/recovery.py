@@ -10,9 +10,8 @@ from itertools import accumulate
 
 from saltlite.adapters.resource_registry.file import RegistryFile, create
 from saltlite.core.resources.layout import Header, State, capacity_for, fingerprint
-from saltlite.core.resources.records import DELETE, HEAD, KIND, LAST, Change, DamagedError, encoded, read, whole_records
+from saltlite.core.resources.records import DELETE, HEAD, KIND, LAST, Change, DamagedError, encoded, is_possible, read, whole_records
 from saltlite.core.resources.slots import NoRoomError, pack_sorted
-from saltlite.core.resources.views import Views
 
 
 def roll_forward(file: RegistryFile, state: State, boot: bytes) -> State:
@@ -109,16 +108,12 @@ def salvage(file: RegistryFile) -> Salvaged:
         newest[key] = at, value
     said = set(zip(*_slots(file), strict=True))
     salt = file.header.hash_key
-    rows = [(key, value) for key, (at, value) in newest.items() if value and (fingerprint(salt, key), at) in said]
-    return Salvaged([row for row in rows if _is_possible(row)], state)
-
-
-def _is_possible(row: Change) -> bool:
-    try:
-        Views().apply([row])
-    except DamagedError:
-        return False
-    return True
+    rows: list[Change] = [
+        (key, value)
+        for key, (at, value) in newest.items()
+        if value is not None and (fingerprint(salt, key), at) in said and is_possible(key, value)
+    ]
+    return Salvaged(rows, state)
 
 
 def problems_in(file: RegistryFile, state: State) -> Iterator[str]:
@@ -133,7 +128,7 @@ def problems_in(file: RegistryFile, state: State) -> Iterator[str]:
             yield f"the log is damaged from byte {at} to byte {offset}"
         at = offset + (HEAD.unpack_from(file.log, offset)[0] & ~KIND)
         newest[key] = offset, value is not None
-        if value is not None and not _is_possible((key, value)):
+        if value is not None and not is_possible(key, value):
             yield f"the record at byte {offset} is no row of a registry"
     if at != state.tail:
         yield f"the log is damaged from byte {at} to byte {state.tail}"

@@ -9,7 +9,7 @@ from enum import StrEnum
 from saltlite.core.resources.records import Change, payload
 from saltlite.core.resources.views import Views
 from saltlite.errors import UsageError
-from saltlite.model.srn import check_resource_id, check_resource_type, resource_index_srn_key
+from saltlite.model.srn import check_resource_ids, check_resource_type, resource_index_srn_key
 
 
 class Conflict(StrEnum):
@@ -58,11 +58,12 @@ def claim(views: Views, minion: str, resources: Mapping[str, Iterable[str]], con
         have = held[kind].ids if kind in held else set()
         gone += [f"{kind}:{bare_id}".encode() for bare_id in have if bare_id not in wanted]
         if not wanted.keys() <= have:
-            fresh = [check_resource_id(bare_id) for bare_id in wanted if bare_id not in have]
+            fresh = check_resource_ids(bare_id for bare_id in wanted if bare_id not in have)
+            known = views.known(fresh)
             value = payload(minion, check_resource_type(kind))
             for bare_id in fresh:
                 srn = resource_index_srn_key(kind, bare_id)
-                owner = views.owner(kind, bare_id)
+                owner = views.owner(kind, bare_id) if bare_id in known else None
                 if owner is not None and conflict is Conflict.REFUSE:
                     refused.append((srn, owner.minion))
                 else:

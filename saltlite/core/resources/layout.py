@@ -12,6 +12,7 @@ Everything is little-endian; the words of the index are those of the machine, an
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from struct import Struct
@@ -33,10 +34,12 @@ INDEX_START = PAGE
 SLOT = 16
 SPARE_SLOTS = 64
 """Slots behind the last home, so that no row wraps around; when they do not suffice the table grows."""
-CAPACITY_MIN = 64
+CAPACITY_MIN = 128
 CAPACITY_MAX = 1 << 32
 LOAD_MAX = 0.7
 """Used slots for each home; above it linear probing gets slow, and the table grows."""
+GROW_TWICE = 1 << 20
+"""Homes up to which a table grows fourfold, so that few growths are needed to become large."""
 
 INCOMPLETE = 1
 """Flag of the state: rows were lost, and not all minions have registered again since."""
@@ -142,6 +145,12 @@ def read_state(file: Mapped, header: Header) -> State:
 def fingerprint(hash_key: bytes, key: bytes) -> int:
     """64 bits of a key, never 0 (an empty slot)."""
     return int.from_bytes(blake2b(hash_key + key, digest_size=8).digest(), "little") or 1
+
+
+def fingerprints(hash_key: bytes, keys: Iterable[bytes]) -> list[int]:
+    """`fingerprint` of many keys."""
+    number, digest = int.from_bytes, blake2b
+    return [number(digest(hash_key + key, digest_size=8).digest(), "little") or 1 for key in keys]
 
 
 def capacity_for(rows: int, at_least: int = CAPACITY_MIN) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Protocol
 from zlib import crc32
@@ -68,20 +69,34 @@ def owner_in(value: bytes) -> tuple[str, str]:
     return minion, resource_type
 
 
+_owner_in = lru_cache(maxsize=65_536)(owner_in)
+
+
+def is_possible(key: bytes, value: bytes) -> bool:
+    """Whether a registry can have written that row: a text whose type is the one that its value names."""
+    try:
+        key.decode()
+        return key.startswith(_owner_in(value)[1].encode() + b":")
+    except (DamagedError, UnicodeDecodeError):
+        return False
+
+
 def encoded(changes: Sequence[Change]) -> list[bytes]:
-    """One transaction: a record for each change, in order. Raises StoreError when a row is too long for one."""
+    """One transaction, of one change at least: a record for each, in order. Raises StoreError when a row is too long for one."""
     lines: list[bytes] = []
-    shapes: dict[tuple[int, bytes | None], tuple[bytes, bytes]] = {}
-    last = len(changes) - 1
-    for number, (key, value) in enumerate(changes):
+    known: bytes | None = b"no value yet"
+    shapes: dict[int, tuple[bytes, bytes]] = {}
+    for key, value in changes:
         # Rows of one minion differ by their keys only, so what surrounds a key is made once for each length.
-        shape = shapes.get((len(key), value))
-        if shape is None:
-            shape = shapes[len(key), value] = _shape(key, value, 0)
-        if number == last:
-            shape = _shape(key, value, LAST)
+        if value != known:
+            known, shapes = value, {}
+        if (shape := shapes.get(len(key))) is None:
+            shape = shapes[len(key)] = _shape(key, value, 0)
         line = shape[0] + key + shape[1]
         lines.append(line + crc32(line).to_bytes(4, "little"))
+    before, after = _shape(*changes[-1], LAST)
+    line = before + changes[-1][0] + after
+    lines[-1] = line + crc32(line).to_bytes(4, "little")
     return lines
 
 

@@ -136,7 +136,7 @@ class Registry:
         """`primary` (rows, capacity, used, load, records, garbage, bytes, incomplete), `generation`, `path`; and of
         this process's views `derived_version`, `derived_by_type_count`, `derived_by_minion_count`.
         """
-        seen, found = self._views, self._primary.figures()
+        seen, found = self._current() if self._following else self._views, self._primary.figures()
         return {
             "primary": {
                 "rows": found.rows,

@@ -11,7 +11,7 @@ store is what makes it visible. A change of a key's row is a change of its offse
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from saltlite.core.resources.layout import SPARE_SLOTS
 
@@ -43,13 +43,6 @@ def probe(words: Sequence[int], fingerprint: int, shift: int, has_key: Callable[
             return at
         at += 2
     raise NoRoomError
-
-
-def enter(words: MutableSequence[int], at: int, fingerprint: int, offset: int) -> None:
-    """Let the slot at that word say `offset`; a reader sees the slot as it was or as it is."""
-    words[at + 1] = offset
-    if words[at] != fingerprint:
-        words[at] = fingerprint
 
 
 def pack_sorted(entries: Iterable[tuple[int, int]], capacity: int) -> array[int]:

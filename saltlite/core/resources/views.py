@@ -81,6 +81,10 @@ class Views:
         """The holding that this resource is in, None when nobody manages it."""
         return next((held for held in self.holdings(bare_id) if held.type == resource_type), None)
 
+    def known(self, bare_ids: Iterable[str]) -> set[str]:
+        """Those of the bare ids that any type has."""
+        return self._by_bare_id.keys() & bare_ids
+
     def ids_of_type(self, resource_type: str) -> Iterator[str]:
         """The bare ids of a type, in no order."""
         for holding in self.by_type.get(resource_type, {}).values():

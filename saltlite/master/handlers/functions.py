@@ -14,7 +14,7 @@ from saltlite.core.binding import bind
 from saltlite.core.ports import FunctionSet, StoreReader
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
-from saltlite.model.signature import Signature, parse_signature
+from saltlite.model.signature import Signature, is_absent, parse_signature
 from saltlite.wire.jobbody import FunctionCall
 
 _PARSED = 1024
@@ -76,6 +76,6 @@ def _problem(call: FunctionCall, known: Known) -> str:
 
 def _unknown(fun: str, known: Known) -> str:
     sets = [functions for functions, _count, _first in known.sets() if functions is not None]
-    names = {name for functions in sets for name in functions.functions}
+    names = {name for functions in sets for name, text in functions.functions.items() if not is_absent(text)}
     near = nearest(fun, names)
     return f"none of the targeted minions has {fun[:80]!r}" + (f"; did you mean {near}?" if near else ".")
