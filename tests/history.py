@@ -273,7 +273,7 @@ class Books:
             excused = final.fields["targets"].get(minion) == "revoked" or self._disk_died(minion, since=spooled.at)
             if not excused and not returns.get(minion):
                 yield _broken("G6", f"the result of {minion} for {jid} is lost", spooled, final)
-            elif excused or minion in job.returned and job.returned[minion].at < spooled.at:
+            elif excused or (minion in job.returned and job.returned[minion].at < spooled.at):
                 # It was handed over from memory, and what the minion wrote later is not what counts.
                 continue
             elif minion in digests and spooled.fields.get("digest") not in (None, digests[minion]):

@@ -19,7 +19,7 @@ from typing import Any
 
 from saltlite.adapters.sqlite_store import SqliteStore
 from saltlite.client.local import JobCall, LocalClient
-from saltlite.client.waiting import Progress
+from saltlite.client.waiting import Patience, Progress
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.wire.noise import public_of
@@ -176,7 +176,7 @@ def swarm(fleet: BenchFleet) -> Report:
         began = time.perf_counter()
         _launch_swarm(fleet, fingerprint_of_fleet)
         connected_s = time.perf_counter() - began
-        returned = sum(reply.value is True for reply in client.watch(progress, timeout_s=30))
+        returned = sum(reply.value is True for reply in client.watch(progress, Patience(30, away_s=30)))
         caught_up_s = time.perf_counter() - began
     if returned != SIMULATED:
         raise RuntimeError(f"{returned} minions returned the job that waited for them")

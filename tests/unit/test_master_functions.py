@@ -117,7 +117,7 @@ def test_different_signatures_and_risks_are_all_told() -> None:
 
 
 def test_what_one_minion_says_of_a_function_is_told_as_its_word() -> None:
-    honest = {f"web{number}": ["m.f(a)"] for number in range(50)}
+    honest: dict[str, Any] = {f"web{number}": ["m.f(a)"] for number in range(50)}
     known = Fleet(**honest, evil1=["m.f(b)!x"]).describe("m.f")["functions"]["m.f"]
     assert known["risks"] == [{"risk": "x", "minions": 1, "of": 51, "one": "evil1"}]
     takers = dict(zip(known["signatures"], known["takers"], strict=True))
