@@ -6,11 +6,43 @@ import os
 import pwd
 import stat
 import subprocess
+import time
+from collections.abc import Mapping
 
-from saltlite.cli.diagnosis.evidence import DiskSeen, PathSeen, ProcessSeen, Sort, UnitSeen
+from saltlite.cli.diagnosis.evidence import DiskSeen, PathSeen, ProcessSeen, Sort, Surroundings, UnitSeen
+from saltlite.config.master import MasterConfig
+from saltlite.config.minion import MinionConfig
+from saltlite.config.paths import config_files
 
 SYSTEMCTL_S = 10.0
 """How long systemd may take to answer."""
+
+
+def around(
+    side: str,
+    config_dir: str,
+    config: MasterConfig | MinionConfig | None,
+    paths: Mapping[str, str],
+    problems: list[str],
+) -> Surroundings:
+    """What both sides have: `side` is master or minion, `paths` are looked at under their names."""
+    return Surroundings(
+        config_dir=config_dir,
+        now=time.time(),
+        euid=os.geteuid(),
+        user=config.user if config is not None else "",
+        user_uid=uid_of(config.user) if config is not None else None,
+        config_files=len(config_files(config_dir, side)) if config is not None else 0,
+        config_problems=problems,
+        unit=unit(f"saltlite-{side}"),
+        pid=daemon_pid(os.path.join(config.data_dir, "lock")) if config is not None else None,
+        paths={name: path(where) for name, where in paths.items()},
+        disks={
+            name: seen
+            for name in ("data_dir", "cachedir", "log_file")
+            if config is not None and (where := getattr(config, name)) and (seen := disk(where)) is not None
+        },
+    )
 
 
 def path(where: str) -> PathSeen:

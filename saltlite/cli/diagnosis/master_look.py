@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any, NamedTuple
 
 from saltlite.adapters.master_probe import MasterProof, probe_master
 from saltlite.cli.diagnosis import look
-from saltlite.cli.diagnosis.evidence import MasterEvidence, Surroundings
+from saltlite.cli.diagnosis.evidence import MasterEvidence
 from saltlite.client.local import LocalClient
 from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
-from saltlite.config.paths import config_files, master_socket
+from saltlite.config.paths import master_socket
 from saltlite.errors import ConfigError, LinkError, RemoteProtocolError, SaltliteError
 from saltlite.wire.certificate import MasterCertificate
 
@@ -37,9 +36,9 @@ def look_at_master(config_dir: str) -> MasterEvidence:
     """Everything that the checks of a master want to know. Raises nothing that could have been foreseen."""
     config, problems = _config(config_dir)
     if config is None:
-        around = _around(config_dir, None, problems)
+        around = look.around("master", config_dir, None, {}, problems)
         return MasterEvidence(around, None, None, None, None, None, "", "", None, "", ())
-    around = _around(config_dir, config, problems)
+    around = look.around("master", config_dir, config, _paths(config), problems)
     said = _ask(master_socket(config.sock_dir))
     address, proof, probe_problem = _probe(config)
     since, until = _certificate(os.path.join(config.pki_dir, "master.cert"))
@@ -63,27 +62,6 @@ def _config(config_dir: str) -> tuple[MasterConfig | None, list[str]]:
         return load_master(config_dir).config, []
     except ConfigError as error:
         return None, str(error).split("\n")
-
-
-def _around(config_dir: str, config: MasterConfig | None, problems: list[str]) -> Surroundings:
-    paths = {} if config is None else _paths(config)
-    return Surroundings(
-        config_dir=config_dir,
-        now=time.time(),
-        euid=os.geteuid(),
-        user=config.user if config is not None else "",
-        user_uid=look.uid_of(config.user) if config is not None else None,
-        config_files=len(config_files(config_dir, "master")) if config is not None else 0,
-        config_problems=problems,
-        unit=look.unit("saltlite-master"),
-        pid=look.daemon_pid(os.path.join(config.data_dir, "lock")) if config is not None else None,
-        paths={name: look.path(where) for name, where in paths.items()},
-        disks={
-            name: seen
-            for name in ("data_dir", "cachedir", "log_file")
-            if config is not None and (where := getattr(config, name)) and (seen := look.disk(where)) is not None
-        },
-    )
 
 
 def _paths(config: MasterConfig) -> dict[str, str]:

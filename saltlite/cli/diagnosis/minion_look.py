@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from typing import NamedTuple
 
 from saltlite.adapters import journal_format, spool
@@ -12,11 +11,10 @@ from saltlite.adapters.master_probe import probe_master
 from saltlite.adapters.privileges import read_secret
 from saltlite.cli.configs import missing_folders
 from saltlite.cli.diagnosis import look
-from saltlite.cli.diagnosis.evidence import MasterSeen, MinionEvidence, Surroundings
+from saltlite.cli.diagnosis.evidence import MasterSeen, MinionEvidence
 from saltlite.cli.diagnosis.modules import try_modules
 from saltlite.config.load import load_minion
 from saltlite.config.minion import MinionConfig
-from saltlite.config.paths import config_files
 from saltlite.config.values import parse_address
 from saltlite.errors import ConfigError, JournalError, LinkError, RemoteProtocolError, StartupError, UsageError
 from saltlite.minion.identity import join_token
@@ -40,7 +38,7 @@ class _Spool(NamedTuple):
 def look_at_minion(config_dir: str) -> MinionEvidence:
     """Everything that the checks of a minion want to know. Raises nothing that could have been foreseen."""
     config, problems = _config(config_dir)
-    around = _around(config_dir, config, problems)
+    around = look.around("minion", config_dir, config, {} if config is None else _paths(config), problems)
     if config is None:
         return MinionEvidence(around, None, "", "", "", (), "", "", 0.0, "", None, None, 0, (), None)
     pinned, source = _pinned(config)
@@ -74,27 +72,6 @@ def _config(config_dir: str) -> tuple[MinionConfig | None, list[str]]:
         return loaded.config, missing_folders(loaded)
     except ConfigError as error:
         return None, str(error).split("\n")
-
-
-def _around(config_dir: str, config: MinionConfig | None, problems: list[str]) -> Surroundings:
-    paths = {} if config is None else _paths(config)
-    return Surroundings(
-        config_dir=config_dir,
-        now=time.time(),
-        euid=os.geteuid(),
-        user=config.user if config is not None else "",
-        user_uid=look.uid_of(config.user) if config is not None else None,
-        config_files=len(config_files(config_dir, "minion")) if config is not None else 0,
-        config_problems=problems,
-        unit=look.unit("saltlite-minion"),
-        pid=look.daemon_pid(os.path.join(config.data_dir, "lock")) if config is not None else None,
-        paths={name: look.path(where) for name, where in paths.items()},
-        disks={
-            name: seen
-            for name in ("data_dir", "cachedir", "log_file")
-            if config is not None and (where := getattr(config, name)) and (seen := look.disk(where)) is not None
-        },
-    )
 
 
 def _paths(config: MinionConfig) -> dict[str, str]:
