@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,18 @@ def pytest_configure(config: pytest.Config) -> None:
     # A run that was started in the background ignores SIGINT, and hands that on to every command that it tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def same_log_for_everyone() -> Iterator[None]:
+    """Commands that run in the test's own process set up the log as if it were theirs: put it back."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+        handler.close()
 
 
 @pytest.fixture
