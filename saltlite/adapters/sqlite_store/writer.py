@@ -73,8 +73,8 @@ _IS_RETURNED = (
 # last_seen never goes back: two MWorkers may report in either order, and `expire` trusts it.
 _TOUCH_MINION = (
     "INSERT INTO minions (id, fingerprint, address, version, boot_id, incarnation, functions, up,"
-    " last_seen) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, max(?9, coalesce("
-    "(SELECT max(changed_at) FROM job_targets WHERE rank = 0 AND rank < 9 AND minion = ?1), ?9)))"
+    " last_seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, max(?, coalesce("
+    "(SELECT max(changed_at) FROM job_targets WHERE rank = 0 AND rank < 9 AND minion = ?), 0)))"
     " ON CONFLICT (id) DO UPDATE SET fingerprint = excluded.fingerprint, address = excluded.address,"
     " version = excluded.version, boot_id = excluded.boot_id, incarnation = excluded.incarnation,"
     " functions = excluded.functions, up = excluded.up,"
@@ -293,6 +293,7 @@ class SqliteWriter(SqliteReader):
                     row.functions,
                     row.up,
                     row.last_seen,
+                    row.id,
                 )
                 for row in rows
             ],
