@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import NewType
+from typing import NewType, TypeAlias
 
 from saltlite.errors import UsageError
 
+TargetId: TypeAlias = str
+"""What a job is for: a minion id, or the SRN `type:id` of a resource. A minion id has no colon, so they never meet."""
+PartId: TypeAlias = str
+"""The part of a job that one delivery has: see `saltlite.model.parts`."""
 MinionId = NewType("MinionId", str)
 Jid = NewType("Jid", str)
+"""A job. It is also the id of that part of it which is for the minion itself."""
 RequestId = NewType("RequestId", str)
 
 MINION_ID_MAX = 128

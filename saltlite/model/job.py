@@ -6,10 +6,11 @@ holds the table of moves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.target import Target
 
 
@@ -66,7 +67,9 @@ class Job:
     body: bytes
     signature: bytes
     minions: tuple[MinionId, ...]
-    """The resolved target list, sorted: exactly what was authorised."""
+    """The minions that were selected themselves, sorted. With `resources`: exactly what was authorised."""
+    resources: Mapping[MinionId, tuple[TargetId, ...]] = field(default_factory=dict)
+    """The resources that were selected: SRNs, sorted, by the minion that manages them."""
     batch: Batch | None = None
     """None: all targets at once."""
     origin: str = ""
@@ -75,10 +78,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """What came back from one minion for one job."""
+    """What came back from one target of one job."""
 
     jid: Jid
-    id: MinionId
+    id: TargetId
     state: TargetState
     retcode: int
     body: bytes

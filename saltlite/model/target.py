@@ -12,6 +12,13 @@ class TargetKind(StrEnum):
     GLOB = "glob"
     LIST = "list"
     PCRE = "pcre"
+    GRAIN = "grain"
+    GRAIN_PCRE = "grain_pcre"
+    PILLAR = "pillar"
+    PILLAR_PCRE = "pillar_pcre"
+    IPCIDR = "ipcidr"
+    NODEGROUP = "nodegroup"
+    COMPOUND = "compound"
 
 
 @dataclass(frozen=True, slots=True)
