@@ -54,8 +54,16 @@ class StartupError(SaltliteError):
     """A daemon cannot start: a port in use, a folder that cannot be written, a second master."""
 
 
+class RenderError(SaltliteError):
+    """A pillar file does not say what pillar files can say; the text has its name and place, and no value of it."""
+
+
 class StoreError(SaltliteError):
     """The master's store refused an operation (disk full, damaged, locked); nothing was changed."""
+
+
+class DamagedError(StoreError):
+    """A file of the master holds something that was never written there."""
 
 
 class JournalError(SaltliteError):

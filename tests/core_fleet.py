@@ -377,7 +377,7 @@ class Minion:
                 for at in range(0, len(body), CHUNK):
                     part = {"t": "part", "jid": message["jid"], "offset": at, "data": body[at : at + CHUNK]}
                     self.connection.send(part)
-            case "want_functions":
+            case "want":
                 self.connection.send(FUNCTIONS)
 
     def _work(self, effect: jobs.Effect) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from saltlite.core.ports import MinionRow, ReturnCommit, Store, Stored, TargetRow, TokenRecord
-from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
+from saltlite.core.ports import MinionRow, PartRow, ReturnCommit, Store, Stored, TargetRow, TokenRecord
+from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId, jid_at
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.target import Target
@@ -41,8 +41,13 @@ def job(n: int = 1, minions: tuple[MinionId, ...] = (WEB1, WEB2), **changes: Any
     return replace(made, **changes)
 
 
+def srns(count: int, kind: str = "dummy", first: int = 1) -> tuple[TargetId, ...]:
+    """SRNs of that type, sorted."""
+    return tuple(f"{kind}:{n:05d}" for n in range(first, first + count))
+
+
 def ret(of: Job, minion: MinionId, **changes: Any) -> ReturnCommit:
-    """The return of a minion, under its first key."""
+    """The return of a minion, under its first key; `id` makes it that of a resource."""
     value = Return(of.jid, minion, TargetState.RETURNED, 0, b"\xc3", NOW + 1.5, 12)
     return ReturnCommit(key(minion).fingerprint, replace(value, **changes))
 
@@ -67,15 +72,15 @@ def token(uses: int = 1) -> TokenRecord:
     return TokenRecord("k3f9aaaa", "0" * 64, "web*", uses, NOW, NOW + 3600, "root")
 
 
-def state_of(store: Store, jid: Jid, minion: MinionId) -> TargetState:
-    return next(target.state for target in store.targets(jid) if target.id == minion)
+def state_of(store: Store, jid: Jid, target: TargetId) -> TargetState:
+    return next(row.state for row in store.targets(jid) if row.id == target)
 
 
 def publish(store: Store, *jobs: Job) -> None:
-    """Commit jobs, with an accepted key for every target."""
+    """Commit jobs, with an accepted key for every minion."""
     with store.write() as tx:
         for one in jobs:
-            for minion in one.minions:
+            for minion in {*one.minions, *one.resources}:
                 tx.put_key(key(minion))
             tx.put_job(one)
 
@@ -85,6 +90,12 @@ def commit(store: Store, *commits: ReturnCommit, now: float = NOW + 2) -> list[S
         return tx.put_returns(commits, now)
 
 
-def move(store: Store, of: Job, minion: MinionId, state: TargetState, reason: str = "", *, at: float = NOW + 3) -> bool:
+def move(store: Store, of: Job, target: TargetId, state: TargetState, reason: str = "", *, at: float = NOW + 3) -> bool:
     with store.write() as tx:
-        return bool(tx.set_targets([(of.jid, TargetRow(minion, state, reason, at))]))
+        return bool(tx.set_targets([(of.jid, TargetRow(target, state, reason, at))]))
+
+
+def move_part(store: Store, part: PartId, minion: MinionId, state: TargetState, reason: str = "") -> list[TargetId]:
+    """Move what is in a part; the targets that moved."""
+    with store.write() as tx:
+        return [target for _jid, target in tx.set_parts([PartRow(part, minion, state, reason, NOW + 3)])]

@@ -29,7 +29,7 @@ from saltlite.adapters.journal_format import (
 from saltlite.core.journal_rules import changes, kept
 from saltlite.core.minion_ports import JOURNAL_COMPACT_BYTES, JOURNAL_RESERVE, JournalEntry, Record
 from saltlite.errors import JournalError, UnwrittenError
-from saltlite.model.ids import Jid
+from saltlite.model.ids import PartId
 
 NAME = "journal"
 REWRITE = "journal.tmp"
@@ -49,7 +49,7 @@ class DiskJournal:
         self._entropy = entropy
         self._path = f"{folder.path}/{NAME}"
         self._handle: Handle | None = None
-        self._entries: dict[Jid, JournalEntry] = {}
+        self._entries: dict[PartId, JournalEntry] = {}
         self._dead = "it is not open"
         self._header = b""
         self._seed = 0
@@ -108,7 +108,7 @@ class DiskJournal:
 
     def entry(self, jid: str) -> JournalEntry | None:
         """What is known of that job; see the port."""
-        return self._entries.get(Jid(jid))
+        return self._entries.get(jid)
 
     def should_compact(self) -> bool:
         """See the port. A file that stays large is rewritten when it has doubled."""

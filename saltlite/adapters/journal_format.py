@@ -22,7 +22,8 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from saltlite.core.journal_rules import advance
 from saltlite.core.minion_ports import JOURNAL_RECORD_MAX, JournalEntry, Record, Step
 from saltlite.errors import JournalError, UsageError
-from saltlite.model.ids import Jid, parse_jid
+from saltlite.model.ids import PartId
+from saltlite.model.parts import parse_part_id
 
 MAGIC = b"SLJOURN\n"
 FORMAT = 1
@@ -47,6 +48,7 @@ _KEPT_FIELDS = {
     "ticks": "ticks",
     "start_ms": "started_wall_ms",
     "reason": "reason",
+    "srns": "srns",
 }
 _KEPT_TYPES: dict[str, type] = dict.fromkeys(_KEPT_FIELDS, int) | {
     "body": bytes,
@@ -54,6 +56,7 @@ _KEPT_TYPES: dict[str, type] = dict.fromkeys(_KEPT_FIELDS, int) | {
     "issuer": bytes,
     "proof": list,
     "reason": str,
+    "srns": list,
 }
 
 
@@ -65,7 +68,7 @@ class Replay:
     seed: int
     end: int
     floor: str = ""
-    entries: dict[Jid, JournalEntry] = field(default_factory=dict)
+    entries: dict[PartId, JournalEntry] = field(default_factory=dict)
 
 
 def header(incarnation: bytes) -> bytes:
@@ -153,9 +156,9 @@ def _apply(result: Replay, payload: memoryview, where: str) -> None:
         fields = msgpack.unpackb(payload)
         kind, jid = fields.pop("k"), fields.pop("j")
         if kind == FLOOR:
-            result.floor = parse_jid(jid) if jid else ""
+            result.floor = parse_part_id(jid) if jid else ""
         elif kind == KEPT:
-            entry = _kept_entry(parse_jid(jid), fields)
+            entry = _kept_entry(parse_part_id(jid), fields)
             result.entries[entry.jid] = entry
         else:
             before = result.entries.get(jid)
@@ -165,13 +168,13 @@ def _apply(result: Replay, payload: memoryview, where: str) -> None:
         _damaged(where, result.end, f"a record makes no sense ({error})", error)
 
 
-def _kept_entry(jid: Jid, fields: dict[str, Any]) -> JournalEntry:
+def _kept_entry(jid: PartId, fields: dict[str, Any]) -> JournalEntry:
     step = _STEPS[fields.pop("s")]
     for name, value in fields.items():
         if type(value) is not _KEPT_TYPES[name]:
             raise TypeError(name)
-    if "proof" in fields:
-        fields["proof"] = tuple(fields["proof"])
+    for name in {"proof", "srns"} & fields.keys():
+        fields[name] = tuple(fields[name])
     return JournalEntry(jid, step, **{_KEPT_FIELDS[name]: value for name, value in fields.items()})
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from saltlite.adapters.memory_tables import Tables
 from saltlite.core.ports import BatchJob, Standing
 from saltlite.model.history import Outcome, outcome_of, outcome_of_return
-from saltlite.model.ids import Jid, MinionId
+from saltlite.model.ids import Jid, MinionId, PartId, TargetId
 from saltlite.model.job import TERMINAL, TargetState
+from saltlite.model.parts import part_id
 
 
 class MemoryBatches(ABC):
@@ -28,8 +29,13 @@ class MemoryBatches(ABC):
             if job.batch is not None and self._planned(job.jid)
         ]
 
-    def planned_of(self, minion: MinionId) -> list[Jid]:
-        return [job.jid for job in self.batches() if minion in self._planned(job.jid)]
+    def planned_of(self, minion: MinionId) -> list[PartId]:
+        found = []
+        for job in self.batches():
+            planned = set(self._planned(job.jid))
+            parts = self._tables.parts[job.jid].get(minion, {})
+            found += [part_id(job.jid, number) for number, ids in parts.items() if planned.intersection(ids)]
+        return found
 
     def standing(self, jid: Jid, queued_since: float, ended_since: float, now: float) -> Standing:
         rows = self._tables.targets.get(jid, {}).values()
@@ -52,13 +58,15 @@ class MemoryBatches(ABC):
         )
 
     def planned_seen(self, jid: Jid) -> float:
-        minions = self._tables.minions
-        return max((minions[minion].last_seen for minion in self._planned(jid) if minion in minions), default=0.0)
+        minions, owners = self._tables.minions, self._tables.owners.get(jid, {})
+        waiting = {owners[target] for target in self._planned(jid)}
+        return max((minions[minion].last_seen for minion in waiting if minion in minions), default=0.0)
 
-    def next_planned(self, jid: Jid, limit: int) -> list[MinionId]:
-        minions = self._tables.minions
-        return [minion for minion in self._planned(jid) if minion in minions and minions[minion].up][:limit]
+    def next_planned(self, jid: Jid, limit: int) -> list[TargetId]:
+        owners = self._tables.owners.get(jid, {})
+        rows = ((target, self._tables.minions.get(owners[target])) for target in self._planned(jid))
+        return [target for target, row in rows if row is not None and row.up][:limit]
 
-    def _planned(self, jid: Jid) -> list[MinionId]:
+    def _planned(self, jid: Jid) -> list[TargetId]:
         rows = self._tables.targets.get(jid, {}).values()
         return sorted(row.id for row in rows if row.state is TargetState.PLANNED)

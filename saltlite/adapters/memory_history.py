@@ -62,7 +62,8 @@ class MemoryHistory(ABC):
         if (wanted.user and job.user != wanted.user) or (wanted.fun and not runs_like(job.fun, wanted.fun)):
             return False
         details = self.target_details(job.jid)
-        outcomes = {detail.outcome for detail in details if wanted.minion in (None, detail.id)}
+        owners = self._tables.owners[job.jid]
+        outcomes = {detail.outcome for detail in details if wanted.minion in (None, detail.id, owners[detail.id])}
         if wanted.minion is not None and not outcomes:
             return False
         if wanted.outcome is Outcome.OK:

@@ -7,7 +7,6 @@ back: what was not committed, because it raised or because its owner was "killed
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 
 from saltlite.adapters.memory_batches import MemoryBatches
 from saltlite.adapters.memory_history import MemoryHistory
+from saltlite.adapters.memory_parts import MemoryParts
 from saltlite.adapters.memory_tables import LoggedEvent, Tables
 from saltlite.adapters.store_events import (
     EXPIRED_REASON,
@@ -23,16 +23,16 @@ from saltlite.adapters.store_events import (
     first_state,
     job_event,
     pack_data,
+    parts_of,
     return_event,
     unpack_data,
 )
 from saltlite.core.dispatch import advance, believed
 from saltlite.core.ports import (
-    OPEN_JOBS_SIZE,
     RETURNS_SIZE,
     FunctionSet,
     MinionRow,
-    OpenJob,
+    PartRow,
     ReturnCommit,
     Stored,
     StoreWriter,
@@ -41,9 +41,10 @@ from saltlite.core.ports import (
 )
 from saltlite.errors import StoreError
 from saltlite.model.events import Event
-from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import TERMINAL, Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.model.parts import split_part
 
 
 class MemoryDisk:
@@ -57,7 +58,7 @@ class MemoryDisk:
         self.tables = Tables()
 
 
-class _MemoryReader(MemoryHistory, MemoryBatches):
+class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     """`saltlite.core.ports.StoreReader`; what it reads from is said by `_tables`."""
 
     def __init__(self, disk: MemoryDisk) -> None:
@@ -142,34 +143,15 @@ class _MemoryReader(MemoryHistory, MemoryBatches):
         jobs = sum(len(job.body) for job in self._tables.jobs.values())
         return bodies + jobs + sum(len(event.data) for event in self._tables.events.values())
 
-    def unsettled(self, minion: MinionId) -> list[tuple[Jid, TargetState]]:
-        rows = [(jid, rows[minion].state) for jid, rows in self._tables.targets.items() if minion in rows]
-        return sorted((jid, state) for jid, state in rows if state not in TERMINAL | {TargetState.PLANNED})
-
-    def open_jobs(self, minion: MinionId, jids: Sequence[Jid], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
-        found: list[OpenJob] = []
-        total = 0
-        for jid, state in self.unsettled(minion):
-            if jid in jids and total < size:
-                job, row = self._tables.jobs[jid], self._tables.targets[jid][minion]
-                since = row.changed_at if state is TargetState.QUEUED else job.created_at
-                found.append(OpenJob(jid, job.body, job.signature, since, job.deliver_ms, job.minions, state))
-                total += len(job.body)
-        return found
-
-    def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
-        rows = (row for rows in self._tables.targets.values() for row in rows.values())
-        queued = Counter(row.id for row in rows if row.state is TargetState.QUEUED)
-        return [minion for minion in minions if queued[minion] >= most]
-
     def expire_due(self, now: float) -> bool:
         return any(True for _ in self._undelivered(now))
 
-    def _undelivered(self, now: float) -> Iterator[tuple[Jid, MinionId]]:
+    def _undelivered(self, now: float) -> Iterator[tuple[Jid, TargetId]]:
         for job in self._tables.jobs.values():
+            owners = self._tables.owners[job.jid]
             for row in self._tables.targets[job.jid].values():
                 due = row.state is TargetState.QUEUED and row.changed_at + job.deliver_ms / 1000.0 <= now
-                if due and self._had_no_session_since(row.id, row.changed_at):
+                if due and self._had_no_session_since(owners[row.id], row.changed_at):
                     yield job.jid, row.id
 
     def _had_no_session_since(self, minion: MinionId, then: float) -> bool:
@@ -186,10 +168,6 @@ class _MemoryReader(MemoryHistory, MemoryBatches):
             count, first = found.get(row.functions if row else "", (0, minion))
             found[row.functions if row else ""] = (count + 1, first)
         return found
-
-    def minions_with_open_jobs(self) -> list[MinionId]:
-        rows = (row for rows in self._tables.targets.values() for row in rows.values())
-        return sorted({row.id for row in rows if row.state is TargetState.QUEUED})
 
     def minion(self, minion: MinionId) -> MinionRow | None:
         return self._tables.minions.get(minion)
@@ -220,14 +198,14 @@ class _MemoryWriter(_MemoryReader):
         tables, self._copy = self._tables, None
         return tables
 
-    def _targets_of(self, jid: Jid) -> dict[MinionId, TargetRow]:
+    def _targets_of(self, jid: Jid) -> dict[TargetId, TargetRow]:
         """The targets of a job, as a dict that no other state shares."""
         if jid not in self._owned_targets:
             self._tables.targets[jid] = dict(self._tables.targets[jid])
             self._owned_targets.add(jid)
         return self._tables.targets[jid]
 
-    def _returns_of(self, jid: Jid) -> dict[MinionId, Return]:
+    def _returns_of(self, jid: Jid) -> dict[TargetId, Return]:
         if jid not in self._owned_returns:
             self._tables.returns[jid] = dict(self._tables.returns.get(jid, {}))
             self._owned_returns.add(jid)
@@ -278,57 +256,74 @@ class _MemoryWriter(_MemoryReader):
         seq = self.put_event(tag, data, job.created_at)
         self._tables.jobs[job.jid] = job
         self._tables.requests[job.request_id, job.uid] = job.jid
-        self._tables.targets[job.jid] = {
-            minion: TargetRow(minion, first_state(job), "", job.created_at) for minion in job.minions
-        }
+        parts: dict[MinionId, dict[int, tuple[TargetId, ...]]] = {}
+        for minion, number, targets in parts_of(job):
+            parts.setdefault(minion, {})[number] = targets
+        owners = {target: minion for minion, own in parts.items() for ids in own.values() for target in ids}
+        self._tables.parts[job.jid], self._tables.owners[job.jid] = parts, owners
+        state = first_state(job)
+        self._tables.targets[job.jid] = {target: TargetRow(target, state, "", job.created_at) for target in owners}
         return seq
 
     def jid_taken(self, jid: Jid) -> bool:
         return jid in self._tables.jobs
 
-    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, MinionId]]:
-        return [(jid, row.id) for jid, row in rows if self._move(jid, row)]
+    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, TargetId]]:
+        return [(jid, row.id) for jid, row in rows if self._move(jid, self._believed(jid, row))]
+
+    def set_parts(self, rows: Iterable[PartRow]) -> list[tuple[Jid, TargetId]]:
+        moved = []
+        for row in rows:
+            jid, number = split_part(row.part)
+            for target in self.part_targets(jid, row.minion, number):
+                moved += self.set_targets([(jid, TargetRow(target, row.state, row.reason, row.changed_at))])
+        return moved
+
+    def _believed(self, jid: Jid, row: TargetRow) -> TargetRow:
+        current = self._tables.targets.get(jid, {}).get(row.id)
+        return row if current is None else believed(current.state, row)
 
     def _move(self, jid: Jid, row: TargetRow) -> bool:
         current = self._tables.targets.get(jid, {}).get(row.id)
         if current is None or advance(current.state, row.state) is current.state:
             return False
-        self._targets_of(jid)[row.id] = believed(current.state, row)
+        self._targets_of(jid)[row.id] = row
         return True
 
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
         for commit in commits:
             # All or nothing, even for a caller who catches the error and commits the rest.
-            pack_data(return_event(commit.ret)[1])
+            pack_data(return_event(commit.ret, MinionId(commit.ret.id))[1])
         return [self._put_return(commit, now) for commit in commits]
 
     def _put_return(self, commit: ReturnCommit, now: float) -> Stored:
         ret, key = commit.ret, self.key(commit.fingerprint)
-        if key is None or key.state is not KeyState.ACCEPTED or key.id != ret.id:
+        if key is None or key.state is not KeyState.ACCEPTED:
             return Stored.UNASSIGNED
-        if ret.id not in self._tables.targets.get(ret.jid, {}):
+        if self._tables.owners.get(ret.jid, {}).get(ret.id) != key.id:
             return Stored.UNASSIGNED
         if ret.id in self._tables.returns.get(ret.jid, {}):
             return Stored.DUPLICATE
-        tag, data = return_event(ret)
+        tag, data = return_event(ret, key.id)
         seq = self.put_event(tag, data, now)
         self._returns_of(ret.jid)[ret.id] = replace(ret, seq=seq)
         self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now))
         return Stored.NEW
 
-    def cancel_job(self, jid: Jid, by: str, now: float) -> list[MinionId]:
+    def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
         job = self.job(jid)
         if job is None:
             return []
         self._tables.cancels.setdefault(jid, (now, by))
+        owners = self._tables.owners[jid]
         never = [
             row.id
             for row in self.targets(jid)
             if row.state is TargetState.PLANNED
-            or (row.state is TargetState.QUEUED and self._had_no_session_since(row.id, row.changed_at))
+            or (row.state is TargetState.QUEUED and self._had_no_session_since(owners[row.id], row.changed_at))
         ]
-        for minion in never:
-            self._move(jid, TargetRow(minion, TargetState.CANCELLED, cancelled_reason(by), now))
+        for target in never:
+            self._move(jid, TargetRow(target, TargetState.CANCELLED, cancelled_reason(by), now))
         return never
 
     def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int:
@@ -340,9 +335,9 @@ class _MemoryWriter(_MemoryReader):
     def touch_minions(self, rows: Iterable[MinionRow]) -> None:
         for row in rows:
             known = self.minion(row.id)
-            queued = [rows[row.id] for rows in self._tables.targets.values() if row.id in rows]
+            handed = (one for _part, rows in self._handed_over(row.id) for one in rows)
             queued_at = max(
-                (one.changed_at for one in queued if one.state is TargetState.QUEUED), default=row.last_seen
+                (one.changed_at for one in handed if one.state is TargetState.QUEUED), default=row.last_seen
             )
             last_seen = max(row.last_seen, queued_at, known.last_seen if known else row.last_seen)
             self._tables.minions[row.id] = replace(row, last_seen=last_seen)
@@ -350,10 +345,10 @@ class _MemoryWriter(_MemoryReader):
     def put_functions(self, functions: FunctionSet) -> None:
         self._tables.functions[functions.digest] = functions
 
-    def expire(self, now: float) -> list[tuple[Jid, MinionId]]:
+    def expire(self, now: float) -> list[tuple[Jid, TargetId]]:
         gone = sorted(self._undelivered(now))
-        for jid, minion in gone:
-            self._move(jid, TargetRow(minion, TargetState.EXPIRED, EXPIRED_REASON, now))
+        for jid, target in gone:
+            self._move(jid, TargetRow(target, TargetState.EXPIRED, EXPIRED_REASON, now))
         return gone
 
     def prune(self, before: float) -> int:
@@ -388,6 +383,7 @@ class _MemoryWriter(_MemoryReader):
         tables = self._tables
         for job in jobs:
             del tables.jobs[job.jid], tables.targets[job.jid], tables.requests[job.request_id, job.uid]
+            del tables.owners[job.jid], tables.parts[job.jid]
             tables.returns.pop(job.jid, None)
             tables.cancels.pop(job.jid, None)
             self._owned_targets.discard(job.jid)

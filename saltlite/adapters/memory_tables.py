@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 
 from saltlite.core.ports import FunctionSet, MinionRow, TargetRow, TokenRecord
-from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import Job, Return
 from saltlite.model.keys import Fingerprint, KeyRecord
 
@@ -21,7 +21,7 @@ class LoggedEvent:
 
 @dataclass(slots=True)
 class Tables:
-    """One state of the store. The inner dicts of targets and returns are shared between states."""
+    """One state of the store. The inner dicts are shared between states."""
 
     seq: int = 0
     epoch: int = 0
@@ -32,8 +32,12 @@ class Tables:
     functions: dict[str, FunctionSet] = field(default_factory=dict)
     jobs: dict[Jid, Job] = field(default_factory=dict)
     requests: dict[tuple[RequestId, int], Jid] = field(default_factory=dict)
-    targets: dict[Jid, dict[MinionId, TargetRow]] = field(default_factory=dict)
-    returns: dict[Jid, dict[MinionId, Return]] = field(default_factory=dict)
+    targets: dict[Jid, dict[TargetId, TargetRow]] = field(default_factory=dict)
+    owners: dict[Jid, dict[TargetId, MinionId]] = field(default_factory=dict)
+    """The minion that each target is, or that manages it."""
+    parts: dict[Jid, dict[MinionId, dict[int, tuple[TargetId, ...]]]] = field(default_factory=dict)
+    """The targets of each part of a job. Neither this nor `owners` changes while the job is there."""
+    returns: dict[Jid, dict[TargetId, Return]] = field(default_factory=dict)
     cancels: dict[Jid, tuple[float, str]] = field(default_factory=dict)
     """When an operator ended a job, and who."""
     events: dict[int, LoggedEvent] = field(default_factory=dict)

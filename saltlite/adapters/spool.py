@@ -1,9 +1,9 @@
-"""The minion's spool: one file a result, `<jid>.ret`, until the master has confirmed that it stored it.
+"""The minion's spool: one file a result, `<id>.ret`, until the master has confirmed that it stored it.
 
-    file    magic(4) | u32 format | u32 crc32 of jid and map | msgpack map            all integers big endian
+    file    magic(4) | u32 format | u32 crc32 of id and map | msgpack map            all integers big endian
 
 Rules of this file: a result has its name only when its content is on disk, and `write` returns only when the
-name is, too (G6); file names are made from validated jids; what cannot be read is put aside, never deleted.
+name is, too (G6); file names are made from validated ids of parts and segments; what cannot be read is put aside, never deleted.
 
 `reserve` is an empty file to which SPOOL_RESERVE bytes of the disk belong. Whoever finds the disk full removes it and
 writes into the room that it leaves; until it can be made again the spool calls itself full.
@@ -21,7 +21,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from saltlite.adapters.folder import FULL, Folder, Handle
 from saltlite.core.minion_ports import SPOOL_RESERVE, SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError, UsageError
-from saltlite.model.ids import Jid, parse_jid
+from saltlite.model.parts import is_segment_id, parse_part_id
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
 
@@ -49,14 +49,14 @@ class DiskSpool:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._sizes: dict[Jid, int] = {}
+        self._sizes: dict[str, int] = {}
         self._bytes = 0
 
     def open(self) -> None:
         """Remove unfinished files and count the finished ones; see the port."""
         try:
             for name in self._folder.names():
-                if _jid_of(name, UNFINISHED):
+                if _id_of(name, UNFINISHED):
                     self._folder.remove(name)
             # A writer that was killed after its rename may have left a name that is not on disk yet.
             self._folder.sync()
@@ -67,7 +67,7 @@ class DiskSpool:
 
     def write(self, jid: str, result: SpoolEntry) -> bool:
         """Write, sync, rename, sync the folder; see the port."""
-        known = parse_jid(jid)
+        known = _checked(jid)
         data = encode(jid, result)
         try:
             if there := self._size(known):
@@ -85,7 +85,7 @@ class DiskSpool:
 
     def read(self, jid: str) -> SpoolEntry:
         """Read and check one result; see the port."""
-        name = parse_jid(jid) + RESULT
+        name = _checked(jid) + RESULT
         path = f"{self._folder.path}/{name}"
         try:
             data = self._folder.read(name)
@@ -100,19 +100,19 @@ class DiskSpool:
     def remove(self, jid: str) -> None:
         """Remove one result, without a sync: one that comes back is offered again, and that is harmless."""
         try:
-            self._folder.remove(parse_jid(jid) + RESULT)
+            self._folder.remove(_checked(jid) + RESULT)
         except FileNotFoundError:
             pass
         except OSError as error:
             raise JournalError(
                 f"the result of job {jid} cannot be removed from {self._folder.path}: {error.strerror}"
             ) from error
-        self._count(Jid(jid), 0)
+        self._count(jid, 0)
 
-    def jids(self) -> list[Jid]:
+    def jids(self) -> list[str]:
         """Look what is there; see the port."""
         try:
-            found = {jid: self._size(jid) for name in self._folder.names() if (jid := _jid_of(name, RESULT))}
+            found = {jid: self._size(jid) for name in self._folder.names() if (jid := _id_of(name, RESULT))}
         except OSError as error:
             raise JournalError(f"the spool {self._folder.path} cannot be read: {error.strerror}") from error
         self._sizes = {jid: size for jid, size in found.items() if size}
@@ -121,7 +121,7 @@ class DiskSpool:
 
     def noticed(self, jid: str) -> bool:
         """Ask the file for its size; see the port."""
-        known = parse_jid(jid)
+        known = _checked(jid)
         try:
             if there := self._size(known):
                 # Its writer may have been killed before the name was on disk.
@@ -166,7 +166,7 @@ class DiskSpool:
         finally:
             handle.close()
 
-    def _store_somehow(self, jid: Jid, data: bytes) -> None:
+    def _store_somehow(self, jid: str, data: bytes) -> None:
         """Put a new result on disk, in the reserve if there is no other room. Raises OSError."""
         try:
             self._store(jid, data)
@@ -177,7 +177,7 @@ class DiskSpool:
                 self._folder.remove(RESERVE)
             self._store(jid, data)
 
-    def _store(self, jid: Jid, data: bytes) -> None:
+    def _store(self, jid: str, data: bytes) -> None:
         """Put a new result on disk. Raises OSError, and then there is none."""
         handle = self._create(jid + UNFINISHED)
         try:
@@ -205,16 +205,16 @@ class DiskSpool:
         # A disk that refuses even this leaves the file where it is, and the next reader meets the same error.
         with suppress(OSError):
             self._folder.rename(jid + RESULT, jid + DAMAGED)
-            self._count(Jid(jid), 0)
+            self._count(jid, 0)
 
-    def _size(self, jid: Jid) -> int:
+    def _size(self, jid: str) -> int:
         """Bytes of that result, 0 when it is gone."""
         try:
             return self._folder.size(jid + RESULT)
         except FileNotFoundError:
             return 0
 
-    def _count(self, jid: Jid, size: int) -> None:
+    def _count(self, jid: str, size: int) -> None:
         self._bytes += size - self._sizes.pop(jid, 0)
         if size:
             self._sizes[jid] = size
@@ -256,11 +256,16 @@ def _checksum(jid: str, payload: bytes | memoryview) -> int:
     return zlib.crc32(payload, zlib.crc32(jid.encode("ascii")))
 
 
-def _jid_of(name: str, suffix: str) -> Jid | None:
+def _checked(text: str) -> str:
+    """`text`, when it is the id of a part or a segment. Raises UsageError."""
+    return text if is_segment_id(text) else parse_part_id(text)
+
+
+def _id_of(name: str, suffix: str) -> str | None:
     stem = name.removesuffix(suffix)
     if stem == name:
         return None
     try:
-        return parse_jid(stem)
+        return _checked(stem)
     except UsageError:
         return None

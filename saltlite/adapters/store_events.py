@@ -1,11 +1,12 @@
-"""What every store must do alike, whatever keeps its rows: the events that it mints and how they are packed.
+"""What every store must do alike, whatever keeps its rows: the parts of a job, the events that it mints and how they
+are packed.
 
 A job or a return is never committed without its event, so the events are made here and not by the callers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -13,7 +14,10 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.errors import StoreError
 from saltlite.model.events import tag_job_new, tag_job_return
+from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.parts import NUMBER_MAX, PART_RESOURCES, resource_parts
+from saltlite.model.srn import parse_srn
 
 EXPIRED_REASON = "it had no session before the delivery time of the job was over"
 
@@ -36,14 +40,17 @@ def job_event(job: Job) -> tuple[str, dict[str, Any]]:
         "user": job.user,
         "tgt": job.target.expression,
         "tgt_type": str(job.target.kind),
-        "targets": len(job.minions),
+        "targets": len(job.minions) + sum(map(len, job.resources.values())),
     }
     return tag_job_new(job.jid), data
 
 
-def return_event(ret: Return) -> tuple[str, dict[str, Any]]:
-    """Tag and data of the event of a new return; never its body, which may have 16 MiB."""
+def return_event(ret: Return, minion: MinionId) -> tuple[str, dict[str, Any]]:
+    """Tag and data of the event of a new return that came from `minion`; never its body, which may have 16 MiB."""
     data = {"jid": ret.jid, "id": ret.id, "retcode": ret.retcode, "state": str(ret.state)}
+    if ret.id != minion:
+        srn = parse_srn(ret.id)
+        data |= {"minion": minion, "resource_type": srn.type, "resource_id": srn.id}
     return tag_job_return(ret.jid, ret.id), data
 
 
@@ -67,7 +74,28 @@ def first_state(job: Job) -> TargetState:
     return TargetState.QUEUED if job.batch is None else TargetState.PLANNED
 
 
+def most_in_part(*, batch: bool) -> int:
+    """How many resources a part of a job has at most: in a batch each has its own turn."""
+    return 1 if batch else PART_RESOURCES
+
+
+def parts_of(job: Job) -> Iterator[tuple[MinionId, int, tuple[TargetId, ...]]]:
+    """Every part of a job: whose it is, its number, and its targets."""
+    for minion in job.minions:
+        yield minion, 0, (minion,)
+    most = most_in_part(batch=job.batch is not None)
+    for minion, srns in job.resources.items():
+        for number, part in resource_parts(srns, most):
+            yield minion, number, part
+
+
 def check_job(job: Job) -> None:
-    """Raises StoreError when the target list names a minion twice: there is one row a (jid, minion)."""
-    if len(set(job.minions)) != len(job.minions):
-        raise StoreError(f"job {job.jid} lists a minion twice; nothing was stored")
+    """Raises StoreError when a target is listed twice, for there is one row a (jid, target), when the resources of a
+    minion are not sorted, for what their parts are follows from the order, or when they are too many to be numbered."""
+    lists = (job.minions, *job.resources.values())
+    if len(set().union(*lists)) != sum(map(len, lists)):
+        raise StoreError(f"job {job.jid} lists a target twice; nothing was stored")
+    if any(list(srns) != sorted(srns) for srns in job.resources.values()):
+        raise StoreError(f"job {job.jid} lists the resources of a minion out of order; nothing was stored")
+    if any(len(srns) >= NUMBER_MAX for srns in job.resources.values()):
+        raise StoreError(f"job {job.jid} is for more resources of one minion than a job can have; nothing was stored")

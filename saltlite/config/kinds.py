@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -284,6 +284,30 @@ class TextMap:
 
     def spell(self, value: dict[str, str]) -> str:
         return f"{{{', '.join(f'{quote(k)}: {quote(v)}' for k, v in value.items())}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class TextLists:
+    """A map from text to lists of texts; `or_text`: a single text may stand in the place of a list."""
+
+    or_text: bool = False
+
+    def wants(self) -> str:
+        return "a map from text to text or lists of texts" if self.or_text else "a map from text to lists of texts"
+
+    def read(self, written: Written) -> dict[str, str | list[str]]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {key.text: self._value(value) for key, value in written.pairs}
+
+    def spell(self, value: Mapping[str, str | list[str]]) -> str:
+        texts = {key: quote(one) if isinstance(one, str) else _spell_list(one) for key, one in value.items()}
+        return f"{{{', '.join(f'{quote(key)}: {text}' for key, text in texts.items())}}}"
+
+    def _value(self, written: Written) -> str | list[str]:
+        if self.or_text and isinstance(written, Scalar):
+            return Text(required=True).read(written)
+        return Texts().read(written)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from saltlite.config.kinds import Choice, Duration, FilePath, FilePaths, FileRoots, Flag, Text, Texts, Whole
+from saltlite.config.kinds import Choice, Duration, FilePath, FilePaths, FileRoots, Flag, Text, TextLists, Texts, Whole
 from saltlite.config.options import option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import PORT_MAX
@@ -73,6 +73,19 @@ class MasterConfig:
         "accepted minion may read all of them.",
         FileRoots(),
     )
+    pillar_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        {"base": ["/srv/pillar"]},
+        "The folders of pillar files, by environment; the first folder that has a file wins. top.sls says which minion "
+        "gets what of them. Grains are what a minion says of itself: give by id what only some minions may know. Keep "
+        "these folders out of file_roots, which every minion may read.",
+        FileRoots(),
+    )
+    minion_data_cache: bool = option(
+        True,
+        "Whether the master keeps the pillar that it made for each minion below cachedir, readable by `user` only, so "
+        "that targets can select minions by it (-I, -J). Without it they select none.",
+        Flag(),
+    )
     file_ignore_glob: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
         "Files that are not served: globs on their path below file_roots, where * passes slashes, as in '*.pyc'.",
@@ -94,6 +107,41 @@ class MasterConfig:
         "The largest file that is taken from a minion.",
         Whole(1, 100_000_000),
         unit="MiB",
+    )
+    nodegroups: dict[str, str | list[str]] = option(  # noqa: RUF009 - as above
+        {},
+        "Names for targets, as in {web: 'G@role:web and not E@old', db: [db1, db2]}: -N web, or N@web in -C. A list of "
+        "names is a list of minions and resources.",
+        TextLists(or_text=True),
+    )
+    resource_conflict: str = option(
+        "refuse",
+        "What happens when a minion registers a resource that another one manages: `refuse` leaves it with its owner, "
+        "`newest` moves it. Both are events; resource.transfer moves one by hand.",
+        Choice(("refuse", "newest")),
+    )
+    resource_policy: dict[str, str | list[str]] = option(  # noqa: RUF009 - as above
+        {},
+        "Which minions may register which resources: a map from globs of minions to lists of globs of resources, as in "
+        "{'gate*': ['ssh:*']}. Empty: every accepted minion may register anything that nobody else manages.",
+        TextLists(),
+    )
+    resource_quota: int = option(
+        100_000,
+        "How many resources one minion may register.",
+        Whole(0, 1_000_000),
+        unit="resources",
+    )
+    registry_fsync: str = option(
+        "registration",
+        "Whether a registration of resources is on disk before it is acknowledged: `registration`, or `never`, which "
+        "is faster and loses the last ones when the machine fails. Minions register them again.",
+        Choice(("registration", "never")),
+    )
+    minion_data_cache_events: bool = option(
+        True,
+        "Whether each registration of resources is an event (resource/refresh/<minion>).",
+        Flag(),
     )
     module_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],

@@ -138,6 +138,12 @@ class MinionConfig:
         "functions that need files fail there. Jobs always get the files of their master.",
         FileRoots(),
     )
+    pillar_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        {},
+        "The folders of pillar files, by environment, of which `saltlite call` makes the pillar; without any it has "
+        "none. Jobs always have the pillar of their master.",
+        FileRoots(),
+    )
     clean_dynamic_modules: bool = option(
         True,
         "Whether a sync removes plug-ins from extension_modules that the master has no more.",

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from saltlite.errors import RefusedError
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import MinionId, TargetId
 
 OPERATOR_VERBS = frozenset(
     {
@@ -34,6 +34,15 @@ OPERATOR_VERBS = frozenset(
         "token_create",
         "minions",
         "lacking",
+        "match",
+        "resource_list",
+        "resource_owner",
+        "resource_grains",
+        "resource_list_grains",
+        "resource_transfer",
+        "resource_stats",
+        "resource_compact",
+        "resource_verify",
         "runner_event",
         "complete",
     }
@@ -50,11 +59,12 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What they ask for. `minions` is the exact list that a job would go to; empty for other verbs."""
+    """What they ask for. `minions` and `resources` (SRNs) are exactly what a job would go to; empty for other verbs."""
 
     verb: str
     fun: str = ""
     minions: Sequence[MinionId] = ()
+    resources: Collection[TargetId] = ()
 
 
 def authorize(principal: Principal, action: Action, operators: Collection[int]) -> None:

@@ -56,7 +56,7 @@ SETTLED_S = 60.0
 SILENCE_BEATS = 2.5
 
 
-FOR_JOBS = frozenset({"job", "cancel", "ret_ack", "grant", "want_functions", "file_said"})
+FOR_JOBS = frozenset({"job", "cancel", "ret_ack", "grant", "want", "file_said"})
 """The verbs of an accepted session that are handed on; the others are about the session itself."""
 
 

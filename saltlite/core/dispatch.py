@@ -1,4 +1,4 @@
-"""The state of one (jid, minion): which moves there are.
+"""The state of one (jid, target): which moves there are.
 
 Rules of this file: a state never goes back; a terminal state never changes; silence moves nothing. The store
 applies the same rule in one comparison: a row takes a new state when its rank is higher and it is not
@@ -9,8 +9,9 @@ job, because its disk has an older state or another machine has its key, and the
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
-from saltlite.core.ports import TargetRow
+from saltlite.core.ports import PartRow, TargetRow
 from saltlite.model.job import TERMINAL, TargetState
 
 TERMINAL_RANK = 9
@@ -26,9 +27,11 @@ RANK: dict[TargetState, int] = {
 NEVER_RAN = frozenset({TargetState.REFUSED, TargetState.EXPIRED, TargetState.CANCELLED})
 """Ends that a minion reports of a job whose function was not entered. One that was killed while it ran has a return."""
 
+Heard = TypeVar("Heard", TargetRow, PartRow)
 
-def believed(current: TargetState, heard: TargetRow) -> TargetRow:
-    """What a minion's report about a target in state `current` amounts to."""
+
+def believed(current: TargetState, heard: Heard) -> Heard:
+    """What a minion's report amounts to, for a target in state `current`."""
     if current is TargetState.RUNNING and heard.state in NEVER_RAN:
         reason = f"the minion ran it and does not know it any more ({heard.reason})"
         return replace(heard, state=TargetState.LOST, reason=reason)

@@ -37,6 +37,7 @@ from saltlite.core.ports import Clock
 from saltlite.core.sessions import Sessions
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
+from saltlite.model.parts import part_of_segment
 from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
@@ -221,18 +222,18 @@ class Hub:
         if peer is not None and peer.known:
             self.deliver(minion, parcels)
 
-    def cancel(self, jid: str, minions: Iterable[str]) -> None:
-        """Tell these minions to end a job; each answers by a state or a return."""
-        for minion in minions:
+    def cancel(self, parts: Iterable[tuple[str, str]]) -> None:
+        """Tell minions to end parts of jobs, by (minion, part); each answers by a state or a return."""
+        for minion, part in parts:
             peer = self.sessions.by_id.get(minion)
             if peer is not None:
-                self._say(peer, {"t": "cancel", "jid": jid})
+                self._say(peer, {"t": "cancel", "jid": part})
 
-    def want_functions(self, minion: str) -> None:
-        """The store does not know the functions that this minion's digest stands for: ask for them."""
+    def want(self, minion: str, what: str) -> None:
+        """The master does not know the functions, the grains or the resources of this minion: ask for them."""
         peer = self.sessions.by_id.get(minion)
         if peer is not None:
-            self._say(peer, {"t": "want_functions"})
+            self._say(peer, {"t": "want", "what": what})
 
     def pull(self, minions: Iterable[str]) -> None:
         """The store still holds jobs for these: ask for them again, for those that are up."""
@@ -329,6 +330,8 @@ class Hub:
                     raise RemoteProtocolError("bad-message", "digest")
                 peer.said = {**peer.said, "functions": message["digest"]}
                 self._effects.append(Report(peer.id, peer.fingerprint, message))
+            case "holds":
+                self._effects.append(Report(peer.id, peer.fingerprint, message))
             case "job_state":
                 self._settle(peer, message["jid"])
                 self._effects.append(Report(peer.id, peer.fingerprint, message))
@@ -338,7 +341,7 @@ class Hub:
                 whole = self._assembly.part(peer.session.id, message, self._clock.monotonic())
                 if whole is not None:
                     self._effects.append(Report(peer.id, peer.fingerprint, *whole))
-            case "file_ask" | "file_put":
+            case "file_ask" | "file_put" | "doc_put" | "doc_get":
                 self.files.ask(peer.session.id, peer.id, message)
             case "bye":
                 self._drop(peer)
@@ -352,8 +355,8 @@ class Hub:
             self._grant(self._assembly.announce(peer.session.id, message, self._clock.monotonic()))
         self._settle(peer, message["jid"])
 
-    def _settle(self, peer: Peer, jid: str) -> None:
-        if peer.outbox.settle(jid):
+    def _settle(self, peer: Peer, result: str) -> None:
+        if peer.outbox.settle(part_of_segment(result)):
             pull = peer.next_pull()
             if pull.fresh:
                 peer.pull_at = self._clock.monotonic() + UNANSWERED_S

@@ -43,7 +43,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a minion said and an MWorker must store: `job_state`, `functions`, or `ret` with its body."""
+    """What a minion said and an MWorker must store: `job_state`, `functions`, `holds`, or `ret` with its body."""
 
     id: str
     fingerprint: Fingerprint
@@ -96,7 +96,7 @@ Effect = Send | HangUp | Decide | Report | Presence | Pull | Suspect
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A minion asks for a file, or sends a piece of one: for an MWorker, whose answer goes back to the session."""
+    """A minion asks for a file or a document, or sends a piece: for an MWorker, whose answer goes to the session."""
 
     session: int
     id: str

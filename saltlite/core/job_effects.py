@@ -23,10 +23,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Make the job's process, which waits; answer with `forked()` or `not_forked()`."""
+    """Make the job's process, which waits; answer with `forked()` or `not_forked()`.
+
+    A part for resources has their SRNs, and waits where these are run.
+    """
 
     jid: str
     body: JobBody
+    srns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,16 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class EndPart:
+    """Have the part for resources ended: an operator wants it, or with `late` its run time limit has passed."""
+
+    jid: str
+    late: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Keep:
-    """Put a result in the spool for a job that left none itself."""
+    """Put a result in the spool for a job that left none itself, or for what of a part for resources has none."""
 
     jid: str
     state: TargetState
@@ -79,28 +91,29 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The result of this job is in the spool, for the master to have; dropped while no session is READY."""
+    """The result or the segment is in the spool, for the master to have; dropped while no session is READY."""
 
     jid: str
 
 
-Effect = Write | Fork | Go | Kill | Keep | Forget | Tell | Offer
+Effect = Write | Fork | Go | Kill | EndPart | Keep | Forget | Tell | Offer
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A job as it arrived: the signed body, its signature, the proof that this minion is in its audience."""
+    """A part of a job as it arrived: the signed body, its signature, the proof that the part is in its audience."""
 
     jid: str
     body: bytes
     signature: bytes
     proof: Sequence[bytes]
     deliver_ms: int
+    srns: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """One job as the journal remembers it after a restart. `alive`: its process still runs."""
+    """One part of a job as the journal remembers it after a restart. `alive`: its process still runs."""
 
     jid: str
     step: Step
@@ -111,12 +124,13 @@ class Remembered:
     pid: int = 0
     started_wall_ms: int = 0
     reason: str = ""
+    srns: tuple[str, ...] = ()
     alive: bool = False
 
 
 def received(parcel: Parcel, issuer: bytes, deliver_ms: int, *, wall_ms: int) -> Write:
     """The record of a job that was taken in at `wall_ms`, signed with the job key `issuer`."""
-    fields = {
+    fields: dict[str, Any] = {
         "body": parcel.body,
         "sig": parcel.signature,
         "proof": list(parcel.proof),
@@ -124,4 +138,6 @@ def received(parcel: Parcel, issuer: bytes, deliver_ms: int, *, wall_ms: int) ->
         "deliver_ms": deliver_ms,
         "wall_ms": wall_ms,
     }
+    if parcel.srns:
+        fields["srns"] = list(parcel.srns)
     return Write(Step.RECEIVED, parcel.jid, fields)

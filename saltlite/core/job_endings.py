@@ -13,6 +13,8 @@ TIMED_OUT_CODE = 124
 INTERRUPTED_CODE = 1
 CANCELLED_AHEAD = "cancelled before it arrived"
 """The reason of a job that was cancelled before the minion had heard of it."""
+SEGMENT_UNREADABLE = "its result could not be read again from the minion's disk"
+"""The reason of resources whose answers were lost with a segment."""
 
 _DECIDED: dict[TargetState | None, tuple[TargetState, int, str]] = {
     TargetState.TIMED_OUT: (TargetState.TIMED_OUT, TIMED_OUT_CODE, "killed: it reached its run time limit"),

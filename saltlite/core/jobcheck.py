@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from saltlite.core.job_effects import Parcel, Remembered
 from saltlite.core.journal_rules import CLOCK_SLACK_S
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.parts import split_part
 from saltlite.wire.jobbody import JobBody, decode_body, verify
-from saltlite.wire.merkle import admits
+from saltlite.wire.merkle import admits, member
 
 
 class TrustedKeys:
@@ -29,17 +30,20 @@ class TrustedKeys:
     def check(self, parcel: Parcel, now_s: float) -> tuple[JobBody, bytes]:
         """The job and the key that signed it, if that is a trusted one, for this minion and not long ago.
 
-        Raises RemoteProtocolError with the reason `bad-job-signature`, `wrong-jid`, `not-in-audience`,
-        `too-old`, or one of `decode_body`.
+        A part for resources is signed for exactly these. Raises RemoteProtocolError with the reason
+        `bad-job-signature`, `wrong-jid`, `bad-part`, `not-in-audience`, `too-old`, or one of `decode_body`.
         """
         signers = (key for key, until in self._until.items() if now_s <= until and _signed(key, parcel))
         signer = next(signers, None)
         if signer is None:
             raise RemoteProtocolError("bad-job-signature", "no master that this minion trusts signed it")
         body = decode_body(parcel.body)
-        if body.jid != parcel.jid:
+        jid, number = split_part(parcel.jid)
+        if body.jid != jid:
             raise RemoteProtocolError("wrong-jid", "another job was signed")
-        if not admits(body.audience, self._minion, parcel.proof):
+        if bool(number) != bool(parcel.srns):
+            raise RemoteProtocolError("bad-part", "the first part of a job is for the minion, the others for resources")
+        if not admits(body.audience, member(self._minion, number, parcel.srns), parcel.proof):
             raise RemoteProtocolError("not-in-audience", "it was signed for other minions")
         if now_s > _ordered_at(body) + body.deliver_ms / 1000 + CLOCK_SLACK_S:
             raise RemoteProtocolError("too-old", "compare the clocks of master and minion")

@@ -8,6 +8,10 @@
                        STARTED, dead, none -> interrupted, never again;
                        DONE with a reason, no result in the spool -> that ending, never again
 
+    for resources      what they answer comes in segments, offered as they are made; when the part ends before all
+                       have answered, its own ending is offered after the master has committed every segment, for it
+                       holds for all that have not returned
+
     the disk is full   a job whose record cannot be written is REFUSED in memory, and so is every new one until
                        there is room; nobody was told anything else of it, so forgetting that is no lie
 
@@ -20,10 +24,10 @@ here, on the side that has the rights, by a master certificate that this side ve
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from saltlite.core.job_effects import (
     Effect,
+    EndPart,
     Forget,
     Fork,
     Go,
@@ -38,13 +42,16 @@ from saltlite.core.job_effects import (
 )
 from saltlite.core.job_endings import (
     CANCELLED_AHEAD,
+    SEGMENT_UNREADABLE,
     disk_full,
-    ending,
     read_spelled,
     result_unwritten,
     spelled,
     without_result,
 )
+from saltlite.core.job_entry import NEVER, SIGKILL, SIGTERM, Entry, is_for_resources
+from saltlite.core.job_lanes import QUEUE_MAX, Lane
+from saltlite.core.job_segments import Segments
 from saltlite.core.jobcheck import TrustedKeys, body_of
 from saltlite.core.journal_rules import CLOCK_SLACK_S, ENDED
 from saltlite.core.minion_ports import Step
@@ -52,11 +59,14 @@ from saltlite.core.ports import Clock
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState
+from saltlite.model.parts import is_segment_id, part_of_segment
 from saltlite.wire.jobbody import JobBody
+from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
 from saltlite.wire.messages import REASON_MAX
 
 __all__ = [
     "Effect",
+    "EndPart",
     "Forget",
     "Fork",
     "Go",
@@ -73,8 +83,6 @@ __all__ = [
 
 KILL_GRACE_S = 2.0
 """Between the signal that asks a job to end and the one that ends it."""
-QUEUE_MAX = 1000
-"""Jobs that wait on the minion for a free place. A further one is refused."""
 FOREIGN_S = 7 * 86_400.0
 """A result is kept for the master that asked for it; after so long any master of the fleet may have it."""
 OFFER_AGAIN_S = 600.0
@@ -84,44 +92,23 @@ UNWRITTEN_MAX = 10_000
 CANCELS_AHEAD_MAX = 1000
 """Jobs that the journal has as cancelled before they arrived. Such a cancel is not signed, so the process that reads
 the network could make it up; further ones are remembered in memory only."""
-SIGTERM = 15
-SIGKILL = 9
-NEVER = float("inf")
-
-
-@dataclass(slots=True)
-class Entry:
-    """What is known of one job in this life of the job server."""
-
-    jid: str
-    step: Step
-    issuer: bytes = b""
-    """The job key of the master that asked for it; empty when it is not known."""
-    body: JobBody | None = None
-    pid: int = 0
-    started_wall_ms: int = 0
-    expires: float = NEVER
-    limit: float = NEVER
-    ending: TargetState | None = None
-    """What it becomes, once that is decided and its process has not ended yet; or why it was refused."""
-    kill_at: float = NEVER
-    reason: str = ""
 
 
 class Jobs:
-    """The machine. `minion` is this minion's id, `limit` how many run at once, `longest_s` the local run time
-    cap (0 for none). No method raises for anything that a master or the network sent.
+    """The machine. `minion` is this minion's id, `limit` how many processes run at once, `longest_s` the local run
+    time cap (0 for none). A jid here is the id of a part of a job. No method raises for anything that a master or the
+    network sent.
     """
 
     def __init__(self, minion: str, clock: Clock, *, limit: int, longest_s: float) -> None:
         self._clock = clock
-        self._limit = limit
+        self._processes = Lane(limit)
+        self._parts = Lane(PARTS_RUNNING_PER_MINION)
+        self._segments = Segments()
         self._longest_s = longest_s
         self._keys = TrustedKeys(minion)
         self._master = b""
         self._entries: dict[str, Entry] = {}
-        self._queue: list[str] = []
-        self._active: set[str] = set()
         self._offered: dict[str, float] = {}
         self._floor = ""
         self._room = True
@@ -140,9 +127,9 @@ class Jobs:
 
     def deadline(self) -> float:
         """Monotonic time at which `tick()` has something to do; infinity for never."""
-        moments = [self._entries[jid].expires for jid in self._queue]
-        for jid in self._active:
-            entry = self._entries[jid]
+        lanes = (self._processes, self._parts)
+        moments = [self._entries[jid].expires for lane in lanes for jid in lane.waiting]
+        for entry in (self._entries[jid] for lane in lanes for jid in lane.active):
             moments.append(min(entry.limit, entry.kill_at))
         # All are offered again after the same time, so the first is the next.
         moments += [next(iter(self._offered.values()))] if self._offered else []
@@ -151,27 +138,28 @@ class Jobs:
     @property
     def running(self) -> list[str]:
         """The jids whose process was started and has not ended, sorted."""
-        return sorted(jid for jid in self._active if self._entries[jid].step is Step.STARTED)
+        active = self._processes.active | self._parts.active
+        return sorted(jid for jid in active if self._entries[jid].step is Step.STARTED)
 
     # -- what happens
 
     def replay(self, remembered: Iterable[Remembered], spooled: Collection[str], floor: str) -> None:
         """The journal and the spool as they were found at the start."""
         self._floor = floor
+        for segment in filter(is_segment_id, spooled):
+            self._segments.add(segment)
         for job in remembered:
-            entry = Entry(job.jid, job.step, job.issuer, pid=job.pid, started_wall_ms=job.started_wall_ms)
+            entry = Entry(
+                job.jid, job.step, job.issuer, srns=job.srns, pid=job.pid, started_wall_ms=job.started_wall_ms
+            )
             self._entries[job.jid] = entry
             match job.step:
                 case Step.RECEIVED:
                     self._replay_received(entry, job)
                 case Step.STARTED:
                     self._replay_started(entry, job, spooled)
-                case Step.DONE if job.jid not in spooled and job.reason:
-                    entry.ending, reason = read_spelled(job.reason)
-                    self._keep(entry, reason)
                 case Step.DONE if job.jid not in spooled:
-                    # It was handed over; the record of that needed no sync and was lost.
-                    entry.step = Step.ACKED
+                    self._replay_done(entry, job.reason)
                 case Step.REFUSED:
                     entry.ending, entry.reason = read_spelled(job.reason)
                     if entry.reason == CANCELLED_AHEAD:
@@ -200,7 +188,7 @@ class Jobs:
         """The minion is READY: offer every result that the master has not acknowledged."""
         self._offered.clear()
         for jid in spooled:
-            if jid not in self._active:
+            if jid not in self._processes.active:
                 self._offer(jid)
 
     def received(self, parcel: Parcel) -> None:
@@ -211,7 +199,7 @@ class Jobs:
             self._tell(parcel.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
             return
         if entry is not None:
-            if entry.step is Step.DONE and parcel.jid in self._offered:
+            if entry.step is Step.DONE and self._is_on_its_way(parcel.jid):
                 # Its result is on its way, but an answer there must be now: until then this job has a place in
                 # the master's window, and jobs behind it wait.
                 self._tell(parcel.jid, TargetState.RUNNING)
@@ -232,13 +220,14 @@ class Jobs:
             self._refuse(parcel.jid, *refusal)
             return
         expires = self._clock.monotonic() + deliver_ms / 1000
-        entry = Entry(parcel.jid, Step.RECEIVED, issuer, body=body, expires=expires)
+        entry = Entry(parcel.jid, Step.RECEIVED, issuer, body, tuple(parcel.srns), expires=expires)
         self._entries[parcel.jid] = entry
         self._effects.append(received(parcel, issuer, deliver_ms, wall_ms=int(self._clock.wall() * 1000)))
-        if self._open and len(self._active) < self._limit:
+        lane = self._lane(parcel.jid)
+        if self._open and not lane.is_full:
             self._fork(entry, body)
         else:
-            self._queue.append(parcel.jid)
+            lane.waiting.append(parcel.jid)
             self._tell(parcel.jid, TargetState.RECEIVED)
 
     def forked(self, jid: str, pid: int, ticks: int) -> None:
@@ -247,7 +236,8 @@ class Jobs:
         entry = self._entries[jid]
         if entry.ending is not None:
             # Cancelled while it was being made: it waits, and is never let into the function.
-            self._effects.append(Kill(jid, pid, SIGKILL))
+            entry.pid = pid
+            self._effects.append(entry.end(SIGKILL, late=False))
             self._not_started(jid, entry.ending, entry.reason)
             return
         entry.limit = self._clock.monotonic() + self._longest(entry.body)
@@ -271,12 +261,10 @@ class Jobs:
         entry = self._entries.get(jid)
         if entry is None or entry.step not in (Step.RECEIVED, Step.STARTED):
             return
-        if jid in self._queue:
-            self._queue.remove(jid)
-        self._active.discard(jid)
+        self._lane(jid).drop(jid)
         if entry.step is Step.STARTED:
             # It waits, and is never let into the function.
-            self._effects.append(Kill(jid, entry.pid, SIGKILL))
+            self._effects.append(entry.end(SIGKILL, late=False))
         self._refuse_unwritten(jid, TargetState.REFUSED, disk_full(why))
         if step is Step.STARTED:
             self._effects.append(Write(Step.REFUSED, jid, {"reason": spelled(TargetState.REFUSED, disk_full(why))}))
@@ -296,7 +284,7 @@ class Jobs:
         entry = self._entries.get(jid)
         if entry is None or entry.step is not Step.STARTED:
             return
-        self._active.discard(jid)
+        self._processes.drop(jid)
         why = result_unwritten(unwritten) if unwritten else without_result(how)
         noted = spelled(TargetState.INTERRUPTED, why) if unwritten else ""
         if not left_result:
@@ -309,9 +297,43 @@ class Jobs:
         self._offer(jid)
         self._start_queued()
 
+    def produced(self, segment: str) -> None:
+        """What some resources of a part have answered is in the spool, under this id."""
+        if self._segments.add(segment):
+            self._offer(segment)
+
+    def part_ended(self, part: str, how: str) -> None:
+        """Every resource of the part has answered; or, as a phrase in `how` says, its process ended before that.
+
+        All that they answered was `produced`.
+        """
+        entry = self._entries.get(part)
+        if entry is None or entry.step is not Step.STARTED:
+            return
+        self._parts.drop(part)
+        if how:
+            self._owe(entry, without_result(how))
+        entry.step = Step.DONE
+        # With the reason, so that the next job server knows that not all have answered.
+        self._effects.append(Write(Step.DONE, part, {"reason": entry.owed} if entry.owed else {}, lazy=True))
+        self._settle_part(entry)
+        self._start_queued()
+
+    def unreadable(self, segment: str) -> None:
+        """The disk lost a segment: of those whose answers were in it nothing is known."""
+        entry = self._entries.get(part_of_segment(segment))
+        self._offered.pop(segment, None)
+        self._segments.drop(segment)
+        if entry is not None:
+            self._owe(entry, SEGMENT_UNREADABLE)
+            self._settle_part(entry)
+
     def acknowledged(self, jid: str) -> None:
-        """The master has committed the return."""
-        entry = self._entries.get(jid)
+        """The master has committed the return, or the segment of one."""
+        entry = self._entries.get(part_of_segment(jid))
+        if is_segment_id(jid):
+            self._acknowledged_segment(jid, entry)
+            return
         if entry is not None and entry.step in (Step.RECEIVED, Step.STARTED):
             return
         self._offered.pop(jid, None)
@@ -327,10 +349,10 @@ class Jobs:
             self._cancel_ahead(jid)
         elif entry.step is Step.STARTED:
             self._end(entry, TargetState.CANCELLED)
-        elif jid in self._active:
+        elif jid in self._lane(jid).active:
             entry.ending, entry.reason = TargetState.CANCELLED, "cancelled before it started"
         elif entry.step is Step.RECEIVED:
-            self._queue.remove(jid)
+            self._lane(jid).drop(jid)
             self._refuse(jid, TargetState.CANCELLED, "cancelled before it started")
         else:
             self._report(entry)
@@ -347,16 +369,17 @@ class Jobs:
     def tick(self) -> None:
         """Time has passed: end what has run too long, drop what waited too long, offer again."""
         now = self._clock.monotonic()
-        for jid in sorted(self._active):
+        for jid in sorted(self._processes.active | self._parts.active):
             entry = self._entries[jid]
             if entry.ending is None and now >= entry.limit:
                 self._end(entry, TargetState.TIMED_OUT)
             elif now >= entry.kill_at:
                 entry.kill_at = NEVER
-                self._effects.append(Kill(jid, entry.pid, SIGKILL))
-        for jid in [jid for jid in self._queue if now >= self._entries[jid].expires]:
-            self._queue.remove(jid)
-            self._refuse(jid, TargetState.EXPIRED, "it waited too long on the minion for a free place")
+                self._effects.append(entry.end(SIGKILL, late=False))
+        for lane in (self._processes, self._parts):
+            for jid in [jid for jid in lane.waiting if now >= self._entries[jid].expires]:
+                lane.drop(jid)
+                self._refuse(jid, TargetState.EXPIRED, "it waited too long on the minion for a free place")
         while self._offered and now >= next(iter(self._offered.values())):
             self._offer(next(iter(self._offered)))
 
@@ -369,7 +392,7 @@ class Jobs:
             return TargetState.EXPIRED, "it could not be delivered in time"
         if not self._room:
             return TargetState.REFUSED, "the minion's spool of unsent results is full"
-        if len(self._queue) >= QUEUE_MAX:
+        if self._lane(jid).is_crowded:
             return TargetState.REFUSED, f"{QUEUE_MAX} jobs wait on the minion already"
         return None
 
@@ -387,7 +410,7 @@ class Jobs:
 
     def _belongs_elsewhere(self, jid: str) -> bool:
         """Another master asked for it, and a master that does not know the job would have it thrown away (G6)."""
-        entry = self._entries.get(jid)
+        entry = self._entries.get(part_of_segment(jid))
         issuer = entry.issuer if entry is not None else b""
         recent = jid > jid_at(int((self._clock.wall() - FOREIGN_S) * 1_000_000))
         return issuer not in (b"", self._master) and recent
@@ -424,9 +447,11 @@ class Jobs:
                 self._tell(entry.jid, TargetState.RECEIVED)
             case Step.STARTED:
                 self._tell(entry.jid, TargetState.RUNNING)
-            case Step.DONE if entry.jid not in self._offered:
+            case Step.DONE:
                 # Only what is not on its way already: two transfers of one result would meet each other.
-                self._offer(entry.jid)
+                for jid in self._segments.of(entry.jid) or [entry.jid]:
+                    if jid not in self._offered:
+                        self._offer(jid)
             case Step.REFUSED:
                 self._tell(entry.jid, entry.ending or TargetState.REFUSED, entry.reason)
             case Step.ACKED:
@@ -434,18 +459,22 @@ class Jobs:
 
     # -- inside: processes
 
+    def _lane(self, jid: str) -> Lane:
+        return self._parts if is_for_resources(jid) else self._processes
+
     def _fork(self, entry: Entry, body: JobBody) -> None:
-        self._active.add(entry.jid)
-        self._effects.append(Fork(entry.jid, body))
+        self._lane(entry.jid).active.add(entry.jid)
+        self._effects.append(entry.fork(body))
 
     def _start_queued(self) -> None:
-        while self._open and self._queue and len(self._active) < self._limit:
-            entry = self._entries[self._queue.pop(0)]
-            if entry.body is not None:
-                self._fork(entry, entry.body)
+        for lane in (self._processes, self._parts) if self._open else ():
+            for jid in lane.next():
+                entry = self._entries[jid]
+                if entry.body is not None:
+                    self._fork(entry, entry.body)
 
     def _not_started(self, jid: str, state: TargetState, reason: str) -> None:
-        self._active.discard(jid)
+        self._lane(jid).drop(jid)
         self._refuse(jid, state, reason)
         self._start_queued()
 
@@ -457,15 +486,51 @@ class Jobs:
         if entry.ending is None:
             entry.ending = state
             entry.limit = NEVER
-            entry.kill_at = self._clock.monotonic() + KILL_GRACE_S
-            self._effects.append(Kill(entry.jid, entry.pid, SIGTERM))
+            if not entry.is_for_resources:
+                entry.kill_at = self._clock.monotonic() + KILL_GRACE_S
+            self._effects.append(entry.end(SIGTERM, late=state is TargetState.TIMED_OUT))
 
     def _keep(self, entry: Entry, why: str) -> str:
         """Have a result kept for a job that left none; what the journal says of it."""
-        state, code, reason = ending(entry.ending, why)
-        ran_ms = max(0, int(self._clock.wall() * 1000) - entry.started_wall_ms) if entry.started_wall_ms else 0
-        self._effects.append(Keep(entry.jid, state, code, reason, entry.started_wall_ms, ran_ms))
-        return spelled(state, reason)
+        kept = entry.keep(why, self._wall_ms())
+        self._effects.append(kept)
+        return spelled(kept.state, kept.reason)
+
+    def _wall_ms(self) -> int:
+        return int(self._clock.wall() * 1000)
+
+    # -- inside: parts for resources
+
+    def _owe(self, entry: Entry, why: str) -> str:
+        """Note how a part ends that not all answered; the first reason stands. What the journal says of it."""
+        kept = entry.keep(why, self._wall_ms())
+        entry.owed = entry.owed or spelled(kept.state, kept.reason)
+        return entry.owed
+
+    def _is_on_its_way(self, jid: str) -> bool:
+        return any(offered in self._offered for offered in (jid, *self._segments.of(jid)))
+
+    def _acknowledged_segment(self, segment: str, entry: Entry | None) -> None:
+        if segment not in self._segments:
+            return
+        self._offered.pop(segment, None)
+        self._segments.drop(segment)
+        self._effects.append(Forget(segment))
+        if entry is not None:
+            self._settle_part(entry)
+
+    def _settle_part(self, entry: Entry) -> None:
+        """What is left to be said of a part that has ended, once the master has every segment of it."""
+        if entry.step is not Step.DONE or self._segments.of(entry.jid) or entry.jid in self._offered:
+            return
+        if entry.owed:
+            entry.ending, reason = read_spelled(entry.owed)
+            entry.owed = ""
+            self._keep(entry, reason)
+            self._offer(entry.jid)
+        else:
+            entry.step = Step.ACKED
+            self._effects.append(Write(Step.ACKED, entry.jid, lazy=True))
 
     # -- inside: after a restart
 
@@ -479,16 +544,31 @@ class Jobs:
             self._refuse(job.jid, TargetState.REFUSED, "this version of the minion cannot read the job")
         else:
             entry.expires = self._clock.monotonic() + (job.deliver_ms - waited_ms) / 1000
-            self._queue.append(job.jid)
+            self._lane(job.jid).waiting.append(job.jid)
 
     def _replay_started(self, entry: Entry, job: Remembered, spooled: Collection[str]) -> None:
         if job.alive:
-            self._active.add(job.jid)
+            self._lane(job.jid).active.add(job.jid)
             ran_s = max(0.0, self._clock.wall() - job.started_wall_ms / 1000)
             entry.limit = self._clock.monotonic() + self._longest(body_of(job)) - ran_s
             return
         noted = ""
-        if job.jid not in spooled:
+        if entry.is_for_resources and job.jid not in spooled:
+            noted = self._owe(entry, without_result("the minion was restarted while it ran"))
+        elif job.jid not in spooled:
             noted = self._keep(entry, without_result("while the minion was down"))
         entry.step = Step.DONE
         self._effects.append(Write(Step.DONE, job.jid, {"reason": noted} if noted else {}))
+        if entry.owed:
+            self._settle_part(entry)
+
+    def _replay_done(self, entry: Entry, reason: str) -> None:
+        """It has ended, and the spool has no result under its own id."""
+        if self._segments.of(entry.jid):
+            entry.owed = reason
+        elif reason:
+            entry.ending, why = read_spelled(reason)
+            self._keep(entry, why)
+        else:
+            # It was handed over; the record of that needed no sync and was lost.
+            entry.step = Step.ACKED

@@ -5,7 +5,7 @@
 
 Rules of this file: a step never goes back and never comes twice, so a started job cannot be started again
 (G4); a job is forgotten only when it has ended, and then its jid is at or below the floor, where unknown jobs
-are refused: at most once needs no endless memory.
+are refused: at most once needs no endless memory. Its key is the id of a part of a job, which starts with the jid.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from saltlite.core.minion_ports import (
     Step,
 )
 from saltlite.errors import JournalError
-from saltlite.model.ids import Jid, jid_at, parse_jid
+from saltlite.model.ids import PartId, jid_at
+from saltlite.model.parts import parse_part_id
 
 CLOCK_SLACK_S = 86_400.0
 """By how much the clocks of master and minion may differ before a job counts as one from the past."""
@@ -47,7 +48,10 @@ FIELDS: dict[Step, dict[str, type]] = {
     Step.REFUSED: {"reason": str},
 }
 # A job that left no result on disk is DONE with the reason: "state:text", as a REFUSED record has it.
-_MAY_BE_LEFT_OUT: dict[Step, dict[str, type]] = {Step.RECEIVED: {"issuer": bytes}, Step.DONE: {"reason": str}}
+_MAY_BE_LEFT_OUT: dict[Step, dict[str, type]] = {
+    Step.RECEIVED: {"issuer": bytes, "srns": list},
+    Step.DONE: {"reason": str},
+}
 
 
 def advance(entry: JournalEntry | None, record: Record, floor: str) -> JournalEntry:
@@ -60,7 +64,7 @@ def advance(entry: JournalEntry | None, record: Record, floor: str) -> JournalEn
     if not wanted.keys() <= fields.keys() or not all(type(fields[name]) is known.get(name) for name in fields):
         raise JournalError(f"a {step} record has the fields {', '.join(wanted) or 'none'}, not {', '.join(fields)}")
     if entry is None:
-        return _first(record, parse_jid(record.jid), floor)
+        return _first(record, parse_part_id(record.jid), floor)
     if step is Step.STARTED:
         return replace(entry, step=step, pid=fields["pid"], ticks=fields["ticks"], started_wall_ms=fields["wall_ms"])
     return JournalEntry(
@@ -72,7 +76,7 @@ def advance(entry: JournalEntry | None, record: Record, floor: str) -> JournalEn
     )
 
 
-def _first(record: Record, jid: Jid, floor: str) -> JournalEntry:
+def _first(record: Record, jid: PartId, floor: str) -> JournalEntry:
     fields = record.fields
     if record.step is Step.REFUSED:
         return JournalEntry(jid, record.step, reason=fields["reason"])
@@ -87,20 +91,23 @@ def _first(record: Record, jid: Jid, floor: str) -> JournalEntry:
         signature=fields["sig"],
         proof=tuple(fields["proof"]),
         issuer=fields.get("issuer", b""),
+        srns=tuple(fields.get("srns", ())),
     )
 
 
-def changes(entries: Mapping[Jid, JournalEntry], records: Iterable[Record], floor: str) -> dict[Jid, JournalEntry]:
+def changes(
+    entries: Mapping[PartId, JournalEntry], records: Iterable[Record], floor: str
+) -> dict[PartId, JournalEntry]:
     """The entries that these records change, as they are after the last one. Raises as `advance` does."""
-    changed: dict[Jid, JournalEntry] = {}
+    changed: dict[PartId, JournalEntry] = {}
     for record in records:
-        jid = Jid(record.jid)
-        changed[jid] = advance(changed.get(jid) or entries.get(jid), record, floor)
+        known = changed.get(record.jid) or entries.get(record.jid)
+        changed[record.jid] = advance(known, record, floor)
     return changed
 
 
 def kept(entries: Iterable[JournalEntry], now_ms: int, floor: str) -> tuple[list[JournalEntry], str]:
-    """What stays in the journal at wall-clock time `now_ms`, in jid order, and the floor after that.
+    """What stays in the journal at wall-clock time `now_ms`, in the order of their ids, and the floor after that.
 
     A time far in the future counts as old: the clock was wrong when it was written. The jobs with the highest
     jids stay whatever their time says, so a master whose clock ran ahead for a while does not raise the floor

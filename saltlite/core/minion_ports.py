@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from saltlite.model.ids import Jid
+from saltlite.model.ids import PartId
 from saltlite.model.job import TargetState
 
 JOURNAL_KEEP_S = 7 * 86_400
@@ -28,7 +28,7 @@ JOURNAL_COMPACT_BYTES = 16 * 1024 * 1024
 """Bytes of the journal above which it wants to be rewritten."""
 
 JOURNAL_RECORD_MAX = 128 * 1024
-"""Bytes of one encoded record: job body, signature and proof, with room. A longer one is refused."""
+"""Bytes of one encoded record: job body, SRNs, signature and proof, with room. A longer one is refused."""
 
 
 JOURNAL_RESERVE = 128 * 1024
@@ -51,7 +51,10 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line of the journal. The fields of each step are the table `journal_rules.FIELDS`, exactly."""
+    """One line of the journal; `jid` is the id of a part of a job.
+
+    The fields of each step are the table `journal_rules.FIELDS`, exactly.
+    """
 
     step: Step
     jid: str
@@ -60,13 +63,13 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """What the journal knows of one job: its furthest step, and what that step still needs.
+    """What the journal knows of one part of a job: its furthest step, and what that step still needs.
 
-    Body, signature and proof are there until the job is past STARTED; `pid` and `ticks` (start time of that
+    Body, signature, proof and SRNs are there until the job is past STARTED; `pid` and `ticks` (start time of that
     process, in clock ticks since boot, which no later process with its pid shares) only while it is STARTED.
     """
 
-    jid: Jid
+    jid: PartId
     step: Step
     received_wall_ms: int = 0
     """0 for a job that was refused without having been received."""
@@ -80,13 +83,15 @@ class JournalEntry:
     ticks: int = 0
     started_wall_ms: int = 0
     reason: str = ""
+    srns: tuple[str, ...] = ()
+    """The resources that the part is for; none for a part of the minion itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolEntry:
-    """The result of one job as it waits for the master's commit-ack.
+    """A result as it waits for the master's commit-ack: of a part of a job, or of some of its resources (a segment).
 
-    `state` is a terminal one; `body` is the return value as the job's process encoded it.
+    `state` is a terminal one; `body` is the return value as the job's process encoded it, or the segment.
     """
 
     state: TargetState
@@ -156,7 +161,10 @@ class Journal(Protocol):
 
 
 class Spool(Protocol):
-    """Results that the master has not confirmed yet (G6). Job processes, forked later, may write into it."""
+    """Results that the master has not confirmed yet (G6). Job processes, forked later, may write into it.
+
+    A result goes by the id of its part of a job, or by that of the segment.
+    """
 
     def open(self) -> None:
         """Remove what interrupted writers left, and count what is there. Raises JournalError."""
@@ -181,8 +189,8 @@ class Spool(Protocol):
         """Forget a result that the master has confirmed; one that is not there is no error."""
         ...
 
-    def jids(self) -> list[Jid]:
-        """The jobs with a result on disk, whoever wrote it, sorted; counts them anew."""
+    def jids(self) -> list[str]:
+        """The ids of the results on disk, whoever wrote it, sorted; counts them anew."""
         ...
 
     def noticed(self, jid: str) -> bool:

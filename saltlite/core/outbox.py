@@ -1,4 +1,4 @@
-"""The jobs on their way to one minion: sent, sent again until acknowledged, and bounded in bytes and number.
+"""The parts of jobs on their way to one minion: sent, sent again until acknowledged, and bounded in bytes and number.
 
 Policy of this queue: at most SEND_WINDOW bytes and PARCELS_MAX parcels; what does not fit stays QUEUED in
 the store and is asked for again (`starved`) as soon as there is room. Nothing is dropped that was not
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from saltlite.model.parts import split_part
 from saltlite.wire.limits import SEND_WINDOW
 from saltlite.wire.messages import Message
 
@@ -21,15 +22,21 @@ RESEND_MAX_S = 60.0
 
 @dataclass(slots=True)
 class Parcel:
-    """One job for one minion. Deadlines are monotonic seconds."""
+    """One part of a job for one minion; `jid` is the id of the part. Deadlines are monotonic seconds."""
 
     jid: str
     body: bytes
     signature: bytes
     proof: Sequence[bytes]
     deliver_until: float
+    srns: Sequence[str] = ()
     resend_at: float = 0.0
     tries: int = 0
+
+    @property
+    def size(self) -> int:
+        """The bytes that it is counted as."""
+        return len(self.body) + sum(map(len, self.srns))
 
     def message(self, now: float) -> Message:
         """The `job` message; an expired job says so with 0 ms, which settles whether it ever arrived."""
@@ -37,6 +44,7 @@ class Parcel:
         return {
             "t": "job",
             "jid": self.jid,
+            "resources": self.srns,
             "body": self.body,
             "sig": self.signature,
             "proof": self.proof,
@@ -66,20 +74,20 @@ class Outbox:
         """
         if parcel.jid in self._parcels:
             return False
-        full = len(self._parcels) >= PARCELS_MAX or self._bytes + len(parcel.body) > SEND_WINDOW
+        full = len(self._parcels) >= PARCELS_MAX or self._bytes + parcel.size > SEND_WINDOW
         if self._parcels and full:
             self.starved = True
             return False
         self._parcels[parcel.jid] = parcel
-        self._bytes += len(parcel.body)
+        self._bytes += parcel.size
         return True
 
     def refill(self, parcels: Iterable[Parcel], *, starved: bool, rest: str | None) -> None:
-        """Take in what was pulled, in the order of jids. `starved`: the store has more; `rest`: where a fresh pull
+        """Take in what was pulled, in the order of jids and parts. `starved`: the store has more; `rest`: where a fresh pull
         left off, "" when it did not, None for one that was not fresh."""
         for parcel in parcels:
             if not self.put(parcel) and parcel.jid not in self._parcels and rest is not None:
-                rest = min(rest or parcel.jid, parcel.jid)
+                rest = min(rest or parcel.jid, parcel.jid, key=split_part)
         self.starved = self.starved or starved
         if rest is not None:
             self.rest = rest
@@ -89,7 +97,7 @@ class Outbox:
         parcel = self._parcels.pop(jid, None)
         if parcel is None:
             return False
-        self._bytes -= len(parcel.body)
+        self._bytes -= parcel.size
         room = len(self._parcels) <= PARCELS_MAX // 2 and self._bytes <= SEND_WINDOW // 2
         if self.starved and room:
             self.starved = False

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from saltlite.model.events import Event
 from saltlite.model.history import JobFilter, JobSummary, TargetDetail
-from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
 from saltlite.model.job import Batch, Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
 
@@ -54,25 +54,44 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetRow:
-    """How far one minion has come with one job."""
+    """How far one target has come with one job."""
 
-    id: MinionId
+    id: TargetId
     state: TargetState
     reason: str
     changed_at: float
 
 
 @dataclass(frozen=True, slots=True)
+class PartRow:
+    """How far one minion has come with one part of a job; it holds for every target of the part."""
+
+    part: PartId
+    minion: MinionId
+    """Who says so, or of whom it is said: the parts of others stay as they are."""
+    state: TargetState
+    reason: str
+    changed_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenJob:
-    """A job that one minion has not settled yet."""
+    """A part of a job that one minion has not settled yet, with all that it takes to hand it over."""
 
     jid: Jid
+    part: PartId
     body: bytes
     signature: bytes
     created_at: float
+    """From when `deliver_ms` counts: when the part was QUEUED while it is that, when the job was made later."""
     deliver_ms: int
     minions: tuple[MinionId, ...]
-    state: TargetState = TargetState.QUEUED
+    resources: Mapping[MinionId, tuple[TargetId, ...]]
+    """With `minions` the whole job's targets, as they were signed."""
+    resources_here: tuple[TargetId, ...]
+    """The resources of this part, open or not; () for the part of the minion itself."""
+    state: TargetState
+    """The least advanced of its unsettled targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +143,7 @@ class Standing:
     planned: int
     changed_at: float
     """When any target of the job moved last."""
-    failed: MinionId | None
+    failed: TargetId | None
     """A target that failed, if one did."""
 
 
@@ -134,7 +153,7 @@ class Stored(StrEnum):
     NEW = "new"
     DUPLICATE = "duplicate"
     UNASSIGNED = "unassigned"
-    """The job was never given to that minion, or its key is not accepted: refused, nothing stored (G8)."""
+    """The target was never given to the minion with that key, or it is not accepted: refused, nothing stored (G8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +206,23 @@ class StoreReader(Protocol):
         ...
 
     def targets(self, jid: Jid) -> list[TargetRow]:
-        """One row a target, sorted by minion id; empty for an unknown job."""
+        """One row a target, sorted by id; empty for an unknown job."""
+        ...
+
+    def managing_minions(self, jid: Jid) -> dict[TargetId, MinionId]:
+        """The resources that the job is for, with the minion that managed each when it was made."""
+        ...
+
+    def part_targets(self, jid: Jid, minion: MinionId, number: int) -> list[TargetId]:
+        """The targets of that part, sorted; empty when that minion has no such part."""
+        ...
+
+    def open_in_part(self, jid: Jid, minion: MinionId, number: int) -> list[TargetId]:
+        """Those of `part_targets` that are not terminal."""
+        ...
+
+    def open_parts(self, jid: Jid) -> list[tuple[PartId, MinionId]]:
+        """The parts of the job with a target that is not terminal, and who has them, by minion and number."""
         ...
 
     def jobs(self, wanted: JobFilter, limit: int) -> list[JobSummary]:
@@ -197,7 +232,7 @@ class StoreReader(Protocol):
     def job_summary(self, jid: Jid) -> JobSummary | None: ...
 
     def target_details(self, jid: Jid) -> list[TargetDetail]:
-        """One row a target, sorted by minion id, with what its return says; empty for an unknown job."""
+        """One row a target, sorted by id, with what its return says; empty for an unknown job."""
         ...
 
     def cancelled(self, jids: Sequence[Jid]) -> set[Jid]:
@@ -214,7 +249,7 @@ class StoreReader(Protocol):
         ...
 
     def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
-        """The targets of the job that are in this state, sorted by minion id."""
+        """The targets of the job that are in this state, sorted by id."""
         ...
 
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
@@ -247,25 +282,26 @@ class StoreReader(Protocol):
         """How many targets of all jobs are QUEUED, RECEIVED and RUNNING; states without any are absent."""
         ...
 
-    def unsettled(self, minion: MinionId) -> list[tuple[Jid, TargetState]]:
-        """Jobs of that minion that are QUEUED, RECEIVED or RUNNING there, in jid order. No job is read for it."""
+    def unsettled(self, minion: MinionId) -> list[tuple[PartId, TargetState]]:
+        """Parts of jobs with targets that are QUEUED, RECEIVED or RUNNING on that minion, by jid and number, with
+        the least advanced of these states. No job is read for it."""
         ...
 
-    def open_jobs(self, minion: MinionId, jids: Sequence[Jid], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
-        """Those of these jobs that are unsettled on that minion, in jid order, and none after the one with which
-        their bodies have `size` bytes."""
+    def open_jobs(self, minion: MinionId, parts: Sequence[PartId], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
+        """Those of these parts that are unsettled on that minion, by jid and number, and none after the one with
+        which their bodies have `size` bytes."""
         ...
 
     def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
-        """Those of these minions, in their order, for which `most` jobs or more are QUEUED."""
+        """Those of these minions, in their order, that have `most` parts or more with QUEUED targets."""
         ...
 
     def batches(self, among: Sequence[Jid] | None = None) -> list[BatchJob]:
         """Jobs with PLANNED targets, in jid order; with `among` only those of these."""
         ...
 
-    def planned_of(self, minion: MinionId) -> list[Jid]:
-        """Jobs in which that minion is a PLANNED target, sorted."""
+    def planned_of(self, minion: MinionId) -> list[PartId]:
+        """Parts with PLANNED targets on that minion, by jid and number."""
         ...
 
     def standing(self, jid: Jid, queued_since: float, ended_since: float, now: float) -> Standing:
@@ -277,11 +313,11 @@ class StoreReader(Protocol):
         ...
 
     def planned_seen(self, jid: Jid) -> float:
-        """When a session of any PLANNED target of the job last began or ended; 0.0 when none ever did."""
+        """When a session of any minion with a PLANNED target of the job last began or ended; 0.0 when none ever did."""
         ...
 
-    def next_planned(self, jid: Jid, limit: int) -> list[MinionId]:
-        """The first PLANNED targets whose minion has a session, sorted by id."""
+    def next_planned(self, jid: Jid, limit: int) -> list[TargetId]:
+        """The first PLANNED targets whose minion, or managing minion, has a session, sorted by id."""
         ...
 
     def expire_due(self, now: float) -> bool:
@@ -295,7 +331,9 @@ class StoreReader(Protocol):
         never did."""
         ...
 
-    def minions_with_open_jobs(self) -> list[MinionId]: ...
+    def minions_with_open_jobs(self) -> list[MinionId]:
+        """Minions with QUEUED targets, themselves or resources, sorted."""
+        ...
 
     def minion(self, minion: MinionId) -> MinionRow | None: ...
 
@@ -332,24 +370,31 @@ class StoreWriter(StoreReader, Protocol):
     def put_job(self, job: Job) -> int:
         """Insert the job, one row a target (QUEUED, in a batch PLANNED), and the event salt/job/<jid>/new; its seq.
 
-        The jid must be free and the request id new: StoreError otherwise.
+        Resources are put into the parts that saltlite.model.parts.resource_parts makes, in a batch of one resource
+        each. The jid must be free, the request id new, no target twice, and the resources sorted: StoreError otherwise.
         """
         ...
 
     def jid_taken(self, jid: Jid) -> bool: ...
 
-    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, MinionId]]:
+    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, TargetId]]:
         """Move targets forward by the rules of saltlite.core.dispatch; those that moved. Unknown ones are skipped."""
         ...
 
-    def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
-        """Store returns (at most one row a (jid, minion), G7), move their targets, add their events.
+    def set_parts(self, rows: Iterable[PartRow]) -> list[tuple[Jid, TargetId]]:
+        """Move every target of these parts as `set_targets` would; those that moved, sorted within their part.
+        Parts that are unknown, or another minion's, are skipped."""
+        ...
 
-        A return whose key is not accepted, or whose job was not assigned to that minion, is UNASSIGNED (G8, S5).
+    def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
+        """Store returns (at most one row a (jid, target), G7), move their targets, add their events.
+
+        A return whose key is not accepted, or whose target was not given to the minion that has this key, be it
+        itself or a resource, is UNASSIGNED (G8, S5).
         """
         ...
 
-    def cancel_job(self, jid: Jid, by: str, now: float) -> list[MinionId]:
+    def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
         """Note who ended the job and when (the first time counts), and mark CANCELLED each PLANNED target, and each
         QUEUED one whose minion had no session since the job was committed, by the rule of `expire`; those ids,
         sorted. The others are settled with the minions themselves."""
@@ -367,10 +412,10 @@ class StoreWriter(StoreReader, Protocol):
         """Keep what a digest stands for; sets that no minion's row names any more are dropped by `prune`."""
         ...
 
-    def expire(self, now: float) -> list[tuple[Jid, MinionId]]:
+    def expire(self, now: float) -> list[tuple[Jid, TargetId]]:
         """Mark EXPIRED each QUEUED target whose delivery time is over and whose minion had no session since the
         job was committed (no row, or not `up` and last_seen < created_at): only then is it certain that it was
-        never handed over. The others are settled with the minion itself."""
+        never handed over. The others are settled with the minion itself. A resource goes by its managing minion."""
         ...
 
     def prune(self, before: float) -> int:

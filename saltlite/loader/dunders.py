@@ -12,6 +12,8 @@ from typing import Any
 
 _RETCODE = "retcode"
 
+_NOTHING: Mapping[str, Any] = {}
+
 _slot: ContextVar[dict[str, Any]] = ContextVar("retcode")
 
 
@@ -27,6 +29,46 @@ class Injected(dict[str, Any]):
         for gone in self.keys() - now.keys():
             del self[gone]
         self.update(now)
+
+
+class PerCall(Mapping[str, Any]):
+    """A mapping that modules see under a dunder name, and that is another one in each call: `during` says which.
+
+    Outside of a call it is empty. It is no dict, because Python reads a dict behind its back: `dict(x)` and `{**x}`
+    work, `isinstance(x, dict)` says no.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._now: ContextVar[Mapping[str, Any]] = ContextVar(name, default=_NOTHING)
+
+    @contextlib.contextmanager
+    def during(self, values: Mapping[str, Any]) -> Iterator[None]:
+        """Until the end of the block, and in this thread only, the mapping is `values`."""
+        token = self._now.set(values)
+        try:
+            yield
+        finally:
+            self._now.reset(token)
+
+    def value(self) -> PerCall:
+        """The mapping itself."""
+        return self
+
+    def copy(self) -> dict[str, Any]:
+        """A dict of what it is now."""
+        return dict(self._now.get())
+
+    def __getitem__(self, key: str) -> Any:
+        return self._now.get()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now.get())
+
+    def __len__(self) -> int:
+        return len(self._now.get())
+
+    def __repr__(self) -> str:
+        return repr(dict(self._now.get()))
 
 
 class Context(Injected):

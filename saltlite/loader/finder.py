@@ -60,6 +60,9 @@ class Index:
                 claims.setdefault(name, []).append(file)
         for name, claimants in claims.items():
             claimants.sort(key=functools.partial(_order, name))
+        written = {layer.name for layer in self.layers if not layer.installed}
+        self.written = frozenset((file.path, file.mtime_ns, file.size) for file in files if file.layer in written)
+        """Path, time and size of the files in folders that may change while a daemon runs."""
         self._claims = {name: tuple(claimants) for name, claimants in claims.items()}
         self.undetermined = tuple(file for file in files if file.undetermined)
         self.whole = not self.undetermined and not any(file.failure for file in files)
@@ -148,6 +151,16 @@ def build_index(layers: Sequence[Layer], previous: Index | None = None) -> Index
     if previous and previous.files == files and previous.layers == tuple(layers):
         return previous
     return Index(layers, files)
+
+
+def refreshed_index(previous: Index) -> Index:
+    """`previous` with what has changed since in the folders that operators write to; it itself when nothing has.
+
+    Cheap enough to be asked by every job: installed folders are not looked at, nor is whether there are new ones.
+    """
+    written = [layer for layer in previous.layers if not layer.installed]
+    found = {(one.path, one.mtime_ns, one.size) for layer in written for one in module_files(layer)}
+    return previous if previous.written == found else build_index(previous.layers, previous)
 
 
 def _order(name: str, file: ModuleFile) -> tuple[int, bool, str]:

@@ -139,5 +139,14 @@ __client__: MasterClient
 __execution__: Functions
 """In runners: the execution modules of this machine, loaded when one is asked for."""
 
+__resource__: Mapping[str, str]
+"""In resource types: `id` and `type` of the resource that is called; a KeyError where there is none."""
+
+__resource_funcs__: Mapping[str, Callable[..., Any]]
+"""In resource types: the functions of the connection module, by `type.function`."""
+
+__minion__: Functions
+"""In resource types: all functions of the minion that manages the resource."""
+
 __salt_system_encoding__: str
 """The encoding of file names and program output on this machine, such as `utf-8`."""

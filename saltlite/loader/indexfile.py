@@ -67,7 +67,7 @@ def _read(path: str) -> Index | None:
 
 
 def _write(path: str, index: Index) -> None:
-    layers = [[layer.name, layer.path, layer.kind, sorted(layer.forms)] for layer in index.layers]
+    layers = [[layer.name, layer.path, layer.kind, sorted(layer.forms), layer.installed] for layer in index.layers]
     data: bytes = msgpack.packb([_stamp(), layers, [astuple(file) for file in index.files]])
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     fresh = f"{path}.{os.getpid()}"
@@ -81,8 +81,8 @@ def _write(path: str, index: Index) -> None:
         raise
 
 
-def _layer(name: str, path: str, kind: str, forms: Sequence[str]) -> Layer:
-    return Layer(name, path, kind, frozenset(Form(form) for form in forms))
+def _layer(name: str, path: str, kind: str, forms: Sequence[str], installed: bool) -> Layer:
+    return Layer(name, path, kind, frozenset(Form(form) for form in forms), installed=installed)
 
 
 def _file(row: Sequence[Any]) -> ModuleFile:

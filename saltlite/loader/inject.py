@@ -12,6 +12,7 @@ relative imports, dataclasses and pickle look there; a second loader replaces th
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from typing import Any
 from saltlite.loader.archive import read_all
 from saltlite.loader.dunders import Injected
 from saltlite.loader.extension import compiled_path, load_extension
-from saltlite.loader.finder import ModuleFile
+from saltlite.loader.finder import Index, ModuleFile
 from saltlite.loader.imports import Interfaces, plugin_builtins
 from saltlite.loader.parts import PREFIX, FileParts, FolderParts, Parts, TextParts, load_parts
 from saltlite.loader.places import SHIPPED, Form
@@ -39,9 +40,12 @@ def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfac
 
     Raises whatever the body raises (SystemExit included), SyntaxError, ImportError, and OSError when the file is gone.
     """
-    name = f"{PREFIX}{file.layer}.{kind}.{file.stem}"
-    own_name = file.stem if file.form is Form.ZIP else ""
-    given = {**names, "__builtins__": plugin_builtins(own_name, name, interfaces)}
+    name = f"{PREFIX}{file.layer}.{kind.replace('/', '.')}.{file.stem}"
+    given = dict(names)
+    if file.layer != SHIPPED:
+        # What ships imports by no other name, and to copy the builtins is to write to the memory of each of them.
+        own_name = file.stem if file.form is Form.ZIP else ""
+        given["__builtins__"] = plugin_builtins(own_name, name, interfaces)
 
     def fill(space: dict[str, Any]) -> None:
         space.update(given)
@@ -61,6 +65,10 @@ def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfac
     return module
 
 
+def _name_of(file: ModuleFile, kind: str) -> str:
+    return f"{PREFIX}{file.layer}.{kind}.{file.stem}"
+
+
 def _parts(file: ModuleFile, name: str) -> Parts:
     if file.form is Form.PACKAGE:
         return FolderParts(os.path.dirname(file.path))
@@ -69,11 +77,19 @@ def _parts(file: ModuleFile, name: str) -> Parts:
     return FileParts(file.path, partial(_cached_code, name, file.path) if file.layer == SHIPPED else None)
 
 
-def _cached_code(name: str, path: str) -> CodeType:
-    """The compiled body of a shipped file, by Python's cache of compiled files.
+def read_shipped(index: Index) -> None:
+    """Read the compiled bodies of the shipped files, without running any: processes forked from here on share them."""
+    for file in index.files:
+        if file.layer == SHIPPED and file.form is Form.SOURCE and file.failure is None:
+            _cached_code(_name_of(file, index.kind), file.path)
 
-    Only shipped files use it: it notices a change by whole seconds and size, and a module that was just synchronised
-    may have changed within one second without changing its size.
+
+@functools.cache
+def _cached_code(name: str, path: str) -> CodeType:
+    """The compiled body of a shipped file, by Python's cache of compiled files; read once.
+
+    Only for shipped files: these change with the installation, which restarts the daemons, and Python's cache notices
+    a change by whole seconds and size, while a module that was just synchronised may have changed within one second.
     """
     code = SourceFileLoader(name, path).get_code(name)
     if code is None:

@@ -148,7 +148,10 @@ def load_parts(name: str, parts: Parts, fill: Callable[[dict[str, Any]], None]) 
     main, spec = parts.find(""), loader.spec(name)
     if main is None or spec is None:
         raise FileNotFoundError(f"the files of {name} are gone")
-    known = {other: sys.modules.pop(other) for other in list(sys.modules) if _belongs(other, name)}
+    # A part is there only beside its main module. Looking at every name would also write to the memory of all of them
+    # (their reference counts), which a job's process shares with the minion until then.
+    before = [other for other in sys.modules if _belongs(other, name)] if name in sys.modules else []
+    known = {other: sys.modules.pop(other) for other in before}
     module = ModuleType(name)
     fill(module.__dict__)
     space = module.__dict__

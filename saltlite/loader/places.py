@@ -72,6 +72,8 @@ class Layer:
     path: str
     kind: str = MODULES
     forms: frozenset[Form] = PLAIN_FORMS
+    installed: bool = False
+    """Whether it belongs to an installed package: such a folder does not change while a daemon runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +97,10 @@ def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, 
     if kind != MODULES:
         folders = _last_first(opts, dirs_option(kind))
         places += [(f"own{number}", folder) for number, folder in enumerate(folders)]
-    for name, folder in entry_folders(kind, dirs_option(kind)):
-        places.append((re.sub(r"\W", "_", name), folder))
-    places.append((SHIPPED, os.path.join(os.path.dirname(saltlite.__file__), kind)))
-    return tuple(Layer(name, path, kind, forms) for name, path in places)
+    installed = [(re.sub(r"\W", "_", name), folder) for name, folder in entry_folders(kind, dirs_option(kind))]
+    installed.append((SHIPPED, os.path.join(os.path.dirname(saltlite.__file__), kind)))
+    written = [Layer(name, path, kind, forms) for name, path in places]
+    return (*written, *(Layer(name, path, kind, forms, installed=True) for name, path in installed))
 
 
 def dirs_option(kind: str) -> str:

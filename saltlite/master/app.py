@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from saltlite.adapters.children import Spec
 from saltlite.adapters.clock import SystemClock
@@ -21,14 +22,20 @@ from saltlite.adapters.process import raise_open_files
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.config.master import MasterConfig
+from saltlite.core.cache.ports import Banks
 from saltlite.core.doorway import Doorway
 from saltlite.core.hub import Hub
 from saltlite.core.ports import Store
+from saltlite.core.resources.admission import Rules
+from saltlite.core.resources.claims import Conflict
 from saltlite.errors import StartupError
 from saltlite.master import identity, inside
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.supervisor import Supervisor
 from saltlite.model.keys import fingerprint
+
+if TYPE_CHECKING:
+    from saltlite.adapters.resource_registry import ResourceRegistry
 
 OPEN_FILES = 20_000
 """What the link process asks the kernel for: one descriptor a minion."""
@@ -177,6 +184,24 @@ def _loaded_store(paths: Paths) -> Callable[[], Store]:
     return lambda: SqliteStore(paths.store)
 
 
+def _loaded_inventory(config: MasterConfig) -> Callable[[], tuple[ResourceRegistry, Banks]]:
+    """How to open the resource registry and the cache banks; called as `_loaded_store` is."""
+    from saltlite.adapters.localfs_cache import LocalBanks  # noqa: PLC0415 - the link process never loads them
+    from saltlite.adapters.resource_registry import ResourceRegistry  # noqa: PLC0415 - as above
+
+    opts = {"cachedir": config.cachedir, "registry_fsync": config.registry_fsync}
+    return lambda: (ResourceRegistry(opts), LocalBanks(config.cachedir))
+
+
+def _rules(config: MasterConfig) -> Rules:
+    return Rules(
+        conflict=Conflict(config.resource_conflict),
+        policy=config.resource_policy,
+        quota=config.resource_quota,
+        events=config.minion_data_cache_events,
+    )
+
+
 def _run_link(config: MasterConfig, network: socket.socket, mworkers: socket.socket, ready: Callable[[], None]) -> None:
     from saltlite.adapters.zmq_link import RouterLink  # noqa: PLC0415 - as in listen_for_minions
     from saltlite.master.link import LinkProcess  # noqa: PLC0415 - as in listen_for_minions
@@ -224,16 +249,24 @@ def _run_mworker(
 ) -> None:
     from saltlite.adapters.file_desk import FileDesk  # noqa: PLC0415 - the link process never loads handlers
     from saltlite.adapters.file_roots import DiskFileRoots  # noqa: PLC0415 - as above
+    from saltlite.adapters.jinja_templates import load_jinja  # noqa: PLC0415 - as above
+    from saltlite.adapters.pillar_files import DiskPillarFiles  # noqa: PLC0415 - as above
     from saltlite.adapters.uploads import Uploads  # noqa: PLC0415 - as above
     from saltlite.master.fileserver import FileServer  # noqa: PLC0415 - as above
     from saltlite.master.mworker import LinkChannel, MWorker  # noqa: PLC0415 - as above
+    from saltlite.master.pillars import Pillars  # noqa: PLC0415 - as above
 
     certificate = identity.certificate_of(config.pki_dir)
     who = Identity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
     open_store = _loaded_store(paths)
+    open_inventory = _loaded_inventory(config)
     operators = frozenset({0, os.geteuid()})
+    pillars = Pillars(DiskPillarFiles(config.pillar_roots), config.nodegroups, cached=config.minion_data_cache)
+    if pillars.any_to_make():
+        load_jinja()
     drop_to(config.user)
     store = open_store()
+    registry, banks = open_inventory()
     terms = Terms(
         timeout_s=config.timeout,
         deliver_s=config.deliver_by,
@@ -242,11 +275,13 @@ def _run_mworker(
         mworkers=config.worker_threads,
         started_at=started_at,
         copies_dir=paths.copies,
+        nodegroups=config.nodegroups,
+        resources=_rules(config),
     )
     reactor = Reactor()
 
     def make_master(link: LinkChannel) -> Master:
-        return Master(store, SystemClock(), who, terms, link)
+        return Master(store, SystemClock(), who, terms, link, registry, banks, pillars)
 
     roots = DiskFileRoots(
         config.file_roots,
@@ -259,6 +294,8 @@ def _run_mworker(
     mworker = MWorker(reactor, make_master, files, paths.link_socket)
     mworker.serve(clients)
     _until_sigterm(reactor, ready)
+    registry.close()
+    banks.close()
     store.close()
 
 

@@ -7,12 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from saltlite.adapters.packing import Inside
+from saltlite.core.cache.ports import Banks
+from saltlite.core.matching import resolve
+from saltlite.core.matching.fleet import Selection
+from saltlite.core.parts import SignedPart, SignedParts, signed_parts
 from saltlite.core.ports import Clock, OpenJob, Store
+from saltlite.core.resources.admission import Rules
+from saltlite.core.resources.registry import Registry
+from saltlite.master.fleet import Indexes, MasterFleet, Nodegroups, indexes_of
+from saltlite.master.pillars import Pillars
+from saltlite.master.registrations import Registrations
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job
 from saltlite.model.keys import Fingerprint
+from saltlite.model.target import Target
 from saltlite.wire.certificate import MasterCertificate
-from saltlite.wire.merkle import proofs
 
 
 class ToLink(Protocol):
@@ -20,15 +29,15 @@ class ToLink(Protocol):
 
     def decided(self, session: int, state: str, minion: str) -> None: ...
 
-    def publish(self, job: Job, proofs: dict[str, list[bytes]]) -> None: ...
+    def publish(self, job: Job, parts: Sequence[SignedPart]) -> None: ...
 
     def pulled(
         self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None
     ) -> None: ...
 
-    def cancel(self, jid: str, minions: Sequence[str]) -> None: ...
+    def cancel(self, parts: Sequence[tuple[str, str]]) -> None: ...
 
-    def want_functions(self, minion: str) -> None: ...
+    def want(self, minion: str, what: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,10 @@ class Terms:
     """When the master was started, wall-clock seconds since 1970."""
     copies_dir: str = ""
     """Where the files of `saltlite cp` are on their way."""
+    nodegroups: Nodegroups = field(default_factory=dict)
+    """Name -> a target that it stands for."""
+    resources: Rules = field(default_factory=Rules)
+    """Who may register which resources."""
 
 
 PROOFS_KEPT = 4
@@ -70,13 +83,16 @@ class RecentProofs:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Jid, dict[str, list[bytes]]] = {}
+        self._kept: dict[Jid, SignedParts] = {}
 
-    def of(self, jid: Jid, minions: Sequence[MinionId]) -> dict[str, list[bytes]]:
-        """The proofs of all targets of that job, by minion id."""
+    def of(self, jid: Jid, job: Callable[[], Job | None]) -> SignedParts:
+        """All parts of that job; `job` reads it, where it is needed. None of a job that is not there any more."""
         found = self._kept.pop(jid, None)
         if found is None:
-            found = proofs(minions)
+            read = job()
+            if read is None:
+                return {}
+            found = signed_parts(read)
             if len(self._kept) >= PROOFS_KEPT:
                 del self._kept[next(iter(self._kept))]
         self._kept[jid] = found
@@ -92,9 +108,29 @@ class Master:
     identity: Identity
     terms: Terms
     link: ToLink
+    registry: Registry
+    """Which minion manages which resource."""
+    banks: Banks
+    """What minions said of themselves, for all processes."""
+    pillars: Pillars = field(default_factory=Pillars)
+    registrations: Registrations = field(init=False)
+    indexes: Indexes = field(init=False)
     proofs: RecentProofs = field(default_factory=RecentProofs)
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions that have a session now, and since when; kept up to date by the link."""
+
+    def __post_init__(self) -> None:
+        self.registrations = Registrations(self.banks)
+        self.indexes = indexes_of(self.banks)
+
+    @property
+    def fleet(self) -> MasterFleet:
+        """The fleet as it is now; for one question."""
+        return MasterFleet(self.store.accepted_ids, self.registry, self.indexes, self.terms.nodegroups)
+
+    def resolve(self, target: Target) -> Selection:
+        """What the target selects now. Raises UsageError for what is no target."""
+        return resolve(target, self.fleet)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ same, because what minions send travels in them. The constructors below are the 
 
     link -> MWorker    decide, reports, pull, presence, bell, keys_done, heard, stats,
                        suspect, file_ask
-    MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, want_functions,
+    MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, want,
                        sweep, heard, stats, bell, file_said
 """
 
@@ -18,6 +18,7 @@ from saltlite.adapters.packing import Inside
 from saltlite.core.hub import Decide, Presence, Report, Suspect
 from saltlite.core.hub_effects import Ask
 from saltlite.core.outbox import Parcel
+from saltlite.core.parts import SignedPart
 from saltlite.core.ports import OpenJob
 from saltlite.model.job import Job
 from saltlite.wire.limits import RETURN_MAX
@@ -133,28 +134,28 @@ def uncommitted(number: int) -> Inside:
     return {"t": "uncommitted", "n": number}
 
 
-def publish(job: Job, proofs: dict[str, list[bytes]]) -> Inside:
-    """A new job, for those of its minions that are up."""
+def publish(job: Job, parts: Sequence[SignedPart]) -> Inside:
+    """A new job, or some parts of it, for those of its minions that are up."""
     return {
         "t": "publish",
         "job": [job.jid, job.body, job.signature, job.deliver_ms],
-        "items": list(proofs.items()),
+        "items": [[part.minion, part.id, part.srns, part.proof] for part in parts],
     }
 
 
 def pulled(minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None) -> Inside:
-    """Jobs of one minion, each with its audience proof and the milliseconds it may still wait.
+    """Parts of jobs for one minion, each with its audience proof and the milliseconds it may still wait.
 
     `starved`: there are more. `rest`: the first of those, "" for none, when all that are not settled were meant;
     otherwise None.
     """
-    rows = [[job.jid, job.body, job.signature, proof, left_ms] for job, proof, left_ms in jobs]
+    rows = [[job.part, job.body, job.signature, proof, left_ms, job.resources_here] for job, proof, left_ms in jobs]
     return {"t": "pulled", "id": minion, "jobs": rows, "starved": starved, "rest": rest}
 
 
-def cancel(jid: str, minions: Sequence[str]) -> Inside:
-    """End this job on these minions."""
-    return {"t": "cancel", "jid": jid, "ids": list(minions)}
+def cancel(parts: Sequence[tuple[str, str]]) -> Inside:
+    """End these parts of jobs: (minion, part)."""
+    return {"t": "cancel", "parts": list(parts)}
 
 
 def keys(number: int, changes: Sequence[tuple[str, str, str]]) -> Inside:
@@ -172,9 +173,9 @@ def ask_stats(number: int) -> Inside:
     return {"t": "stats", "n": number}
 
 
-def want_functions(minion: str) -> Inside:
-    """The store does not know the functions behind this minion's digest."""
-    return {"t": "want_functions", "id": minion}
+def want(minion: str, what: str) -> Inside:
+    """The master does not know the functions, the grains or the resources of this minion."""
+    return {"t": "want", "id": minion, "what": what}
 
 
 def sweep(minions: Sequence[str]) -> Inside:
@@ -193,6 +194,6 @@ def bell() -> Inside:
 
 
 def parcel(row: Sequence[Any], now: float) -> Parcel:
-    """The parcel in a row of `publish` or `pulled`: jid, body, signature, proof, milliseconds left."""
-    jid, body, signature, proof, left_ms = row
-    return Parcel(jid, body, signature, proof, now + left_ms / 1000)
+    """The parcel in a row of `publish` or `pulled`: part, body, signature, proof, milliseconds left, SRNs."""
+    part, body, signature, proof, left_ms, srns = row
+    return Parcel(part, body, signature, proof, now + left_ms / 1000, srns)

@@ -20,6 +20,7 @@ from saltlite.adapters.stream import Channel
 from saltlite.core.hub import BLOCKED_RETRY_S, TICK_S, Decide, HangUp, Hub, Presence, Pull, Report, Send, Suspect
 from saltlite.core.hub_effects import Ask
 from saltlite.master import inside
+from saltlite.model.ids import JID_DIGITS
 from saltlite.model.keys import Fingerprint
 from saltlite.wire.limits import KIB, RETURN_MEMORY
 from saltlite.wire.messages import FUNCTIONS_BYTES_MAX
@@ -227,14 +228,16 @@ class LinkProcess:
             self._unasked += asks[: WAITING_MAX - len(self._unasked)]
             return
         for ask in asks:
-            about = f"{ask.message.get('env', ask.id)}/{ask.message['path']}"
+            message = ask.message
+            about = f"{message.get('env', ask.id)}/{message.get('path') or message.get('kind')}"
             mworker = self._mworkers[zlib.crc32(about.encode()) % len(self._mworkers)]
             mworker.asks[ask.session, ask.message["n"]] = ask
             mworker.channel.send(pack(inside.file_ask(ask)))
 
     def _home(self, report: Report) -> MWorkerChannel:
         """Whoever published a job has the client that waits for it: its reports need no bell there."""
-        home = self._homes.get(report.message.get("jid", ""))
+        # Every id of a part or a segment starts with the jid.
+        home = self._homes.get(report.message.get("jid", "")[:JID_DIGITS])
         return home if home in self._mworkers else self._least_busy()
 
     def _send_batches(self, mworker: MWorkerChannel, reports: list[Report]) -> None:
@@ -333,8 +336,8 @@ class LinkProcess:
         self._homes[jid] = mworker
         if len(self._homes) > HOMES_MAX:
             self._homes.popitem(last=False)
-        for minion, proof in message["items"]:
-            self._hub.push(minion, [inside.parcel((jid, body, signature, proof, left_ms), now)])
+        for minion, part, srns, proof in message["items"]:
+            self._hub.push(minion, [inside.parcel((part, body, signature, proof, left_ms, srns), now)])
 
     def _rung_by(self, mworker: MWorkerChannel) -> None:
         if not self._ringers:
@@ -353,9 +356,9 @@ class LinkProcess:
                 mworker.asks.pop((message["session"], message["message"]["n"]), None)
                 self._hub.files.answered(message["session"], message["message"])
             case "cancel":
-                self._hub.cancel(message["jid"], message["ids"])
-            case "want_functions":
-                self._hub.want_functions(message["id"])
+                self._hub.cancel(message["parts"])
+            case "want":
+                self._hub.want(message["id"], message["what"])
             case "sweep":
                 self._hub.pull(message["ids"])
 

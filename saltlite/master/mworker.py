@@ -19,17 +19,21 @@ from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, connect_unix
 from saltlite.core.acl import Principal
+from saltlite.core.parts import SignedPart
 from saltlite.core.ports import OpenJob
 from saltlite.errors import ProtocolError, SaltliteError, StoreError, UnreachableError
 from saltlite.master import inside
 from saltlite.master.context import Answer, Follow, Master, Stream, Watch
+from saltlite.master.documents import Documents
 from saltlite.master.fileserver import FileServer
 from saltlite.master.handlers import presence
 from saltlite.master.handlers.batch import release_due
 from saltlite.master.handlers.decide import handle_decide, handle_suspect
+from saltlite.master.handlers.documents import answer_document
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.handlers.pillar import answer_pillar
 from saltlite.master.handlers.pull import handle_pull
 from saltlite.master.handlers.reports import Passing, Reported, Settled, store_passing, store_reports
 from saltlite.model.ids import Jid, MinionId
@@ -75,9 +79,9 @@ class LinkChannel:
         """The verdict about a key."""
         self._send(inside.decided(session, state, minion))
 
-    def publish(self, job: Job, proofs: dict[str, list[bytes]]) -> None:
-        """Send a committed job to those of its minions that are up."""
-        self._send(inside.publish(job, proofs))
+    def publish(self, job: Job, parts: Sequence[SignedPart]) -> None:
+        """Send parts of a committed job to those of its minions that are up."""
+        self._send(inside.publish(job, parts))
 
     def pulled(
         self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None
@@ -85,13 +89,13 @@ class LinkChannel:
         """Jobs that the store holds for a minion."""
         self._send(inside.pulled(minion, jobs, starved=starved, rest=rest))
 
-    def cancel(self, jid: str, minions: Sequence[str]) -> None:
-        """End a job on these minions."""
-        self._send(inside.cancel(jid, minions))
+    def cancel(self, parts: Sequence[tuple[str, str]]) -> None:
+        """End these parts of jobs: (minion, part)."""
+        self._send(inside.cancel(parts))
 
-    def want_functions(self, minion: str) -> None:
-        """Ask a minion for the names of its functions."""
-        self._send(inside.want_functions(minion))
+    def want(self, minion: str, what: str) -> None:
+        """Ask a minion for its functions, its grains or the resources that it manages."""
+        self._send(inside.want(minion, what))
 
     def committed(self, number: int, items: Sequence[tuple[str, list[str]]]) -> None:
         """A batch of reports is stored."""
@@ -182,6 +186,7 @@ class MWorker:
         self._link = LinkChannel(reactor, link_path, inside.MWORKER, self._from_link)
         self._master = make_master(self._link)
         self._files = files
+        self._documents = Documents(self._master.clock)
         self._clients: set[Client] = set()
         self._passing = Passing()
         self._passing_due = False
@@ -240,8 +245,17 @@ class MWorker:
             case "bell":
                 self._ring()
             case "file_ask":
-                said = functools.partial(self._link.file_said, message["session"])
-                self._files.ask(MinionId(message["id"]), message["message"], said)
+                self._ask(MinionId(message["id"]), message["session"], message["message"])
+
+    def _ask(self, minion: MinionId, session: int, message: Message) -> None:
+        """A minion asks for a file or a document, or sends a piece of one."""
+        say = functools.partial(self._link.file_said, session)
+        if message["t"] == "doc_put":
+            say(answer_document(self._master, self._documents, minion, message))
+        elif message["t"] == "doc_get":
+            say(answer_pillar(self._master, minion, message))
+        else:
+            self._files.ask(minion, message, say)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

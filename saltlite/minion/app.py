@@ -12,7 +12,9 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from saltlite import __version__
 from saltlite.adapters import logs, systemd
@@ -30,18 +32,22 @@ from saltlite.config.minion import MinionConfig
 from saltlite.config.opts import opts_of
 from saltlite.config.values import parse_address
 from saltlite.core.jobs import Jobs
+from saltlite.core.pillar.compiler import ERRORS
 from saltlite.errors import JournalError, StartupError
 from saltlite.grains.network import names
-from saltlite.loader.finder import Index, build_index
+from saltlite.loader.finder import Index, build_index, refreshed_index
 from saltlite.loader.indexfile import remembered_index
+from saltlite.loader.inject import read_shipped
 from saltlite.loader.interface_texts import with_interfaces
 from saltlite.loader.places import search_layers
 from saltlite.minion import identity, inside
+from saltlite.minion.documents import Hooks
 from saltlite.minion.grainfinder import GrainFinder
 from saltlite.minion.jobprocess import Surroundings
 from saltlite.minion.jobserver import Disk, JobServer
+from saltlite.minion.opening import Opening
 from saltlite.minion.returns import Returns
-from saltlite.minion.statusfile import STOPPED, Status, write_status
+from saltlite.minion.statusfile import READY, STOPPED, Status, write_status
 from saltlite.model import keptreturn
 from saltlite.model.keys import fingerprint
 from saltlite.wire.messages import Message, functions_message
@@ -90,6 +96,7 @@ class _Minion:
         identity.minion_key(config.pki_dir, clock)
         self._reactor = Reactor()
         self._problem = ""
+        self._status = Status("", "", 0.0)
         self._opts = opts_of(config, self._id)
         self._index = remembered_index(search_layers(self._opts), config.cachedir)
         spool_dir = os.path.join(config.data_dir, "spool")
@@ -98,13 +105,21 @@ class _Minion:
         kept_dir = os.path.join(config.data_dir, keptreturn.FOLDER)
         returns = Returns(self._id, config.return_max, kept_dir, config.kept_returns_max)
         surroundings = Surroundings(
-            self._opts, {"id": self._id}, self._fresh_index, spool_dir, returns, self._phase, self._refresh
+            self._opts,
+            {"id": self._id},
+            self._fresh_index,
+            spool_dir,
+            returns,
+            self._phase,
+            self._refresh,
+            hooks=Hooks(self._pillar_came, self._registered),
         )
         jobs = Jobs(self._id, clock, limit=config.jobs_max, longest_s=config.run_timeout)
         self._server = JobServer(
             self._reactor, jobs, disk, clock, surroundings, fleet_of=self._fleet.of, fail=self._fail
         )
-        self._grains = GrainFinder(self._reactor, self._opts, self._server.grains_are)
+        self._opening = Opening(self._reactor, self._server.open)
+        self._grains = GrainFinder(self._reactor, self._opts, self._grains_found)
         self._pair: tuple[socket.socket, socket.socket] | None = None
         self._children = Children(
             self._reactor,
@@ -120,6 +135,7 @@ class _Minion:
         except JournalError as error:
             raise StartupError(str(error)) from error
         _import_for_jobs()
+        read_shipped(self._index)
         freeze_heap()
         self._grains.find()
         for signum in (signal.SIGTERM, signal.SIGINT):
@@ -134,10 +150,7 @@ class _Minion:
     # -- what the job server asks for
 
     def _fresh_index(self) -> Index:
-        # The shipped modules change with the installation only, which restarts the minion.
-        if not self._config.module_dirs and not self._config.extension_modules:
-            return self._index
-        self._index = build_index(search_layers(self._opts), self._index)
+        self._index = refreshed_index(self._index)
         return self._index
 
     def _functions(self) -> Message:
@@ -151,20 +164,47 @@ class _Minion:
 
     def _tell_of_modules(self) -> None:
         before = self._index
-        if self._fresh_index() is not before:
+        self._index = build_index(search_layers(self._opts), before)
+        if self._index is not before:
             self._server.functions_are(self._functions())
 
     def _phase(self, phase: str, reason: str) -> None:
-        write_status(self._config.data_dir, Status(phase, reason, self._clock.wall()))
+        self._write_status(phase=phase, reason=reason, at=self._clock.wall())
         systemd.notify([f"STATUS=connection: {phase}{f' ({reason})' if reason else ''}"])
+        if phase == READY:
+            self._opening.connected()
+
+    def _write_status(self, **changes: Any) -> None:
+        self._status = replace(self._status, **changes)
+        write_status(self._config.data_dir, self._status)
 
     def _refresh(self, what: str, done: Callable[[], None]) -> None:
-        """A job changed plug-ins, or the machine: look at once, and not when it is time."""
-        if what == "grains":
-            self._grains.find(done)
-        else:
-            self._tell_of_modules()
-            done()
+        """A job changed plug-ins, the machine, or what its pillar is made of: look at once, and not when it is time."""
+        documents = self._server.documents
+        match what:
+            case "grains":
+                self._grains.find(lambda: documents.settled("grains", done))
+            case "pillar":
+                documents.refresh_pillar(lambda: documents.settled("resources", done))
+            case _:
+                self._tell_of_modules()
+                done()
+
+    # -- grains, pillar, resources
+
+    def _grains_found(self, grains: dict[str, Any]) -> None:
+        self._server.grains_are(grains)
+        self._server.documents.grains_are(grains)
+        self._opening.grains_found()
+
+    def _pillar_came(self, pillar: dict[str, Any]) -> None:
+        if pillar.get(ERRORS):
+            log.error("the pillar is not whole: pillar.item %s says why, and so does the log of the master", ERRORS)
+        self._server.pillar_is(pillar)
+        self._opening.pillar_came()
+
+    def _registered(self, _ok: bool, reasons: Sequence[str]) -> None:
+        self._write_status(resources="; ".join(reasons))
 
     # -- the network process
 
@@ -252,7 +292,7 @@ class _Minion:
 
     def _stop(self) -> None:
         systemd.notify(["STOPPING=1"])
-        write_status(self._config.data_dir, Status(STOPPED, self._problem, self._clock.wall()))
+        self._write_status(phase=STOPPED, reason=self._problem, at=self._clock.wall())
         self._children.stop(self._reactor.stop)
 
 

@@ -2,7 +2,8 @@
 
 A process has no network. It asks the job server over its socket; what is about files goes on to the master, under a
 number of this minion's own, and the answer comes back the same way. Questions that a session took with it are asked
-again in the next one, so whoever asked only waits longer.
+again in the next one, so whoever asked only waits longer. The minion's own documents (`saltlite.minion.documents`) go
+the same way, because a session has one limit for all questions.
 """
 
 from __future__ import annotations
@@ -27,16 +28,19 @@ NUMBERS = 2**31
 """Numbers of questions go round here."""
 
 Refresh = Callable[[str, Callable[[], None]], None]
-"""Look at "modules" or "grains" anew, and call back when that is done."""
+"""Look at "modules", "grains" … anew, and call back when that is done."""
+Answered = Callable[[Message], None]
 
 
 @dataclass(slots=True)
 class _Ask:
-    """One question: its process, None when that has ended, the number that it has there, and what the master gets."""
+    """One question and what the master gets. Either of a process (None when that has ended) under the number that it
+    has there, or of the minion itself, which wants it `answered`."""
 
-    process: JobProcess | None
-    own: int
     message: dict[str, Any]
+    process: JobProcess | None = None
+    own: int = 0
+    answered: Answered | None = None
 
 
 class Asks:
@@ -49,7 +53,13 @@ class Asks:
         self._open: dict[int, _Ask] = {}
         self._waiting: deque[_Ask] = deque()
         self._unsent: dict[JobProcess, bytearray] = {}
+        self._refreshing: list[tuple[JobProcess, int]] = []
         self._numbers = 0
+
+    def ask(self, message: Message, answered: Answered) -> None:
+        """The minion itself asks. A session that ends takes the question with it: it is not answered then."""
+        self._waiting.append(_Ask(dict(message), answered=answered))
+        self._ask()
 
     def heard(self, process: JobProcess, raw: bytes) -> None:
         """A process asks. What it must not ask is not answered: it is its own fault, and waits in vain."""
@@ -57,38 +67,47 @@ class Asks:
             asked = unpack(raw)
             own = int(asked["n"])
             if asked["t"] == "refresh":
-                self._refresh(str(asked["what"]), lambda: self._answer(process, {"t": "refreshed", "n": own}))
+                self._refreshing.append((process, own))
+                self._refresh(str(asked["what"]), lambda: self._refreshed(process, own))
                 return
             message = dict(check(asked, Sender.MINION, accepted=True))
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
             log.error("a job's process asked what makes no sense (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
             return
         if message["t"] in ("file_ask", "file_put"):
-            self._waiting.append(_Ask(process, own, message))
+            self._waiting.append(_Ask(message, process, own))
             self._ask()
 
     def said(self, message: Message) -> None:
         """The master answered."""
         ask = self._open.pop(message["n"], None)
-        if ask is not None and ask.process is not None:
+        if ask is not None and ask.answered is not None:
+            ask.answered(message)
+        elif ask is not None and ask.process is not None:
             self._answer(ask.process, {**message, "n": ask.own})
         self._ask()
 
     def connected(self) -> None:
         """A new session: the master knows nothing of what it was asked before."""
-        again = [ask for ask in self._open.values() if ask.process is not None]
+        asked = [*self._open.values(), *self._waiting]
         self._open.clear()
-        self._waiting.extendleft(reversed(again))
+        self._waiting = deque(ask for ask in asked if ask.process is not None)
         self._ask()
 
     def ended(self, process: JobProcess) -> None:
         """That process asks nothing more. What the master was asked for it keeps its place until it is answered."""
         self._waiting = deque(ask for ask in self._waiting if ask.process is not process)
+        self._refreshing = [one for one in self._refreshing if one[0] is not process]
         for ask in self._open.values():
             if ask.process is process:
                 ask.process = None
         if self._unsent.pop(process, None) is not None:
             self._reactor.remove_writer(process.socket.fileno())
+
+    def _refreshed(self, process: JobProcess, own: int) -> None:
+        if (process, own) in self._refreshing:
+            self._refreshing.remove((process, own))
+            self._answer(process, {"t": "refreshed", "n": own})
 
     def _ask(self) -> None:
         while self._waiting and len(self._open) < FILE_ASKS_MAX:

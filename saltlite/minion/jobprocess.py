@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
@@ -32,6 +32,7 @@ from saltlite.errors import JournalError, UnwrittenError
 from saltlite.loader.compound import call_each
 from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
+from saltlite.minion.documents import Hooks
 from saltlite.minion.errands import ASK, Errands
 from saltlite.minion.returns import Returns
 from saltlite.model.job import TargetState
@@ -74,7 +75,7 @@ class JobCall:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What every job of this minion finds: configuration, grains, the index of modules, where results go."""
+    """What every job of this minion finds: configuration, grains, pillar, the index of modules, where results go."""
 
     opts: dict[str, Any]
     grains: dict[str, Any]
@@ -86,7 +87,10 @@ class Surroundings:
     phase_is: Callable[[str, str], None]
     """Told where the connection is, for `systemctl status`."""
     refresh: Callable[[str, Callable[[], None]], None] = lambda _what, done: done()
-    """Looks at "modules" or "grains" anew, and calls back when that is done."""
+    """Looks at "modules", "grains" or "pillar" anew, and calls back when that is done."""
+    pillar: dict[str, Any] = field(default_factory=dict)
+    hooks: Hooks = field(default_factory=Hooks)
+    """Who is told of pillar and resources."""
 
 
 class JobProcess:
@@ -178,7 +182,7 @@ def _become(surroundings: Surroundings, waiting: int) -> None:
     """The process's whole life; it never returns."""
     status = NO_RESULT
     try:
-        _stand_alone(waiting)
+        stand_alone(waiting)
         job = _next_job(waiting)
         if job is not None:
             with logs.log_context(jid=job.jid):
@@ -196,15 +200,15 @@ def _become(surroundings: Surroundings, waiting: int) -> None:
         os._exit(status)
 
 
-def _stand_alone(waiting: int) -> None:
-    """Leave the daemon: own session and group, no descriptor of it but the socket and those of the log."""
+def stand_alone(*keeping: int) -> None:
+    """Leave the daemon: own session and group, no descriptor of it but these and those of the log."""
     os.setsid()
     # Whatever a job starts can be found below it for as long as it runs.
     adopt_orphans()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(signum, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    close_all_but([0, 1, 2, waiting, *logs.descriptors()])
+    close_all_but([0, 1, 2, *keeping, *logs.descriptors()])
     logs.forget_repeats()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -247,7 +251,7 @@ def _run(job: JobCall, surroundings: Surroundings, waiting: int) -> bytes:
     spool = DiskSpool(PosixFolder(surroundings.spool_dir))
     started, began = time.time(), time.monotonic()
     files = {"__file_client__": _file_client(surroundings.opts, Errands(waiting))}
-    loader = Loader(surroundings.index(), surroundings.opts, surroundings.grains, {}, more=files)
+    loader = Loader(surroundings.index(), surroundings.opts, surroundings.grains, surroundings.pillar, more=files)
     outcome = call_each(loader, job.calls, jid=job.jid, user=job.user)
     dur_ms = int((time.monotonic() - began) * 1000)
     sealed = surroundings.returns.seal(job.jid, outcome.value)

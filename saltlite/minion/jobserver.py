@@ -7,7 +7,6 @@ imported in the process of a job, where a broken one ends nothing else.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from saltlite.adapters.reactor import Reactor, Timer
 from saltlite.adapters.stream import Channel
 from saltlite.core.job_effects import (
     Effect,
+    EndPart,
     Forget,
     Fork,
     Go,
@@ -32,29 +32,30 @@ from saltlite.core.job_effects import (
     Tell,
     Write,
 )
-from saltlite.core.jobs import SIGKILL, Jobs
+from saltlite.core.job_entry import SIGKILL, is_for_resources
+from saltlite.core.jobs import Jobs
 from saltlite.core.minion_ports import Journal, JournalEntry, Record, Spool, SpoolEntry, Step
 from saltlite.core.ports import Clock
 from saltlite.errors import JournalError, ProtocolError, UnwrittenError
 from saltlite.minion import inside
 from saltlite.minion.asks import Asks
+from saltlite.minion.documents import Documents
+from saltlite.minion.handing import Handing
 from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting, read_report
 from saltlite.minion.kills import Kills
+from saltlite.minion.partruns import RESTARTED, MakeRuns, PartRuns
 from saltlite.minion.passing import Passing
 from saltlite.minion.results import Results
 from saltlite.minion.running import RunningNotes
 from saltlite.minion.spares import Spares
 from saltlite.model.job import TargetState
 from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
-from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
 
 STATUS_S = 1.0
 """Heartbeats are seconds apart: what they report need not be fresher."""
-OFFERS_OPEN = 32
-"""Results handed to the network process and not acknowledged; the rest wait in the spool."""
 HELD_RETRY_S = 5.0
 """Between two attempts to write results that the disk did not take."""
 
@@ -76,6 +77,7 @@ class JobServer:
     `fleet_of` answers the pinned fleet fingerprint (25 bytes) for a certificate that a master showed, or raises
     RemoteProtocolError. `fail` is called when the disk fails: what cannot be remembered must not be run, so the
     daemon ends and says why. A disk that is only full ends nothing: new jobs are refused until there is room.
+    `resources` makes what runs parts for resources, None where the minion manages none.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class JobServer:
         *,
         fleet_of: Callable[[MasterCertificate], bytes],
         fail: Callable[[str], None],
+        resources: MakeRuns | None = None,
     ) -> None:
         self._reactor = reactor
         self._jobs = jobs
@@ -102,12 +105,16 @@ class JobServer:
         self._retrying = False
         self._full = ""
         self._asks = Asks(reactor, self._tell, surroundings.refresh)
+        self.documents = Documents(
+            reactor, self._asks.ask, lambda message: self._tell(inside.ask(message)), surroundings.hooks
+        )
+        self._open = False
         self._spares = Spares(reactor, self._make_process)
         self._kills = Kills()
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
-        self._waiting: OrderedDict[str, None] = OrderedDict()
-        self._offered: set[str] = set()
+        self._handing = Handing(self._results, self._tell, self._unreadable)
+        self._parts = PartRuns(reactor, jobs, self._results, make=resources, changed=self._part_changed, fail=fail)
         self._timer: Timer | None = None
         self._status_due = False
         self._passing = Passing(reactor, self._tell, self._note)
@@ -123,10 +130,13 @@ class JobServer:
         if journal.repaired:
             log.warning("%s", journal.repaired)
         remembered = [_remembered(entry) for entry in entries]
-        for job in remembered:
-            if job.alive:
+        alive = [job for job in remembered if job.alive]
+        for pid in {job.pid for job in alive if job.srns}:
+            self._end_leftover(pid, [job.jid for job in alive if job.pid == pid])
+        for job in alive:
+            if not job.srns:
                 self._adopt(job.jid, job.pid)
-        self._notes.only([job.jid for job in remembered if job.alive])
+        self._notes.only([job.jid for job in alive])
         self._jobs.replay(remembered, spool.jids(), journal.floor)
         self._look_for_room()
         self._carry_out()
@@ -134,12 +144,28 @@ class JobServer:
             self._compact()
 
     def grains_are(self, grains: dict[str, Any]) -> None:
-        """The grains were found: jobs may start."""
+        """The grains were found: the next job sees these."""
         self._surroundings.grains = grains
-        self._spares.let_go(keep=0)
+        self._make_spares_anew()
+
+    def pillar_is(self, pillar: dict[str, Any]) -> None:
+        """The pillar was fetched: the next job sees this one."""
+        if pillar != self._surroundings.pillar:
+            self._surroundings.pillar = pillar
+            self._make_spares_anew()
+
+    def open(self) -> None:
+        """Grains and pillar are there: jobs may start."""
+        self._open = True
         self._spares.top_up()
         self._jobs.open()
         self._carry_out()
+
+    def _make_spares_anew(self) -> None:
+        """Processes that wait for a job have what there was when they were made."""
+        self._spares.let_go(keep=0)
+        if self._open:
+            self._spares.top_up()
 
     def attach(self, channel: Channel) -> None:
         """A network process was started; `channel` leads to it."""
@@ -170,10 +196,10 @@ class JobServer:
                 self._trust(message["cert"])
             case "ready":
                 self._session = message["session"]
-                self._offered.clear()
-                self._waiting.clear()
+                self._handing.connected()
                 self._jobs.connected(self._results.jids())
                 self._asks.connected()
+                self.documents.connected()
             case "phase":
                 self._surroundings.phase_is(str(message["phase"]), str(message["reason"]))
             case _:
@@ -184,21 +210,20 @@ class JobServer:
         match message["t"]:
             case "job":
                 self._look_for_room()
-                self._jobs.received(
-                    Parcel(jid, message["body"], message["sig"], message["proof"], message["deliver_ms"])
-                )
+                body, signature, proof = message["body"], message["sig"], message["proof"]
+                self._jobs.received(Parcel(jid, body, signature, proof, message["deliver_ms"], message["resources"]))
             case "cancel":
                 self._jobs.cancel(jid)
             case "ret_ack":
                 for acknowledged in message["jids"]:
-                    self._offered.discard(acknowledged)
+                    self._handing.acknowledged(acknowledged)
                     self._jobs.acknowledged(acknowledged)
             case "grant":
-                entry = self._read(jid)
-                if entry is not None:
-                    self._tell(inside.body(jid, entry.body))
+                self._handing.grant(jid)
             case "file_said":
                 self._asks.said(message)
+            case "want":
+                self.documents.wanted(message["what"])
 
     def _trust(self, raw: bytes) -> None:
         try:
@@ -215,7 +240,7 @@ class JobServer:
         try:
             while effects := self._jobs.take():
                 self._in_order(effects)
-            self._hand_over()
+            self._handing.hand_over()
         except JournalError as error:
             self._fail(str(error))
             return
@@ -277,9 +302,16 @@ class JobServer:
             case Fork(jid) | Go(jid) | Tell(jid, TargetState.RECEIVED | TargetState.RUNNING) if self._jobs.refused(jid):
                 # The record that stands before it could not be written.
                 pass
-            case Fork(jid, body):
+            case Fork(jid, body, srns):
                 call = JobCall(jid, [(one.fun, one.args, one.kwargs) for one in body.calls], body.user)
-                self._fork(call)
+                if srns:
+                    self._parts.begin(call, srns)
+                else:
+                    self._fork(call)
+            case Go(jid) if is_for_resources(jid):
+                self._parts.go(jid)
+            case EndPart():
+                self._parts.end(effect)
             case Go(jid):
                 process, call = self._running[jid]
                 process.go(call)
@@ -288,18 +320,15 @@ class JobServer:
             case Tell(jid, state, reason):
                 self._passing.state(jid, state, reason)
             case Offer(jid):
-                # Offered again: what was handed over before is taken as lost, and must not hold a place.
-                self._offered.discard(jid)
                 self._passing.overtaken(jid)
-                self._waiting[jid] = None
+                self._handing.offer(jid)
             case Kill(jid, pid, signum):
                 self._kill(jid, pid, signum)
             case Keep(jid, state, code, reason, start_ms, dur_ms):
                 self._results.keep(jid, SpoolEntry(state, code, b"", start_ms, dur_ms, reason))
                 self._retry_later()
             case Forget(jid):
-                # It may have been offered anew just before the master confirmed it.
-                self._waiting.pop(jid, None)
+                self._handing.forget(jid)
                 self._results.remove(jid)
                 self._look_for_room()
             case Write():
@@ -330,6 +359,18 @@ class JobServer:
             self._kills.over(pid)
 
         self._children[pid] = Child(self._reactor, pid, ended)
+
+    def _end_leftover(self, pid: int, parts: list[str]) -> None:
+        """A process for resources of an earlier job server: nobody hears it any more, and what it does is not wanted."""
+
+        def ended(_status: int | None) -> None:
+            del self._children[pid]
+            for part in parts:
+                self._parts.ended(part, RESTARTED)
+            self._kills.over(pid)
+
+        self._children[pid] = Child(self._reactor, pid, ended)
+        self._kill(parts[0], pid, SIGKILL)
 
     def _says(self, jid: str, process: JobProcess) -> None:
         """The result is on disk, or could not be written, or the process is about to be reported as ended."""
@@ -413,21 +454,15 @@ class JobServer:
 
     # -- results
 
-    def _hand_over(self) -> None:
-        while self._waiting and len(self._offered) < OFFERS_OPEN:
-            jid, _ = self._waiting.popitem(last=False)
-            entry = self._read(jid)
-            if entry is not None:
-                self._offered.add(jid)
-                self._tell(inside.result(jid, entry, inline_max=CHUNK))
+    def _unreadable(self, result: str) -> None:
+        self._jobs.unreadable(result)
+        self._reactor.call_soon(self._carry_out)
 
-    def _read(self, jid: str) -> SpoolEntry | None:
-        try:
-            return self._results.read(jid)
-        except JournalError as error:
-            with log_context(jid=jid):
-                log.error("%s", error)  # noqa: TRY400 - the sentence says it all
-            return None
+    def _part_changed(self) -> None:
+        self._look_for_room()
+        self._carry_out()
+        if self._disk.journal.should_compact():
+            self._compact()
 
     def _tell(self, message: Inside) -> None:
         if self._channel is not None:
@@ -479,5 +514,6 @@ def _remembered(entry: JournalEntry) -> Remembered:
         pid=entry.pid,
         started_wall_ms=entry.started_wall_ms,
         reason=entry.reason,
+        srns=entry.srns,
         alive=alive,
     )

@@ -175,7 +175,7 @@ class NetworkProcess:
                 self._untold = not self._connection.send(self._functions)
 
     def _deliver(self, message: Message) -> None:
-        if message["t"] == "want_functions":
+        if message["t"] == "want" and message["what"] == "functions":
             self._connection.send(self._functions)
         else:
             self._tell(dict(message))

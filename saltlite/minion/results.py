@@ -1,4 +1,4 @@
-"""The results of this minion's jobs: in the spool, or in memory while the disk does not take them.
+"""The results of this minion's jobs, by the ids of parts and segments: in the spool, or in memory while the disk does not take them.
 
 A small result whose process found no room, or a disk that fails, is held here and offered like any other, and written
 as soon as that works. The journal knows why it was not written, so if this process ends first, the job is reported as
@@ -13,6 +13,8 @@ from saltlite.adapters.logs import log_context
 from saltlite.core.minion_ports import Spool, SpoolEntry
 from saltlite.errors import UnwrittenError
 from saltlite.minion.jobprocess import HELD_RESULT_MAX
+from saltlite.model.ids import PartId
+from saltlite.model.parts import part_of_segment
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,10 @@ class Results:
     def jids(self) -> list[str]:
         """The jobs with a result, sorted."""
         return sorted({*self._spool.jids(), *self._held})
+
+    def segments_of(self, part: PartId) -> list[str]:
+        """The segments of that part that are in the spool."""
+        return [one for one in self._spool.jids() if one != part and part_of_segment(one) == part]
 
     def noticed(self, jid: str) -> bool:
         """Whether the job, whose process has ended, has a result."""

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 NAME = "status.json"
 STOPPED = "stopped"
 """The phase after a planned stop; the others are those of `saltlite.core.connection.Phase`."""
+READY = "ready"
+"""The one of those in which there is a session."""
 
 TEXT_MAX = 512
-"""Characters of the phase and of the reason: the process that looks at what strangers send says them."""
+"""Characters of each of its texts: the process that looks at what strangers send says them."""
 
 _FILE_MAX = 16 * 1024
 
@@ -27,13 +29,16 @@ class Status:
     phase: str
     reason: str
     at: float
+    resources: str = ""
+    """Why the master did not take the resources of this minion, or not all of them; "" when it has them."""
 
 
 def write_status(data_dir: str, status: Status) -> None:
     """Put the file there, whole; longer texts than TEXT_MAX are cut."""
     path = os.path.join(data_dir, NAME)
     temporary = f"{path}.new"
-    text = json.dumps({"phase": status.phase[:TEXT_MAX], "reason": status.reason[:TEXT_MAX], "at": status.at})
+    texts = {name: getattr(status, name)[:TEXT_MAX] for name in ("phase", "reason", "resources")}
+    text = json.dumps({**texts, "at": status.at})
     with contextlib.suppress(OSError):
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:
@@ -46,6 +51,6 @@ def read_status(data_dir: str) -> Status | None:
     try:
         with open(os.path.join(data_dir, NAME), encoding="utf-8") as file:
             said = json.loads(file.read(_FILE_MAX))
-        return Status(str(said["phase"]), str(said["reason"]), float(said["at"]))
+        return Status(str(said["phase"]), str(said["reason"]), float(said["at"]), str(said["resources"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None

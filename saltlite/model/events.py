@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.model.ids import Jid, MinionId
+from saltlite.model.ids import Jid, MinionId, TargetId
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,21 @@ def tag_run_return(jid: Jid) -> str:
     return f"salt/run/{jid}/ret"
 
 
-def tag_job_return(jid: Jid, minion: MinionId) -> str:
+def tag_job_return(jid: Jid, target: TargetId) -> str:
     """A return was committed."""
-    return f"salt/job/{jid}/ret/{minion}"
+    return f"salt/job/{jid}/ret/{target}"
+
+
+def tag_resource_refresh(minion: MinionId) -> str:
+    """What a minion manages was registered anew."""
+    return f"resource/refresh/{minion}"
+
+
+def tag_resource_conflict(srn: TargetId) -> str:
+    """Two minions say that they manage one resource."""
+    return f"resource/conflict/{srn}"
+
+
+def tag_resource_refused(minion: MinionId) -> str:
+    """Something that a minion said about resources was refused."""
+    return f"resource/refused/{minion}"

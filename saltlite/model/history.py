@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from saltlite.model.ids import Jid, MinionId
+from saltlite.model.ids import Jid, TargetId
 from saltlite.model.job import TERMINAL, Return, TargetState
 from saltlite.model.target import Target
 
 
 class Outcome(StrEnum):
-    """What became of one (jid, minion), as an operator asks for it."""
+    """What became of one (jid, target), as an operator asks for it."""
 
     OPEN = "open"  # not settled
     OK = "ok"  # returned, with retcode 0
@@ -46,7 +46,8 @@ def outcome_of_return(ret: Return) -> Outcome:
 class JobFilter:
     """Which jobs. What is None or empty does not narrow; times are wall-clock seconds since 1970."""
 
-    minion: MinionId | None = None
+    minion: TargetId | None = None
+    """A minion, with the resources that it manages, or one resource."""
     fun: str = ""
     """A shell-style glob; a job of several functions is found by any of them."""
     user: str = ""
@@ -55,7 +56,7 @@ class JobFilter:
     until: float | None = None
     """Made before this time."""
     outcome: Outcome | None = None
-    """FAILED, MISSING, OPEN: at least one target is. OK: every target is."""
+    """FAILED, MISSING, OPEN: at least one target is. OK: every target is. With `minion` only its targets count."""
     before: Jid | None = None
     """The cursor: only jobs with a lower jid, which is where the page before ended."""
 
@@ -82,12 +83,12 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetDetail:
-    """How far one minion has come with one job, and its return without the body.
+    """How far one target has come with one job, and its return without the body.
 
     `retcode`, `started_at` (the minion's wall clock) and `duration_ms` are None without a return.
     """
 
-    id: MinionId
+    id: TargetId
     state: TargetState
     reason: str
     changed_at: float

@@ -313,15 +313,33 @@ def refresh_modules() -> bool:
     return True
 
 
-def refresh_grains() -> bool:
+def refresh_grains(refresh_pillar: bool = True) -> bool:
     """
-    Have the minion find its grains anew; True when the next job will see them.
+    Have the minion find its grains anew, and tell the master; True when the next job will see them.
+
+    With ``refresh_pillar`` the pillar, which may depend on them, is fetched after that.
 
     CLI Example::
 
         saltlite '*' saltutil.refresh_grains
     """
     _client().refresh("grains")
+    if refresh_pillar:
+        _client().refresh("pillar")
+    return True
+
+
+def refresh_pillar(wait: bool = True) -> bool:  # noqa: ARG001 - Salt's signature
+    """
+    Have the minion fetch its pillar anew, and register its resources again where they follow from it.
+
+    True when that is done, and the next job will see it. ``wait`` is there because Salt has it, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' saltutil.refresh_pillar
+    """
+    _client().refresh("pillar")
     return True
 
 

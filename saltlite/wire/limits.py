@@ -27,6 +27,9 @@ JOB_BODY_MAX = 64 * KIB
 RETURN_MAX = 16 * MIB
 """Bytes of one encoded return value. The minion cuts a larger one, and says so in the return."""
 
+SEGMENT_MAX = RETURN_MAX + 16 * KIB
+"""Bytes of one encoded segment: results of resources, or a single one of any size with the words around it."""
+
 MESSAGE_DEPTH = 16
 """Levels of maps and arrays inside each other in a protocol message. Deeper is refused; the session ends."""
 
@@ -105,6 +108,9 @@ HEARTBEAT_MIN_S = 15
 HEARTBEATS_PER_S = 500
 """Heartbeats each second that one master asks for; with more minions the pace gets slower."""
 
+PARTS_RUNNING_PER_MINION = 64
+"""Parts of jobs that run on resources of one minion at once. Further ones wait in its journal, in order."""
+
 # Files --------------------------------------------------------------------------------------------
 
 FILE_ASKS_MAX = 4
@@ -121,3 +127,9 @@ FILE_NAMES = 1000
 
 FILE_NAMES_BYTES = 64 * KIB
 """Bytes of all names in one answer."""
+
+# Documents ----------------------------------------------------------------------------------------
+
+DOC_MAX = 64 * MIB
+"""Bytes of one document: the grains of a minion, its pillar, or the resources that it manages. A larger one is
+refused with a sentence, and the old one stays."""

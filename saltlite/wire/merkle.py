@@ -1,8 +1,8 @@
 """Audience proofs: one signed root names every target of a job, and each minion gets proof of its own place.
 
-A Merkle tree over the target ids. A leaf is SHA-256(0x00 | id), an inner node SHA-256(0x01 | smaller |
-larger) of its two children, so that a proof needs no directions; a node without a partner moves up as it is.
-The ids are sorted and taken once, so that the root depends on the set alone.
+A Merkle tree over the parts of the job (`member`). A leaf is SHA-256(0x00 | member), an inner node SHA-256(0x01 |
+smaller | larger) of its two children, so that a proof needs no directions; a node without a partner moves up as it is.
+The members are sorted and taken once, so that the root depends on the set alone.
 """
 
 from __future__ import annotations
@@ -15,17 +15,27 @@ from saltlite.errors import LocalProtocolError
 HASH_BYTES = 32
 
 PROOF_MAX = 20
-"""Hashes in one proof: enough for a million targets. A longer proof admits nobody."""
+"""Hashes in one proof: enough for a million parts. A longer proof admits nobody."""
 
 
-def root(ids: Iterable[str]) -> bytes:
-    """The 32-byte root for a set of ids. Raises LocalProtocolError for none or more than 2**PROOF_MAX."""
-    return _levels(_ordered(ids))[-1][0]
+def member(minion: str, number: int, srns: Sequence[str]) -> str:
+    """What stands for a part of a job in its audience: the minion's id for the part 0, which is for the minion itself.
+
+    For a part for resources its number and its SRNs are in it, so nobody can have a part run on others.
+    """
+    if number == 0:
+        return minion
+    return f"{minion}\n{number}\n{hashlib.sha256(chr(10).join(srns).encode()).hexdigest()}"
 
 
-def proofs(ids: Iterable[str]) -> dict[str, list[bytes]]:
-    """For each id the hashes that lead from it to root(ids); none when there is one id."""
-    ordered = _ordered(ids)
+def root(members: Iterable[str]) -> bytes:
+    """The 32-byte root for a set of members. Raises LocalProtocolError for none or more than 2**PROOF_MAX."""
+    return _levels(_ordered(members))[-1][0]
+
+
+def proofs(members: Iterable[str]) -> dict[str, list[bytes]]:
+    """For each member the hashes that lead from it to root(members); none when there is one."""
+    ordered = _ordered(members)
     levels = _levels(ordered)[:-1]
     found: dict[str, list[bytes]] = {}
     for place, name in enumerate(ordered):
@@ -41,7 +51,7 @@ def proofs(ids: Iterable[str]) -> dict[str, list[bytes]]:
 
 
 def admits(root: bytes, name: str, proof: Sequence[bytes]) -> bool:
-    """Whether `proof` shows that the id `name` is one of those under `root`; a bad proof is False."""
+    """Whether `proof` shows that the member `name` is one of those under `root`; a bad proof is False."""
     if len(proof) > PROOF_MAX:
         return False
     node = _leaf(name)
@@ -52,10 +62,10 @@ def admits(root: bytes, name: str, proof: Sequence[bytes]) -> bool:
     return node == root
 
 
-def _ordered(ids: Iterable[str]) -> list[str]:
-    ordered = sorted(set(ids))
+def _ordered(members: Iterable[str]) -> list[str]:
+    ordered = sorted(set(members))
     if not 0 < len(ordered) <= 1 << PROOF_MAX:
-        raise LocalProtocolError(f"a job has 1 to {1 << PROOF_MAX} targets, not {len(ordered)}")
+        raise LocalProtocolError(f"a job has 1 to {1 << PROOF_MAX} parts, not {len(ordered)}")
     return ordered
 
 

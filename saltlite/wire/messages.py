@@ -17,9 +17,11 @@ from typing import Any
 
 from saltlite.errors import RemoteProtocolError, UsageError
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
-from saltlite.model.ids import parse_jid, parse_minion_id
+from saltlite.model.ids import parse_minion_id
+from saltlite.model.parts import PART_RESOURCES, is_segment_id, parse_part_id
 from saltlite.model.signature import format_signature, function_of, is_absent, is_function_name, parse_signature
-from saltlite.wire.limits import CHUNK, FILE_NAMES, JOB_BODY_MAX, KIB, RETURN_MAX
+from saltlite.model.srn import check_resource_id, check_resource_type
+from saltlite.wire.limits import CHUNK, DOC_MAX, FILE_NAMES, JOB_BODY_MAX, KIB, SEGMENT_MAX
 from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX
 
 Message = Mapping[str, Any]
@@ -44,9 +46,26 @@ class Sender(StrEnum):
     MINION = "minion"
 
 
-def _jid(value: object) -> bool:
+def _part(value: object) -> bool:
+    """The id of a part of a job; that of the part for the minion itself is the jid."""
     try:
-        parse_jid(value)
+        parse_part_id(value)
+    except UsageError:
+        return False
+    return True
+
+
+def _result(value: object) -> bool:
+    """What a result is known by: its part, or a segment of what a part for resources returns."""
+    return is_segment_id(value) or _part(value)
+
+
+def is_srn(value: object) -> bool:
+    """Whether that is the SRN of a resource, `type:id`."""
+    try:
+        kind, _, bare_id = value.partition(":") if isinstance(value, str) else ("", "", "")
+        check_resource_type(kind)
+        check_resource_id(bare_id)
     except UsageError:
         return False
     return True
@@ -101,7 +120,8 @@ _MS = _whole(0, 2**53)
 _WALL_MS = _whole(0, WALL_MAX_MS)
 _WAIT_MS = _whole(0, 10 * 365 * 86_400_000)
 _REASON = _text(REASON_MAX)
-_JIDS = _list_of(_jid, JIDS_MAX)
+_PARTS = _list_of(_part, JIDS_MAX)
+_RESULTS = _list_of(_result, JIDS_MAX)
 _DIGEST = _word(DIGEST_DIGITS)
 _NUMBER = _whole(0, 2**31)
 _BYTES = _whole(0, 2**53)
@@ -137,17 +157,18 @@ VERBS: dict[str, Verb] = {
     "job": Verb(
         Sender.MASTER,
         {
-            "jid": _jid,
+            "jid": _part,
+            "resources": _list_of(is_srn, PART_RESOURCES),
             "body": _octets(1, JOB_BODY_MAX),
             "sig": _octets(64, 64),
             "proof": _list_of(_octets(HASH_BYTES, HASH_BYTES), PROOF_MAX),
             "deliver_ms": _WAIT_MS,
         },
     ),
-    "cancel": Verb(Sender.MASTER, {"jid": _jid}),
-    "ret_ack": Verb(Sender.MASTER, {"jids": _JIDS}),
-    "grant": Verb(Sender.MASTER, {"jid": _jid}),
-    "want_functions": Verb(Sender.MASTER, {}),
+    "cancel": Verb(Sender.MASTER, {"jid": _part}),
+    "ret_ack": Verb(Sender.MASTER, {"jids": _RESULTS}),
+    "grant": Verb(Sender.MASTER, {"jid": _result}),
+    "want": Verb(Sender.MASTER, {"what": _one_of("functions", "grains", "resources")}),
     "file_said": Verb(
         Sender.MASTER,
         {
@@ -164,11 +185,11 @@ VERBS: dict[str, Verb] = {
     ),
     "lame": Verb(Sender.MASTER, {"spread_ms": _whole(0, SPREAD_MAX_MS)}, before_accept=True),
     # minion -> master
-    "hb": Verb(Sender.MINION, {"running": _JIDS, "spool": _whole(0, 2**31)}, before_accept=True),
+    "hb": Verb(Sender.MINION, {"running": _PARTS, "spool": _whole(0, 2**31)}, before_accept=True),
     "job_state": Verb(
         Sender.MINION,
         {
-            "jid": _jid,
+            "jid": _part,
             "state": _one_of("received", "running", "refused", "expired", "cancelled"),
             "reason": _REASON,
         },
@@ -176,11 +197,11 @@ VERBS: dict[str, Verb] = {
     "ret": Verb(
         Sender.MINION,
         {
-            "jid": _jid,
+            "jid": _result,
             "state": _one_of("returned", "timed_out", "interrupted", "cancelled"),
             "code": _whole(-(2**31), 2**31),
             "body": _octets(0, CHUNK),
-            "size": _whole(0, RETURN_MAX),
+            "size": _whole(0, SEGMENT_MAX),
             "start_ms": _WALL_MS,
             "dur_ms": _MS,
             "reason": _REASON,
@@ -190,7 +211,8 @@ VERBS: dict[str, Verb] = {
         Sender.MINION,
         {"digest": _DIGEST, "functions": _list_of(_function, FUNCTIONS_MAX), "whole": _flag},
     ),
-    "part": Verb(Sender.MINION, {"jid": _jid, "offset": _whole(0, RETURN_MAX), "data": _octets(1, CHUNK)}),
+    "holds": Verb(Sender.MINION, {"grains": _DIGEST, "resources": _DIGEST}),
+    "part": Verb(Sender.MINION, {"jid": _result, "offset": _whole(0, SEGMENT_MAX), "data": _octets(1, CHUNK)}),
     "file_ask": Verb(
         Sender.MINION,
         {
@@ -212,6 +234,21 @@ VERBS: dict[str, Verb] = {
             "offset": _BYTES,
             "data": _octets(0, CHUNK),
         },
+    ),
+    "doc_put": Verb(
+        Sender.MINION,
+        {
+            "n": _NUMBER,
+            "kind": _one_of("grains", "resources"),
+            "size": _whole(0, DOC_MAX),
+            "sha256": _octets(32, 32),
+            "offset": _whole(0, DOC_MAX),
+            "data": _octets(0, CHUNK),
+        },
+    ),
+    "doc_get": Verb(
+        Sender.MINION,
+        {"n": _NUMBER, "kind": _one_of("pillar"), "sha256": _octets(0, 32), "offset": _whole(0, DOC_MAX)},
     ),
     "bye": Verb(Sender.MINION, {"reason": _REASON}, before_accept=True),
 }

@@ -85,7 +85,7 @@ class Simulated:
                         pass
 
     def _answer(self, message: dict[str, object]) -> None:
-        if message["t"] == "want_functions":
+        if message["t"] == "want" and message["what"] == "functions":
             self.connection.send(FUNCTIONS)
         elif message["t"] == "job":
             self.connection.send(

@@ -79,7 +79,7 @@ def test_a_request_makes_one_job_and_users_do_not_meet(store: Store) -> None:
 
 
 def test_a_target_list_with_a_minion_twice_is_refused(store: Store) -> None:
-    with store.write() as tx, pytest.raises(StoreError, match="lists a minion twice"):
+    with store.write() as tx, pytest.raises(StoreError, match="lists a target twice"):
         tx.put_job(job(1, (WEB1, WEB1)))
     assert store.job(job(1).jid) is None
     assert store.events() == []

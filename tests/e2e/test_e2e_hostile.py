@@ -95,7 +95,7 @@ class Stranger:
         """Whether its session works: a heartbeat is answered."""
         self.send(self.seal({"t": "hb", "running": [], "spool": 0}))
         # What an MWorker has to say to it comes when it comes.
-        while (verb := self.heard()["t"]) in ("want_functions", "ret_ack"):
+        while (verb := self.heard()["t"]) in ("want", "ret_ack"):
             pass
         return bool(verb == "beat")
 

@@ -84,7 +84,7 @@ class Minion:
         )
         self.server.replay()
         self.server.attach(self.told)  # type: ignore[arg-type]  # it has what is used of a channel
-        self.server.grains_are({})
+        self.server.open()
 
     def close(self) -> None:
         """Let its processes end, and wait for them: nothing in the product stops a job server but its exit."""

@@ -25,6 +25,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.file_servers import no_files
+from tests.inventory import inventory
 from tests.store_samples import commit, job, key, publish, ret
 
 RETURN = {"t": "ret", "state": "returned", "code": 0, "size": 1, "start_ms": 0, "dur_ms": 0, "reason": ""}
@@ -53,7 +54,7 @@ def _run(listener: object, folder: Path, disk: MemoryDisk, started: threading.Ev
     terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
 
     def make(link: mworker.LinkChannel) -> Master:
-        return Master(MemoryStore(disk), SystemClock(), who, terms, link)
+        return Master(MemoryStore(disk), SystemClock(), who, terms, link, *inventory())
 
     serves = mworker.MWorker(reactor, make, no_files(reactor), str(folder / "link.ipc"))
     serves.serve(listener)  # type: ignore[arg-type]  # a thread's arguments are objects
@@ -124,7 +125,7 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
         link.listen()
         serves = mworker.MWorker(
             reactor,
-            lambda to_link: Master(MemoryStore(disk), SystemClock(), who, terms, to_link),
+            lambda to_link: Master(MemoryStore(disk), SystemClock(), who, terms, to_link, *inventory()),
             no_files(reactor),
             str(tmp_path / "link.ipc"),
         )

@@ -22,14 +22,15 @@ import pytest
 
 import saltlite
 from saltlite.adapters.sqlite_store import SqliteStore, connection
-from saltlite.adapters.sqlite_store.audience import AUDIENCES_KEPT, Audiences, pack_minions
+from saltlite.adapters.sqlite_store.audience import AUDIENCES_KEPT, Audiences, Packed, pack_targets
 from saltlite.adapters.sqlite_store.connection import WAL_KEEP_BYTES
 from saltlite.adapters.sqlite_store.writer import VACUUM_PAGES
-from saltlite.core.ports import ReturnCommit, Stored, StoreWriter, TargetRow, TokenRecord
+from saltlite.core.ports import PartRow, ReturnCommit, Stored, StoreWriter, TargetRow, TokenRecord
 from saltlite.errors import StoreError
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
+from saltlite.model.parts import PART_RESOURCES, part_id
 from saltlite.model.target import Target
 
 NOW = 1_800_000_000.0
@@ -323,15 +324,36 @@ def test_jobs_of_other_minions_make_no_question_about_one_slower(
     assert 0 < cost(lambda: ask_for_one(store)) <= before + 10
 
 
+def test_other_parts_of_a_minion_make_no_question_about_one_slower(
+    cost: Callable[[Callable[[], object]], int], store: SqliteStore
+) -> None:
+    def first_part(jid: Jid) -> list[object]:
+        with store.write() as tx:
+            moved = tx.set_parts([PartRow(part_id(jid, 1), WEB1, TargetState.RECEIVED, "", NOW)])
+        return [moved, store.part_targets(jid, WEB1, 1), store.open_in_part(jid, WEB1, 1)]
+
+    resources = [f"dummy:{n:05d}" for n in range(PART_RESOURCES * 4)]
+    with store.write() as tx:
+        for n, count in enumerate((PART_RESOURCES, PART_RESOURCES * 4)):
+            tx.put_job(replace(job(n), minions=(), resources={WEB1: tuple(resources[:count])}))
+    alone = cost(lambda: first_part(job(0).jid))
+    assert alone > PART_RESOURCES
+    assert cost(lambda: first_part(job(1).jid)) <= alone * 1.1
+
+
 # --- limits -----------------------------------------------------------------------------------------
 
 
 def test_the_longest_unused_target_list_is_forgotten_first() -> None:
     loaded: list[int] = []
 
-    def load(seq: int) -> bytes:
+    def load(seq: int) -> Packed:
         loaded.append(seq)
-        return pack_minions((MinionId(f"web{seq}"),))
+        return pack_targets((MinionId(f"web{seq}"),), {})
+
+    def minions_of(seq: int) -> tuple[str, ...]:
+        found = audiences.get(seq, load)
+        return found.minions if found is not None else ()
 
     audiences = Audiences()
     for seq in range(AUDIENCES_KEPT):
@@ -339,8 +361,8 @@ def test_the_longest_unused_target_list_is_forgotten_first() -> None:
     audiences.get(0, load)
     audiences.get(AUDIENCES_KEPT, load)
     loaded.clear()
-    assert audiences.get(0, load) == ("web0",)
-    assert audiences.get(1, load) == ("web1",)
+    assert minions_of(0) == ("web0",)
+    assert minions_of(1) == ("web1",)
     assert loaded == [1]
 
 

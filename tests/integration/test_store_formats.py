@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -11,42 +12,82 @@ from saltlite.adapters.sqlite_store import SqliteStore, connection
 from saltlite.errors import StoreError
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import MinionId, jid_at
+from saltlite.model.job import TargetState
 
-FORMAT_1 = Path(__file__).parent / "store_format_1.sql"
+FOLDER = Path(__file__).parent
+OLDER = (1, 2)
+
+
+@pytest.fixture(params=OLDER)
+def version(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "store.db")
-
-
-def test_a_store_of_format_1_is_brought_to_this_one_with_all_that_it_holds(path: str) -> None:
-    raw = sqlite3.connect(path)
-    raw.executescript(FORMAT_1.read_text())
+def path(tmp_path: Path, version: int) -> str:
+    """A store that a saltlite of that time wrote."""
+    found = str(tmp_path / "store.db")
+    raw = sqlite3.connect(found)
+    raw.executescript((FOLDER / f"store_format_{version}.sql").read_text())
     raw.close()
+    return found
+
+
+def test_a_store_of_an_older_format_is_brought_to_this_one_with_all_that_it_holds(path: str, version: int) -> None:
     for _ in range(2):
         store = SqliteStore(path)
         found = store.job(jid_at(1_800_000_000_000_000))
         assert found is not None
         assert (found.fun, found.minions[0], found.body, found.origin) == ("test.ping", "web1", b"body", "")
+        assert found.resources == {}
         outcomes = [str(detail.outcome) for detail in store.target_details(found.jid)]
         assert outcomes == ["ok", "failed", "ok", "failed", "open"]
         assert [job.jid for job in store.jobs(JobFilter(outcome=Outcome.FAILED), 5)] == [found.jid]
-        assert len(store.returns(found.jid)) == 3
-        assert store.functions("d1") is None, "its minion is asked for the signatures"
+        assert [job.jid for job in store.jobs(JobFilter(outcome=Outcome.OPEN, minion="web5"), 5)] == [found.jid]
+        assert [one.id for one in store.returns(found.jid)] == ["web1", "web2", "web3"]
+        assert (store.functions("d1") is None) is (version == 1), "names alone: their minion is asked for signatures"
         assert store.minion(MinionId("web1")) is not None
         assert not store.cancelled([found.jid])
         store.close()
 
 
-def test_a_store_of_format_1_on_a_full_disk_stays_what_it_was(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", [2])
+def test_jobs_that_are_open_in_an_older_store_are_handed_over_from_it(path: str) -> None:
+    store = SqliteStore(path)
+    batch = jid_at(1_800_000_000_000_001)
+    web1, web5 = MinionId("web1"), MinionId("web5")
+    assert store.unsettled(web1) == [(batch, TargetState.QUEUED)]
+    (one,) = store.open_jobs(web1, [batch])
+    assert (one.part, one.minions, one.resources_here, one.created_at) == (batch, ("web1", "web2"), (), 1_800_000_005.0)
+    assert store.open_parts(jid_at(1_800_000_000_000_000)) == [(jid_at(1_800_000_000_000_000), web5)]
+    assert store.cancelled([batch]) == {batch}
+    store.close()
+
+
+def test_an_older_store_has_the_tables_of_a_new_one_afterwards(path: str, tmp_path: Path) -> None:
+    SqliteStore(path).close()
+    SqliteStore(str(tmp_path / "new.db")).close()
+    assert tables_of(path) == tables_of(str(tmp_path / "new.db"))
+
+
+def tables_of(path: str) -> dict[str, list[str]]:
+    """Words of the statements that made what is in the file; SQLite quotes names that it changed."""
     raw = sqlite3.connect(path)
-    raw.executescript(FORMAT_1.read_text())
+    rows = raw.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    raw.close()
+    return {name: sorted(re.findall(r"\w+", sql)) for name, sql in rows}
+
+
+@pytest.mark.parametrize("last", ["ALTER TABLE returns", "INSERT INTO job_targets"])
+def test_an_older_store_on_a_full_disk_stays_what_it_was(
+    path: str, version: int, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = sqlite3.connect(path)
     before = list(raw.iterdump())
     real = connection.Connection.run
 
     def full(self: connection.Connection, sql: str, values: connection.Values = ()) -> int:
-        if sql.startswith("DROP TABLE functions"):
+        if sql.startswith(last):
             raise StoreError("no space left")
         return real(self, sql, values)
 
@@ -54,5 +95,5 @@ def test_a_store_of_format_1_on_a_full_disk_stays_what_it_was(path: str, monkeyp
     with pytest.raises(StoreError, match="no space left"):
         SqliteStore(path)
     assert list(raw.iterdump()) == before
-    assert raw.execute("PRAGMA user_version").fetchone() == (1,)
+    assert raw.execute("PRAGMA user_version").fetchone() == (version,)
     raw.close()

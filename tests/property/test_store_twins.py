@@ -14,6 +14,7 @@ from saltlite.adapters.sqlite_store import SqliteStore
 from saltlite.core.ports import (
     FunctionSet,
     MinionRow,
+    PartRow,
     ReturnCommit,
     Store,
     StoreWriter,
@@ -25,11 +26,14 @@ from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
 from saltlite.model.job import TERMINAL, Batch, Job, Return, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
+from saltlite.model.parts import part_id
 from saltlite.model.signature import by_name
 from saltlite.model.target import Target
 
 IDS = [MinionId("web1"), MinionId("web10"), MinionId("db1")]
 JIDS = [jid_at(1_800_000_000_000_000 + n) for n in range(4)]
+SRNS = ["dummy:a", "dummy:b", "ssh:a", "ssh:web1"]
+PARTS = [part_id(jid, number) for jid in JIDS for number in range(3)]
 TOKEN = "k3f9aaaa"
 DIGESTS = ["", "d1", "d2"]
 
@@ -38,8 +42,12 @@ Step = Callable[[StoreWriter], Any]
 ids = st.sampled_from(IDS)
 jids = st.sampled_from(JIDS)
 times = st.integers(0, 40).map(float)
+targets = st.sampled_from([*IDS, *SRNS])
 states = st.sampled_from(sorted(TargetState))
 publics = st.sampled_from([bytes([n]) * 32 for n in range(4)])
+
+reasons = st.sampled_from(["", "why"])
+part_rows = st.builds(PartRow, st.sampled_from(PARTS), ids, states, reasons, times)
 
 function_sets = st.builds(
     FunctionSet,
@@ -53,6 +61,14 @@ function_sets = st.builds(
 def keys(draw: st.DrawFn) -> KeyRecord:
     public, state = draw(publics), draw(st.sampled_from(sorted(KeyState)))
     return KeyRecord(draw(ids), fingerprint(public), public, state, draw(ids), draw(times), draw(times), 1)
+
+
+def managed(owners: dict[str, MinionId]) -> dict[MinionId, tuple[str, ...]]:
+    """Resources by their minion, from who manages which."""
+    return {minion: tuple(srn for srn in sorted(owners) if owners[srn] == minion) for minion in set(owners.values())}
+
+
+resources = st.dictionaries(st.sampled_from(SRNS), ids).map(managed)
 
 
 @st.composite
@@ -70,6 +86,7 @@ def jobs(draw: st.DrawFn) -> Job:
         body=b"body",
         signature=b"s",
         minions=tuple(draw(st.lists(ids, max_size=3))),
+        resources=draw(resources),
         batch=draw(st.sampled_from([None, Batch(1), Batch(2, 10_000, failhard=True)])),
         origin=draw(st.sampled_from(["", "ssh 10.0.0.1"])),
     )
@@ -78,7 +95,7 @@ def jobs(draw: st.DrawFn) -> Job:
 @st.composite
 def commits(draw: st.DrawFn) -> ReturnCommit:
     state, retcode = draw(st.sampled_from(sorted(TERMINAL))), draw(st.integers(0, 1))
-    ret = Return(draw(jids), draw(ids), state, retcode, draw(st.binary(max_size=3)), 0.0, 1)
+    ret = Return(draw(jids), draw(targets), state, retcode, draw(st.binary(max_size=3)), 0.0, 1)
     return ReturnCommit(fingerprint(draw(publics)), ret)
 
 
@@ -116,7 +133,8 @@ steps: st.SearchStrategy[Step] = st.one_of(
     ids.map(lambda minion: lambda tx: tx.put_preaccept(minion, fingerprint(b"p"), "root")),
     ids.map(lambda minion: lambda tx: tx.delete_preaccept(minion)),
     jobs().map(lambda job: lambda tx: tx.put_job(job)),
-    st.builds(set_target, jids, st.builds(TargetRow, ids, states, st.sampled_from(["", "why"]), times)),
+    st.builds(set_target, jids, st.builds(TargetRow, targets, states, reasons, times)),
+    st.lists(part_rows, max_size=3).map(lambda rows: lambda tx: tx.set_parts(rows)),
     st.tuples(st.lists(commits(), max_size=6), times).map(lambda a: lambda tx: tx.put_returns(*a)),
     times.map(lambda at: lambda tx: tx.put_event("tag", {"at": at}, at)),
     sessions().map(lambda row: lambda tx: tx.touch_minions([row])),
@@ -153,7 +171,7 @@ def run(store: Store, step_list: list[Step], *, rolled_back: bool) -> list[Any]:
 
 FILTERS = [
     JobFilter(minion=minion, fun=fun, outcome=outcome, since=since, until=until, before=before)
-    for minion in (None, IDS[0])
+    for minion in (None, IDS[0], SRNS[0])
     for fun in ("", "cmd.*")
     for outcome in (None, *Outcome)
     for since, until in ((None, None), (5.0, 30.0))
@@ -189,8 +207,12 @@ def everything(store: Any) -> dict[str, Any]:
         "events": store.events(),
         "later events": store.events(after=2, limit=3),
         "seq": store.last_seq(),
-        "open": [store.open_jobs(minion, JIDS) for minion in IDS],
-        "small open": [store.open_jobs(minion, JIDS[1:], 2) for minion in IDS],
+        "managing": [store.managing_minions(jid) for jid in JIDS],
+        "in parts": [store.part_targets(jid, minion, n) for jid in JIDS for minion in IDS for n in range(4)],
+        "open in parts": [store.open_in_part(jid, minion, n) for jid in JIDS for minion in IDS for n in range(4)],
+        "open parts": [store.open_parts(jid) for jid in JIDS],
+        "open": [store.open_jobs(minion, PARTS) for minion in IDS],
+        "small open": [store.open_jobs(minion, PARTS[2:], 2) for minion in IDS],
         "unsettled": [store.unsettled(minion) for minion in IDS],
         "crowded": [store.crowded(IDS, most) for most in (1, 2, 3)],
         "expiry due": [store.expire_due(now) for now in (0.0, 10.0, 30.0, 100.0)],

@@ -120,7 +120,7 @@ class SimMinion:
             return
         self.server = server
         boot = self.clock.entropy(16).hex()
-        reactor.call_later(START_S, lambda: server.grains_are({"id": self.name}))
+        reactor.call_later(START_S, server.open)
         reactor.call_later(START_S, lambda: self._start_network(process, journal.incarnation, boot))
 
     def _fail(self, process: Process, sentence: str) -> None:

@@ -181,7 +181,7 @@ def test_after_a_refusal_it_waits_ten_minutes_give_or_take_half_and_comes_again(
         {"t": "cancel", "jid": JID},
         {"t": "ret_ack", "jids": [JID]},
         {"t": "grant", "jid": JID},
-        {"t": "want_functions"},
+        {"t": "want", "what": "functions"},
     ],
 )
 def test_what_concerns_jobs_is_handed_on(message: dict[str, Any]) -> None:

@@ -29,7 +29,6 @@ from saltlite.core.resources.records import (
     LAST,
     RECORD_MAX,
     Change,
-    DamagedError,
     changes_in,
     encoded,
     is_possible,
@@ -40,7 +39,7 @@ from saltlite.core.resources.records import (
 )
 from saltlite.core.resources.slots import NoRoomError, pack_sorted, probe, shift_for
 from saltlite.core.resources.views import Views
-from saltlite.errors import StoreError
+from saltlite.errors import DamagedError, StoreError
 
 VALUE = payload("m1", "dummy")
 CHANGES: list[Change] = [(b"dummy:a", VALUE), (b"dummy:bb", VALUE), (b"dummy:a", None)]

@@ -16,6 +16,7 @@ from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.presence import record
 from saltlite.model.keys import KeyState, fingerprint
 from tests.core_keys import certificate
+from tests.inventory import inventory
 from tests.store_samples import NOW, WEB1, commit, job, key, publish, ret
 
 ROOT = Principal("alice", 0)
@@ -27,7 +28,9 @@ def master() -> Master:
     signed = certificate(NOW)
     who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
     link = cast("Any", None)
-    return Master(MemoryStore(), ManualClock(wall=NOW + 3600), who, Terms(5.0, 60.0, frozenset({0})), link)
+    return Master(
+        MemoryStore(), ManualClock(wall=NOW + 3600), who, Terms(5.0, 60.0, frozenset({0})), link, *inventory()
+    )
 
 
 def row(*, up: bool, last_seen: float) -> MinionRow:

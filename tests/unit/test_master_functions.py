@@ -23,6 +23,7 @@ from saltlite.model.signature import by_name
 from saltlite.wire.jobbody import CALLS_MAX
 from saltlite.wire.messages import functions_digest, functions_message
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.inventory import inventory
 
 ROOT = Principal("root", 0)
 
@@ -44,7 +45,9 @@ class Fleet:
         self.link = Link()
         terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         identity = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        self.master = Master(MemoryStore(), ManualClock(wall=NOW), identity, terms, cast("Any", self.link))
+        self.master = Master(
+            MemoryStore(), ManualClock(wall=NOW), identity, terms, cast("Any", self.link), *inventory()
+        )
         self._requests = itertools.count()
         with self.master.store.write() as store:
             for name, texts in minions.items():

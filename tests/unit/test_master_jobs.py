@@ -25,6 +25,7 @@ from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Batch, TargetState
 from saltlite.model.keys import fingerprint
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
+from tests.inventory import inventory
 from tests.store_samples import NOW, WEB1, WEB2, commit, job, key, move, publish, ret
 
 ROOT = Principal("alice", 0)
@@ -58,7 +59,7 @@ class Office:
         self.link = Link()
         who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         limits = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}), **terms)
-        self.master = Master(self.store, self.clock, who, limits, cast("Any", self.link))
+        self.master = Master(self.store, self.clock, who, limits, cast("Any", self.link), *inventory())
         self._requests = itertools.count()
         with self.store.write() as tx:
             for minion in (WEB1, WEB2):

@@ -21,6 +21,7 @@ from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.wire.limits import JOBS_QUEUED_PER_MINION
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.inventory import inventory
 from tests.store_samples import WEB1, WEB2, WEB3, job, key
 
 ROOT = Principal("root", 0)
@@ -41,7 +42,7 @@ class Office:
         self.store = MemoryStore()
         who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
-        self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", Link()))
+        self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", Link()), *inventory())
         self._requests = 0
         with self.store.write() as tx:
             for minion in (WEB1, WEB2, WEB3):

@@ -18,6 +18,7 @@ from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import fingerprint
 from saltlite.wire.limits import SEND_WINDOW
 from tests.core_keys import certificate
+from tests.inventory import inventory
 from tests.store_samples import NOW, WEB1, job, publish
 
 UP = [WEB1, fingerprint(bytes(32)), True, "10.0.0.1", "1.0", "boot", "incarnation", ""]
@@ -48,7 +49,7 @@ class Link:
     def cancel(self, jid: str, minions: Sequence[str]) -> None:
         self.cancels.append(jid)
 
-    def want_functions(self, minion: str) -> None: ...
+    def want(self, minion: str, what: str) -> None: ...
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def master(link: Link) -> Master:
     signed = certificate(NOW)
     who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
     clock = ManualClock(wall=NOW + 10)
-    return Master(MemoryStore(), clock, who, Terms(5.0, 60.0, frozenset({0})), link)
+    return Master(MemoryStore(), clock, who, Terms(5.0, 60.0, frozenset({0})), link, *inventory())
 
 
 def test_a_job_that_was_never_acknowledged_may_begin_in_the_time_that_is_left(master: Master, link: Link) -> None:

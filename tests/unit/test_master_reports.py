@@ -14,6 +14,7 @@ from saltlite.master.handlers.reports import Passing, Reported, Settled, store_r
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
+from tests.inventory import inventory
 from tests.store_samples import NOW, WEB1, WEB2, job, key, publish
 
 JOB = job(1, (WEB1,))
@@ -27,7 +28,7 @@ class Desk:
         who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         terms = Terms(5.0, 60.0, frozenset({0}))
         self.store = MemoryStore()
-        self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", None))
+        self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", None), *inventory())
         publish(self.store, JOB)
 
     def says(self, **said: Any) -> Settled:

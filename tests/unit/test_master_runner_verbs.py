@@ -17,6 +17,7 @@ from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.inventory import inventory
 
 ROOT = Principal("root", 0)
 JID = "20260131235959123456"
@@ -31,7 +32,7 @@ class Office:
         terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         self.store = MemoryStore()
         # No link: a question that reached for it would fail the test.
-        self.master = Master(self.store, ManualClock(wall=NOW), identity, terms, cast("Any", None))
+        self.master = Master(self.store, ManualClock(wall=NOW), identity, terms, cast("Any", None), *inventory())
 
     def add(self, name: str, functions: dict[str, str] | None, *, whole: bool = True) -> None:
         minion, public = MinionId(name), name.encode().ljust(32, b".")

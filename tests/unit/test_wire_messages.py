@@ -9,7 +9,7 @@ import pytest
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
 from saltlite.wire.codec import encode
-from saltlite.wire.limits import CHUNK, FILE_NAMES, FRAME_MAX, JOB_BODY_MAX, RETURN_MAX
+from saltlite.wire.limits import CHUNK, FILE_NAMES, FRAME_MAX, JOB_BODY_MAX, SEGMENT_MAX
 from saltlite.wire.merkle import PROOF_MAX
 from saltlite.wire.messages import (
     AUTH_FIELDS,
@@ -34,11 +34,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "state": {"state": "revoked"},
     "beat": {},
     "probe": {},
-    "job": {"jid": JID, "body": b"b", "sig": b"s" * 64, "proof": [b"p" * 32], "deliver_ms": 0},
+    "job": {"jid": JID, "resources": [], "body": b"b", "sig": b"s" * 64, "proof": [b"p" * 32], "deliver_ms": 0},
     "cancel": {"jid": JID},
     "ret_ack": {"jids": [JID]},
     "grant": {"jid": JID},
-    "want_functions": {},
+    "want": {"what": "grains"},
     "lame": {"spread_ms": 0},
     "hb": {"running": [JID], "spool": 0},
     "job_state": {"jid": JID, "state": "refused", "reason": "x"},
@@ -54,6 +54,9 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "functions": {"digest": "d" * 32, "functions": ["test.ping()"], "whole": False},
     "part": {"jid": JID, "offset": 0, "data": b"x"},
+    "holds": {"grains": "d" * 32, "resources": ""},
+    "doc_put": {"n": 1, "kind": "grains", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
+    "doc_get": {"n": 1, "kind": "pillar", "sha256": b"", "offset": 0},
     "file_ask": {"n": 1, "act": "read", "env": "base", "path": "a/b", "after": "", "offset": 0},
     "file_put": {"n": 1, "path": "a/b", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
     "file_said": {
@@ -133,7 +136,7 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("job_state", "jid", JID, "²" * 20),
     ("ret", "state", "returned", "revoked"),
     ("ret", "body", b"b" * CHUNK, b"b" * (CHUNK + 1)),
-    ("ret", "size", RETURN_MAX, RETURN_MAX + 1),
+    ("ret", "size", SEGMENT_MAX, SEGMENT_MAX + 1),
     ("ret", "start_ms", WALL_MAX_MS, WALL_MAX_MS + 1),
     ("ret", "code", 2**31, 2**31 + 1),
     ("functions", "functions", ["x.y"] * FUNCTIONS_MAX, ["x.y"] * (FUNCTIONS_MAX + 1)),
@@ -142,7 +145,7 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("functions", "functions", ["x.y"], ["x.y\n"]),
     ("functions", "whole", True, 1),
     ("part", "data", b"d" * CHUNK, b""),
-    ("part", "offset", RETURN_MAX, RETURN_MAX + 1),
+    ("part", "offset", SEGMENT_MAX, SEGMENT_MAX + 1),
     ("file_ask", "act", "find", "remove"),
     ("file_ask", "path", "p" * PATH_BYTES_MAX, "p" * (PATH_BYTES_MAX + 1)),
     ("file_ask", "env", "e" * ENV_MAX, "e" * (ENV_MAX + 1)),

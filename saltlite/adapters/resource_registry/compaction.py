@@ -16,8 +16,9 @@ from zlib import crc32
 
 from saltlite.adapters.resource_registry.file import RegistryFile, create
 from saltlite.core.resources.layout import INDEX_START, Header, State
-from saltlite.core.resources.records import DELETE, HEAD, KIND, WHOLE, DamagedError, changes_in
+from saltlite.core.resources.records import DELETE, HEAD, KIND, WHOLE, changes_in
 from saltlite.core.resources.slots import pack_sorted
+from saltlite.errors import DamagedError
 
 ROUND_BYTES = 64 * 1024
 """What is left to take over with the lock, at most, if the writers let it come to that."""

@@ -15,8 +15,9 @@ from contextlib import suppress
 
 from saltlite.core.resources import layout
 from saltlite.core.resources.layout import COMMITTED, INDEX_START, SLOT, SPARE_SLOTS, SUPERSEDED, Header, State
-from saltlite.core.resources.records import DELETE, HEAD, KIND, Change, DamagedError, read
+from saltlite.core.resources.records import DELETE, HEAD, KIND, Change, read
 from saltlite.core.resources.slots import EMPTY, probe, shift_for
+from saltlite.errors import DamagedError
 
 ROOM_MIN = 64 * 1024
 """Bytes that the log's file is longer than the log, at least: a longer file has to be mapped again by everybody."""

@@ -28,9 +28,9 @@ from saltlite.adapters.resource_registry.recovery import (
 )
 from saltlite.core.resources.layout import GROW_TWICE, INCOMPLETE, LOAD_MAX, SLOT, State, capacity_for
 from saltlite.core.resources.primary import PROBLEMS_MAX, Figures, Follower, Verification
-from saltlite.core.resources.records import Change, DamagedError, changes_in, encoded
+from saltlite.core.resources.records import Change, changes_in, encoded
 from saltlite.core.resources.slots import NoRoomError
-from saltlite.errors import StoreError
+from saltlite.errors import DamagedError, StoreError
 
 CHECKPOINT_BYTES = 256 * 1024
 """Log that is entered again after a power failure, for a small index; a large one is synced after half its size."""

@@ -16,13 +16,13 @@ from saltlite.core.resources.records import (
     KIND,
     LAST,
     Change,
-    DamagedError,
     encoded,
     is_possible,
     read,
     whole_records,
 )
 from saltlite.core.resources.slots import NoRoomError, pack_sorted
+from saltlite.errors import DamagedError
 
 
 def roll_forward(file: RegistryFile, state: State, boot: bytes) -> State:

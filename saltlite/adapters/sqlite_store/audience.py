@@ -1,31 +1,45 @@
 """Target lists as they are stored with a job, and the last ones that were decoded.
 
-A reconnecting fleet asks for the open jobs of ten thousand minions, and each answer carries the same list.
+A reconnecting fleet asks for the open jobs of ten thousand minions, and each answer carries the same lists.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.parts import resource_parts
 
 AUDIENCES_KEPT = 32
 """Decoded target lists that a reader remembers: one of 10,000 ids takes about 1 MB and 0.5 ms to decode."""
 
-
-def pack_minions(minions: tuple[MinionId, ...]) -> bytes:
-    """A target list as one blob."""
-    packed: bytes = msgpack.packb(minions)
-    return packed
+Packed = tuple[bytes, bytes]
+"""The two columns of a job that hold its targets: minions, and resources by their minion."""
 
 
-def unpack_minions(packed: bytes) -> tuple[MinionId, ...]:
-    """The list that pack_minions packed."""
-    minions: tuple[MinionId, ...] = msgpack.unpackb(packed, use_list=False)
-    return minions
+def pack_targets(minions: tuple[MinionId, ...], resources: Mapping[MinionId, tuple[TargetId, ...]]) -> Packed:
+    """Target lists as they are stored."""
+    return msgpack.packb(minions), msgpack.packb(dict(resources))
+
+
+class Audience:
+    """The decoded target lists of one job."""
+
+    def __init__(self, packed: Packed) -> None:
+        self.minions: tuple[MinionId, ...] = msgpack.unpackb(packed[0], use_list=False)
+        self.resources: Mapping[MinionId, tuple[TargetId, ...]] = msgpack.unpackb(packed[1], use_list=False)
+        self._parts: dict[MinionId, dict[int, tuple[TargetId, ...]]] = {}
+
+    def part(self, minion: MinionId, number: int, most: int) -> tuple[TargetId, ...]:
+        """The resources of that part, of which each of this job has `most` at most; () for a minion's own."""
+        if not number:
+            return ()
+        if minion not in self._parts:
+            self._parts[minion] = dict(resource_parts(self.resources[minion], most))
+        return self._parts[minion][number]
 
 
 class Audiences:
@@ -35,16 +49,16 @@ class Audiences:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, tuple[MinionId, ...]] = OrderedDict()
+        self._kept: OrderedDict[int, Audience] = OrderedDict()
 
-    def get(self, seq: int, load: Callable[[int], bytes | None]) -> tuple[MinionId, ...] | None:
-        """The list of a job, from `load` if it is not kept; None when `load` knows no such job."""
+    def get(self, seq: int, load: Callable[[int], Packed | None]) -> Audience | None:
+        """The lists of a job, from `load` if they are not kept; None when `load` knows no such job."""
         known = self._kept.pop(seq, None)
         if known is None:
             packed = load(seq)
             if packed is None:
                 return None
-            known = unpack_minions(packed)
+            known = Audience(packed)
             if len(self._kept) >= AUDIENCES_KEPT:
                 self._kept.popitem(last=False)
         self._kept[seq] = known

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from saltlite.adapters.sqlite_store.connection import Values
 from saltlite.adapters.store_events import runs_like
+from saltlite.core.dispatch import RANK
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
-from saltlite.model.ids import Jid
-from saltlite.model.job import TargetState
+from saltlite.model.ids import Jid, TargetId
+from saltlite.model.job import TERMINAL, TargetState
 from saltlite.model.target import Target, TargetKind
 
 OUTCOME_CODE = {Outcome.OPEN: 0, Outcome.OK: 1, Outcome.MISSING: 2, Outcome.FAILED: 3}
 """How an outcome is stored. What is above 1 is in an index of its own, and is rare."""
+
+STATE_OF_RANK = {rank: state for state, rank in RANK.items() if state not in TERMINAL}
+"""What is not terminal has a rank of its own, so that an index with the rank answers for the state."""
 
 _OUTCOME_OF_CODE = {code: outcome for outcome, code in OUTCOME_CODE.items()}
 
@@ -28,16 +32,30 @@ _BAD = (
     " WHERE t.outcome = ? AND t.outcome > 1 AND t.jid = l.jid)"
 )
 _OPEN = "(l.jid IN (SELECT jid FROM job_targets INDEXED BY job_targets_unfinished WHERE rank < 9))"
-_OF_MINION = "EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = l.jid AND t.minion = ?)"
-_OF_MINION_SO = "EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = l.jid AND t.minion = ? AND t.outcome = ?)"
+# Of a minion, with what it manages. Each of these is found in an index, however many resources it has.
+_OF_MINION = (
+    "(EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = l.jid AND t.target = ?)"
+    " OR EXISTS (SELECT 1 FROM job_targets AS t INDEXED BY job_targets_parts"
+    " WHERE t.jid = l.jid AND t.minion = ? AND t.target <> t.minion))"
+)
+_BAD_OF_MINION = (
+    "EXISTS (SELECT 1 FROM job_targets AS t INDEXED BY job_targets_bad"
+    " WHERE t.outcome = ? AND t.outcome > 1 AND t.jid = l.jid AND t.minion = ?)"
+)
+_OPEN_OF_MINION = (
+    "(l.jid IN (SELECT jid FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank IN (-1, 0, 1, 2) AND rank < 9 AND minion = ?))"
+)
+_OF_RESOURCE = "EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = l.jid AND t.target = ?)"
+_OF_RESOURCE_SO = "EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = l.jid AND t.target = ? AND t.outcome = ?)"
 _COUNTS = (
     "SELECT t.jid, t.state, t.outcome, count(*) FROM json_each(?) AS asked"
     " CROSS JOIN job_targets AS t ON t.jid = asked.value GROUP BY t.jid, t.state, t.outcome"
 )
 _DETAILS = (
-    "SELECT t.minion, t.state, t.reason, t.changed_at, t.outcome, r.retcode, r.started_at, r.duration_ms"
-    " FROM job_targets AS t LEFT JOIN returns AS r ON r.jid = t.jid AND r.minion = t.minion"
-    " WHERE t.jid = ? ORDER BY t.minion"
+    "SELECT t.target, t.state, t.reason, t.changed_at, t.outcome, r.retcode, r.started_at, r.duration_ms"
+    " FROM job_targets AS t LEFT JOIN returns AS r ON r.jid = t.jid AND r.target = t.target"
+    " WHERE t.jid = ? ORDER BY t.target"
 )
 _CANCELLED = (
     "SELECT j.jid FROM json_each(?) AS asked CROSS JOIN jobs AS j ON j.jid = asked.value"
@@ -74,7 +92,7 @@ class HistoryReader:
     def target_details(self, jid: Jid) -> list[TargetDetail]:
         return [
             TargetDetail(
-                id=minion,
+                id=target,
                 state=TargetState(state),
                 reason=reason,
                 changed_at=changed_at,
@@ -83,7 +101,7 @@ class HistoryReader:
                 started_at=started_at,
                 duration_ms=duration_ms,
             )
-            for minion, state, reason, changed_at, outcome, retcode, started_at, duration_ms in self._queries.rows(
+            for target, state, reason, changed_at, outcome, retcode, started_at, duration_ms in self._queries.rows(
                 _DETAILS, (jid,)
             )
         ]
@@ -92,8 +110,8 @@ class HistoryReader:
         return {row[0] for row in self._queries.rows(_CANCELLED, (json.dumps(list(jids)),))}
 
     def open_counts(self) -> dict[TargetState, int]:
-        sql = "SELECT state, count(*) FROM job_targets INDEXED BY job_targets_unfinished WHERE rank < 9 GROUP BY state"
-        return {TargetState(state): count for state, count in self._queries.rows(sql)}
+        sql = "SELECT rank, count(*) FROM job_targets INDEXED BY job_targets_unfinished WHERE rank < 9 GROUP BY rank"
+        return {STATE_OF_RANK[rank]: count for rank, count in self._queries.rows(sql)}
 
     def _conditions(self, wanted: JobFilter) -> tuple[list[str], list[str | float | int]]:
         conditions: list[str] = []
@@ -113,17 +131,8 @@ class HistoryReader:
             add("l.user = ?", wanted.user)
         if wanted.fun:
             add("l.fun IN (SELECT value FROM json_each(?))", json.dumps(self._functions_like(wanted.fun)))
-        if wanted.minion is not None and wanted.outcome is not None:
-            add(_OF_MINION_SO, wanted.minion, OUTCOME_CODE[wanted.outcome])
-        elif wanted.minion is not None:
-            add(_OF_MINION, wanted.minion)
-        elif wanted.outcome is Outcome.OPEN:
-            add(_OPEN)
-        elif wanted.outcome is Outcome.OK:
-            bad = (OUTCOME_CODE[Outcome.MISSING], OUTCOME_CODE[Outcome.FAILED])
-            add(f"NOT {_BAD} AND NOT {_BAD} AND NOT {_OPEN}", *bad)
-        elif wanted.outcome is not None:
-            add(_BAD, OUTCOME_CODE[wanted.outcome])
+        for condition, of_it in _target_conditions(wanted.minion, wanted.outcome):
+            add(condition, *of_it)
         return conditions, values
 
     def _functions_like(self, glob: str) -> list[str]:
@@ -158,3 +167,22 @@ def _summary(row: Any, counts: dict[TargetState, int], outcomes: dict[Outcome, i
         counts=counts,
         outcomes=outcomes,
     )
+
+
+def _target_conditions(target: TargetId | None, outcome: Outcome | None) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    """What `JobFilter.minion` and `JobFilter.outcome` say about a job's targets: conditions, with their values."""
+    if target is not None and ":" in target:
+        yield (_OF_RESOURCE, (target,)) if outcome is None else (_OF_RESOURCE_SO, (target, OUTCOME_CODE[outcome]))
+        return
+    of_it = () if target is None else (target,)
+    bad, is_open = (_BAD, _OPEN) if target is None else (_BAD_OF_MINION, _OPEN_OF_MINION)
+    if target is not None and outcome in (None, Outcome.OK):
+        yield _OF_MINION, (target, target)
+    if outcome is Outcome.OK:
+        for code in (OUTCOME_CODE[Outcome.MISSING], OUTCOME_CODE[Outcome.FAILED]):
+            yield f"NOT {bad}", (code, *of_it)
+        yield f"NOT {is_open}", of_it
+    elif outcome is Outcome.OPEN:
+        yield is_open, of_it
+    elif outcome is not None:
+        yield bad, (OUTCOME_CODE[outcome], *of_it)

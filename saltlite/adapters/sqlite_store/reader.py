@@ -8,17 +8,16 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.adapters.sqlite_store.audience import Audiences, unpack_minions
+from saltlite.adapters.sqlite_store.audience import Audience
 from saltlite.adapters.sqlite_store.batches import BatchReader
-from saltlite.adapters.sqlite_store.history import HistoryReader, Queries
+from saltlite.adapters.sqlite_store.history import HistoryReader
+from saltlite.adapters.sqlite_store.parts import PartReader
 from saltlite.adapters.store_events import unpack_data
 from saltlite.core.dispatch import RANK
 from saltlite.core.ports import (
-    OPEN_JOBS_SIZE,
     RETURNS_SIZE,
     FunctionSet,
     MinionRow,
-    OpenJob,
     TargetRow,
     TokenRecord,
 )
@@ -42,35 +41,15 @@ _MINIONS_ACCEPTED = (
 )
 _JOB = (
     "SELECT jid, request_id, user, uid, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
-    " batch_size, batch_wait_ms, batch_failhard, origin, body, signature, minions FROM jobs WHERE jid = ?"
+    " batch_size, batch_wait_ms, batch_failhard, origin, body, signature, minions, resources FROM jobs WHERE jid = ?"
 )
 _RETURNS = (
-    "SELECT jid, minion, state, retcode, body, started_at, duration_ms, reason, seq FROM returns"
+    "SELECT jid, target, state, retcode, body, started_at, duration_ms, reason, seq FROM returns"
     " WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
 )
 _RETURN_SIZES = "SELECT length(body) FROM returns WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
-# The ranks one by one: the index is sorted by rank, so each is one step to this minion's rows.
-_UNSETTLED = (
-    "SELECT jid, rank FROM job_targets INDEXED BY job_targets_unfinished"
-    " WHERE rank IN (0, 1, 2) AND rank < 9 AND minion = ? ORDER BY jid"
-)
-_OPEN_JOBS = (
-    "SELECT j.seq, j.jid, j.body, j.signature, CASE t.rank WHEN 0 THEN t.changed_at ELSE j.created_at END,"
-    " j.deliver_ms, t.state FROM json_each(?) AS asked"
-    " CROSS JOIN job_targets AS t ON t.jid = asked.value AND t.minion = ? CROSS JOIN jobs AS j ON j.jid = t.jid"
-    " WHERE t.rank IN (0, 1, 2) ORDER BY t.jid LIMIT ?"
-)
-_OPEN_JOB_SIZES = (
-    "SELECT length(j.body) FROM json_each(?) AS asked"
-    " CROSS JOIN job_targets AS t ON t.jid = asked.value AND t.minion = ? CROSS JOIN jobs AS j ON j.jid = t.jid"
-    " WHERE t.rank IN (0, 1, 2) ORDER BY t.jid"
-)
-_CROWDED = (
-    "SELECT asked.value FROM json_each(?) AS asked WHERE (SELECT 1 FROM job_targets INDEXED BY job_targets_unfinished"
-    " WHERE rank = 0 AND rank < 9 AND minion = asked.value LIMIT 1 OFFSET ?) IS NOT NULL ORDER BY asked.key"
-)
 UNDELIVERED = (
-    "SELECT t.jid, t.minion FROM job_targets AS t INDEXED BY job_targets_unfinished"
+    "SELECT t.jid, t.target FROM job_targets AS t INDEXED BY job_targets_unfinished"
     " CROSS JOIN jobs AS j ON j.jid = t.jid LEFT JOIN minions AS m ON m.id = t.minion"
     " WHERE t.rank = 0 AND t.rank < 9 AND t.changed_at + j.deliver_ms / 1000.0 <= ?"
     " AND (m.id IS NULL OR (NOT m.up AND m.last_seen < t.changed_at))"
@@ -81,15 +60,10 @@ _DIGESTS = (
     " LEFT JOIN minions AS m ON m.id = asked.value GROUP BY 1"
 )
 
-_STATE_OF_RANK = {RANK[state]: state for state in (TargetState.QUEUED, TargetState.RECEIVED, TargetState.RUNNING)}
 
-
-class SqliteReader(HistoryReader, BatchReader):
+# PartReader is first: its constructor is the one that sets up all there is.
+class SqliteReader(PartReader, HistoryReader, BatchReader):
     """`saltlite.core.ports.StoreReader` over SQLite. Raises StoreError when the file cannot be read."""
-
-    def __init__(self, queries: Queries) -> None:
-        super().__init__(queries)
-        self._audiences = Audiences()
 
     def store_id(self) -> str:
         return str(self._queries.value("SELECT id FROM store"))
@@ -140,9 +114,9 @@ class SqliteReader(HistoryReader, BatchReader):
         return found
 
     def targets(self, jid: Jid) -> list[TargetRow]:
-        sql = "SELECT minion, state, reason, changed_at FROM job_targets WHERE jid = ? ORDER BY minion"
+        sql = "SELECT target, state, reason, changed_at FROM job_targets WHERE jid = ? ORDER BY target"
         rows = self._queries.rows(sql, (jid,))
-        return [TargetRow(minion, TargetState(state), reason, at) for minion, state, reason, at in rows]
+        return [TargetRow(target, TargetState(state), reason, at) for target, state, reason, at in rows]
 
     def open_targets(self, jid: Jid) -> int:
         sql = "SELECT count(*) FROM job_targets WHERE jid = ? AND rank < 9"
@@ -150,19 +124,19 @@ class SqliteReader(HistoryReader, BatchReader):
 
     def moved_targets(self, jid: Jid) -> list[TargetRow]:
         sql = (
-            "SELECT minion, state, reason, changed_at FROM job_targets"
-            " WHERE jid = ? AND rank > 0 AND state <> 'returned' ORDER BY minion"
+            "SELECT target, state, reason, changed_at FROM job_targets"
+            " WHERE jid = ? AND rank > 0 AND state <> 'returned' ORDER BY target"
         )
         rows = self._queries.rows(sql, (jid,))
-        return [TargetRow(minion, TargetState(state), reason, at) for minion, state, reason, at in rows]
+        return [TargetRow(target, TargetState(state), reason, at) for target, state, reason, at in rows]
 
     def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
         sql = (
-            "SELECT minion, reason, changed_at FROM job_targets"
-            " WHERE jid = ? AND rank = ? AND state = ? ORDER BY minion"
+            "SELECT target, reason, changed_at FROM job_targets"
+            " WHERE jid = ? AND rank = ? AND state = ? ORDER BY target"
         )
         rows = self._queries.rows(sql, (jid, RANK[state], state))
-        return [TargetRow(minion, state, reason, at) for minion, reason, at in rows]
+        return [TargetRow(target, state, reason, at) for target, reason, at in rows]
 
     def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
         count, total = 0, 0
@@ -199,33 +173,6 @@ class SqliteReader(HistoryReader, BatchReader):
         pages = self._queries.value("PRAGMA page_count") - self._queries.value("PRAGMA freelist_count")
         return int(pages * self._queries.value("PRAGMA page_size"))
 
-    def unsettled(self, minion: MinionId) -> list[tuple[Jid, TargetState]]:
-        return [(jid, _STATE_OF_RANK[rank]) for jid, rank in self._queries.rows(_UNSETTLED, (minion,))]
-
-    def open_jobs(self, minion: MinionId, jids: Sequence[Jid], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
-        asked = json.dumps(list(jids))
-        count, total = 0, 0
-        # The length of a body is known without reading it.
-        for (length,) in self._queries.rows(_OPEN_JOB_SIZES, (asked, minion)):
-            count, total = count + 1, total + length
-            if total >= size:
-                break
-        found = []
-        rows = self._queries.rows(_OPEN_JOBS, (asked, minion, count))
-        for seq, jid, body, signature, created_at, deliver_ms, state in rows:
-            audience = self._audiences.get(seq, self._packed_minions)
-            # None: the job was pruned since its row was read, so it is open no more.
-            if audience is not None:
-                found.append(OpenJob(jid, body, signature, created_at, deliver_ms, audience, TargetState(state)))
-        return found
-
-    def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
-        return [row[0] for row in self._queries.rows(_CROWDED, (json.dumps(list(minions)), most - 1))]
-
-    def _packed_minions(self, seq: int) -> bytes | None:
-        packed: bytes | None = self._queries.value("SELECT minions FROM jobs WHERE seq = ?", (seq,))
-        return packed
-
     def expire_due(self, now: float) -> bool:
         return bool(self._queries.value(f"SELECT EXISTS ({UNDELIVERED})", (now,)))
 
@@ -237,13 +184,6 @@ class SqliteReader(HistoryReader, BatchReader):
         # One value, however many minions: SQLite limits the number of values, and the text stays constant.
         rows = self._queries.rows(_DIGESTS, (json.dumps(list(minions)),))
         return {digest: (count, first) for digest, count, first in rows}
-
-    def minions_with_open_jobs(self) -> list[MinionId]:
-        sql = (
-            "SELECT DISTINCT minion FROM job_targets INDEXED BY job_targets_unfinished"
-            " WHERE rank = 0 AND rank < 9 ORDER BY minion"
-        )
-        return [row[0] for row in self._queries.rows(sql)]
 
     def minion(self, minion: MinionId) -> MinionRow | None:
         rows = self._queries.rows(_MINION_BY_ID, (minion,))
@@ -264,8 +204,9 @@ def _minion_row(row: tuple[Any, ...]) -> MinionRow:
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    jid, request_id, user, uid, fun, tgt, tgt_type, *numbers, origin, body, signature, minions = row
+    jid, request_id, user, uid, fun, tgt, tgt_type, *numbers, origin, body, signature, minions, resources = row
     created_at, deliver_ms, run_ms, size, wait_ms, failhard = numbers
+    audience = Audience((minions, resources))
     return Job(
         jid=jid,
         request_id=request_id,
@@ -278,7 +219,8 @@ def _job(row: tuple[Any, ...]) -> Job:
         run_ms=run_ms,
         body=body,
         signature=signature,
-        minions=unpack_minions(minions),
+        minions=audience.minions,
+        resources=audience.resources,
         batch=Batch(size, wait_ms, bool(failhard)) if size is not None else None,
         origin=origin,
     )

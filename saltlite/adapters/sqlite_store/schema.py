@@ -2,9 +2,10 @@
 
     events       the log; its seq is the one counter that readers follow, never reused (AUTOINCREMENT)
     jobs         one row a job; seq is the seq of its event
-    job_targets  one row a (jid, minion); rank is saltlite.core.dispatch.RANK of its state, outcome is
-                 history.OUTCOME_CODE of what became of it
-    returns      at most one row a (jid, minion); seq is the seq of its event
+    job_targets  one row a (jid, target); minion is the target itself, or manages it, and part the number of that
+                 minion's part with the target, 0 for itself; rank is saltlite.core.dispatch.RANK of its state,
+                 outcome is history.OUTCOME_CODE of what became of it
+    returns      at most one row a (jid, target); seq is the seq of its event
     keys         one row a fingerprint; at most one accepted an id
     minions      the last session of each id
     functions    what each digest of a function set stands for
@@ -22,7 +23,7 @@ from saltlite.errors import StoreError
 APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # Wide columns last: SQLite reads a row up to the last column that is asked for.
 _JOBS = """CREATE TABLE jobs (
@@ -32,10 +33,22 @@ _JOBS = """CREATE TABLE jobs (
         batch_size INTEGER, batch_wait_ms INTEGER, batch_failhard INTEGER,
         cancelled_at REAL, cancelled_by TEXT NOT NULL DEFAULT '',
         signature BLOB NOT NULL, body BLOB NOT NULL, minions BLOB NOT NULL, UNIQUE (request_id, uid))"""
+# Format 2 had none: the same statement ends the table in a new file and in an older one. 0x80 is an empty map.
+_JOBS_RESOURCES = "ALTER TABLE jobs ADD COLUMN resources BLOB NOT NULL DEFAULT x'80'"
 # All that a list of jobs is narrowed by.
 _JOBS_LISTING = "CREATE INDEX jobs_listing ON jobs (jid, created_at, user, fun)"
-# Holds what went wrong, which is little. A query has to say `outcome > 1` for SQLite to take it.
-_TARGETS_BAD = "CREATE INDEX job_targets_bad ON job_targets (outcome, jid) WHERE outcome > 1"
+_TARGETS = """CREATE TABLE job_targets (
+        jid TEXT NOT NULL, target TEXT NOT NULL, minion TEXT NOT NULL, part INTEGER NOT NULL, rank INTEGER NOT NULL,
+        state TEXT NOT NULL, reason TEXT NOT NULL, changed_at REAL NOT NULL, outcome INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (jid, target)) WITHOUT ROWID"""
+_TARGET_INDEXES = (
+    # Holds what is not settled, and no history. A query has to say `rank < 9` for SQLite to take it.
+    "CREATE INDEX job_targets_unfinished ON job_targets (rank, minion, jid, part, changed_at) WHERE rank < 9",
+    # Holds resources: a minion is its own part. A query has to say `target <> minion` for SQLite to take it.
+    "CREATE INDEX job_targets_parts ON job_targets (jid, minion, part) WHERE target <> minion",
+    # Holds what went wrong, which is little. A query has to say `outcome > 1` for SQLite to take it.
+    "CREATE INDEX job_targets_bad ON job_targets (outcome, jid, minion) WHERE outcome > 1",
+)
 
 _FUNCTIONS = """CREATE TABLE functions (
         digest TEXT NOT NULL PRIMARY KEY, whole INTEGER NOT NULL, texts BLOB NOT NULL)"""
@@ -64,19 +77,15 @@ _SCHEMA = (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, tag TEXT NOT NULL, data BLOB NOT NULL, at REAL NOT NULL)""",
     "CREATE INDEX events_by_time ON events (at)",
     _JOBS,
+    _JOBS_RESOURCES,
     "CREATE INDEX jobs_by_time ON jobs (created_at)",
     _JOBS_LISTING,
-    """CREATE TABLE job_targets (
-        jid TEXT NOT NULL, minion TEXT NOT NULL, rank INTEGER NOT NULL, state TEXT NOT NULL,
-        reason TEXT NOT NULL, changed_at REAL NOT NULL, outcome INTEGER NOT NULL DEFAULT 0,
-        PRIMARY KEY (jid, minion)) WITHOUT ROWID""",
-    # Holds what is not settled, and no history. A query has to say `rank < 9` for SQLite to take it.
-    "CREATE INDEX job_targets_unfinished ON job_targets (rank, minion, jid) WHERE rank < 9",
-    _TARGETS_BAD,
+    _TARGETS,
+    *_TARGET_INDEXES,
     """CREATE TABLE returns (
-        seq INTEGER PRIMARY KEY, jid TEXT NOT NULL, minion TEXT NOT NULL, state TEXT NOT NULL,
+        seq INTEGER PRIMARY KEY, jid TEXT NOT NULL, target TEXT NOT NULL, state TEXT NOT NULL,
         retcode INTEGER NOT NULL, started_at REAL NOT NULL, duration_ms INTEGER NOT NULL,
-        reason TEXT NOT NULL, body BLOB NOT NULL, UNIQUE (jid, minion))""",
+        reason TEXT NOT NULL, body BLOB NOT NULL, UNIQUE (jid, target))""",
     "CREATE INDEX returns_by_job ON returns (jid)",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
@@ -95,6 +104,10 @@ _OUTCOMES_OF_1 = (
     " FROM returns AS r WHERE r.jid = job_targets.jid AND r.minion = job_targets.minion),"
     " CASE WHEN rank < 9 THEN 0 WHEN state IN ('refused', 'timed_out', 'interrupted') THEN 3 ELSE 2 END)"
 )
+_TARGETS_OF_2 = (
+    "INSERT INTO job_targets (jid, target, minion, part, rank, state, reason, changed_at, outcome)"
+    " SELECT jid, minion, minion, 0, rank, state, reason, changed_at, outcome FROM job_targets_2"
+)
 _STEPS: dict[int, tuple[str, ...]] = {
     1: (
         "ALTER TABLE jobs RENAME TO jobs_1",
@@ -105,10 +118,19 @@ _STEPS: dict[int, tuple[str, ...]] = {
         _JOBS_LISTING,
         "ALTER TABLE job_targets ADD COLUMN outcome INTEGER NOT NULL DEFAULT 0",
         _OUTCOMES_OF_1,
-        _TARGETS_BAD,
         # Names without signatures; each minion is asked again when it comes.
         "DROP TABLE functions",
         _FUNCTIONS,
+    ),
+    2: (
+        _JOBS_RESOURCES,
+        "ALTER TABLE job_targets RENAME TO job_targets_2",
+        _TARGETS,
+        _TARGETS_OF_2,
+        # With it go its indexes, whose names are free then.
+        "DROP TABLE job_targets_2",
+        *_TARGET_INDEXES,
+        "ALTER TABLE returns RENAME COLUMN minion TO target",
     ),
 }
 """What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""

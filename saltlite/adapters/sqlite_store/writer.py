@@ -11,7 +11,7 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.adapters.sqlite_store.audience import pack_minions
+from saltlite.adapters.sqlite_store.audience import pack_targets
 from saltlite.adapters.sqlite_store.connection import Values
 from saltlite.adapters.sqlite_store.history import OUTCOME_CODE
 from saltlite.adapters.sqlite_store.reader import UNDELIVERED, SqliteReader
@@ -23,15 +23,17 @@ from saltlite.adapters.store_events import (
     first_state,
     job_event,
     pack_data,
+    parts_of,
     return_event,
 )
 from saltlite.core.dispatch import NEVER_RAN, RANK, TERMINAL_RANK, believed
-from saltlite.core.ports import FunctionSet, MinionRow, ReturnCommit, Stored, TargetRow, TokenRecord
+from saltlite.core.ports import FunctionSet, MinionRow, PartRow, ReturnCommit, Stored, TargetRow, TokenRecord
 from saltlite.errors import StoreError
 from saltlite.model.history import Outcome, outcome_of, outcome_of_return
-from saltlite.model.ids import Jid, MinionId
+from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.model.parts import split_part
 
 VACUUM_PAGES = 4_096
 """Free pages (of 4 KiB) that one prune gives back to the file system: bounded, as writers wait meanwhile."""
@@ -50,25 +52,40 @@ _PUT_TOKEN = (
 )
 _PUT_JOB = (
     "INSERT INTO jobs (seq, jid, request_id, user, uid, origin, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
-    " batch_size, batch_wait_ms, batch_failhard, signature, body, minions)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " batch_size, batch_wait_ms, batch_failhard, signature, body, minions, resources)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_PUT_TARGET = "INSERT INTO job_targets (jid, minion, rank, state, reason, changed_at) VALUES (?, ?, ?, ?, '', ?)"
+_PUT_TARGET = (
+    "INSERT INTO job_targets (jid, target, minion, part, rank, state, reason, changed_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, '', ?)"
+)
 _PUT_EVENT = "INSERT INTO events (seq, tag, data, at) VALUES (?, ?, ?, ?)"
 _PUT_RETURN = (
-    "INSERT INTO returns (seq, jid, minion, state, retcode, started_at, duration_ms, reason, body)"
+    "INSERT INTO returns (seq, jid, target, state, retcode, started_at, duration_ms, reason, body)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 # The whole state machine of a target: forward only, and no terminal rank is below another.
 _MOVE_TARGET = (
     "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ?, outcome = ?"
-    " WHERE jid = ? AND minion = ? AND rank < ?"
+    " WHERE jid = ? AND target = ? AND rank < ?"
+)
+# The same for all targets of a part, with what is believed of those that run (rank 2), whatever the others are.
+_MOVE_PART = (
+    "SET state = CASE rank WHEN 2 THEN ? ELSE ? END, reason = CASE rank WHEN 2 THEN ? ELSE ? END,"
+    " outcome = CASE rank WHEN 2 THEN ? ELSE ? END, rank = ?, changed_at = ?"
+)
+_MOVE_MINION = (
+    f"UPDATE job_targets {_MOVE_PART} WHERE jid = ? AND target = ? AND part = ? AND rank < ? RETURNING target"
+)
+_MOVE_RESOURCES = (
+    f"UPDATE job_targets INDEXED BY job_targets_parts {_MOVE_PART}"
+    " WHERE jid = ? AND minion = ? AND part = ? AND target <> minion AND rank < ? RETURNING target"
 )
 # A return that comes after its target was settled otherwise changes no state, but says what became of it.
-_LATE_OUTCOME = "UPDATE job_targets SET outcome = ? WHERE jid = ? AND minion = ?"
+_LATE_OUTCOME = "UPDATE job_targets SET outcome = ? WHERE jid = ? AND target = ?"
 _IS_RETURNED = (
-    "SELECT EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.minion = t.minion), t.rank"
-    " FROM job_targets AS t WHERE t.jid = ? AND t.minion = ?"
+    "SELECT EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target), t.rank"
+    " FROM job_targets AS t WHERE t.jid = ? AND t.target = ? AND t.minion = ?"
 )
 # last_seen never goes back: two MWorkers may report in either order, and `expire` trusts it.
 _TOUCH_MINION = (
@@ -81,12 +98,12 @@ _TOUCH_MINION = (
     " last_seen = max(last_seen, excluded.last_seen)"
 )
 _NEVER_HANDED_OVER = (
-    "SELECT t.minion FROM job_targets AS t LEFT JOIN minions AS m ON m.id = t.minion"
+    "SELECT t.target FROM job_targets AS t LEFT JOIN minions AS m ON m.id = t.minion"
     " WHERE t.jid = ?"
     " AND (t.rank = -1 OR (t.rank = 0 AND (m.id IS NULL OR (NOT m.up AND m.last_seen < t.changed_at))))"
-    " ORDER BY t.minion"
+    " ORDER BY t.target"
 )
-_UNDELIVERED_SORTED = UNDELIVERED + " ORDER BY t.jid, t.minion"
+_UNDELIVERED_SORTED = UNDELIVERED + " ORDER BY t.jid, t.target"
 _PRUNABLE = (
     "SELECT jid FROM jobs AS j WHERE j.created_at < ?"
     " AND NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < ?)"
@@ -183,42 +200,53 @@ class SqliteWriter(SqliteReader):
             *((job.batch.size, job.batch.wait_ms, job.batch.failhard) if job.batch else (None, None, None)),
             job.signature,
             job.body,
-            pack_minions(job.minions),
+            *pack_targets(job.minions, job.resources),
         )
         self._transaction.run(_PUT_JOB, row)
         state = first_state(job)
-        self._transaction.run_many(
-            _PUT_TARGET, [(job.jid, minion, RANK[state], state, job.created_at) for minion in job.minions]
-        )
+        end = (RANK[state], state, job.created_at)
+        rows = [(job.jid, target, minion, part, *end) for minion, part, ids in parts_of(job) for target in ids]
+        # In the order of the table's key: pages are then filled one after the other.
+        self._transaction.run_many(_PUT_TARGET, sorted(rows))
         return seq
 
     def jid_taken(self, jid: Jid) -> bool:
         return self._transaction.value("SELECT 1 FROM jobs WHERE jid = ?", (jid,)) is not None
 
-    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, MinionId]]:
+    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, TargetId]]:
         return [(jid, row.id) for jid, row in rows if self._set_target(jid, row)]
 
     def _set_target(self, jid: Jid, row: TargetRow) -> bool:
         if row.state in NEVER_RAN:
-            sql = "SELECT state FROM job_targets WHERE jid = ? AND minion = ?"
+            sql = "SELECT state FROM job_targets WHERE jid = ? AND target = ?"
             current = self._transaction.value(sql, (jid, row.id))
             row = row if current is None else believed(TargetState(current), row)
         return bool(self._transaction.run(_MOVE_TARGET, _move(jid, row.id, row.state, row.reason, row.changed_at)))
 
+    def set_parts(self, rows: Iterable[PartRow]) -> list[tuple[Jid, TargetId]]:
+        moved = []
+        for row in rows:
+            jid, number = split_part(row.part)
+            sql = _MOVE_RESOURCES if number else _MOVE_MINION
+            ids = self._transaction.rows(sql, (*_part_move(row), jid, row.minion, number, RANK[row.state]))
+            moved += [(jid, target) for (target,) in sorted(ids)]
+        return moved
+
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
         outcomes = []
-        fresh: dict[tuple[Jid, MinionId], Return] = {}
+        fresh: dict[tuple[Jid, TargetId], tuple[Return, MinionId]] = {}
         late: list[Return] = []
         senders: dict[Fingerprint, MinionId | None] = {}
         for commit in commits:
             ret = commit.ret
             if commit.fingerprint not in senders:
                 senders[commit.fingerprint] = self._accepted_as(commit.fingerprint)
-            outcome, is_settled = self._judge(ret, senders[commit.fingerprint])
+            sender = senders[commit.fingerprint]
+            outcome, is_settled = self._judge(ret, sender)
             if (ret.jid, ret.id) in fresh and outcome is Stored.NEW:
                 outcome = Stored.DUPLICATE
-            elif outcome is Stored.NEW:
-                fresh[ret.jid, ret.id] = ret
+            elif outcome is Stored.NEW and sender is not None:
+                fresh[ret.jid, ret.id] = ret, sender
                 late += [ret] if is_settled else []
             outcomes.append(outcome)
         self._store_returns(list(fresh.values()), now)
@@ -234,16 +262,16 @@ class SqliteWriter(SqliteReader):
 
     def _judge(self, ret: Return, sender: MinionId | None) -> tuple[Stored, bool]:
         """What is to become of a return, and whether its target was settled before it."""
-        rows = self._transaction.rows(_IS_RETURNED, (ret.jid, ret.id)) if sender == ret.id else []
+        rows = self._transaction.rows(_IS_RETURNED, (ret.jid, ret.id, sender)) if sender is not None else []
         if not rows:
             return Stored.UNASSIGNED, False
         returned, rank = rows[0]
         return (Stored.DUPLICATE if returned else Stored.NEW), rank == TERMINAL_RANK
 
-    def _store_returns(self, rets: list[Return], now: float) -> None:
+    def _store_returns(self, rets: list[tuple[Return, MinionId]], now: float) -> None:
         events, returns, moves = [], [], []
-        for seq, ret in enumerate(rets, start=self.last_seq() + 1):
-            tag, data = return_event(ret)
+        for seq, (ret, minion) in enumerate(rets, start=self.last_seq() + 1):
+            tag, data = return_event(ret, minion)
             events.append((seq, tag, pack_data(data), now))
             returns.append(
                 (
@@ -263,13 +291,13 @@ class SqliteWriter(SqliteReader):
         self._transaction.run_many(_PUT_RETURN, returns)
         self._transaction.run_many(_MOVE_TARGET, moves)
 
-    def cancel_job(self, jid: Jid, by: str, now: float) -> list[MinionId]:
+    def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
         sql = "UPDATE jobs SET cancelled_at = ?, cancelled_by = ? WHERE jid = ? AND cancelled_at IS NULL"
         self._transaction.run(sql, (now, by, jid))
         ids = [row[0] for row in self._transaction.rows(_NEVER_HANDED_OVER, (jid,))]
         reason = cancelled_reason(by)
         self._transaction.run_many(
-            _MOVE_TARGET, [_move(jid, minion, TargetState.CANCELLED, reason, now) for minion in ids]
+            _MOVE_TARGET, [_move(jid, target, TargetState.CANCELLED, reason, now) for target in ids]
         )
         return ids
 
@@ -304,11 +332,11 @@ class SqliteWriter(SqliteReader):
         packed = msgpack.packb(sorted(functions.functions.values()))
         self._transaction.run(sql, (functions.digest, functions.whole, packed))
 
-    def expire(self, now: float) -> list[tuple[Jid, MinionId]]:
-        gone = [(jid, minion) for jid, minion in self._transaction.rows(_UNDELIVERED_SORTED, (now,))]
+    def expire(self, now: float) -> list[tuple[Jid, TargetId]]:
+        gone = [(jid, target) for jid, target in self._transaction.rows(_UNDELIVERED_SORTED, (now,))]
         self._transaction.run_many(
             _MOVE_TARGET,
-            [_move(jid, minion, TargetState.EXPIRED, EXPIRED_REASON, now) for jid, minion in gone],
+            [_move(jid, target, TargetState.EXPIRED, EXPIRED_REASON, now) for jid, target in gone],
         )
         return gone
 
@@ -346,9 +374,16 @@ class SqliteWriter(SqliteReader):
 
 
 def _move(
-    jid: Jid, minion: MinionId, state: TargetState, reason: str, at: float, outcome: Outcome | None = None
+    jid: Jid, target: TargetId, state: TargetState, reason: str, at: float, outcome: Outcome | None = None
 ) -> Values:
     """The values of _MOVE_TARGET; the outcome is that of the state alone unless it is given."""
     rank = RANK[state]
     code = OUTCOME_CODE[outcome_of(state) if outcome is None else outcome]
-    return (state, rank, reason, at, code, jid, minion, rank)
+    return (state, rank, reason, at, code, jid, target, rank)
+
+
+def _part_move(row: PartRow) -> Values:
+    """The values of _MOVE_PART."""
+    running = believed(TargetState.RUNNING, row)
+    codes = (OUTCOME_CODE[outcome_of(running.state)], OUTCOME_CODE[outcome_of(row.state)])
+    return (running.state, row.state, running.reason, row.reason, *codes, RANK[row.state], row.changed_at)

@@ -154,6 +154,8 @@ class MinionEvidence:
     """Where the connection was when the minion last said so, "" when it never did."""
     reason: str
     phase_at: float
+    resources_problem: str
+    """Why the master did not take the resources, or not all; "" when it did."""
     journal_problem: str
     """"" when it is readable, or was not there."""
     journal_jobs: int | None

@@ -64,6 +64,11 @@ def _running(seen: MinionEvidence) -> Iterator[Finding]:
     yield from shared.unit(seen.around, runs=pid is not None)
 
 
+def _resources(seen: MinionEvidence) -> Iterator[Finding]:
+    if seen.resources_problem:
+        yield problem("resources", f"the master did not take the resources, or not all: {seen.resources_problem}")
+
+
 def _masters(seen: MinionEvidence) -> Iterator[Finding]:
     for master in seen.masters:
         yield from _master(seen, master)
@@ -188,6 +193,7 @@ CHECKS: tuple[Callable[[MinionEvidence], Iterator[Finding]], ...] = (
     _config,
     _id,
     _running,
+    _resources,
     _masters,
     _folders,
     _journal,

@@ -1,28 +1,102 @@
-"""Targeting: which minions an expression means.
+"""Targeting: which minions and which resources an expression means.
 
-What belongs here: one file a matcher, pure functions from an expression and the accepted ids to the ids it
-selects, and `resolve`, the only way in. What does not: where ids come from, and what is then done with them.
+What belongs here: the one evaluator of targets. One file a matcher, the parser of compound targets, nodegroups, and
+`resolve` and `explain`, the only ways in. What does not: where ids, owners, grains and pillar come from (the port
+`Fleet`), and what is then done with what was selected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
-from saltlite.core.matching.glob import match_glob
-from saltlite.core.matching.listing import match_list
-from saltlite.core.matching.pcre import match_pcre
-from saltlite.model.ids import MinionId
+from saltlite.core.matching.evaluate import Evaluation
+from saltlite.core.matching.explanation import Explanation, explain_one
+from saltlite.core.matching.expression import Engine, Expression, Place, Term
+from saltlite.core.matching.fleet import Fleet, Selection
+from saltlite.core.matching.matcher import look_up
+from saltlite.core.matching.nodegroups import parse_compound, parse_nodegroup
+from saltlite.errors import UsageError
+from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.target import Target, TargetKind
 
-Matcher = Callable[[str, Sequence[MinionId]], Iterable[MinionId]]
-
-_MATCHERS: dict[TargetKind, Matcher] = {
-    TargetKind.GLOB: match_glob,
-    TargetKind.LIST: match_list,
-    TargetKind.PCRE: match_pcre,
+_ENGINES = {
+    TargetKind.GLOB: Engine.WORD,
+    TargetKind.LIST: Engine.LIST,
+    TargetKind.PCRE: Engine.PCRE,
+    TargetKind.GRAIN: Engine.GRAIN,
+    TargetKind.GRAIN_PCRE: Engine.GRAIN_PCRE,
+    TargetKind.PILLAR: Engine.PILLAR,
+    TargetKind.PILLAR_PCRE: Engine.PILLAR_PCRE,
+    TargetKind.IPCIDR: Engine.IPCIDR,
 }
 
 
-def resolve(target: Target, ids: Sequence[MinionId]) -> list[MinionId]:
-    """The ids that the target selects, sorted, each once. Raises UsageError for what is no expression."""
-    return sorted(set(_MATCHERS[target.kind](target.expression, ids)))
+def resolve(target: Target, fleet: Fleet) -> Selection:
+    """What the target selects. Raises UsageError for what is no target, with the word and its place.
+
+    Resources are looked for when `Selection.resources` is looked at first, and stay as they were found then.
+    """
+    evaluation = _evaluation(target, fleet)
+    named: set[TargetId] = set()
+    unknown: dict[str, None] = {}
+    for name in evaluation.names():
+        if name.minion is None and not name.rows:
+            unknown[name.text] = None
+        if name.minion is not None and name.minion in evaluation.minions:
+            named.add(name.minion)
+        named.update(srn for srn, owner in name.rows if evaluation.selects(srn, owner))
+    return Selection(evaluation.minions, _Resources(evaluation), frozenset(named), tuple(unknown))
+
+
+def explain(target: Target, fleet: Fleet, name: str) -> Explanation:
+    """Why the target selects this minion or resource, or does not: an id of a minion, an SRN or a bare id.
+
+    Raises UsageError for what is no target, and for a name that nothing has or several resources have.
+    """
+    evaluation = _evaluation(target, fleet)
+    minion = MinionId(name)
+    if minion in fleet.minions():
+        return explain_one(evaluation, minion, None)
+    rows = look_up(fleet, name)
+    if not rows:
+        raise UsageError(f"{name[:80]!r} is neither an accepted minion nor a registered resource")
+    if len(rows) > 1:
+        srns = ", ".join(sorted(srn for srn, _owner in rows)[:5])
+        raise UsageError(f"several resources have the id {name!r}: say which, as type:id; there are {srns}")
+    return explain_one(evaluation, *rows[0])
+
+
+class _Resources(Mapping[TargetId, MinionId]):
+    """The resources of a selection, found when they are asked for first."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self._evaluation = evaluation
+
+    @cached_property
+    def _found(self) -> dict[TargetId, MinionId]:
+        return self._evaluation.resources()
+
+    def __getitem__(self, srn: TargetId) -> MinionId:
+        return self._found[srn]
+
+    def __iter__(self) -> Iterator[TargetId]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def _evaluation(target: Target, fleet: Fleet) -> Evaluation:
+    alone = target.kind is TargetKind.GLOB
+    return Evaluation(_expression(target, fleet), fleet, globs_take_resources=alone)
+
+
+def _expression(target: Target, fleet: Fleet) -> Expression:
+    if target.kind is TargetKind.COMPOUND:
+        return parse_compound(target.expression, fleet.nodegroups())
+    if target.kind is TargetKind.NODEGROUP:
+        return parse_nodegroup(target.expression, fleet.nodegroups())
+    engine = _ENGINES[target.kind]
+    word = f"{engine}@{target.expression}" if engine else target.expression
+    return Term(engine, target.expression, Place(word, 0))

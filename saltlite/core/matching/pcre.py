@@ -1,21 +1,44 @@
-"""Regular expressions over minion ids; as in Salt they match from the start of the id, not to its end."""
+"""Regular expressions over ids of minions and bare ids of resources: they match from the start, not to the end."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Set
 
-from saltlite.errors import UsageError
-from saltlite.model.ids import MinionId
+from saltlite.core.matching.fleet import Fleet
+from saltlite.core.matching.matcher import GUESS_OF_ALL, Named, Row, bare_id
+from saltlite.core.matching.patterns import regex_matcher
+from saltlite.model.ids import MinionId, TargetId
 
 
-def match_pcre(expression: str, ids: Sequence[MinionId]) -> Iterable[MinionId]:
-    """The ids that match. Raises UsageError, with the position, for what is no regular expression."""
-    try:
-        pattern = re.compile(expression)
-    except (OverflowError, RecursionError):
-        raise UsageError("the regular expression of -E is too large or too deeply nested") from None
-    except re.error as error:
-        where = f" at position {error.pos}" if error.pos is not None else ""
-        raise UsageError(f"-E {expression!r} is not a regular expression: {error.msg}{where}") from None
-    return [minion for minion in ids if pattern.match(minion)]
+class RegexMatcher:
+    """Minions whose id matches, and resources whose bare id does."""
+
+    def __init__(self, fleet: Fleet, pattern: str) -> None:
+        """Raises UsageError, with the position, for what is no regular expression."""
+        self._fleet = fleet
+        self._pattern = pattern
+        self._matches = regex_matcher(pattern)
+
+    def minions(self, among: Set[MinionId]) -> Set[MinionId]:
+        return {minion for minion in among if self._matches(minion)}
+
+    def of_resource(self, srn: TargetId, _owner: MinionId) -> bool:
+        return bool(self._matches(bare_id(srn)))
+
+    def names_resource(self, srn: TargetId, owner: MinionId) -> bool:
+        return self.of_resource(srn, owner)
+
+    def rows(self) -> Iterable[Row]:
+        return (row for row in self._fleet.resources() if self._matches(bare_id(row[0])))
+
+    def naming_rows(self) -> Iterable[Row]:
+        return self.rows()
+
+    def guess(self) -> int:
+        return GUESS_OF_ALL
+
+    def named(self) -> Iterable[Named]:
+        return ()
+
+    def asks(self, owner: MinionId | None) -> str:
+        return f"its {'id' if owner is None else 'bare id'} matches {self._pattern!r} from its start"

@@ -32,6 +32,8 @@ class Registration:
     """SRNs that stayed with another minion, each with that minion."""
     generation: int
     """Number of the registry's last commit, which has all of it."""
+    taken: tuple[tuple[str, str], ...] = ()
+    """SRNs that came from another minion, each with that minion: only where the newest wins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Claim:
     changes: list[Change]
     put: int
     refused: tuple[tuple[str, str], ...]
+    taken: tuple[tuple[str, str], ...]
 
 
 def claim(views: Views, minion: str, resources: Mapping[str, Iterable[str]], conflict: Conflict) -> Claim:
@@ -52,6 +55,7 @@ def claim(views: Views, minion: str, resources: Mapping[str, Iterable[str]], con
     held = views.by_minion.get(minion, {})
     puts: list[Change] = []
     refused: list[tuple[str, str]] = []
+    taken: list[tuple[str, str]] = []
     gone = [f"{kind}:{bare_id}".encode() for kind in held if kind not in resources for bare_id in held[kind].ids]
     for kind, ids in resources.items():
         wanted = _distinct(kind, ids)
@@ -67,8 +71,10 @@ def claim(views: Views, minion: str, resources: Mapping[str, Iterable[str]], con
                 if owner is not None and conflict is Conflict.REFUSE:
                     refused.append((srn, owner.minion))
                 else:
+                    if owner is not None:
+                        taken.append((srn, owner.minion))
                     puts.append((srn.encode(), value))
-    return Claim([*puts, *((key, None) for key in gone)], len(puts), tuple(refused))
+    return Claim([*puts, *((key, None) for key in gone)], len(puts), tuple(refused), tuple(taken))
 
 
 def _distinct(kind: str, ids: Iterable[str]) -> dict[str, None]:

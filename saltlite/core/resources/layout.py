@@ -18,7 +18,8 @@ from hashlib import blake2b
 from struct import Struct
 from zlib import crc32
 
-from saltlite.core.resources.records import DamagedError, Mapped
+from saltlite.core.resources.records import Mapped
+from saltlite.errors import DamagedError
 
 VERSION = 1
 MAGIC = b"saltlreg"

@@ -18,7 +18,7 @@ from struct import Struct
 from typing import Protocol
 from zlib import crc32
 
-from saltlite.errors import StoreError
+from saltlite.errors import DamagedError, StoreError
 
 PUT = 1
 DELETE = 2
@@ -39,10 +39,6 @@ OWNERS_KEPT = 65_536
 
 Change = tuple[bytes, bytes | None]
 """A key with its new value, or with None when it goes."""
-
-
-class DamagedError(StoreError):
-    """The registry's file holds something that was never written there."""
 
 
 class Mapped(Protocol):

@@ -44,24 +44,32 @@ class Registry:
 
     def get_managing_minions_by_type(self, resource_type: str) -> dict[str, list[str]]:
         """`{"minions": [...], "missing": []}`: who manages resources of that type, sorted."""
-        return {"minions": sorted(self._current().by_type.get(resource_type, ())), "missing": []}
+        return {"minions": sorted(self.views().by_type.get(resource_type, ())), "missing": []}
 
     def get_resources_for_minion(self, minion: str) -> dict[str, list[str]]:
         """Type -> sorted bare ids of what this minion manages."""
-        held = self._current().by_minion.get(minion, {})
+        held = self.views().by_minion.get(minion, {})
         return {kind: sorted(held[kind].ids) for kind in sorted(held)}
 
     def get_resource_ids_by_type(self, resource_type: str) -> list[str]:
         """The bare ids of a type, sorted."""
-        return sorted(self._current().ids_of_type(resource_type))
+        return sorted(self.views().ids_of_type(resource_type))
 
     def has_resource_type(self, minion: str, resource_type: str) -> bool:
         """Whether this minion manages a resource of that type."""
-        return resource_type in self._current().by_minion.get(minion, {})
+        return resource_type in self.views().by_minion.get(minion, {})
 
     def resolve_bare_resource_id(self, resource_id: str) -> list[tuple[str, str]]:
         """(type, id) of every resource with this bare id, sorted."""
-        return sorted((held.type, resource_id) for held in self._current().holdings(resource_id))
+        return sorted((held.type, resource_id) for held in self.views().holdings(resource_id))
+
+    def views(self) -> Views:
+        """The views as they are now, to look at and not to keep: the next question may change them."""
+        if not self._following:
+            self._primary.follow(self._views)
+            self._following = True
+        self._primary.refresh()
+        return self._views
 
     # -- registrations
 
@@ -75,11 +83,11 @@ class Registry:
         """
         parse_minion_id(minion)
         with self._primary.writing():
-            made = claim(self._current(), minion, resources, conflict)
+            made = claim(self.views(), minion, resources, conflict)
             if made.changes:
                 self._primary.commit(made.changes)
             generation = self._primary.generation()
-        return Registration(made.put, len(made.changes) - made.put, made.refused, generation)
+        return Registration(made.put, len(made.changes) - made.put, made.refused, generation, made.taken)
 
     def register_minion(self, minion: str, resources: Mapping[str, Iterable[str]]) -> tuple[int, int]:
         """`register` where the newest wins: how many rows were put and how many were deleted."""
@@ -89,7 +97,7 @@ class Registry:
     def unregister_minion(self, minion: str) -> int:
         """Release all that this minion manages: how many rows that were."""
         with self._primary.writing():
-            gone = claim(self._current(), minion, {}, Conflict.REFUSE).changes
+            gone = claim(self.views(), minion, {}, Conflict.REFUSE).changes
             if gone:
                 self._primary.commit(gone)
         return len(gone)
@@ -133,7 +141,7 @@ class Registry:
         """`primary` (rows, capacity, used, load, records, garbage, bytes, incomplete), `generation`, `path`; and of
         this process's views `derived_version`, `derived_by_type_count`, `derived_by_minion_count`.
         """
-        seen, found = self._current() if self._following else self._views, self._primary.figures()
+        seen, found = self.views() if self._following else self._views, self._primary.figures()
         return {
             "primary": {
                 "rows": found.rows,
@@ -164,10 +172,3 @@ class Registry:
         # Only the first colon splits: who asks for the type `a:b` is not asking for the id `b:…` of the type `a`.
         minion, found = owner_in(value)
         return minion if found == resource_type else None
-
-    def _current(self) -> Views:
-        if not self._following:
-            self._primary.follow(self._views)
-            self._following = True
-        self._primary.refresh()
-        return self._views

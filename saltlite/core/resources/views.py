@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from saltlite.core.resources.records import Change, DamagedError, owner_in, payload
+from saltlite.core.resources.records import Change, owner_in, payload
+from saltlite.errors import DamagedError
 
 
 class Holding:

@@ -7,16 +7,16 @@ is back. Targets without a session are passed over; they have their turn when th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from saltlite.adapters.store_events import EXPIRED_REASON
+from saltlite.core.parts import signed_parts
 from saltlite.core.ports import BatchJob, Clock, Standing, Store, StoreReader, StoreWriter, TargetRow
 from saltlite.errors import UsageError
 from saltlite.master.context import RecentProofs, ToLink
-from saltlite.model.ids import Jid, MinionId
+from saltlite.model.ids import Jid, TargetId
 from saltlite.model.job import Batch, Job, TargetState
-from saltlite.wire.merkle import proofs
 
 WAIT_MAX_MS = 24 * 3_600_000
 LASTS_MAX_MS = 30 * 86_400_000
@@ -30,17 +30,17 @@ def batch_of(wanted: Mapping[str, Any] | None, targets: int) -> Batch | None:
     match wanted:
         case {"size": int() as size, "percent": bool() as percent, "wait_ms": int() as wait_ms, "failhard": bool(hard)}:
             if size < 1 or (percent and size > 100):
-                raise UsageError("--batch takes 1 minion or more, or 1% to 100%")
+                raise UsageError("--batch takes 1 target or more, or 1% to 100%")
             if not 0 <= wait_ms <= WAIT_MAX_MS:
                 raise UsageError(f"--batch-wait takes at most {WAIT_MAX_MS // 3_600_000} hours")
             return Batch(max(1, targets * size // 100) if percent else size, wait_ms, hard)
     raise UsageError("a batch has size, percent, wait_ms and failhard")
 
 
-def release(store: StoreWriter, job: BatchJob, now: float) -> tuple[list[MinionId], bool]:
+def release(store: StoreWriter, job: BatchJob, now: float) -> tuple[list[TargetId], bool]:
     """Give free places to targets whose turn it is, or end the batch.
 
-    Returns the minions that are to be sent the job now, and whether any target moved.
+    Returns the targets that are to be sent the job now, and whether any target moved.
     """
     moves = _moves(store, job, now)
     ids = [row.id for row in moves if row.state is TargetState.QUEUED]
@@ -55,7 +55,7 @@ def _moves(store: StoreReader, job: BatchJob, now: float) -> list[TargetRow]:
     if ending is None:
         ids = store.next_planned(job.jid, max(0, batch.size - standing.active))
         if ids or standing.active:
-            return [TargetRow(minion, TargetState.QUEUED, "", now) for minion in ids]
+            return [TargetRow(target, TargetState.QUEUED, "", now) for target in ids]
         # Nobody is there. The time to be back counts from when somebody was seen to go: while the master was down
         # nobody could come, and at its start those who were up count as seen.
         quiet_since = max(standing.changed_at, store.planned_seen(job.jid))
@@ -95,9 +95,10 @@ def release_due(
     return any_moved
 
 
-def send(job: Job, ids: Sequence[MinionId], link: ToLink, recent: RecentProofs) -> None:
+def send(job: Job, ids: Collection[TargetId], link: ToLink, recent: RecentProofs) -> None:
     """Send the job to those of its targets whose turn it is; what is lost on the way stays QUEUED in the store."""
     if ids:
         # Those of a batch are needed for each turn. What is sent once must not push out what others need again.
-        every = proofs(job.minions) if job.batch is None else recent.of(job.jid, job.minions)
-        link.publish(job, every if len(ids) == len(every) else {minion: every[minion] for minion in ids})
+        parts = signed_parts(job) if job.batch is None else recent.of(job.jid, lambda: job)
+        wanted = frozenset(ids)
+        link.publish(job, [part for part in parts.values() if not wanted.isdisjoint(part.targets)])

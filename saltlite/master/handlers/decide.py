@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
-from saltlite.core.keyring import Presented, decide
+from saltlite.core.keyring import Presented, Verdict, decide
 from saltlite.errors import StoreError
 from saltlite.master.context import Master
+from saltlite.master.handlers.register import namesake
 from saltlite.model.events import tag_auth
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import KeyState, fingerprint
@@ -61,7 +63,7 @@ def _decide(master: Master, presented: Presented) -> str:
         return KeyState.ACCEPTED
     now = master.clock.wall()
     with master.store.write() as store:
-        verdict = decide(presented, store, now)
+        verdict = _without_namesake(master, decide(presented, store, now))
         if verdict.use_token and not store.use_token(verdict.use_token):
             return "busy"
         for old in verdict.drop:
@@ -79,3 +81,15 @@ def _decide(master: Master, presented: Presented) -> str:
             }
             store.put_event(tag_auth(), data, now)
     return verdict.state
+
+
+def _without_namesake(master: Master, verdict: Verdict) -> Verdict:
+    """No token and no fingerprint accepts a key whose id is a resource's: it waits for an operator, who reads why."""
+    record = verdict.put
+    if record is None or record.state is not KeyState.ACCEPTED:
+        return verdict
+    problem = namesake(master, record.id)
+    if not problem:
+        return verdict
+    record = replace(record, state=KeyState.PENDING, how=f"first contact; not accepted, for {problem}")
+    return Verdict(KeyState.PENDING, record, drop=verdict.drop)

@@ -1,4 +1,4 @@
-"""What functions take on the minions of a target, so that a client can read arguments, warn and refuse."""
+"""What functions take on the targets of a job, so that a client can read arguments, warn and refuse."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
-from saltlite.core.matching import resolve
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
+from saltlite.master.handlers.fitting import fitting
 from saltlite.master.handlers.functions import Known, parsed
 from saltlite.master.handlers.publish import checked_function, target_of
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import TargetId
 from saltlite.wire.jobbody import CALLS_MAX
 
 SIGNATURES_MAX = 16
@@ -20,23 +20,26 @@ SIGNATURES_MAX = 16
 
 
 def handle_describe(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Fields as in `operator_verbs`; answers count and away of the target, and `functions`: name -> what is known.
+    """Fields as in `operator_verbs`; answers `count`, the targets, with `resources`, how many of them are such, and
+    `away`, how many cannot be reached now; and `functions`: name -> what is known.
 
     That is `signatures`, the different texts of `saltlite.model.signature`, and `takers`, who declares each of them;
-    `risks`, who declares which; `lacking`, how many targeted minions do not have it; and `unknown`, how many may have
+    `risks`, who declares which; `lacking`, how many targets do not have it; and `unknown`, how many may have
     it and have not said what it takes. No minion is asked. What a few minions say is told as theirs (`minions`, how
     many; `of`, how many have it; `one`, the first of them by id), for one that was broken into can say anything.
     """
     authorize(principal, Action("describe"), master.terms.operators)
-    ids = resolve(target_of(request), master.store.accepted_ids())
-    funs = request["funs"]
+    funs = [checked_function(fun) for fun in request["funs"]]
     if not 1 <= len(funs) <= CALLS_MAX:
         raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
-    known = Known(ids, master.store)
+    chosen = fitting(master, master.resolve(target_of(request)), funs).chosen
+    known = Known(chosen, master)
+    owners = [*chosen.minions, *chosen.resources.values()]
     fields = {
-        "count": len(ids),
-        "away": sum(minion not in master.present for minion in ids),
-        "functions": {fun: _described(checked_function(fun), known) for fun in funs},
+        "count": len(owners),
+        "resources": len(chosen.resources),
+        "away": sum(minion not in master.present for minion in owners),
+        "functions": {fun: _described(fun, known) for fun in funs},
     }
     return Answer(fields)
 
@@ -48,7 +51,7 @@ class _Sayers:
     minions: int = 0
     one: str = ""
 
-    def add(self, count: int, first: MinionId) -> None:
+    def add(self, count: int, first: TargetId) -> None:
         self.minions += count
         self.one = min(self.one or first, first)
 

@@ -9,9 +9,9 @@ from saltlite.core.acl import Action, Principal, authorize
 from saltlite.core.ports import RETURNS_SIZE, TargetRow
 from saltlite.master.context import Answer, Follow, Master
 from saltlite.master.handlers.jobs import no_such_job
-from saltlite.master.handlers.publish import away
-from saltlite.model.ids import Jid, MinionId, parse_jid
-from saltlite.model.job import TargetState
+from saltlite.master.handlers.targets import whom
+from saltlite.model.ids import Jid, MinionId, TargetId, parse_jid
+from saltlite.model.job import Return, TargetState
 
 PAGE = 500
 """Returns in one message of the stream."""
@@ -30,9 +30,9 @@ def handle_follow(master: Master, principal: Principal, request: Mapping[str, An
         raise no_such_job(jid)
     fields = {
         "jid": jid,
-        "minions": list(job.minions),
-        "away": away(master, job.minions),
+        **whom(master, job),
         "unknown": {},
+        "skipped": [],
         "timeout_s": master.terms.timeout_s,
         "deliver_ms": job.deliver_ms,
         "fun": job.fun,
@@ -49,9 +49,11 @@ class Follower:
         self.jid: Jid = follow.jid
         self._after = follow.after
         self._once = follow.once
-        self._told: dict[MinionId, TargetState] = {}
-        self._planned: set[MinionId] | None = None
+        self._told: dict[TargetId, TargetState] = {}
+        self._planned: set[TargetId] | None = None
         """Those of which it was told that their turn has not come; None before the first look."""
+        self._managing: dict[TargetId, MinionId] | None = None
+        """Which minion manages each resource; None before the first return."""
 
     def _moved(self) -> list[TargetRow]:
         """Those that have moved since they were told, and those of a batch whose turn has come.
@@ -73,6 +75,21 @@ class Follower:
         self._told.update((row.id, row.state) for row in told)
         if self._planned:
             self._planned.difference_update(row.id for row in told if row.state is not TargetState.PLANNED)
+
+    def _row(self, ret: Return) -> dict[str, Any]:
+        if self._managing is None:
+            self._managing = self._master.store.managing_minions(self.jid)
+        row = {
+            "id": ret.id,
+            "state": str(ret.state),
+            "retcode": ret.retcode,
+            "body": ret.body,
+            "started_at": ret.started_at,
+            "duration_ms": ret.duration_ms,
+            "reason": ret.reason,
+            "seq": ret.seq,
+        }
+        return {**row, "minion": self._managing[ret.id]} if ret.id in self._managing else row
 
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream, None when there is nothing new.
@@ -97,19 +114,7 @@ class Follower:
             "states": [
                 {"id": row.id, "state": str(row.state), "reason": row.reason, "at": row.changed_at} for row in moved
             ],
-            "returns": [
-                {
-                    "id": ret.id,
-                    "state": str(ret.state),
-                    "retcode": ret.retcode,
-                    "body": ret.body,
-                    "started_at": ret.started_at,
-                    "duration_ms": ret.duration_ms,
-                    "reason": ret.reason,
-                    "seq": ret.seq,
-                }
-                for ret in returns
-            ],
+            "returns": [self._row(ret) for ret in returns],
         }
         if end:
             message["end"] = True

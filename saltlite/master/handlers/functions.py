@@ -1,4 +1,4 @@
-"""What targeted minions have said of their functions, and calls that none of them could take.
+"""What targets have said of their functions, and calls that none of them could take.
 
 Minions with the same modules share one set, found by its digest: a fleet of ten thousand is asked about as fast as one
 minion. A minion that never reported its functions, or not all of them, may have any and take anything.
@@ -11,9 +11,12 @@ from collections.abc import Iterator, Sequence
 
 from saltlite.config.nearest import nearest
 from saltlite.core.binding import bind
-from saltlite.core.ports import FunctionSet, StoreReader
+from saltlite.core.matching.fleet import Selection
+from saltlite.core.ports import FunctionSet
 from saltlite.errors import UsageError
-from saltlite.model.ids import MinionId
+from saltlite.master.context import Master
+from saltlite.master.handlers.fitting import kinds
+from saltlite.model.ids import TargetId
 from saltlite.model.signature import Signature, is_absent, parse_signature
 from saltlite.wire.jobbody import FunctionCall
 
@@ -24,19 +27,23 @@ Parsed = tuple[str, Signature | None, str]
 
 
 class Known:
-    """The function sets of some minions, each with those that have it; read from the store when asked for."""
+    """The function sets of a selection, each with those that have it; read from the store when asked for."""
 
-    def __init__(self, minions: Sequence[MinionId], store: StoreReader) -> None:
-        self._holders = store.function_digests(minions)
-        self._store = store
+    def __init__(self, chosen: Selection, master: Master) -> None:
+        self._holders = master.store.function_digests(sorted(chosen.minions)) if chosen.minions else {}
+        self._store = master.store
+        self._kinds = list(kinds(master, chosen.resources))
         self._sets: dict[str, FunctionSet | None] = {}
 
-    def sets(self) -> Iterator[tuple[FunctionSet | None, int, MinionId]]:
-        """Each set, None where nothing is known, with the number of minions and the first of them by id."""
+    def sets(self) -> Iterator[tuple[FunctionSet | None, int, TargetId]]:
+        """Each set, None where nothing is known, with the number of targets and the first of them by id."""
         for digest, (count, first) in self._holders.items():
             if digest not in self._sets:
                 self._sets[digest] = self._store.functions(digest) if digest else None
             yield self._sets[digest], count, first
+        for kind in self._kinds:
+            known = FunctionSet("", kind.functions, whole=True) if kind.functions is not None else None
+            yield known, len(kind.srns), min(kind.srns)
 
 
 @functools.lru_cache(_PARSED)
@@ -45,13 +52,13 @@ def parsed(text: str) -> Parsed:
     return parse_signature(text)
 
 
-def refuse_misfits(calls: Sequence[FunctionCall], minions: Sequence[MinionId], store: StoreReader) -> None:
-    """Return when each call could be taken by at least one of the minions.
+def refuse_misfits(calls: Sequence[FunctionCall], chosen: Selection, master: Master) -> None:
+    """Return when each call could be taken by at least one of the targets.
 
     Raises UsageError for a function that none of them has, or that none can be called with these arguments; the
     sentence has the near name or the signature.
     """
-    known = Known(minions, store)
+    known = Known(chosen, master)
     for call in calls:
         problem = _problem(call, known)
         if problem:
@@ -59,7 +66,7 @@ def refuse_misfits(calls: Sequence[FunctionCall], minions: Sequence[MinionId], s
 
 
 def _problem(call: FunctionCall, known: Known) -> str:
-    """Why no minion could take the call, as a whole sentence, or ""; the first one that could ends the search."""
+    """Why no target could take the call, as a whole sentence, or ""; the first one that could ends the search."""
     problem = ""
     for functions, _count, _first in known.sets():
         text = functions.functions.get(call.fun) if functions is not None else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 from saltlite.adapters.packing import Inside
 from saltlite.core.acl import Action, Principal, authorize
 from saltlite.core.keyring import refusal
-from saltlite.core.ports import StoreWriter, TargetRow
-from saltlite.errors import SaltliteError, UsageError
+from saltlite.core.ports import PartRow, StoreWriter
+from saltlite.errors import SaltliteError, StoreError, UsageError
 from saltlite.master import inside
 from saltlite.master.context import Answer, Master, Question
+from saltlite.master.handlers.register import forget, namesake
 from saltlite.model.events import tag_key
-from saltlite.model.ids import parse_minion_id
+from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint, parse_fingerprint
+
+log = logging.getLogger(__name__)
 
 ACTIONS: dict[str, KeyState | None] = {
     "accept": KeyState.ACCEPTED,
@@ -88,6 +92,9 @@ def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[
                 raise UsageError(f"{minion}: {reason}")
             changes.append((record.fingerprint, str(KeyState.ACCEPTED), record.id))
         else:
+            problem = namesake(master, minion)
+            if problem:
+                raise UsageError(f"{minion}: {problem}")
             store.put_preaccept(minion, key, principal.user)
     return _when_felt(changes, {})
 
@@ -129,6 +136,8 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
     wanted = ACTIONS[action]
     if wanted is not None:
         reason = refusal(record, wanted, store)
+        if not reason and wanted is KeyState.ACCEPTED:
+            reason = namesake(master, record.id)
         if reason:
             return reason
         how = f"{action}ed by {principal.user}".replace("eed", "ed")
@@ -138,9 +147,10 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
     else:
         store.delete_key(record.fingerprint)
     if record.state is KeyState.ACCEPTED:
-        row = TargetRow(record.id, TargetState.REVOKED, f"the key was {wanted or DELETED}", now)
-        jids = [*(jid for jid, _state in store.unsettled(record.id)), *store.planned_of(record.id)]
-        store.set_targets((jid, row) for jid in jids)
+        reason = f"the key was {wanted or DELETED}"
+        parts = [*(part for part, _state in store.unsettled(record.id)), *store.planned_of(record.id)]
+        store.set_parts(PartRow(part, record.id, TargetState.REVOKED, reason, now) for part in parts)
+        _forget(master, record.id)
     data = {
         "id": record.id,
         "fingerprint": record.fingerprint,
@@ -149,3 +159,14 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
     }
     store.put_event(tag_key(), data, now)
     return ""
+
+
+def _forget(master: Master, minion: MinionId) -> None:
+    """Release what the minion managed. Whatever stands in the way, the key goes; maintenance tries again."""
+    try:
+        released = forget(master, minion)
+    except StoreError as error:
+        log.error("the resources of %s could not be released for now: %s", minion, error)  # noqa: TRY400 - a sentence
+    else:
+        if released:
+            log.info("%d resources of %s were released with its key", released, minion)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from saltlite.core.ports import MinionRow, TargetRow
+from saltlite.core.ports import MinionRow, PartRow
 from saltlite.master.context import Master
 from saltlite.model.events import tag_minion_start, tag_presence_change
 from saltlite.model.ids import MinionId
@@ -56,9 +56,11 @@ def record(master: Master, changes: list[Change], *, whole: bool) -> None:
                 store.put_event(tag_minion_start(change.id), data, now)
             if change.up and before is not None and before.incarnation != change.incarnation:
                 reason = "the minion came back with another disk and knows nothing of it"
-                lost = TargetRow(change.id, TargetState.LOST, reason, now)
-                unsettled = store.unsettled(change.id)
-                store.set_targets((jid, lost) for jid, state in unsettled if state is not TargetState.QUEUED)
+                store.set_parts(
+                    PartRow(part, change.id, TargetState.LOST, reason, now)
+                    for part, state in store.unsettled(change.id)
+                    if state is not TargetState.QUEUED
+                )
             if change.up and store.functions(change.functions) is None:
                 wanted.append(change.id)
         store.touch_minions(
@@ -81,7 +83,7 @@ def record(master: Master, changes: list[Change], *, whole: bool) -> None:
         }
         store.put_event(tag_presence_change(), changed, now)
     for minion in wanted:
-        master.link.want_functions(minion)
+        master.link.want(minion, "functions")
 
 
 def ensure(master: Master, session: Change) -> None:

@@ -8,27 +8,28 @@ from saltlite.core.peer import HELD_MAX
 from saltlite.core.ports import OpenJob
 from saltlite.master.context import Master
 from saltlite.master.handlers.presence import Change, ensure
-from saltlite.model.ids import Jid, MinionId
+from saltlite.model.ids import MinionId, PartId
 from saltlite.model.job import TargetState
+from saltlite.model.parts import split_part
 from saltlite.wire.limits import SEND_WINDOW
 
 PAGE = 64
-"""Jobs handed over at once; the link asks again when its minion has acknowledged half of its window."""
+"""Parts of jobs handed over at once; the link asks again when its minion has acknowledged half of its window."""
 
 CANCELS_MAX = HELD_MAX // 2
-"""Jobs that a minion is told at once to end; of more, those that it may run come first, the others with a later sweep.
+"""Parts that a minion is told at once to end; of more, those that it may run come first, the others with a later sweep.
 A link that has no room for all that is said ends the session."""
 
 
 def handle_pull(master: Master, ask: dict[str, Any]) -> None:
-    """Answers the link by `pulled`, and by a `cancel` for each job that an operator ended meanwhile.
+    """Answers the link by `pulled`, and by a `cancel` for what an operator ended meanwhile.
 
-    For a fresh session that is every job that is not settled, whether the minion had acknowledged it or not: it
-    answers each by what its journal says, and so nothing that was lost on the way stays in doubt (G5). What it has
+    For a fresh session that is every part of a job that is not settled, whether the minion had acknowledged it or not:
+    it answers each by what its journal says, and so nothing that was lost on the way stays in doubt (G5). What it has
     acknowledged once is only asked about, with no time left to begin: a minion that does not know such a job is
     another machine with its key, or has an older state of its disk, and the job may have run (G4).
 
-    More than a page is gone through from the job `since` on, as there is room for them.
+    More than a page is gone through from the part `since` on, as there is room for them.
     """
     minion = MinionId(ask["id"])
     store = master.store
@@ -36,22 +37,31 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     if fresh:
         ensure(master, Change(*ask["session"]))
     found = [one for one in store.unsettled(minion) if fresh or one[1] is TargetState.QUEUED]
-    ended = store.cancelled([jid for jid, _state in found])
+    cancelled = store.cancelled(sorted({split_part(part)[0] for part, _state in found}))
+    ended = [one for one in found if split_part(one[0])[0] in cancelled]
     if not ask["since"]:
-        _tell_ended(master, minion, [one for one in found if one[0] in ended])
-    wanted = [jid for jid, _state in found if jid not in ended and jid >= ask["since"]]
+        _tell_ended(master, minion, ended)
+    over = {part for part, _state in ended}
+    since = split_part(ask["since"])
+    wanted = [part for part, _state in found if part not in over and split_part(part) >= since]
     jobs = store.open_jobs(minion, wanted[:PAGE], SEND_WINDOW)
-    rows = [(job, master.proofs.of(job.jid, job.minions)[minion], _left_ms(job, master.clock.wall())) for job in jobs]
+    rows = [(job, _proof(master, minion, job), _left_ms(job, master.clock.wall())) for job in jobs]
     if fresh or rows:
-        left = [jid for jid in wanted if rows and jid > jobs[-1].jid]
+        left = [part for part in wanted if rows and split_part(part) > split_part(jobs[-1].part)]
         rest = next(iter(left), "") if fresh else None
         master.link.pulled(minion, rows, starved=bool(left), rest=rest)
 
 
-def _tell_ended(master: Master, minion: MinionId, ended: list[tuple[Jid, TargetState]]) -> None:
-    """Have the minion end these. One that never had such a job notes its jid, and refuses a copy on its way."""
-    for jid, _state in sorted(ended, key=lambda one: one[1] is TargetState.QUEUED)[:CANCELS_MAX]:
-        master.link.cancel(jid, [minion])
+def _proof(master: Master, minion: MinionId, job: OpenJob) -> list[bytes]:
+    parts = master.proofs.of(job.jid, lambda: master.store.job(job.jid))
+    return list(parts[minion, job.part].proof)
+
+
+def _tell_ended(master: Master, minion: MinionId, ended: list[tuple[PartId, TargetState]]) -> None:
+    """Have the minion end these. One that never had such a part notes its id, and refuses a copy on its way."""
+    first = sorted(ended, key=lambda one: one[1] is TargetState.QUEUED)[:CANCELS_MAX]
+    if first:
+        master.link.cancel([(minion, part) for part, _state in first])
 
 
 def _left_ms(job: OpenJob, now: float) -> int:

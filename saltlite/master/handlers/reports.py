@@ -1,4 +1,5 @@
-"""What minions report: states of jobs, returns, and which functions they have. Stored in one transaction a batch."""
+"""What minions report: states of parts of jobs, returns, which functions they have, and what they hold of grains and
+resources. What is to be stored is stored in one transaction a batch."""
 
 from __future__ import annotations
 
@@ -6,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltlite.core.ports import FunctionSet, ReturnCommit, Stored, StoreWriter, TargetRow
+from saltlite.core.ports import FunctionSet, PartRow, StoreWriter
 from saltlite.master.context import Master
-from saltlite.model.ids import Jid, MinionId
-from saltlite.model.job import Return, TargetState
+from saltlite.master.handlers.holds import handle_holds
+from saltlite.master.handlers.results import Results
+from saltlite.model.ids import Jid, MinionId, PartId
+from saltlite.model.job import TargetState
 from saltlite.model.keys import Fingerprint
+from saltlite.model.parts import split_part
 from saltlite.model.signature import by_name
 
 PASSING = frozenset({TargetState.RECEIVED, TargetState.RUNNING})
@@ -29,14 +33,14 @@ class Reported:
 
 @dataclass(slots=True)
 class Passing:
-    """States that were reported and are not stored yet, by (jid, minion)."""
+    """States that were reported and are not stored yet, by part and minion."""
 
-    rows: dict[tuple[Jid, MinionId], TargetRow] = field(default_factory=dict)
+    rows: dict[tuple[PartId, MinionId], PartRow] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a batch of reports came to: (fingerprint, jids) to acknowledge, and the jobs of which it is news."""
+    """What a batch of reports came to: (fingerprint, results) to acknowledge, and the jobs of which it is news."""
 
     acknowledge: list[tuple[str, list[str]]]
     moved: frozenset[Jid]
@@ -49,37 +53,43 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
     never had it. Raises StoreError, and then nothing of the batch was stored.
     """
     now = master.clock.wall()
-    commits: list[ReturnCommit] = []
-    final: list[tuple[Jid, TargetRow]] = []
+    results = Results(master.store, now)
+    final: list[PartRow] = []
     functions: dict[MinionId, FunctionSet] = {}
+    held: dict[MinionId, dict[str, Any]] = {}
     for item in reported:
         message = item.message
-        if message["t"] == "ret":
-            passing.rows.pop((message["jid"], item.id), None)
-            commits.append(ReturnCommit(item.fingerprint, _return(item)))
-        elif message["t"] == "functions":
-            functions[item.id] = FunctionSet(message["digest"], by_name(message["functions"]), message["whole"])
-        else:
-            state = TargetState(message["state"])
-            row = TargetRow(item.id, state, message["reason"], now)
-            if state in PASSING:
-                passing.rows[message["jid"], item.id] = row
-            else:
+        match message["t"]:
+            case "ret":
+                # One of a segment stays: other resources of its part still run.
                 passing.rows.pop((message["jid"], item.id), None)
-                final.append((Jid(message["jid"]), row))
+                results.add(item.id, item.fingerprint, message, item.body or b"")
+            case "holds":
+                held[item.id] = message
+            case "functions":
+                functions[item.id] = FunctionSet(message["digest"], by_name(message["functions"]), message["whole"])
+            case "job_state":
+                state = TargetState(message["state"])
+                final += _noted(passing, PartRow(message["jid"], item.id, state, message["reason"], now))
     moved: set[Jid] = set()
-    if commits or final or functions:
+    if results or final or functions:
         with master.store.write() as store:
-            # What was known, or never assigned, wakes nobody: a minion can say it a thousand times a second.
-            became = zip(commits, store.put_returns(commits, now), strict=True)
-            moved.update(commit.ret.jid for commit, stored in became if stored is Stored.NEW)
-            moved.update(jid for jid, _minion in store.set_targets(final))
+            moved = results.put(store)
+            moved.update(jid for jid, _target in store.set_parts(final))
             for minion, known in functions.items():
                 _put_functions(store, minion, known)
-    acknowledge: dict[str, list[str]] = {}
-    for commit in commits:
-        acknowledge.setdefault(commit.fingerprint, []).append(commit.ret.jid)
-    return Settled(list(acknowledge.items()), moved=frozenset(moved))
+    for minion, said in held.items():
+        handle_holds(master, minion, said)
+    return Settled(results.acknowledge, moved=frozenset(moved))
+
+
+def _noted(passing: Passing, row: PartRow) -> list[PartRow]:
+    """Note a state down that may wait; one that may not comes back."""
+    if row.state in PASSING:
+        passing.rows[row.part, row.minion] = row
+        return []
+    passing.rows.pop((row.part, row.minion), None)
+    return [row]
 
 
 def store_passing(master: Master, passing: Passing) -> bool:
@@ -91,11 +101,10 @@ def store_passing(master: Master, passing: Passing) -> bool:
     if not rows:
         return False
     with master.store.write() as store:
-        moved = store.set_targets((jid, row) for (jid, _minion), row in rows.items())
-        cancelled = store.cancelled([jid for jid, _minion in moved])
-    for jid, minion in moved:
-        if jid in cancelled:
-            master.link.cancel(jid, [minion])
+        moved = store.set_parts(rows.values())
+        cancelled = store.cancelled(sorted({jid for jid, _target in moved}))
+    if cancelled:
+        master.link.cancel([(row.minion, row.part) for row in rows.values() if split_part(row.part)[0] in cancelled])
     return bool(moved)
 
 
@@ -105,17 +114,3 @@ def _put_functions(store: StoreWriter, minion: MinionId, known: FunctionSet) -> 
     row = store.minion(minion)
     if row is not None and row.functions != known.digest:
         store.touch_minions([replace(row, functions=known.digest)])
-
-
-def _return(item: Reported) -> Return:
-    message = item.message
-    return Return(
-        jid=Jid(message["jid"]),
-        id=item.id,
-        state=TargetState(message["state"]),
-        retcode=message["code"],
-        body=item.body or b"",
-        started_at=message["start_ms"] / 1000,
-        duration_ms=message["dur_ms"],
-        reason=message["reason"],
-    )

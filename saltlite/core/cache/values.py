@@ -1,0 +1,41 @@
+"""Values of banks as bytes: what is accepted, and how large it may be. Every driver stores these bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from saltlite.core.cache.ports import DIGEST_MAX, VALUE_DEPTH_MAX, Value
+from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
+from saltlite.wire.codec import Limits, decode, encode_checked
+
+
+def encoded(value: Mapping[str, Any], most: int) -> bytes:
+    """The value in msgpack, at most `most` bytes. Raises UsageError with the reason."""
+    try:
+        return encode_checked(dict(value), limits_of(most))
+    except LocalProtocolError as error:
+        raise UsageError(f"this cannot be cached: {error}") from None
+
+
+def decoded(data: bytes, most: int) -> Value | None:
+    """The value in these bytes; None when they are none."""
+    try:
+        value = decode(data, limits_of(most))
+    except RemoteProtocolError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def check_digest(digest: str) -> str:
+    """`digest`, when it can be kept with a value. Raises UsageError."""
+    if len(digest) > DIGEST_MAX or not digest.isascii() or "\0" in digest:
+        raise UsageError(f"a digest has at most {DIGEST_MAX} ASCII characters")
+    return digest
+
+
+@cache
+def limits_of(most: int) -> Limits:
+    """Limits of a value of at most `most` bytes: only its size and its depth have some of their own."""
+    return Limits(depth=VALUE_DEPTH_MAX, map=most, array=most, string=most, binary=most, containers=most, total=most)

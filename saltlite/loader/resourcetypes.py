@@ -1,0 +1,191 @@
+"""Resource types: how one is found, loaded and called.
+
+    resources/<type>/__init__.py         the connection module: how the resources of the type are found and reached
+    resources/<type>/modules/<slot>.py   the functions that may be called on them; the file name is the slot
+
+The folders are those of any type of plug-in (`saltlite.loader.places`), and each file is looked for by itself: a slot
+in one's own folder is added to a shipped type, or takes the place of a shipped slot. What is in no slot cannot be
+called on a resource; the functions of the connection module, and the minion's own modules, are not.
+
+    name                   in the connection module            in slots
+    __resource__           {"id", "type"} of the call; empty in init, discover and shutdown, and while files are loaded
+    __grains__             the minion's                        the resource's, as they were registered
+    __opts__               the minion's                        the same, and `resource_type`
+    __pillar__             the minion's                        the minion's
+    __context__            one for both, for as long as the type is loaded; `retcode` belongs to the call
+    __salt__               the minion's modules                the slots of the type
+    __minion__             the minion's modules                the minion's modules
+    __resource_funcs__     the connection module, by `<type>.<function>`
+
+Contract: Salt's guide to resources.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from saltlite.errors import SaltliteError, UsageError
+from saltlite.loader.crosscalls import CrossCalls
+from saltlite.loader.dunders import Context, PerCall
+from saltlite.loader.failure import FunctionUnavailable
+from saltlite.loader.finder import Index, build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import Form, search_layers
+from saltlite.model.srn import check_resource_type
+
+RESOURCES = "resources"
+"""The type of plug-ins that are resource types."""
+
+REQUIRED = ("init", "initialized", "discover", "grains")
+"""What a connection module must have."""
+
+Minion = Mapping[str, Callable[..., Any]]
+
+
+class TypeUnavailableError(SaltliteError):
+    """There is no such resource type here, or it cannot be used; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeFiles:
+    """The files of one resource type, none of which was run."""
+
+    name: str
+    connection: Index
+    """Of the connection module alone."""
+    slots: Index
+
+    def function_texts(self) -> list[str]:
+        """The text of `saltlite.model.signature` for each function of its slots, sorted by name."""
+        return self.slots.function_texts({})
+
+
+def find_type(name: str, opts: Mapping[str, Any], previous: TypeFiles | None = None) -> TypeFiles:
+    """The files of that type; `previous` itself when they are as they were. Raises TypeUnavailableError."""
+    try:
+        check_resource_type(name)
+    except UsageError as error:
+        raise TypeUnavailableError(str(error)) from error
+    layers = [replace(layer, forms=frozenset({Form.PACKAGE})) for layer in search_layers(opts, RESOURCES)]
+    types = build_index(layers, previous.connection if previous else None)
+    file = types.file(name)
+    if file is None:
+        places = ", ".join(f"{layer.path}/{name}" for layer in layers)
+        raise TypeUnavailableError(f"there is no {name}/__init__.py in a folder of resource types ({places})")
+    slots = build_index(search_layers(opts, f"{RESOURCES}/{name}/modules"), previous.slots if previous else None)
+    if previous and slots is previous.slots and previous.connection.file(name) == file:
+        return previous
+    return TypeFiles(name, Index(layers, [file]), slots)
+
+
+class ResourceType:
+    """A loaded resource type. Its calls may come from several threads at once."""
+
+    def __init__(
+        self,
+        files: TypeFiles,
+        opts: Mapping[str, Any],
+        grains: Mapping[str, Any],
+        pillar: Mapping[str, Any],
+        *,
+        minion: Minion,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Load the files, slots included. `minion` are the minion's own modules; `more` are dunder names beside the
+        usual ones.
+
+        Raises TypeUnavailableError when the connection module does not load here, or lacks a function.
+        """
+        self.name = files.name
+        self.slot_faults: dict[str, str] = {}
+        """File name -> sentence, for the slots that offer nothing here."""
+        self._resource = PerCall("resource")
+        self._resource_grains = PerCall("resource_grains")
+        functions = CrossCalls(lambda: self._connection)
+        its_minion = CrossCalls(lambda: minion)
+        shared = {
+            **(more or {}),
+            "__context__": Context(),
+            "__resource__": self._resource,
+            "__resource_funcs__": functions,
+            "__minion__": its_minion,
+        }
+        # The option `providers` is about the minion's own modules.
+        opts = {**opts, "providers": {}}
+        self._connection = Loader(files.connection, opts, grains, pillar, more={**shared, "__salt__": its_minion})
+        opts["resource_type"] = files.name
+        slots = {**shared, "__grains__": self._resource_grains}
+        self.slots: Loader = _Slots(files, opts, pillar, slots)
+        self._opts = self._connection.opts
+        self._check()
+        self.slot_faults = self.slots.not_loaded()
+
+    def _check(self) -> None:
+        lacking = []
+        for function in REQUIRED:
+            try:
+                self._connection[f"{self.name}.{function}"]
+            except FunctionUnavailable as error:
+                # Why the file did not load, if it did not, is said for each of them.
+                if not self._connection.functions(self.name):
+                    raise TypeUnavailableError(error.text) from error
+                lacking.append(f"{function}()")
+        if lacking:
+            raise TypeUnavailableError(f"its connection module lacks {', '.join(lacking)}")
+
+    def refresh(self, grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
+        """Let all files see these grains and this pillar of the minion, in the dicts that they have."""
+        self._connection.refresh(grains, pillar)
+        self.slots.refresh({}, pillar)
+
+    @contextlib.contextmanager
+    def entered(self, resource_id: str, grains: Mapping[str, Any]) -> Iterator[None]:
+        """Until the end of the block this thread's calls are about that resource, which has these grains.
+
+        What a function returned may be the injected names themselves: it has to be read inside of the block.
+        """
+        with self._resource.during({"id": resource_id, "type": self.name}), self._resource_grains.during(grains):
+            yield
+
+    def init(self) -> None:
+        """Let the type prepare itself. Raises whatever it raises."""
+        self._function("init")(self._opts)
+
+    def initialized(self) -> bool:
+        """Whether the type says that it is. Raises whatever it raises."""
+        return bool(self._function("initialized")())
+
+    def discover(self) -> Any:
+        """What the type calls the bare ids of its resources; a list, if it keeps to the contract. Raises anything."""
+        return self._function("discover")(self._opts)
+
+    def grains(self) -> Any:
+        """The grains of the resource that was entered; a dict, if the type keeps to the contract. Raises anything."""
+        return self._function("grains")()
+
+    def shutdown(self) -> None:
+        """Let the type close what it has open, if it wants to. Raises whatever it raises."""
+        if f"{self.name}.shutdown" in self._connection:
+            self._function("shutdown")(self._opts)
+
+    def _function(self, name: str) -> Callable[..., Any]:
+        return self._connection[f"{self.name}.{name}"]
+
+
+class _Slots(Loader):
+    """The functions that may be called on resources of one type."""
+
+    def __init__(
+        self, files: TypeFiles, opts: Mapping[str, Any], pillar: Mapping[str, Any], names: Mapping[str, Any]
+    ) -> None:
+        super().__init__(files.slots, opts, {}, pillar, more=names)
+        self._type = files.name
+
+    def _unavailable(self, name: str) -> FunctionUnavailable:
+        error = super()._unavailable(name)
+        said = error.text.removeprefix(f"'{name}' is not available.").strip()
+        text = f"Function '{name}' is not supported for resource type '{self._type}'" + (f": {said}" if said else "")
+        return FunctionUnavailable(text, error.suggestions)

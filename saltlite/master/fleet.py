@@ -1,0 +1,132 @@
+"""The fleet as targets see it: accepted keys from the store, resources from the registry, the rest from the banks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_address
+
+from saltlite.core.cache.bank_index import BankIndex, of_resources
+from saltlite.core.cache.ports import GRAINS, PILLAR, RESOURCE_GRAINS, Banks
+from saltlite.core.matching.fleet import Fleet, Query
+from saltlite.core.matching.ipcidr import Address, parse_network
+from saltlite.core.resources.registry import Registry
+from saltlite.core.resources.views import Views
+from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.srn import parse_srn, resource_index_srn_key
+
+Nodegroups = Mapping[str, str | list[str]]
+
+ADDRESS_GRAINS = ("ipv4", "ipv6")
+"""The grains that list every address of a minion."""
+_ADDRESSES_KEPT = 200_000
+"""Texts that are remembered as addresses: to read one takes as long as to compare ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """What is asked by content. One set a process: each follows its bank's changes."""
+
+    grains: BankIndex
+    pillar: BankIndex
+    resource_grains: BankIndex
+
+
+def indexes_of(banks: Banks) -> Indexes:
+    """The indexes of one process; nothing is read before the first question."""
+    resources = BankIndex(banks.bank(RESOURCE_GRAINS), of_resources)
+    return Indexes(BankIndex(banks.bank(GRAINS)), BankIndex(banks.bank(PILLAR)), resources)
+
+
+class MasterFleet(Fleet):
+    """The fleet at one moment: one object resolves one target, for it looks at the accepted keys once."""
+
+    def __init__(
+        self, accepted: Callable[[], Sequence[MinionId]], registry: Registry, indexes: Indexes, nodegroups: Nodegroups
+    ) -> None:
+        """`accepted`: the ids of all accepted keys."""
+        self._ask_accepted = accepted
+        self._accepted: dict[MinionId, None] | None = None
+        self._seen: Views | None = None
+        self._registry = registry
+        self._indexes = indexes
+        self._nodegroups = nodegroups
+
+    def minions(self) -> Collection[MinionId]:
+        return self._minions().keys()
+
+    def owner(self, srn: TargetId) -> MinionId | None:
+        kind, bare_id = parse_srn(srn)
+        held = self._views().owner(kind, bare_id) if kind and bare_id else None
+        return self._believed(held.minion) if held is not None else None
+
+    def resources_of(self, minion: MinionId) -> Iterable[TargetId]:
+        if minion not in self._minions():
+            return
+        for kind, held in self._views().by_minion.get(minion, {}).items():
+            for bare_id in held.ids:
+                yield resource_index_srn_key(kind, bare_id)
+
+    def resources_of_type(self, resource_type: str) -> Iterable[tuple[TargetId, MinionId]]:
+        for minion, held in self._views().by_type.get(resource_type, {}).items():
+            owner = self._believed(minion)
+            if owner is not None:
+                for bare_id in held.ids:
+                    yield resource_index_srn_key(resource_type, bare_id), owner
+
+    def resources(self) -> Iterable[tuple[TargetId, MinionId]]:
+        for resource_type in self._views().by_type:
+            yield from self.resources_of_type(resource_type)
+
+    def with_bare_id(self, bare_id: str) -> Iterator[tuple[TargetId, MinionId]]:
+        for held in self._views().holdings(bare_id):
+            owner = self._believed(held.minion)
+            if owner is not None:
+                yield resource_index_srn_key(held.type, bare_id), owner
+
+    def grains(self, query: Query) -> tuple[Collection[MinionId], Collection[TargetId]]:
+        minions = self._minions().keys() & self._indexes.grains.select(query)
+        # Grains may be there a moment longer than the resource, or than its owner's key.
+        resources = {srn for srn in self._indexes.resource_grains.select(query) if self.owner(srn) is not None}
+        return minions, resources
+
+    def pillar(self, query: Query) -> Collection[MinionId]:
+        return self._minions().keys() & self._indexes.pillar.select(query)
+
+    def addresses(self, network: str) -> Collection[MinionId]:
+        wanted, found = parse_network(network), set[str]()
+        for grain in ADDRESS_GRAINS:
+            for text, minions in self._indexes.grains.texts(grain):
+                address = _address(text)
+                if address is not None and address in wanted:
+                    found |= minions
+        return self._minions().keys() & found
+
+    def nodegroups(self) -> Nodegroups:
+        return self._nodegroups
+
+    def _minions(self) -> dict[MinionId, None]:
+        if self._accepted is None:
+            self._accepted = dict.fromkeys(self._ask_accepted())
+        return self._accepted
+
+    def _views(self) -> Views:
+        # Looked up once: nothing may move in the views while somebody goes through them.
+        if self._seen is None:
+            self._seen = self._registry.views()
+        return self._seen
+
+    def _believed(self, minion: str) -> MinionId | None:
+        """The owner, while its key is accepted: the rows of one whose key is gone are on their way out."""
+        owner = MinionId(minion)
+        return owner if owner in self._minions() else None
+
+
+@lru_cache(_ADDRESSES_KEPT)
+def _address(text: str) -> Address | None:
+    """The address that a minion claims to have, None for anything else that it says."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None

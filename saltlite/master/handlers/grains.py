@@ -1,0 +1,31 @@
+"""A minion sends its grains."""
+
+from __future__ import annotations
+
+from saltlite.core.cache.ports import GRAINS
+from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
+from saltlite.master.context import Master
+from saltlite.model.ids import MinionId
+from saltlite.wire.document import decode_document, document_digest
+
+
+def take_grains(master: Master, minion: MinionId, data: bytes) -> list[str]:
+    """Keep the document in `data` as the grains of the minion; nothing is ever kept back of it.
+
+    Raises RefusedError for what are no grains, and StoreError; then the old ones stay.
+    """
+    try:
+        grains = decode_document(data)
+    except RemoteProtocolError as error:
+        raise RefusedError(f"the grains could not be read: {error}") from None
+    if master.store.holder(minion) is None:
+        raise RefusedError("the key is not accepted any more")
+    strange = [name for name in grains if not isinstance(name, str)]
+    if strange:
+        raise RefusedError(f"{str(strange[0])[:40]!r} is not the name of a grain: it is no text")
+    try:
+        # What a minion is called is decided here, by its key, and not by what it says of itself.
+        master.banks.bank(GRAINS).put(minion, {**grains, "id": minion}, document_digest(data))
+    except UsageError as error:
+        raise RefusedError(str(error)) from None
+    return []

@@ -1,0 +1,198 @@
+"""A minion registers the resources that it manages: checked, written, acknowledged; or refused, and nothing changes.
+
+The order is what keeps the promises: the rows of the registry are on disk before anything else is said, and all of it
+happens inside one write transaction of the store, so that no key is accepted, revoked or deleted in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from saltlite.core.cache.ports import RESOURCE_GRAINS, RESOURCE_GRAINS_MAX, Bank
+from saltlite.core.cache.values import encoded
+from saltlite.core.ports import StoreReader, StoreWriter
+from saltlite.core.resources.admission import Registering, admit, read_registration, shortened
+from saltlite.core.resources.claims import Registration
+from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
+from saltlite.master.context import Master
+from saltlite.master.registrations import Registered
+from saltlite.model.events import tag_resource_conflict, tag_resource_refresh, tag_resource_refused
+from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.keys import KeyState
+from saltlite.wire.document import decode_document, document_digest
+
+log = logging.getLogger(__name__)
+
+CONFLICT_EVENTS_MAX = 100
+"""Conflicts of one registration that are events of their own."""
+
+ASK_EACH_MAX = 500
+"""Up to so many ids are looked up one by one among the minions; for more, all ids of minions are read at once."""
+
+_NAMES = frozenset({KeyState.ACCEPTED, KeyState.PENDING})
+
+
+def register(master: Master, minion: MinionId, data: bytes) -> list[str]:
+    """Let the minion manage what the document in `data` says, and nothing else; a sentence for each thing kept back.
+
+    Raises RefusedError, a line for each reason, and StoreError: then the old registration stays.
+    """
+    try:
+        registering = read_registration(_document(data), master.terms.resources.quota)
+    except RefusedError as error:
+        _refused(master, minion, str(error).splitlines())
+        raise
+    with master.store.write() as store:
+        if store.holder(minion) is None:
+            raise RefusedError("the key is not accepted any more")
+        before = frozenset(_held(master, minion))
+        admitted = admit(
+            registering, minion, master.terms.resources, is_minion=lambda ids: _minions_among(ids, before, store)
+        )
+        done = master.registry.register(minion, admitted.resources, conflict=master.terms.resources.conflict)
+        conflicts = [f"{srn} is managed by {owner}, and stays so" for srn, owner in done.refused]
+        kept_back = [*admitted.refused, *conflicts]
+        kept_back += _keep_grains(master, minion, registering, done)
+        count = sum(map(len, admitted.resources.values())) - len(done.refused)
+        if master.terms.resources.events and (before or count):
+            store.put_event(tag_resource_refresh(minion), {"Resource cache refresh": minion}, master.clock.wall())
+        _note_refusals(master, store, minion, done, kept_back)
+        row = Registered(registering.functions, count, 0, shortened(kept_back))
+        # Without a digest the minion is asked again in its next session: by then its claim may stand.
+        master.registrations.put(minion, row, "" if kept_back else document_digest(data))
+    if kept_back:
+        log.warning("%d things of the registration of %s were kept back: %s", len(kept_back), minion, kept_back[0])
+    return shortened(kept_back)
+
+
+def forget(master: Master, minion: MinionId) -> int:
+    """The minion's key is gone: release its resources, and drop what the banks have of it; how many resources."""
+    released = master.registry.unregister_minion(minion)
+    for name in ("grains", "pillar", RESOURCE_GRAINS):
+        master.banks.bank(name).delete(minion)
+    master.registrations.forget(minion)
+    return released
+
+
+def namesake(master: Master, minion: MinionId) -> str:
+    """Why no key can be accepted for that id, "" when one can: two things must not answer to one name."""
+    found = [
+        f"{kind}:{bare_id} (of {', '.join(master.registry.get_managing_minions_for_srn(kind, bare_id))})"
+        for kind, bare_id in master.registry.resolve_bare_resource_id(minion)
+    ]
+    if not found:
+        return ""
+    return f"a resource has this id: {', '.join(found)}. Give the minion another id, or the resource"
+
+
+def _document(data: bytes) -> Mapping[Any, Any]:
+    try:
+        return decode_document(data)
+    except RemoteProtocolError as error:
+        raise RefusedError(f"the registration could not be read: {error}") from None
+
+
+def _held(master: Master, minion: MinionId) -> list[str]:
+    """The bare ids that the minion has already."""
+    held = master.registry.views().by_minion.get(minion, {})
+    return [bare_id for one in held.values() for bare_id in one.ids]
+
+
+def _minions_among(ids: Sequence[str], before: frozenset[str], store: StoreReader) -> list[str]:
+    """Those of the ids that are an accepted or pending minion's. What is registered cannot be: no such key was
+    accepted since."""
+    fresh = [bare_id for bare_id in ids if bare_id not in before]
+    pending = {key.id for key in store.keys(frozenset({KeyState.PENDING}))}
+    if len(fresh) <= ASK_EACH_MAX:
+        return [one for one in fresh if one in pending or store.holder(MinionId(one)) is not None]
+    return list(pending.union(store.accepted_ids()).intersection(fresh))
+
+
+def _keep_grains(master: Master, minion: MinionId, registering: Registering, done: Registration) -> list[str]:
+    """Store the grains of what the minion manages now, in place of those before; a sentence for what was not taken."""
+    bank = master.banks.bank(RESOURCE_GRAINS)
+    before = bank.get(minion) or {}
+    kept_back: list[str] = []
+    kept: dict[TargetId, dict[str, Any]] = {}
+    now = master.clock.wall()
+    held = master.registry.views().by_minion.get(minion, {})
+    for kind, holding in held.items():
+        for bare_id in holding.ids:
+            srn = f"{kind}:{bare_id}"
+            old = before.get(srn)
+            if srn in registering.stale:
+                if old is not None:
+                    kept[srn] = {**old, "stale_since": old["stale_since"] or now}
+            elif srn in registering.grains:
+                problem = _bad_grains(srn, registering.grains[srn])
+                if problem:
+                    kept_back.append(problem)
+                else:
+                    kept[srn] = {"grains": registering.grains[srn], "stale_since": None}
+    ours = frozenset(registering.srns())
+    kept_back += [
+        f"{str(srn)[:80]!r} has grains and is not registered" for srn in registering.grains if srn not in ours
+    ]
+    drop_grains(master, done.taken)
+    try:
+        if kept != before:
+            _put_grains(bank, minion, kept)
+    except UsageError as error:
+        kept_back.append(f"the grains of the resources were not kept: {error}")
+    return kept_back
+
+
+def _bad_grains(srn: TargetId, grains: Mapping[Any, Any]) -> str:
+    if not all(isinstance(name, str) for name in grains):
+        return f"the grains of {srn} have names that are no text"
+    try:
+        encoded(grains, RESOURCE_GRAINS_MAX)
+    except UsageError as error:
+        return f"the grains of {srn} were not kept: {error}"
+    return ""
+
+
+def drop_grains(master: Master, moved: Iterable[tuple[TargetId, str]]) -> None:
+    """Drop the grains of resources (SRN, the minion that had it): another minion has them now. Raises StoreError."""
+    by_minion: dict[str, set[TargetId]] = {}
+    for srn, minion in moved:
+        by_minion.setdefault(minion, set()).add(srn)
+    bank = master.banks.bank(RESOURCE_GRAINS)
+    for minion, srns in by_minion.items():
+        rows = bank.get(minion)
+        if rows is not None and not srns.isdisjoint(rows):
+            _put_grains(bank, minion, {srn: row for srn, row in rows.items() if srn not in srns})
+
+
+def _put_grains(bank: Bank, minion: str, rows: Mapping[TargetId, Mapping[str, Any]]) -> None:
+    if rows:
+        bank.put(minion, rows)
+    else:
+        bank.delete(minion)
+
+
+def _note_refusals(
+    master: Master, store: StoreWriter, minion: MinionId, done: Registration, kept_back: Sequence[str]
+) -> None:
+    now = master.clock.wall()
+    for srn, owner in done.refused[:CONFLICT_EVENTS_MAX]:
+        store.put_event(tag_resource_conflict(srn), {"owner": owner, "refused": minion}, now)
+    for srn, former in done.taken[:CONFLICT_EVENTS_MAX]:
+        store.put_event(tag_resource_conflict(srn), {"owner": minion, "taken_from": former}, now)
+    if kept_back:
+        data = {"minion": minion, "whole": False, "reasons": shortened(kept_back)}
+        store.put_event(tag_resource_refused(minion), data, now)
+
+
+def _refused(master: Master, minion: MinionId, reasons: list[str]) -> None:
+    """Write down that a whole registration counts for nothing."""
+    log.warning("a registration of %s was refused: %s", minion, reasons[0])
+    with master.store.write() as store:
+        data = {"minion": minion, "whole": True, "reasons": reasons}
+        store.put_event(tag_resource_refused(minion), data, master.clock.wall())
+    row = master.registrations.of(minion) or Registered()
+    row = replace(row, refusals=row.refusals + 1, reasons=reasons)
+    master.registrations.put(minion, row, master.registrations.digest(minion))

@@ -1,0 +1,151 @@
+"""Operators look at the resources of the fleet, and put the registry in order."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.cache.ports import RESOURCE_GRAINS
+from saltlite.errors import UsageError
+from saltlite.master.context import Answer, Master
+from saltlite.master.handlers.register import drop_grains
+from saltlite.model.events import tag_resource_conflict
+from saltlite.model.ids import MinionId, TargetId, parse_minion_id
+from saltlite.model.srn import check_resource_id, check_resource_type, parse_srn
+
+ROWS_MAX = 10_000
+"""Rows of one answer; a client asks for those after the last."""
+
+REFUSED_MAX = 100
+"""Minions with refused registrations that one answer names."""
+
+
+def handle_resource_list(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `resources`: rows with srn, type, id, minion and `up`, whether that one is; sorted by SRN, those
+    after `after` only; and `more`.
+
+    `type` and `minion` leave out the others.
+    """
+    authorize(principal, Action("resource_list"), master.terms.operators)
+    after, owner = request.get("after", ""), request.get("minion")
+    fleet = master.fleet
+    found = fleet.resources_of_type(request["type"]) if "type" in request else fleet.resources()
+    wanted = ((srn, minion) for srn, minion in found if srn > after and owner in (None, minion))
+    rows = heapq.nsmallest(ROWS_MAX + 1, wanted)
+    return Answer(
+        {"resources": [_row(master, srn, minion) for srn, minion in rows[:ROWS_MAX]], "more": len(rows) > ROWS_MAX}
+    )
+
+
+def handle_resource_owner(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `resources`: a row for each resource with this SRN or bare id, as `handle_resource_list` has them."""
+    authorize(principal, Action("resource_owner"), master.terms.operators)
+    return Answer({"resources": [_row(master, srn, minion) for srn, minion in _named(master, request["id"])]})
+
+
+def handle_resource_grains(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `grains` of one resource, None without any; `stale_since`, None when they are fresh; `at`, when its
+    minion registered them, in seconds since 1970."""
+    authorize(principal, Action("resource_grains"), master.terms.operators)
+    srn = f"{request['type']}:{request['id']}"
+    owner = master.fleet.owner(srn)
+    bank = master.banks.bank(RESOURCE_GRAINS)
+    row = (bank.get(owner) or {}).get(srn) if owner is not None else None
+    if owner is None or row is None:
+        return Answer({"grains": None, "stale_since": None, "at": None})
+    return Answer({"grains": row["grains"], "stale_since": row["stale_since"], "at": bank.changed_at(owner)})
+
+
+def handle_resource_list_grains(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `resources`: SRN -> grain_keys, sorted, grain_count, stale_since and at; and `more`, as the minions
+    after `after`, in the order of their ids, have some."""
+    authorize(principal, Action("resource_list_grains"), master.terms.operators)
+    fleet, bank = master.fleet, master.banks.bank(RESOURCE_GRAINS)
+    found: dict[TargetId, dict[str, Any]] = {}
+    last = request.get("after", "")
+    keys = [minion for minion in bank.keys() if minion > last]
+    for place, minion in enumerate(keys, 1):
+        at = bank.changed_at(minion)
+        for srn, row in (bank.get(minion) or {}).items():
+            if fleet.owner(srn) == minion:
+                names = sorted(row["grains"])
+                rest = {"stale_since": row["stale_since"], "at": at}
+                found[srn] = {"grain_keys": names, "grain_count": len(names), **rest}
+        if len(found) >= ROWS_MAX:
+            return Answer({"resources": found, "more": place < len(keys), "last": minion})
+    return Answer({"resources": found, "more": False, "last": ""})
+
+
+def handle_resource_transfer(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Give a resource to another minion; answers `former`, who had it.
+
+    Both minions are asked to register anew: the new owner keeps it when it declares it as well, and the former one is
+    told that it has lost it.
+    """
+    authorize(principal, Action("resource_transfer"), master.terms.operators)
+    kind, bare_id = parse_srn(request["srn"])
+    check_resource_type(kind)
+    check_resource_id(bare_id)
+    minion, srn = parse_minion_id(request["minion"]), request["srn"]
+    with master.store.write() as store:
+        if store.holder(minion) is None:
+            raise UsageError(f"no minion of the id {minion} has an accepted key here")
+        former = master.registry.transfer(str(kind), str(bare_id), minion)
+        if former is None:
+            raise UsageError(f"nobody manages {srn[:80]!r}: `saltlite-run resource.list` has what there is")
+        if former != minion:
+            drop_grains(master, [(srn, former)])
+            data = {"owner": minion, "taken_from": former, "by": principal.user}
+            store.put_event(tag_resource_conflict(srn), data, master.clock.wall())
+    for one in {former, minion}:
+        master.link.want(one, "resources")
+    return Answer({"former": former}, committed=True)
+
+
+def handle_resource_stats(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Answers `registry`, what `ResourceRegistry.stats` says; `types`, how many of each; `minions`, how many manage
+    any; and `refused`: minion -> refusals and reasons of what was refused or kept back last."""
+    authorize(principal, Action("resource_stats"), master.terms.operators)
+    views = master.registry.views()
+    types = {kind: sum(len(one.ids) for one in holdings.values()) for kind, holdings in views.by_type.items()}
+    return Answer(
+        {
+            "registry": master.registry.stats(),
+            "types": dict(sorted(types.items())),
+            "minions": len(views.by_minion),
+            "refused": dict(sorted(_refused(master))[:REFUSED_MAX]),
+        }
+    )
+
+
+def handle_resource_compact(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Answers `before` and `after`: records of the registry's log."""
+    authorize(principal, Action("resource_compact"), master.terms.operators)
+    before, after = master.registry.compact()
+    return Answer({"before": before, "after": after})
+
+
+def handle_resource_verify(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Look at every row, and repair what is damaged; answers `rows`, `problems` (sentences) and `aside`, where the
+    damaged file went, "" when there was nothing to repair."""
+    authorize(principal, Action("resource_verify"), master.terms.operators)
+    found = master.registry.verify()
+    return Answer({"rows": found.rows, "problems": list(found.problems), "aside": found.aside})
+
+
+def _refused(master: Master) -> Iterator[tuple[MinionId, dict[str, Any]]]:
+    for minion, row in master.registrations.rows():
+        if row.reasons:
+            yield minion, {"refusals": row.refusals, "reasons": list(row.reasons)}
+
+
+def _named(master: Master, name: str) -> list[tuple[TargetId, MinionId]]:
+    owner = master.fleet.owner(name)
+    return [(name, owner)] if owner is not None else sorted(master.fleet.with_bare_id(name))
+
+
+def _row(master: Master, srn: TargetId, minion: MinionId) -> dict[str, Any]:
+    kind, bare_id = parse_srn(srn)
+    return {"srn": srn, "type": kind, "id": bare_id, "minion": minion, "up": minion in master.present}

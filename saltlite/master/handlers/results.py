@@ -1,0 +1,146 @@
+"""What minions say came of parts of jobs: the return of a minion, segments of what resources answered, and how a part
+ended that not all of its resources answered. What speaks of others' resources is left out, noted, and told to nobody
+else (G8)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.core.ports import PartRow, ReturnCommit, Stored, StoreReader, StoreWriter, TargetRow
+from saltlite.errors import RemoteProtocolError
+from saltlite.model.events import tag_resource_refused
+from saltlite.model.ids import Jid, MinionId, TargetId
+from saltlite.model.job import Return, TargetState
+from saltlite.model.keys import Fingerprint
+from saltlite.model.parts import is_segment_id, part_of_segment, split_part
+from saltlite.wire.segment import SegmentRow, decode_segment
+
+log = logging.getLogger(__name__)
+
+SHOWN = 5
+"""SRNs that an event about refused results names."""
+
+
+@dataclass(slots=True)
+class _Refused:
+    """What was left out of what one minion said of one job."""
+
+    count: int = 0
+    reason: str = ""
+    srns: list[TargetId] = field(default_factory=list)
+
+
+class Results:
+    """The results of one batch of reports, sorted out; `store` is asked which resources a part is for."""
+
+    def __init__(self, store: StoreReader, now: float) -> None:
+        self._store = store
+        self._now = now
+        self._parts: dict[tuple[Jid, MinionId, int], frozenset[TargetId]] = {}
+        self._commits: list[ReturnCommit] = []
+        self._targets: list[tuple[Jid, TargetRow]] = []
+        self._endings: list[PartRow] = []
+        self._refused: dict[tuple[MinionId, Jid], _Refused] = {}
+        self._acknowledge: dict[Fingerprint, list[str]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to store."""
+        return bool(self._acknowledge)
+
+    @property
+    def acknowledge(self) -> list[tuple[str, list[str]]]:
+        """(fingerprint, ids) of all that came, to be told when it is stored; what was refused is forgotten as well."""
+        return list(self._acknowledge.items())
+
+    def add(self, minion: MinionId, key: Fingerprint, message: dict[str, Any], body: bytes) -> None:
+        """One `ret` message with its body."""
+        result = message["jid"]
+        self._acknowledge.setdefault(key, []).append(result)
+        jid, number = split_part(part_of_segment(result))
+        if is_segment_id(result):
+            self._add_segment(minion, key, (jid, number), body)
+        elif number == 0:
+            self._commits.append(ReturnCommit(key, _return(minion, message, jid, body)))
+        elif message["state"] == TargetState.RETURNED:
+            self._refuse(minion, jid, "a part for resources was said to have returned as a whole")
+        else:
+            row = PartRow(result, minion, TargetState(message["state"]), message["reason"], self._now)
+            self._endings.append(row)
+
+    def put(self, store: StoreWriter) -> set[Jid]:
+        """Store all of it; the jobs of which it is news."""
+        # What was known, or never assigned, wakes nobody: a minion can say it a thousand times a second.
+        became = zip(self._commits, store.put_returns(self._commits, self._now), strict=True)
+        moved = {commit.ret.jid for commit, stored in became if stored is Stored.NEW}
+        moved.update(jid for jid, _target in store.set_targets(self._targets))
+        # Behind the returns: an ending holds for what has none.
+        moved.update(jid for jid, _target in store.set_parts(self._endings))
+        for (minion, jid), refused in self._refused.items():
+            data = {
+                "id": minion,
+                "jid": jid,
+                "act": "return",
+                "count": refused.count,
+                "srns": refused.srns,
+                "reason": refused.reason,
+            }
+            store.put_event(tag_resource_refused(minion), data, self._now)
+        return moved
+
+    def _add_segment(self, minion: MinionId, key: Fingerprint, part: tuple[Jid, int], body: bytes) -> None:
+        jid, number = part
+        try:
+            rows = decode_segment(body)
+        except RemoteProtocolError as error:
+            self._refuse(minion, jid, f"a segment could not be read: {error}")
+            return
+        mine = self._targets_of(jid, minion, number)
+        for row in rows:
+            if row.srn not in mine:
+                self._refuse(minion, jid, "it was not given the job for this resource", row.srn)
+            elif row.state is TargetState.REFUSED:
+                self._targets.append((jid, TargetRow(row.srn, row.state, row.reason, self._now)))
+            else:
+                self._commits.append(ReturnCommit(key, _return_of_row(row, jid)))
+
+    def _targets_of(self, jid: Jid, minion: MinionId, number: int) -> frozenset[TargetId]:
+        key = jid, minion, number
+        if key not in self._parts:
+            self._parts[key] = frozenset(self._store.part_targets(jid, minion, number))
+        return self._parts[key]
+
+    def _refuse(self, minion: MinionId, jid: Jid, reason: str, srn: TargetId = "") -> None:
+        refused = self._refused.setdefault((minion, jid), _Refused(reason=reason))
+        refused.count += 1
+        if srn and len(refused.srns) < SHOWN:
+            refused.srns.append(srn)
+        if refused.count == 1:
+            log.warning("results of %s for job %s were left out: %s %s", minion, jid, reason, srn)
+
+
+def _return(minion: MinionId, message: dict[str, Any], jid: Jid, body: bytes) -> Return:
+    return Return(
+        jid=jid,
+        id=minion,
+        state=TargetState(message["state"]),
+        retcode=message["code"],
+        body=body,
+        started_at=message["start_ms"] / 1000,
+        duration_ms=message["dur_ms"],
+        reason=message["reason"],
+    )
+
+
+def _return_of_row(row: SegmentRow, jid: Jid) -> Return:
+    return Return(
+        jid=jid,
+        id=row.srn,
+        state=row.state,
+        retcode=row.retcode,
+        body=row.body,
+        started_at=row.start_ms / 1000,
+        duration_ms=row.dur_ms,
+        reason=row.reason,
+    )

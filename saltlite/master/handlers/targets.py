@@ -1,0 +1,118 @@
+"""Whom a job is for: what a selection comes to, who of them is away, and why a name is nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from saltlite.core.matching.fleet import Selection
+from saltlite.core.matching.listing import listed
+from saltlite.core.ports import StoreReader
+from saltlite.errors import UsageError
+from saltlite.master.context import Master
+from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.job import Job
+from saltlite.model.keys import KeyState
+from saltlite.model.target import Target, TargetKind
+
+_REASONS_MAX = 10
+_NOT_ACCEPTED = {
+    KeyState.PENDING: "its key is pending: saltlite key accept {}",
+    KeyState.CONFLICT: "its key is in conflict with another of this id: saltlite key list",
+    KeyState.REJECTED: "its key is rejected",
+    KeyState.REVOKED: "its key is revoked",
+}
+"""Why somebody who came here is no target; the first that holds is told."""
+_NO_KEY = "no minion of this id has a key here"
+
+
+def subset_of(master: Master, selection: Selection, subset: int | None) -> Selection:
+    """All of them, or so many by chance; those that are connected first, for an answer is what is wanted."""
+    if subset is None:
+        return selection
+    if subset < 1:
+        raise UsageError(f"--subset takes 1 target or more, not {subset}")
+    owners: dict[TargetId, MinionId] = {minion: minion for minion in selection.minions} | dict(selection.resources)
+    # Sorted first, so that chance alone decides and not the order of a set.
+    by_chance = sorted(
+        sorted(owners), key=lambda one: (owners[one] not in master.present, master.clock.uniform(0.0, 1.0))
+    )
+    return narrowed(selection, by_chance[:subset])
+
+
+def narrowed(selection: Selection, to: Iterable[TargetId]) -> Selection:
+    """Those of a selection that are among these."""
+    kept = frozenset(to)
+    return Selection(
+        minions=frozenset(minion for minion in selection.minions if minion in kept),
+        resources={srn: owner for srn, owner in selection.resources.items() if srn in kept},
+        named=selection.named & kept,
+        unknown=selection.unknown,
+    )
+
+
+def still_accepted(selection: Selection, store: StoreReader) -> Selection:
+    """Those whose key nobody has revoked since they were looked up, and what these manage (S5)."""
+    accepted = frozenset(store.accepted_ids())
+    if selection.minions <= accepted and accepted.issuperset(selection.resources.values()):
+        return selection
+    gone = selection.minions - accepted
+    resources = (srn for srn, owner in selection.resources.items() if owner in accepted)
+    return narrowed(selection, [*(selection.minions - gone), *resources])
+
+
+def by_owner(resources: Mapping[TargetId, MinionId]) -> dict[MinionId, tuple[TargetId, ...]]:
+    """The resources by the minion that manages them, both sorted, as a job has them."""
+    found: dict[MinionId, list[TargetId]] = {}
+    for srn, owner in resources.items():
+        found.setdefault(owner, []).append(srn)
+    return {owner: tuple(sorted(found[owner])) for owner in sorted(found)}
+
+
+def whom(master: Master, job: Job | None) -> dict[str, Any]:
+    """What a client is told of the targets: `minions`, `resources` by managing minion, and `away`: which minions with
+    a part in the job have no session now, with the wall-clock time at which each was last seen."""
+    if job is None:
+        return {"minions": [], "resources": {}, "away": {}}
+    gone = [minion for minion in sorted({*job.minions, *job.resources}) if minion not in master.present]
+    rows = {minion: master.store.minion(minion) for minion in gone}
+    return {
+        "minions": list(job.minions),
+        "resources": {owner: list(srns) for owner, srns in job.resources.items()},
+        "away": {minion: row.last_seen if row is not None else None for minion, row in rows.items()},
+    }
+
+
+def unknown_names(job: Job, store: StoreReader) -> dict[str, str]:
+    """Why each name of a list that is no target of this job is none."""
+    if job.target.kind is not TargetKind.LIST:
+        return {}
+    srns = [srn for some in job.resources.values() for srn in some]
+    known = {*job.minions, *srns, *(srn.partition(":")[2] for srn in srns)}
+    return _why_not([name for name in listed(job.target.expression) if name not in known], store)
+
+
+def nobody(target: Target, store: StoreReader) -> str:
+    """The sentence for a target that selects nobody."""
+    sentence = f"no accepted minion matches {target.expression!r}: nothing was published"
+    if target.kind not in (TargetKind.LIST, TargetKind.GLOB):
+        return sentence
+    names = listed(target.expression) if target.kind is TargetKind.LIST else [target.expression]
+    if any(letter in name for name in names for letter in "*?["):
+        return sentence
+    reasons = _why_not(names[:_REASONS_MAX], store)
+    return "; ".join([sentence, *(f"{name}: {reason}" for name, reason in reasons.items())])
+
+
+def _why_not(names: Sequence[str], store: StoreReader) -> dict[str, str]:
+    """Why each of these is no id of an accepted minion."""
+    if not names:
+        return {}
+    states: dict[str, set[KeyState]] = {name: set() for name in names}
+    for key in store.keys(frozenset(_NOT_ACCEPTED)):
+        if key.id in states:
+            states[key.id].add(key.state)
+    return {
+        name: next((text.format(name) for state, text in _NOT_ACCEPTED.items() if state in known), _NO_KEY)
+        for name, known in states.items()
+    }

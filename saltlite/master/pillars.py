@@ -1,0 +1,55 @@
+"""What an MWorker has to make pillars, and those that are being fetched."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.adapters.memory_pillar import MemoryPillarFiles
+from saltlite.core.pillar.compiler import has_top
+from saltlite.core.pillar.ports import Nodegroups, PillarFiles
+from saltlite.core.pillar.subject import pillar_of
+from saltlite.model.ids import MinionId
+from saltlite.wire.limits import DOC_MAX
+
+PILLARS_MEMORY = DOC_MAX
+"""Bytes of pillars in one MWorker that are being fetched piece by piece. The ones that waited longest make room, and
+are asked for again from their beginning."""
+
+
+@dataclass(slots=True)
+class Pillars:
+    """`cached`: whether they are put into their bank."""
+
+    files: PillarFiles = field(default_factory=lambda: MemoryPillarFiles({}))
+    nodegroups: Nodegroups = field(default_factory=dict)
+    cached: bool = True
+    _under_way: OrderedDict[MinionId, tuple[bytes, bytes]] = field(default_factory=OrderedDict)
+
+    def any_to_make(self) -> bool:
+        """Whether there is a top file."""
+        return has_top(self.files)
+
+    def make(self, minion: MinionId, grains: Mapping[str, Any]) -> dict[Any, Any]:
+        """The pillar of that minion, with these grains."""
+        return pillar_of(self.files, minion, grains, self.nodegroups)
+
+    def remember(self, minion: MinionId, sha256: bytes, data: bytes) -> None:
+        """That minion fetches this pillar in several pieces."""
+        self._under_way[minion] = sha256, data
+        self._under_way.move_to_end(minion)
+        held = sum(len(data) for _sha256, data in self._under_way.values())
+        while held > PILLARS_MEMORY and len(self._under_way) > 1:
+            _minion, (_sha256, forgotten) = self._under_way.popitem(last=False)
+            held -= len(forgotten)
+
+    def remembered(self, minion: MinionId, sha256: bytes) -> bytes | None:
+        """The pillar with that digest which that minion fetches."""
+        known, data = self._under_way.get(minion, (b"", b""))
+        return data if known == sha256 else None
+
+    def forget(self, minion: MinionId) -> None:
+        """That minion has all of it."""
+        self._under_way.pop(minion, None)

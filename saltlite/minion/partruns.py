@@ -1,0 +1,97 @@
+"""Parts for resources, between the jobs machine and the processes that run them.
+
+These processes are the job server's: they end with it, and whatever an earlier job server left of them is ended before
+its parts are said to be. What they have put into the spool by then is found there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from saltlite.adapters.reactor import Reactor
+from saltlite.core.job_effects import EndPart
+from saltlite.core.jobs import Jobs
+from saltlite.errors import JournalError
+from saltlite.minion.jobprocess import JobCall
+from saltlite.minion.resources.ports import ResourceRuns, Runs
+from saltlite.minion.results import Results
+from saltlite.model.ids import PartId, TargetId
+
+NO_RESOURCES = "this minion manages no resources"
+RESTARTED = "the minion was restarted while it ran"
+"""How a part ended whose process was an earlier job server's."""
+
+MakeRuns = Callable[[Runs], ResourceRuns]
+
+
+class PartRuns:
+    """`make` builds what runs parts; without it none is taken. `changed` is called when the jobs machine wants something
+    done; `fail` when the disk fails."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        jobs: Jobs,
+        results: Results,
+        *,
+        make: MakeRuns | None,
+        changed: Callable[[], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._jobs = jobs
+        self._results = results
+        self._changed = changed
+        self._fail = fail
+        # In a turn of their own: the jobs machine may be in the middle of what it has ordered.
+        runs = Runs(
+            segment=lambda segment: reactor.call_soon(lambda: self._produced(segment)),
+            done=lambda part, how: reactor.call_soon(lambda: self.ended(part, how)),
+        )
+        self._runs = make(runs) if make is not None else None
+
+    def begin(self, call: JobCall, srns: Sequence[TargetId]) -> None:
+        """Have the part wait where it will run, or say why it cannot."""
+        if self._runs is None:
+            self._jobs.not_forked(call.jid, NO_RESOURCES)
+            return
+        try:
+            pid, ticks = self._runs.begin(call, srns)
+        except OSError as error:
+            self._jobs.not_forked(call.jid, f"the minion cannot start another process: {error.strerror}")
+            return
+        self._jobs.forked(call.jid, pid, ticks)
+
+    def go(self, part: PartId) -> None:
+        """Let it begin."""
+        if self._runs is not None:
+            self._runs.go(part)
+
+    def end(self, effect: EndPart) -> None:
+        """End it early. One of an earlier job server is ended already."""
+        if self._runs is not None:
+            self._runs.cancel(effect.jid, late=effect.late)
+
+    def ended(self, part: PartId, how: str) -> None:
+        """The part is over: everybody has answered, or `how` says why not."""
+        try:
+            if how:
+                # Its process may have died before it said what it had written.
+                for segment in self._results.segments_of(part):
+                    self._notice(segment)
+        except JournalError as error:
+            self._fail(str(error))
+            return
+        self._jobs.part_ended(part, how)
+        self._changed()
+
+    def _produced(self, segment: str) -> None:
+        try:
+            self._notice(segment)
+        except JournalError as error:
+            self._fail(str(error))
+            return
+        self._changed()
+
+    def _notice(self, segment: str) -> None:
+        if self._results.noticed(segment):
+            self._jobs.produced(segment)

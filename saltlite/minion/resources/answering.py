@@ -1,0 +1,104 @@
+"""One call on one resource: whatever the type does, there is a row of a segment."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.adapters.logs import log_context
+from saltlite.loader.call import Outcome
+from saltlite.loader.compound import Call, call_each
+from saltlite.loader.encode import encode_return
+from saltlite.loader.resourcetypes import ResourceType
+from saltlite.minion.returns import Returns
+from saltlite.model.ids import TargetId
+from saltlite.model.job import TargetState
+from saltlite.wire.messages import REASON_MAX
+from saltlite.wire.segment import SegmentRow
+
+log = logging.getLogger(__name__)
+
+GRAINS_BYTES_MAX = 64 * 1024
+"""Bytes of the grains of one resource."""
+
+RETCODE_MAX = 2**31 - 1
+
+
+class GrainsError(Exception):
+    """The grains of a resource could not be collected; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a part asks of its resources."""
+
+    jid: str
+    calls: Sequence[Call]
+    user: str
+
+
+def unavailable(kind: str, why: str) -> str:
+    """What a resource answers whose type did not load."""
+    return f"No resource loader available for type '{kind}'" + (f": {why}" if why else "")
+
+
+def answer(
+    loaded: ResourceType, srn: TargetId, work: Work, grains: Mapping[str, Any], *, returns: Returns
+) -> SegmentRow:
+    """Call the functions on that resource; never raises."""
+    start_ms, began = int(time.time() * 1000), time.monotonic()
+    bare_id = srn.partition(":")[2]
+    with log_context(jid=work.jid, srn=srn), loaded.entered(bare_id, grains):
+        outcome = _ready(loaded) or call_each(loaded.slots, work.calls, jid=work.jid, user=work.user)
+        sealed = returns.seal(work.jid, outcome.value)
+    return SegmentRow(
+        srn=srn,
+        state=TargetState.RETURNED,
+        retcode=max(-RETCODE_MAX, min(RETCODE_MAX, outcome.retcode)),
+        body=sealed.body,
+        start_ms=start_ms,
+        dur_ms=int((time.monotonic() - began) * 1000),
+        reason=" ".join([sealed.note, *outcome.warnings]).strip()[:REASON_MAX],
+    )
+
+
+def said(srn: TargetId, text: str) -> SegmentRow:
+    """The answer of a resource that cannot be asked: a text, as from a function that failed."""
+    return SegmentRow(srn, TargetState.RETURNED, 1, encode_return(text), int(time.time() * 1000), 0)
+
+
+def late(srn: TargetId, reason: str, dur_s: float) -> SegmentRow:
+    """The row of a resource that has not answered in time."""
+    dur_ms = int(dur_s * 1000)
+    return SegmentRow(srn, TargetState.TIMED_OUT, 1, b"", int(time.time() * 1000) - dur_ms, dur_ms, reason)
+
+
+def grains_of(loaded: ResourceType, srn: TargetId, before: Mapping[str, Any]) -> dict[str, Any]:
+    """The grains of that resource, as plain data. Raises GrainsError."""
+    with log_context(srn=srn), loaded.entered(srn.partition(":")[2], before):
+        try:
+            found = loaded.grains()
+            is_map = isinstance(found, Mapping)
+            packed: bytes = msgpack.packb(dict(found) if is_map else None, default=str)
+        except BaseException as error:
+            raise GrainsError(f"{type(error).__name__}: {error}") from error
+    if not is_map:
+        raise GrainsError(f"grains() returned {type(found).__name__}, and not a dict")
+    if len(packed) > GRAINS_BYTES_MAX:
+        raise GrainsError(f"they have {len(packed)} bytes, the limit is {GRAINS_BYTES_MAX}")
+    grains: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
+    return grains
+
+
+def _ready(loaded: ResourceType) -> Outcome | None:
+    """Why the type cannot be called; None when it can."""
+    try:
+        ready, why = loaded.initialized(), "initialized() says no"
+    except BaseException as error:  # noqa: BLE001 - supervision point: it is the type's own code
+        ready, why = False, f"initialized() raised {type(error).__name__}: {error}"
+    return None if ready else Outcome(f"Resource type '{loaded.name}' is not initialised: {why}", 1)

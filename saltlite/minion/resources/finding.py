@@ -1,0 +1,154 @@
+"""Which resources a type has, and their grains: the look that a registration is made of, from within its process."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.adapters.packing import Inside
+from saltlite.errors import UsageError
+from saltlite.loader.resourcetypes import ResourceType
+from saltlite.model.ids import TargetId
+from saltlite.model.srn import check_resource_id, check_resource_ids, resource_index_srn_key
+
+log = logging.getLogger(__name__)
+
+DISCOVER_S = 60.0
+"""How long `discover` may take."""
+GRAINS_S = 60.0
+"""When no resource has given its grains for so long, the others are not waited for."""
+IDS_NAMED = 5
+"""Of what is no id so many are named in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What the look needs of its process: `collect` has the grains of these collected, and the answers come back to
+    `Finding.answered`; `give_up` lets that be. `post` has something done in the main thread."""
+
+    collect: Callable[[Sequence[TargetId]], None]
+    give_up: Callable[[], None]
+    say: Callable[[Inside], None]
+    post: Callable[[Callable[[], None]], None]
+
+
+@dataclass(slots=True)
+class _Look:
+    number: int
+    discover_by: float
+    faulty: bool
+    heard_at: float = 0.0
+    awaited: set[TargetId] = field(default_factory=set)
+    stale: list[TargetId] = field(default_factory=list)
+
+
+class Finding:
+    """Lives in the main thread. `grains` are those that were found last, by SRN; it keeps them up to date."""
+
+    def __init__(
+        self, loaded: ResourceType, functions: Sequence[str], grains: Mapping[TargetId, Mapping[str, Any]], ways: Ways
+    ) -> None:
+        self.grains = dict(grains)
+        self._type = loaded
+        self._functions = functions
+        self._ways = ways
+        self._look: _Look | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a look is under way."""
+        return self._look is not None
+
+    def find(self, number: int, *, faulty: bool) -> None:
+        """Begin a look; it is told as `found` and then as `grains`, with this number. `faulty`: the type can find its
+        resources, if it can, but not be called."""
+        self._look = look = _Look(number, time.monotonic() + DISCOVER_S, faulty=faulty)
+        threading.Thread(target=self._discover, args=(look,), daemon=True).start()
+
+    def answered(self, srn: TargetId, grains: dict[str, Any] | str) -> None:
+        """The grains of a resource, or why there are none."""
+        look = self._look
+        if look is None or srn not in look.awaited:
+            return
+        look.awaited.discard(srn)
+        look.heard_at = time.monotonic()
+        if isinstance(grains, str):
+            log.warning("the grains of %s could not be collected: %s", srn, grains)
+            look.stale.append(srn)
+        else:
+            self.grains[srn] = grains
+        self._complete(look)
+
+    def tick(self, now: float) -> float:
+        """Give up what takes too long; when to look again."""
+        look = self._look
+        if look is None:
+            return math.inf
+        if now >= look.discover_by:
+            self._found(look, [], f"discover() has not ended within {DISCOVER_S:g} s")
+            return math.inf
+        if not look.awaited:
+            return look.discover_by
+        if now < look.heard_at + GRAINS_S:
+            return look.heard_at + GRAINS_S
+        self._ways.give_up()
+        for srn in sorted(look.awaited):
+            self.answered(srn, f"no resource has given its grains for {GRAINS_S:g} s")
+        return math.inf
+
+    def _discover(self, look: _Look) -> None:
+        found: Any
+        try:
+            found, why = self._type.discover() or [], ""
+            if not isinstance(found, list | tuple | set | frozenset):
+                found, why = [], f"discover() returned {type(found).__name__}, and not a list"
+        except BaseException as error:  # noqa: BLE001 - supervision point: it is the type's own code
+            found, why = [], f"discover() raised {type(error).__name__}: {error}"
+        self._ways.post(lambda: self._found(look, list(found), why))
+
+    def _found(self, look: _Look, found: Sequence[Any], why: str) -> None:
+        if look is not self._look or math.isinf(look.discover_by):
+            return  # too late
+        look.discover_by = math.inf
+        ids = good_ids(self._type.name, found)
+        found_now = {"n": look.number, "ids": ids, "functions": list(self._functions), "why": why}
+        self._ways.say({"t": "found", **found_now, "faulty": look.faulty or bool(why)})
+        if why:
+            self._look = None
+            return
+        srns = [resource_index_srn_key(self._type.name, one) for one in ids]
+        self.grains = {srn: self.grains[srn] for srn in srns if srn in self.grains}
+        look.awaited, look.heard_at = set(srns), time.monotonic()
+        self._ways.collect(srns)
+        self._complete(look)
+
+    def _complete(self, look: _Look) -> None:
+        if look.awaited or look is not self._look:
+            return
+        self._look = None
+        self._ways.say({"t": "grains", "n": look.number, "grains": self.grains, "stale": sorted(look.stale)})
+
+
+def good_ids(kind: str, found: Iterable[Any]) -> list[str]:
+    """The bare ids among what `discover` returned, sorted. What cannot be one is left out, with a warning."""
+    listed = list(found)
+    try:
+        ids = check_resource_ids(listed)
+    except UsageError:
+        ids, bad = [], []
+        for one in listed:
+            try:
+                ids.append(check_resource_id(one))
+            except UsageError as error:
+                bad.append(str(error))
+        more = f" (and {len(bad) - IDS_NAMED} more)" if len(bad) > IDS_NAMED else ""
+        log.warning("resource type %s: ids are left out: %s%s", kind, "; ".join(bad[:IDS_NAMED]), more)
+    unique = sorted(set(ids))
+    if len(unique) < len(ids):
+        log.warning("resource type %s: discover() returned %d ids twice", kind, len(ids) - len(unique))
+    return unique

@@ -1,0 +1,389 @@
+"""The process of one resource type: it loads the type once, and calls it for its resources from a few threads.
+
+It is forked from the job server and dies with it. Its main thread hears what the job server wants and looks at the
+clock; it calls nothing of the type but `__virtual__`, so that nothing a type does keeps it from hearing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from saltlite.adapters import logs
+from saltlite.adapters.file_client import FileClient
+from saltlite.adapters.folder import PosixFolder
+from saltlite.adapters.packing import Inside, pack, unpack
+from saltlite.adapters.process import set_parent_death_signal, set_title
+from saltlite.adapters.spool import DiskSpool
+from saltlite.core.devices import Devices, GivenUp, Turn
+from saltlite.loader.loader import Loader
+from saltlite.loader.resourcetypes import ResourceType, TypeFiles, TypeUnavailableError, find_type
+from saltlite.minion.errands import Errands
+from saltlite.minion.jobprocess import JobProcess, Surroundings, stand_alone
+from saltlite.minion.resources import answering
+from saltlite.minion.resources.answering import GrainsError, Work
+from saltlite.minion.resources.calls import Calls
+from saltlite.minion.resources.finding import Finding, Ways
+from saltlite.minion.resources.segments import Segments, Told
+from saltlite.model.ids import PartId, TargetId
+from saltlite.model.parts import split_part
+from saltlite.wire.segment import SegmentRow
+
+log = logging.getLogger(__name__)
+
+INIT_S = 60.0
+"""How long `init` may take; until then calls wait, and after it they are told so."""
+SHUTDOWN_S = 5.0
+"""How long `shutdown` may take."""
+HUNG_MAX = 16
+"""With more calls that hang, this process asks to be replaced at once, and not only when it has nothing else to do."""
+
+GRAINS = "grains"
+"""In the place of a part's id, for calls that collect grains."""
+
+_LENGTH = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the process of a type begins with; it is the same for as long as the process lives.
+
+    `grains` are those of its resources by SRN, as they were last found. `workers` calls run at once, one of them for
+    `timeout_s` seconds at most (0: as long as it wants).
+    """
+
+    name: str
+    surroundings: Surroundings
+    pillar: Mapping[str, Any]
+    grains: Mapping[str, Mapping[str, Any]]
+    workers: int
+    timeout_s: float
+
+
+class TypeProcess:
+    """The job server's end of one such process: `socket` for messages, `errands` as any process of a job has them."""
+
+    def __init__(self, pid: int, sock: socket.socket, errands: JobProcess) -> None:
+        self.pid = pid
+        self.socket = sock
+        self.errands = errands
+
+
+def fork_type(start: Start) -> TypeProcess:
+    """Start the process of a type. Raises OSError when there is no room for another process."""
+    ours, theirs = socket.socketpair()
+    our_errands, their_errands = socket.socketpair()
+    parent = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError:
+        for one in (ours, theirs, our_errands, their_errands):
+            one.close()
+        raise
+    if pid == 0:
+        _become(start, theirs.detach(), their_errands.detach(), parent)
+    theirs.close()
+    their_errands.close()
+    return TypeProcess(pid, ours, JobProcess(pid, our_errands))
+
+
+def _become(start: Start, said: int, errands: int, parent: int) -> None:
+    """The process's whole life; it never returns."""
+    status = 1
+    try:
+        # It knows what its resources are asked by the job server alone, and has nobody to tell without it.
+        set_parent_death_signal(signal.SIGKILL, parent)
+        stand_alone(said, errands)
+        set_title(f"salt-{start.name}")
+        _Life(start, said, errands).live()
+        logs.report_repeats()
+        status = 0
+    except (BrokenPipeError, ConnectionResetError):
+        status = 0  # the job server is gone
+    except BaseException:  # noqa: BLE001 - named supervision point: the last frame of this process
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+class _Life:
+    """The process from within."""
+
+    def __init__(self, start: Start, said: int, errands: int) -> None:
+        self._start = start
+        self._fd = said
+        self._saying = threading.Lock()
+        self._posted: deque[Callable[[], None]] = deque()
+        self._wake_out, self._wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._heard = bytearray()
+        self._returns = replace(start.surroundings.returns, kept_max=0)
+        self._work: dict[PartId, Work] = {}
+        self._early: list[Inside] | None = []
+        """What was asked for before the type was ready."""
+        self._why = ""
+        """Why the type cannot be called."""
+        self._ready_by = math.inf
+        self._tired = False
+        self._stopping = False
+        self._files: TypeFiles | None = None
+        self._type: ResourceType | None = None
+        self._finding: Finding | None = None
+        self._minion: Loader | None = None
+        self._errands = Errands(errands)
+        self._segments = Segments(
+            DiskSpool(PosixFolder(start.surroundings.spool_dir)),
+            Told(self._segment, self._done, lambda full: self._calls.pause(begin_nothing=full)),
+            time.monotonic,
+        )
+        self._calls: Calls[SegmentRow | dict[str, Any] | str] = Calls(
+            Devices(start.workers, start.timeout_s), self._run, self._answered, self._given_up, now=time.monotonic
+        )
+
+    def live(self) -> None:
+        """Load the type, then hear and answer until the job server says that it is enough, or is gone."""
+        threading.Thread(target=self._segments.run, daemon=True).start()
+        self._load()
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        poll.register(self._wake_out, select.POLLIN)
+        while not self._stopping:
+            wait_s = self._look() - time.monotonic()
+            poll.poll(None if math.isinf(wait_s) else max(0.0, wait_s) * 1000)
+            self._do_posted()
+            self._hear()
+        self._segments.close()
+        self._shut_down()
+        # Programs that calls have started and that nobody waits for any more.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(os.getpgrp(), signal.SIGTERM)
+
+    # -- the type
+
+    def _load(self) -> None:
+        one = self._start
+        here = one.surroundings
+        files = FileClient(
+            self._errands,
+            here.opts.get("cachedir", ""),
+            extmods=here.opts.get("extension_modules", ""),
+            refresh=self._errands.refresh,
+        )
+        more = {"__file_client__": files}
+        self._minion = Loader(here.index(), here.opts, here.grains, one.pillar, more=more)
+        try:
+            self._files = files_of = find_type(one.name, here.opts)
+            loaded = ResourceType(files_of, here.opts, here.grains, one.pillar, minion=self._minion, more=more)
+        except TypeUnavailableError as error:
+            self._is_ready(answering.unavailable(one.name, str(error)))
+            return
+        self._type = loaded
+        ways = Ways(
+            lambda srns: self._calls.add(GRAINS, srns), lambda: self._calls.cancel(GRAINS), self._say, self._post
+        )
+        self._finding = Finding(loaded, files_of.function_texts(), one.grains, ways)
+        for slot, sentence in loaded.slot_faults.items():
+            log.info("resource type %s: functions of %s are missing: %s", one.name, slot, sentence)
+        self._ready_by = time.monotonic() + INIT_S
+        threading.Thread(target=self._init, args=(loaded,), daemon=True).start()
+
+    def _init(self, loaded: ResourceType) -> None:
+        why = ""
+        try:
+            loaded.init()
+        except BaseException as error:  # noqa: BLE001 - supervision point: it is the type's own code
+            why = f"init() raised {type(error).__name__}: {error}"
+        self._post(lambda: self._is_ready(self._not_initialised(why)))
+
+    def _not_initialised(self, why: str) -> str:
+        return f"Resource type '{self._start.name}' is not initialised: {why}" if why else ""
+
+    def _is_ready(self, why: str) -> None:
+        """The type can be called, or why it cannot."""
+        if why:
+            log.error("%s", why)
+        self._ready_by, self._why = math.inf, why
+        early, self._early = self._early, None
+        for message in early or ():
+            self._one(message)
+
+    def _shut_down(self) -> None:
+        loaded = self._type
+        if loaded is None:
+            return
+
+        def shut_down() -> None:
+            try:
+                loaded.shutdown()
+            except BaseException as error:  # noqa: BLE001 - supervision point: as above
+                log.warning("resource type %s: shutdown() raised %s: %s", loaded.name, type(error).__name__, error)
+
+        thread = threading.Thread(target=shut_down, daemon=True)
+        thread.start()
+        thread.join(SHUTDOWN_S)
+
+    # -- what the job server says
+
+    def _hear(self) -> None:
+        try:
+            chunk = os.read(self._fd, 65_536) if select.select([self._fd], [], [], 0)[0] else None
+        except ConnectionResetError:
+            chunk = b""
+        if chunk == b"":
+            self._stopping = True
+        self._heard += chunk or b""
+        while len(self._heard) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._heard)[0]
+            if len(self._heard) < end:
+                return
+            message = unpack(bytes(self._heard[_LENGTH.size : end]))
+            del self._heard[:end]
+            self._take(message)
+
+    def _take(self, message: Inside) -> None:
+        match message["t"]:
+            case "stop":
+                self._stopping = True
+            case "minion":
+                if self._minion is not None:
+                    self._minion.refresh(message["grains"], self._start.pillar)
+                if self._type is not None:
+                    self._type.refresh(message["grains"], self._start.pillar)
+            case _ if self._early is not None:
+                self._early.append(message)
+            case _:
+                self._one(message)
+
+    def _one(self, message: Inside) -> None:
+        match message["t"]:
+            case "run":
+                self._begin(message)
+            case "cancel":
+                self._work.pop(message["part"], None)
+                self._calls.cancel(message["part"])
+                self._segments.end(message["part"], message["how"])
+            case "find":
+                self._find(message["n"])
+
+    def _find(self, number: int) -> None:
+        if self._finding is None or self._files is None:
+            self._say({"t": "found", "n": number, "ids": [], "functions": [], "why": self._why, "faulty": True})
+        elif find_type(self._start.name, self._start.surroundings.opts, self._files) is not self._files:
+            self._say({"t": "changed"})
+        else:
+            # Its resources are known also when it cannot be called, and say so when they are.
+            self._finding.find(number, faulty=bool(self._why))
+
+    def _begin(self, message: Inside) -> None:
+        part, srns = message["part"], message["srns"]
+        self._segments.begin(part, message["number"], len(srns))
+        if self._why:
+            for srn in srns:
+                self._segments.put(part, answering.said(srn, self._why))
+            return
+        calls = [(fun, args, kwargs) for fun, args, kwargs in message["calls"]]
+        self._work[part] = Work(split_part(part)[0], calls, message["user"])
+        self._calls.add(part, srns)
+
+    # -- calls, from their threads
+
+    def _run(self, turn: Turn) -> SegmentRow | dict[str, Any] | str:
+        assert self._type is not None and self._finding is not None  # noqa: S101, PT018 - nothing is queued without
+        grains = self._finding.grains.get(turn.device) or {
+            "resource_type": self._start.name,
+            "resource_id": turn.device.partition(":")[2],
+        }
+        if turn.part == GRAINS:
+            try:
+                return answering.grains_of(self._type, turn.device, grains)
+            except GrainsError as error:
+                return str(error)
+        work = self._work.get(turn.part)
+        if work is None:
+            return answering.late(turn.device, "it was ended before it began", 0)
+        return answering.answer(self._type, turn.device, work, grains, returns=self._returns)
+
+    def _answered(self, turn: Turn, answer: SegmentRow | dict[str, Any] | str) -> None:
+        if isinstance(answer, SegmentRow):
+            self._segments.put(turn.part, answer)
+        else:
+            self._post(lambda: self._its_grains(turn.device, answer))
+
+    def _its_grains(self, srn: TargetId, grains: dict[str, Any] | str) -> None:
+        if self._finding is not None:
+            self._finding.answered(srn, grains)
+
+    def _given_up(self, one: GivenUp) -> None:
+        """From the main thread."""
+        late = f"it did not answer within {self._start.timeout_s:g} s"
+        if one.part == GRAINS:
+            self._its_grains(one.device, one.why or late)
+            return
+        if one.began is not None:
+            with logs.log_context(srn=one.device, jid=split_part(one.part)[0]):
+                log.warning("%s: its call is given up", late)
+        took_s = time.monotonic() - one.began if one.began is not None else 0.0
+        self._segments.put(one.part, answering.late(one.device, one.why or late, took_s))
+
+    # -- what is told
+
+    def _segment(self, part: PartId, name: str) -> None:
+        self._say({"t": "segment", "part": part, "id": name})
+
+    def _done(self, part: PartId, how: str) -> None:
+        self._say({"t": "done", "part": part, "how": how})
+        self._post(lambda: self._forget(part))
+
+    def _forget(self, part: PartId) -> None:
+        self._work.pop(part, None)
+
+    def _say(self, message: Inside) -> None:
+        data = pack(message)
+        rest = memoryview(_LENGTH.pack(len(data)) + data)
+        with self._saying:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+
+    # -- time, and what other threads leave for the main one
+
+    def _look(self) -> float:
+        """Do what is due; when something will be due again."""
+        now = time.monotonic()
+        if now >= self._ready_by:
+            self._is_ready(self._not_initialised(f"init() has not ended within {INIT_S:g} s"))
+        again = self._calls.tick()
+        found_by = self._finding.tick(now) if self._finding is not None else math.inf
+        self._look_whether_tired()
+        return min(again, found_by, self._ready_by)
+
+    def _look_whether_tired(self) -> None:
+        hung = self._calls.hung
+        idle = hung and self._calls.idle and self._segments.idle and not (self._finding and self._finding.busy)
+        if not self._tired and (hung > HUNG_MAX or idle):
+            self._tired = True
+            self._say({"t": "tired", "hung": hung})
+
+    def _post(self, todo: Callable[[], None]) -> None:
+        self._posted.append(todo)
+        with contextlib.suppress(BlockingIOError):  # it is awake already
+            os.write(self._wake_in, b".")
+
+    def _do_posted(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_out, 4096)
+        while self._posted:
+            self._posted.popleft()()

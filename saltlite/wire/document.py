@@ -1,0 +1,75 @@
+"""Documents: what a minion holds and its master keeps a copy of (grains, resources), and what it is given (pillar).
+
+A document is one map, as msgpack with its keys in one order, so that the same content is the same bytes on both sides
+and a digest stands for it. It travels in pieces (`doc_put`, `doc_get`), and is checked as a whole by its SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from saltlite.errors import RemoteProtocolError
+from saltlite.wire.codec import Limits, decode, encode_checked
+from saltlite.wire.limits import DOC_MAX, MIB
+
+DOCUMENT = Limits(
+    depth=64,
+    map=1_000_000,
+    array=1_000_000,
+    string=MIB,
+    binary=MIB,
+    containers=4_000_000,
+    total=DOC_MAX,
+)
+"""One document."""
+
+DIGEST_DIGITS = 32
+
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+
+
+def encode_document(content: Mapping[Any, Any]) -> bytes:
+    """The bytes of a document. What msgpack has no word for becomes text, as in an answer of a job.
+
+    Raises LocalProtocolError with a sentence when it is larger or deeper than a document may be.
+    """
+    return encode_checked(_ordered(content, DOCUMENT.depth), DOCUMENT)
+
+
+def decode_document(data: bytes) -> dict[Any, Any]:
+    """The map in `data`, of whatever origin. Raises RemoteProtocolError."""
+    content = decode(data, DOCUMENT)
+    if not isinstance(content, dict):
+        raise RemoteProtocolError("bad-document", "it is no map")
+    return content
+
+
+def document_digest(data: bytes) -> str:
+    """What stands for a document in `holds`: 32 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()[:DIGEST_DIGITS]
+
+
+def _ordered(value: object, levels: int) -> object:
+    """The value with the keys of its maps sorted, and made of nothing but what a document may hold."""
+    if isinstance(value, str):
+        return str(value).encode("utf-8", "replace").decode()
+    if value is None or isinstance(value, bool | float | bytes):
+        return value
+    if isinstance(value, int):
+        return int(value) if _INT_MIN <= value <= _INT_MAX else str(value)
+    if levels and isinstance(value, Mapping):
+        pairs = {_key(key): item for key, item in value.items()}
+        return {key: _ordered(pairs[key], levels - 1) for key in sorted(pairs, key=lambda key: (type(key) is int, key))}
+    if levels and isinstance(value, list | tuple | set | frozenset):
+        items = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+        return [_ordered(item, levels - 1) for item in items]
+    # What is nested too deeply is left as it is, for the encoder to refuse.
+    return value if isinstance(value, Mapping | list | tuple) else str(value)
+
+
+def _key(key: object) -> str | int:
+    if type(key) is int and _INT_MIN <= key <= _INT_MAX:
+        return key
+    return str(key).encode("utf-8", "replace").decode()

@@ -1,0 +1,93 @@
+"""What resources of one part of a job have answered, as it travels and lies in the spool: some results together.
+
+A segment is a msgpack array of arrays `[srn, state, retcode, body, start_ms, dur_ms, reason]`. A body is what one
+function returned, encoded as that of a minion's own return; it is empty where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+from saltlite.errors import RemoteProtocolError
+from saltlite.model.ids import TargetId
+from saltlite.model.job import TargetState
+from saltlite.model.parts import PART_RESOURCES
+from saltlite.wire import codec
+from saltlite.wire.limits import RETURN_MAX, SEGMENT_MAX
+from saltlite.wire.messages import REASON_MAX, WALL_MAX_MS, is_srn
+
+SEGMENT = codec.Limits(
+    depth=2,
+    map=0,
+    array=PART_RESOURCES,
+    string=4 * REASON_MAX,
+    binary=RETURN_MAX,
+    containers=PART_RESOURCES + 1,
+    total=SEGMENT_MAX,
+)
+"""What may be in a segment."""
+
+STATES = frozenset(
+    {
+        TargetState.RETURNED,
+        TargetState.TIMED_OUT,
+        TargetState.INTERRUPTED,
+        TargetState.CANCELLED,
+        TargetState.REFUSED,
+    }
+)
+"""What becomes of a resource on its minion."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """What became of one resource: times are milliseconds, `start_ms` since 1970 by the minion's clock."""
+
+    srn: TargetId
+    state: TargetState
+    retcode: int
+    body: bytes
+    start_ms: int
+    dur_ms: int
+    reason: str = ""
+
+
+def encode_segment(rows: Sequence[SegmentRow]) -> bytes:
+    """The bytes of a segment. Raises LocalProtocolError when it would have more than SEGMENT_MAX of them."""
+    return codec.encode([list(astuple(row)) for row in rows], SEGMENT)
+
+
+def decode_segment(data: bytes) -> list[SegmentRow]:
+    """The rows of a segment, each of another resource.
+
+    Raises RemoteProtocolError with the reason `bad-segment`, or one of `codec.decode`.
+    """
+    rows = codec.decode(data, SEGMENT)
+    if type(rows) is not list:
+        raise RemoteProtocolError("bad-segment", "it is no list")
+    found = [_row(row) for row in rows]
+    if len({row.srn for row in found}) != len(found):
+        raise RemoteProtocolError("bad-segment", "a resource is there twice")
+    return found
+
+
+def _row(row: object) -> SegmentRow:
+    match row:
+        case [
+            str() as srn,
+            str() as state,
+            int() as retcode,
+            bytes() as body,
+            int() as start_ms,
+            int() as dur_ms,
+            str() as reason,
+        ] if state in STATES and is_srn(srn) and _fits(retcode, start_ms, dur_ms, reason):
+            return SegmentRow(srn, TargetState(state), retcode, body, start_ms, dur_ms, reason)
+    raise RemoteProtocolError("bad-segment", "a row is not that of a resource")
+
+
+def _fits(retcode: int, start_ms: int, dur_ms: int, reason: str) -> bool:
+    whole = type(retcode) is int and type(start_ms) is int and type(dur_ms) is int
+    in_range = -(2**31) <= retcode <= 2**31 and 0 <= start_ms <= WALL_MAX_MS and 0 <= dur_ms <= 2**53
+    return whole and in_range and len(reason) <= REASON_MAX

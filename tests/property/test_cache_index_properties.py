@@ -1,0 +1,131 @@
+"""The index says of every question what the reference says of each minion's data, whatever was put and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saltlite.adapters.memory_cache import MemoryBanks, MemoryCache
+from saltlite.core.cache import columns
+from saltlite.core.cache import index as index_module
+from saltlite.core.cache.bank_index import BankIndex
+from saltlite.core.cache.index import Index
+from saltlite.core.matching.fleet import Query
+from saltlite.core.matching.subdict import subdict_match
+from saltlite.errors import UsageError
+
+KEYS = st.sampled_from(["a", "b", "a:b", "b:a", "1", "0", "*", "", "Ä", "a.b"]) | st.sampled_from([0, 1, 7])
+PLAIN = st.sampled_from(
+    ["a", "A", "b", "a:b", "web-1", "Web-1", "İ", "i̇", "ß", "*", "1", "", "True", "none", b"a", b"\xff", "0.0", "x\ny"]
+) | st.sampled_from([None, True, False, 0, 1, 1.0, 0.0, -0.0, float("nan"), 2**40, -1])
+VALUES = st.recursive(
+    PLAIN, lambda deeper: st.lists(deeper, max_size=3) | st.dictionaries(KEYS, deeper, max_size=3), max_leaves=6
+)
+DATA = st.dictionaries(KEYS, VALUES, max_size=4)
+PIECES = st.sampled_from(
+    [
+        "a",
+        "b",
+        "A",
+        "*",
+        "1",
+        "0",
+        "",
+        "web-*",
+        "web-1",
+        "[ab]",
+        "?",
+        ".*",
+        "a|b",
+        "(",
+        "True",
+        "n",
+        "i̇",
+        "ß",
+        "01",
+        "7",
+    ]
+)
+QUERIES = st.builds(
+    lambda pieces, delimiter, regex: Query(delimiter.join(pieces), delimiter, regex),
+    st.lists(PIECES, min_size=1, max_size=5),
+    st.sampled_from([":", ".", "::", "%"]),
+    st.booleans(),
+)
+NAMES = st.sampled_from([f"m{number}" for number in range(6)])
+STEPS = st.lists(
+    st.tuples(st.just("put"), NAMES, DATA) | st.tuples(st.just("delete"), NAMES) | st.tuples(st.just("ask"), QUERIES),
+    max_size=25,
+)
+
+
+def reference(data: Mapping[str, Mapping[str, object]], query: Query) -> set[str] | str:
+    try:
+        return {name for name, grains in data.items() if subdict_match(grains, query)} if data else _checked(query)
+    except UsageError as error:
+        return str(error)
+
+
+def _checked(query: Query) -> set[str]:
+    subdict_match({}, query)
+    return set()
+
+
+def asked(index: Index | BankIndex, query: Query) -> set[str] | str:
+    try:
+        return set(index.select(query))
+    except UsageError as error:
+        return str(error)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS, st.lists(QUERIES, min_size=1, max_size=6), st.sampled_from([0, 20, 1_000_000]))
+def test_the_index_says_what_the_reference_says(steps: list[tuple[object, ...]], last: list[Query], room: int) -> None:
+    index, data = Index(), dict[str, Mapping[str, object]]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_module, "VIEWS_COST_MAX", room)
+        patch.setattr(columns, "DENSE_FROM", 2)
+        patch.setattr(columns, "INTERNED_MAX", 2)
+        for step in [*steps, *(("ask", query) for query in last)]:
+            match step:
+                case ("put", str(name), dict(grains)):
+                    data[name] = grains
+                    index.put(name, grains)
+                case ("delete", str(name)):
+                    data.pop(name, None)
+                    index.delete(name)
+                case (_, Query() as query):
+                    assert asked(index, query) == reference(data, query)
+        assert len(index) == len(data)
+        assert all(name in index for name in data)
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS, QUERIES)
+def test_an_index_over_a_bank_says_at_any_time_what_is_in_it(steps: list[tuple[object, ...]], last: Query) -> None:
+    banks, data = MemoryBanks(MemoryCache(lambda: 0.0)), dict[str, Mapping[str, object]]()
+    index = BankIndex(banks.bank("grains"))
+    for step in [*steps, ("ask", last)]:
+        match step:
+            case ("put", str(name), dict(grains)):
+                data[name] = grains
+                banks.bank("grains").put(name, grains)
+            case ("delete", str(name)):
+                data.pop(name, None)
+                banks.bank("grains").delete(name)
+            case (_, Query() as query):
+                assert asked(index, query) == reference(data, query)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(DATA, max_size=100), st.sampled_from(["a", "b:a", "b:*", "a:b", "7", "0:1"]))
+def test_the_texts_of_a_path_are_those_whose_questions_hold(fleet: list[dict[str, object]], path: str) -> None:
+    index = Index()
+    for number, grains in enumerate(fleet):
+        index.put(f"m{number}", grains)
+    for text, ids in index.texts(path):
+        if text and not set(text) & set("*?[:"):
+            assert ids <= index.select(Query(f"{path}:{text}"))
