@@ -168,7 +168,7 @@ class Master:
     def cancel(self, jid: str) -> None:
         """What `saltlite job kill` does."""
         self.fleet.note("operator", "kills the job")
-        self.hub.cancel(jid, self.jobs[jid].minions)
+        self.hub.cancel((minion, jid) for minion in self.jobs[jid].minions)
         self.carry()
 
     def state(self, jid: str, name: str) -> TargetState:

@@ -1,14 +1,17 @@
 """What happened in a run, and whether the guarantees G1 to G9 held: for the simulation and for real processes.
 
 A run notes events as they happen; `check` reads them afterwards, and `Books` while they are written. Each kind
-has these fields (ids and names are text, lists are lists: everything is kept as JSON lines):
+has these fields (ids and names are text, lists are lists: everything is kept as JSON lines). What is called `minion`
+is a target: a minion, or a resource by its SRN. Then `owners` says which minion manages each (SRN -> minion), and `on`
+the machine where it happened.
 
     asked      client, request                    a client asks to publish
     published  client, request, jid, minions      ... and has the jid: from here on the job survives (G1)
-    entered    jid, minion, run                   a function was entered; `run` is any id of that entry
+               [, owners]
+    entered    jid, minion, run [, on]            a function was entered; `run` is any id of that entry
     left       jid, minion, run                   ... and returned
-    spooled    jid, minion [, digest]             its result is on that minion's disk (G6 counts from here)
-    received   jid, minion                        a job frame reached that minion's job server (G3)
+    spooled    jid, minion [, digest, on]         its result is on that minion's disk (G6 counts from here)
+    received   jid, minion [, on]                 a job frame reached that minion's job server (G3)
     stored     jid, minion, sender, state [, ret] the master committed a terminal state; `sender` is the id of the
                                                   session that said it, "" for what the master set itself; `state` is
                                                   what the target's row says after it, for the first one stands;
@@ -20,7 +23,7 @@ has these fields (ids and names are text, lists are lists: everything is kept as
     fault      what, who                          something was broken on purpose
     healed     -                                  nothing is broken from here on
     lost_disk  minion                             its disk died with all that was on it
-    final      jid, targets {id: state}, returns {id: count} [, request, digests {id: digest}]
+    final      jid, targets {id: state}, returns {id: count} [, request, owners, digests {id: digest}]
                                                   what the store holds at the end; one a job
 
 The `final` events are taken when every job had deliver-by + run-timeout + 60 s of connected time after `healed`:
@@ -114,9 +117,17 @@ class _Job:
     spooled: dict[str, Event] = field(default_factory=dict)
     stored: dict[str, Event] = field(default_factory=dict)
     """By minion: the terminal state that stands."""
+    unjudged: list[Event] = field(default_factory=list)
+    """What was stored of resources before anybody said which minion manages them."""
     returned: dict[str, Event] = field(default_factory=dict)
     shown: dict[str, dict[str, Event]] = field(default_factory=dict)
     """By client, by minion."""
+
+    def owner(self, target: str) -> str | None:
+        """The minion that is the target or manages it; None as long as nobody has said."""
+        told = [event for event in (*self.published, self.final) if event is not None]
+        owner: str | None = told[0].fields.get("owners", {}).get(target, target) if told else None
+        return owner
 
     def targets(self) -> frozenset[str] | None:
         """Who it was for, as far as anybody has said."""
@@ -156,6 +167,7 @@ class Books:
                 yield _broken("G1", f"the target list of {f['jid']} changed", other, event)
         job.published.append(event)
         yield from self._outside(f["jid"], job)
+        yield from self._judge(job)
 
     def _reached(self, event: Event) -> Iterator[Violation]:
         job, minion = self._job(event), event.fields["minion"]
@@ -167,22 +179,21 @@ class Books:
         yield from self._reached(event)
         job, minion = self._job(event), event.fields["minion"]
         before = job.entered.get(minion)
-        if before is not None and not self._disk_died(minion, since=before.at):
+        if before is not None and not self._disk_died(before):
             yield _broken("G4", f"{minion} entered {event.fields['jid']} a second time", before, event)
         job.entered[minion] = event
 
     def _spooled(self, event: Event) -> Iterator[Violation]:
         # The first one counts: after it was handed over and forgotten, a minion may take the job for interrupted.
         spooled, minion = self._job(event).spooled, event.fields["minion"]
-        if minion not in spooled or self._disk_died(minion, since=spooled[minion].at):
+        if minion not in spooled or self._disk_died(spooled[minion]):
             spooled[minion] = event
         yield from ()
 
     def _stored(self, event: Event) -> Iterator[Violation]:
         f, job = event.fields, self._job(event)
         minion = f["minion"]
-        if f["sender"] not in ("", minion):
-            yield _broken("G8", f"{f['sender']} had something stored for {minion}", event)
+        yield from self._foreign(event, job)
         targets = job.targets()
         if targets is not None and minion not in targets:
             yield _broken("G8", f"{f['jid']} was never for {minion}, and a result of it was stored", event)
@@ -224,6 +235,7 @@ class Books:
         if "request" in f:
             yield from self._once(event)
         yield from self._outside(f["jid"], job)
+        yield from self._judge(job)
 
     # -- more than one event
 
@@ -236,8 +248,26 @@ class Books:
     def _outside(self, jid: str, job: _Job, *, only: str = "") -> Iterator[Violation]:
         targets = job.targets()
         for minion in [only] if only else list(job.touched):
-            if targets is not None and minion not in targets:
+            if targets is None:
+                return
+            event = job.touched[minion]
+            if minion not in targets:
                 yield _broken("G3", f"{minion} was given {jid}, which is not for it", job.touched.pop(minion))
+            elif _machine(event) != job.owner(minion):
+                yield _broken("G3", f"{_machine(event)} was given {jid} for {minion}, which it does not manage", event)
+
+    def _judge(self, job: _Job) -> Iterator[Violation]:
+        unjudged, job.unjudged = job.unjudged, []
+        for stored in unjudged:
+            yield from self._foreign(stored, job)
+
+    def _foreign(self, stored: Event, job: _Job) -> Iterator[Violation]:
+        f = stored.fields
+        if job.targets() is None and ":" in f["minion"]:
+            # Who manages it is said when the job was published, or at the end.
+            job.unjudged.append(stored)
+        elif f["sender"] not in ("", job.owner(f["minion"]) or f["minion"]):
+            yield _broken("G8", f"{f['sender']} had something stored for {f['minion']}", stored)
 
     def _at_the_end(self, jid: str, job: _Job) -> Iterator[Violation]:
         if job.final is None:
@@ -252,11 +282,7 @@ class Books:
         for minion, state in f["targets"].items():
             if state in OPEN:
                 yield _broken("G5", f"{minion} is {state} with {jid}, and nothing will change that", final)
-            if (
-                state in NEVER_RAN
-                and minion in job.entered
-                and not self._disk_died(minion, since=job.entered[minion].at)
-            ):
+            if state in NEVER_RAN and minion in job.entered and not self._disk_died(job.entered[minion]):
                 yield _broken("G5", f"{jid} is {state} on {minion}, where it ran", job.entered[minion], final)
             if minion in job.stored and state != job.stored[minion].fields["state"]:
                 yield _broken("G5", f"the end of {jid} on {minion} changed", job.stored[minion], final)
@@ -269,8 +295,11 @@ class Books:
 
     def _results(self, jid: str, job: _Job, final: Event) -> Iterator[Violation]:
         returns, digests = final.fields["returns"], final.fields.get("digests", {})
+        for minion, digest in digests.items():
+            if digest and final.fields["targets"].get(minion) == "interrupted":
+                yield _broken("G5", f"{minion} is called interrupted with {jid}, whose result is stored", final)
         for minion, spooled in job.spooled.items():
-            excused = final.fields["targets"].get(minion) == "revoked" or self._disk_died(minion, since=spooled.at)
+            excused = final.fields["targets"].get(minion) == "revoked" or self._disk_died(spooled)
             if not excused and not returns.get(minion):
                 yield _broken("G6", f"the result of {minion} for {jid} is lost", spooled, final)
             elif excused or (minion in job.returned and job.returned[minion].at < spooled.at):
@@ -291,8 +320,8 @@ class Books:
     def _job(self, event: Event) -> _Job:
         return self._jobs.setdefault(event.fields["jid"], _Job())
 
-    def _disk_died(self, minion: str, *, since: float) -> bool:
-        return any(at >= since for at in self._lost.get(minion, ()))
+    def _disk_died(self, after: Event) -> bool:
+        return any(at >= after.at for at in self._lost.get(_machine(after), ()))
 
 
 _RULES: dict[str, Callable[[Books, Event], Iterable[Violation]]] = {
@@ -306,6 +335,12 @@ _RULES: dict[str, Callable[[Books, Event], Iterable[Violation]]] = {
     "lost_disk": Books._lost_disk,
     "final": Books._final,
 }
+
+
+def _machine(event: Event) -> str:
+    """The minion where that happened."""
+    where: str = event.fields.get("on", event.fields["minion"])
+    return where
 
 
 def _is_return(event: Event) -> bool:

@@ -1,7 +1,7 @@
 """A real sshd on a port of this machine, with keys, a configuration and users' keys of its own.
 
 Started as root it also has users of its own: in its own mount namespace the files of users, passwords and sudo are
-others. Nothing on the machine changes.
+others. Nothing on the machine changes. Such users have to get at `folder`, which pytest's folders do not allow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ USER, PASSWORD = "salty", "correct horse ä"
 """Who may log in beside root, with the key or the password; may use sudo as root and as `daemon`."""
 
 _STARTED_WITHIN_S = 10.0
-_SEPARATION = Path("/run/sshd")  # the folder that Debian's sshd wants, and only its unit makes
 
 
 @dataclass
@@ -103,12 +102,14 @@ def free_port() -> int:
         return port
 
 
-def start_sshd(folder: Path, *, settings: str = "", host_key: Path | None = None, port: int | None = None) -> Sshd:
-    """A daemon with everything below `folder`; `settings` are lines of sshd_config, which come before the others."""
+def start_sshd(folder: Path, *, settings: str = "", systemd: bool = False) -> Sshd:
+    """A daemon with everything below `folder`; `settings` are lines of sshd_config, which come before the others.
+
+    With `systemd`, started as root, the host looks as if systemd ran on it; otherwise as if it did not.
+    """
     assert SSHD is not None
     folder.mkdir(exist_ok=True)
-    key, port = make_key(folder / "key"), port or free_port()
-    host_key = host_key or make_key(folder / "host_key")
+    key, host_key, port = make_key(folder / "key"), make_key(folder / "host_key"), free_port()
     authorized = folder / "authorized_keys"
     authorized.write_text((folder / "key.pub").read_text())
     known_hosts = folder / "known_hosts"
@@ -120,8 +121,17 @@ def start_sshd(folder: Path, *, settings: str = "", host_key: Path | None = None
     )
     argv = [SSHD, "-D", "-f", str(config), "-E", str(log)]
     if os.geteuid() == 0:
-        _SEPARATION.mkdir(mode=0o755, exist_ok=True)
-        argv = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", _with_users(folder), "sh", *argv]
+        argv = [
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-ec",
+            _surroundings(folder, systemd=systemd),
+            "sh",
+            *argv,
+        ]
     server = Sshd(folder, port, key, known_hosts, subprocess.Popen(argv))
     until = time.monotonic() + _STARTED_WITHIN_S
     while "Server listening" not in (log.read_text() if log.exists() else ""):
@@ -131,7 +141,7 @@ def start_sshd(folder: Path, *, settings: str = "", host_key: Path | None = None
     return server
 
 
-def _with_users(folder: Path) -> str:
+def _surroundings(folder: Path, *, systemd: bool) -> str:
     """A shell script that puts other files in the place of the machine's, and then runs its arguments."""
     users = [line.split(":") for line in Path("/etc/passwd").read_text().splitlines()]
     plain = [[*line[:-1], "/bin/sh"] if line[0] == "root" else line for line in users]
@@ -147,14 +157,12 @@ def _with_users(folder: Path) -> str:
         "shadow": f"root:*:19000::::::\nsshd:*:19000::::::\ndaemon:*:19000::::::\n{USER}:{digest}:19000::::::\n",
         "sudoers": f"Defaults !use_pty\nroot ALL=(ALL) NOPASSWD: ALL\n{USER} ALL=(root, daemon) NOPASSWD: ALL\n",
     }
-    commands = []
+    # Debian's sshd wants the first folder, which only its unit makes; the other says that systemd runs.
+    run = "/run/sshd /run/systemd/system" if systemd else "/run/sshd"
+    commands = [f"mount -t tmpfs -o mode=755 tmpfs /run; mkdir -p -m 755 {run}"]
     for name, text in files.items():
         path = folder / f"etc-{name}"
         path.write_text(text)
         path.chmod({"passwd": 0o644, "group": 0o644, "shadow": 0o600, "sudoers": 0o440}[name])
         commands.append(f"[ ! -e /etc/{name} ] || mount --bind {path} /etc/{name}")
-    for parent in (folder, *folder.parents):
-        # The user has to get at a home below this folder, and at keys.
-        if parent.stat().st_uid == 0 and str(parent).startswith("/tmp/"):
-            parent.chmod(parent.stat().st_mode | 0o011)
     return "\n".join([*commands, 'exec "$@"'])

@@ -40,6 +40,7 @@ SYNONYMS = {
 """Words that readers who know Salt would have to translate, and the word to use."""
 SYNONYMS_WITH_A_REASON = {
     ("config/master.py", "worker_threads"): "the option's name in Salt",
+    ("config/minion.py", "resource_workers"): "an option, named as worker_threads is",
     ("interfaces/service.py", "create_win_salt_restart_task"): "the function's name in Salt",
     ("interfaces/service.py", "execute_salt_restart_task"): "the function's name in Salt",
     ("wire/merkle.py", "node"): "of a tree; no machine is meant",

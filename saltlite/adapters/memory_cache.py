@@ -48,16 +48,16 @@ class MemoryBank:
     """The port `saltlite.core.cache.ports.Bank` over memory."""
 
     def __init__(self, shared: MemoryCache, name: str) -> None:
-        self._most = check_bank(name)
+        self._room = check_bank(name)
         self._shared = shared
         self._rows = shared.rows(name)
 
     def get(self, key: str) -> Value | None:
         entry = self._rows.entries.get(_key(key))
-        return None if entry is None else decoded(entry.data, self._most)
+        return None if entry is None else decoded(entry.data, *self._room)
 
     def put(self, key: str, value: Mapping[str, Any], digest: str = "") -> None:
-        entry = _Entry(encoded(value, self._most), check_digest(digest), self._shared.now())
+        entry = _Entry(encoded(value, *self._room), check_digest(digest), self._shared.now())
         _key(key)
         if self._shared.full:
             raise StoreError("the cache cannot be written: the disk is full")

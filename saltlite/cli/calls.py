@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from saltlite.cli.joboptions import TARGET_AND_FUNCTION
 from saltlite.cli.origin import origin
+from saltlite.cli.targets import target_kind
 from saltlite.client.local import JobCall
 from saltlite.errors import UsageError
 
@@ -24,7 +25,7 @@ def read_call(client: LocalClient, parsed: Parsed, console: Console) -> JobCall:
     `--test` must not run.
     """
     options = parsed.options
-    target, tgt_type, written = _target(parsed), _kind(parsed), _functions(parsed)
+    target, tgt_type, written = _target(parsed), target_kind(parsed), _functions(parsed)
     described = client.call("describe", tgt=target, tgt_type=tgt_type, funs=[fun for fun, _ in written])
     calls = [(fun, *_arguments(words, described["functions"][fun])) for fun, words in written]
     if parsed.on("test"):
@@ -56,12 +57,6 @@ def _target(parsed: Parsed) -> str:
     if len(parsed.words) < TARGET_AND_FUNCTION or "." not in parsed.words[1]:
         raise UsageError(_what_is_missing(parsed.words))
     return parsed.words[0]
-
-
-def _kind(parsed: Parsed) -> str:
-    if parsed.on("pcre") and parsed.on("list"):
-        raise UsageError("--pcre and --list exclude each other: a target is read in one way")
-    return "pcre" if parsed.on("pcre") else "list" if parsed.on("list") else "glob"
 
 
 def _functions(parsed: Parsed) -> list[tuple[str, list[str]]]:

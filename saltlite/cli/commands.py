@@ -72,7 +72,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "job show": (
         "saltlite job show JID [options]",
-        "Show who ran a job, what, and how it ended on each minion.",
+        "Show who ran a job, what, and how it ended on each target.",
     ),
     "job watch": ("saltlite job watch JID [options]", "Follow a job, whether it runs or has ended."),
     "key accept": (
@@ -105,6 +105,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite lint FILE|FOLDER... [options]",
         "Look for mistakes in modules and interfaces.",
     ),
+    "match": (
+        "saltlite match [options] TARGET",
+        "Show what a target selects, and why; nothing is run.",
+    ),
     "runner": (
         "saltlite runner [options] RUNNER.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
         "Run a function about the whole fleet on this machine.",
@@ -112,7 +116,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
 }
 
-TAKES_DOTS = frozenset({"call", "cp", "doc", "explain", "lint", "runner"})
+TAKES_DOTS = frozenset({"call", "cp", "doc", "explain", "lint", "match", "runner"})
 """Commands whose first word may have a dot: behind them a function makes no job."""
 
 CONFIG_DIR = Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)")

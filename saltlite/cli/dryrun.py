@@ -6,7 +6,7 @@ look at the word, and then `--test` would do what it was to try out.
 
 from __future__ import annotations
 
-from saltlite.cli.risk import sayers
+from saltlite.cli.risk import kind_of, sayers
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.model.signature import parse_signature
 
@@ -23,17 +23,17 @@ PARAMETER = "test"
 def dry_run(calls: Sequence[Call], described: Mapping[str, Any]) -> list[Call]:
     """The same calls (function, arguments, keyword arguments) with `test=True`.
 
-    `described` is the master's answer to `describe`. Raises RefusedError when a targeted minion may have a form of
+    `described` is the master's answer to `describe`. Raises RefusedError when a target may have a form of
     a function that does not know `test`, or has not said what the function takes; NoTargetError and UsageError
-    where there is no minion, and none that has the function.
+    where there is no target, and none that has the function.
     """
     if not described["count"]:
-        raise NoTargetError("no accepted minion matches the target; nothing was published")
+        raise NoTargetError("nothing matches the target; nothing was published")
     for fun, _arg, kwarg in calls:
         known = described["functions"][fun]
         if not known["signatures"] and not known["unknown"]:
-            raise UsageError(f"no targeted minion has {fun}; nothing was published")
-        refusal = _refusal(fun, known)
+            raise UsageError(f"no target has {fun}; nothing was published")
+        refusal = _refusal(fun, known, kind_of(described))
         if refusal:
             raise RefusedError(refusal)
         if kwarg.get(PARAMETER, True) is not True:
@@ -43,14 +43,14 @@ def dry_run(calls: Sequence[Call], described: Mapping[str, Any]) -> list[Call]:
     return [(fun, arg, {**kwarg, PARAMETER: True}) for fun, arg, kwarg in calls]
 
 
-def _refusal(fun: str, known: Mapping[str, Any]) -> str:
+def _refusal(fun: str, known: Mapping[str, Any], kind: str) -> str:
     for text, row in zip(known["signatures"], known["takers"], strict=True):
         signature = parse_signature(text)[1]
         if signature is None or signature.named(PARAMETER) is None:
-            whose = "" if row["minions"] == row["of"] else f"{sayers(row)} that "
+            whose = "" if row["minions"] == row["of"] else f"{sayers(row, kind)} that "
             sentence = f"{fun} has no dry run (no parameter '{PARAMETER}'), so --test does not run it"
             return f"{whose}{sentence}; nothing was published"
     if unknown := known["unknown"]:
-        minions = "minion has" if unknown == 1 else "minions have"
-        return f"{unknown} {minions} not said whether {fun} has a dry run, so --test does not run it; narrow the target"
+        have = f"{kind.removesuffix('s')} has" if unknown == 1 else f"{kind} have"
+        return f"{unknown} {have} not said whether {fun} has a dry run, so --test does not run it; narrow the target"
     return ""

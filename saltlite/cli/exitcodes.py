@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 OK = 0
-"""Every minion returned, and nothing failed."""
+"""Every target returned, and nothing failed."""
 
 INTERNAL = 1
 """A defect in saltlite, or whoever read the output went away before its end."""
@@ -12,13 +12,13 @@ USAGE = 2
 """The command line or the configuration was not understood."""
 
 NOTHING_MATCHED = 3
-"""No minion, key or job was matched, so nothing was done."""
+"""No target, key or job was matched, so nothing was done."""
 
 FAILED = 4
-"""A function failed on a minion: it raised, its retcode is not 0, or it was killed. Or `doctor` found a problem."""
+"""A function failed on a target: it raised, its retcode is not 0, or it was killed. Or `doctor` found a problem."""
 
 MISSING = 5
-"""A minion did not return."""
+"""A target did not return."""
 
 REFUSED = 6
 """The caller may not do this, or a minion refused the job."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from saltlite.cli import exitcodes, outcome
+from saltlite.cli.targets import noun, skipped_lines
 from saltlite.client.waiting import FIRST_MESSAGE_S
 from saltlite.errors import RemoteProtocolError, SaltliteError, UnreachableError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from saltlite.cli.printers import Printer
     from saltlite.cli.progress import StatusLine
     from saltlite.client.local import LocalClient
-    from saltlite.client.waiting import Patience, Progress
+    from saltlite.client.waiting import Patience, Progress, Published
 
     Message = dict[str, Any]
     Step = Callable[[], Message | None]
@@ -85,8 +86,7 @@ class Following:
                     self._take_messages(patience, held.run)
                     waiting = False
                 except KeyboardInterrupt:
-                    count = len(outcome.open_minions(self._progress))
-                    held.run(lambda: ask_and_do(self._client, self._jid, count, self._console))  # noqa: B023 - run at once
+                    held.run(lambda: ask_and_do(self._client, self._progress, self._console))
 
     def _take_messages(self, patience: Patience, run: Callable[[Step], Message | None]) -> None:
         """Until the stream ends or patience does; `run` calls what waits, and may be interrupted in it."""
@@ -135,34 +135,44 @@ def known_now(progress: Progress, console: Console, heard: Mapping[str, float | 
     return outcome.Known(now=console.now(), waited_s=time.monotonic() - progress.published_at, heard=heard)
 
 
+def tell_skipped(published: Published, console: Console) -> None:
+    """Say which resources the job left out."""
+    for line in skipped_lines(published.skipped):
+        console.note(line)
+
+
 def tell_away(progress: Progress, console: Console) -> None:
-    """Name at once the minions that are not connected, and say until when the job waits for them."""
+    """Name at once the targets whose minion is not connected, and say until when the job waits for it."""
     known = known_now(progress, console)
-    away = [outcome.missing_one(progress, m, known) for m in progress.states if outcome.is_away(progress, m)]
+    away = [outcome.missing_one(progress, one, known) for one in progress.states if progress.is_away(one)]
     if away:
         until = outcome.moment(outcome.delivery_end(progress.published), known.now)
         waits = f"; the job waits for it until {until} (--deliver-by)" if progress.published.deliver_s else ""
-        for line in outcome.lines([(one.id, f"{one.reason}{waits}") for one in away]):
-            console.note(line)
+        _note(progress, console, sorted((one.name, f"{one.reason}{waits}") for one in away))
 
 
 def tell_failures(progress: Progress, console: Console) -> None:
-    """Name the minions whose function returned a failure."""
-    for line in outcome.lines(outcome.failures(progress)):
-        console.note(line)
+    """Name the targets whose function returned a failure."""
+    _note(progress, console, outcome.failures(progress))
 
 
 def tell_notes(progress: Progress, console: Console) -> None:
-    """Say what minions had to say beside their returns."""
-    for line in outcome.lines(outcome.notes(progress)):
-        console.note(line)
+    """Say what targets had to say beside their returns."""
+    _note(progress, console, outcome.notes(progress))
 
 
 def tell_missing(progress: Progress, missing: Sequence[Missing], console: Console) -> None:
     """Name who did not return, but for those that `tell_away` has named."""
-    told = {m for m in progress.states if outcome.is_away(progress, m)}
-    for line in outcome.lines([(one.id, one.reason) for one in missing if one.id not in told]):
+    told = {target for target in progress.states if progress.is_away(target)}
+    _note(progress, console, [(one.name, one.reason) for one in missing if one.id not in told])
+    if waiting := outcome.open_targets(progress):
+        published = progress.published
+        jid, count = published.jid, f"{len(waiting)} of {len(progress.states)}"
+        kind = noun(len(published.minions), len(published.managing))
+        console.note(f"saltlite: job {jid} stays open for {count} {kind}; end it with `saltlite job kill {jid}`")
+
+
+def _note(progress: Progress, console: Console, told: Sequence[tuple[str, str]]) -> None:
+    published = progress.published
+    for line in outcome.lines(told, noun(len(published.minions), len(published.managing))):
         console.note(line)
-    if waiting := outcome.open_minions(progress):
-        jid, count = progress.published.jid, f"{len(waiting)} of {len(progress.states)}"
-        console.note(f"saltlite: job {jid} stays open for {count} minions; end it with `saltlite job kill {jid}`")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from saltlite.cli.fold import fold
 from saltlite.cli.render.nested import body
+from saltlite.cli.targets import targets_text
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class EqualAnswers:
         self._console = console
         self._paint = paint
         self._groups: dict[Answer, list[str]] = {}
+        self._resources: set[str] = set()
 
     def start(self) -> None:
         """Nothing to say yet."""
@@ -38,18 +40,21 @@ class EqualAnswers:
         for reply in update.replies:
             if reply.has_value:
                 text = body(reply.value, self._paint, failed=reply.failed())
-                self._groups.setdefault((reply.failed(), _how(reply), text), []).append(reply.id)
+                self._groups.setdefault((reply.failed(), _how(reply), text), []).append(reply.name)
+                if reply.minion:
+                    self._resources.add(reply.name)
 
     def finish(self, _missing: Sequence[Missing], _code: int) -> None:
         """Print the groups."""
         order = sorted(self._groups.items(), key=lambda item: (item[0][0], -len(item[1]), min(item[1])))
-        for (failed, how, text), ids in order:
-            self._console.data(self._heading(ids, how, failed=failed) + text)
+        for (failed, how, text), names in order:
+            self._console.data(self._heading(names, how, failed=failed) + text)
 
-    def _heading(self, ids: list[str], how: str, *, failed: bool) -> str:
+    def _heading(self, names: list[str], how: str, *, failed: bool) -> str:
         marks = ("\u2713", "\u2717") if self._console.has_symbols() else ("ok:", "failed:")
-        names = fold(ids)
-        shown = names if len(ids) == 1 else f"{len(ids)} minions  {names}"
+        resources = len(self._resources.intersection(names))
+        amount = targets_text(len(names) - resources, resources)
+        shown = fold(names) if len(names) == 1 else f"{amount}  {fold(names)}"
         first = f"{marks[failed]} {shown}"
         return self._paint(_BAD if failed else _GOOD, f"{first}  {how}" if how else first) + "\n"
 

@@ -79,7 +79,7 @@ def caller() -> str:
 
 def find_grains(opts: Mapping[str, Any]) -> dict[str, Any]:
     """The grains of this machine, as a minion finds them."""
-    with _printing_to_stderr():
+    with printing_to_stderr():
         grains = collect(opts)
         for found in custom_grains(opts, grains):
             grains.update(found)
@@ -106,7 +106,7 @@ def run_calls(loader: Loader, calls: Sequence[Call], jid: Jid) -> Ran:
     before = signal.signal(signal.SIGINT, interrupt)
     began = time.monotonic()
     try:
-        with _printing_to_stderr():
+        with printing_to_stderr():
             outcome = call_each(loader, until_interrupted(), jid=jid, user=caller())
     finally:
         signal.signal(signal.SIGINT, before)
@@ -129,7 +129,7 @@ def exit_code(ran: Ran, *, passthrough: bool) -> int:
 
 
 @contextlib.contextmanager
-def _printing_to_stderr() -> Iterator[None]:
+def printing_to_stderr() -> Iterator[None]:
     """Let file descriptor 1 be stderr: programs that a function starts inherit it too."""
     if sys.stdout is None or sys.stderr is None:  # closed: the numbers 1 and 2 may stand for anything then
         yield

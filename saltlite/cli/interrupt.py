@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+from saltlite.cli import outcome
+from saltlite.cli.fold import fold
 from saltlite.errors import SaltliteError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from saltlite.cli.console import Console
     from saltlite.client.local import LocalClient
+    from saltlite.client.waiting import Progress
 
     T = TypeVar("T")
 
@@ -55,26 +58,26 @@ class HeldInterrupts:
             self._running = False
 
 
-def ask_and_do(client: LocalClient, jid: str, count: int, console: Console) -> None:
-    """Return when the person wants to wait on, after killing the job on its `count` open minions for one.
+def ask_and_do(client: LocalClient, progress: Progress, console: Console) -> None:
+    """Return when the person wants to wait on, after killing the job where it is open for one.
 
     Raises KeyboardInterrupt for the rest, a second Ctrl-C included.
     """
-    minions = f"{count} minion{'' if count == 1 else 's'}"
-    key = console.ask_key(f"[d]etach  [k]ill on {minions}  [w]ait", f"{DETACH}{KILL}{WAIT}")
+    left = outcome.amount(progress, outcome.open_targets(progress))
+    key = console.ask_key(f"[d]etach  [k]ill on {left}  [w]ait", f"{DETACH}{KILL}{WAIT}")
     if key == KILL:
-        _kill(client, jid, console)
+        _kill(client, progress, console)
     elif key != WAIT:
         raise KeyboardInterrupt
 
 
-def _kill(client: LocalClient, jid: str, console: Console) -> None:
+def _kill(client: LocalClient, progress: Progress, console: Console) -> None:
+    jid = progress.published.jid
     try:
         answer = client.call("job_kill", jid=jid)
     except SaltliteError as error:
         console.error(f"saltlite: the job could not be killed: {error}")
         return
-    asked, away = len(answer["ids"]), answer.get("away", [])
-    console.note(f"saltlite: asked {asked} minion{'' if asked == 1 else 's'} to kill job {jid}")
-    if away:
-        console.note(f"not connected, so not asked: {', '.join(away)}")
+    console.note(f"saltlite: asked {outcome.amount(progress, answer['ids'])} to kill job {jid}")
+    if away := answer["away"]:
+        console.note(f"not connected, so not asked: {fold(map(progress.published.name, away))}")

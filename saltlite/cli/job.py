@@ -7,9 +7,10 @@ import time
 from saltlite.cli import exitcodes, outcome
 from saltlite.cli.calls import read_call
 from saltlite.cli.connect import open_client
-from saltlite.cli.following import Following, tell_failures, tell_missing, tell_notes
+from saltlite.cli.following import Following, tell_failures, tell_missing, tell_notes, tell_skipped
 from saltlite.cli.printers import EachEvent, EachReply, FullObject, OneObject, start_fields
 from saltlite.cli.render import outputters
+from saltlite.cli.targets import compound_hint, kinds_text, targets_text
 from saltlite.client.waiting import Patience, Progress
 from saltlite.errors import NoTargetError, UsageError
 
@@ -64,6 +65,7 @@ def _opened(parsed: Parsed) -> OutFile | None:
 def _run(client: LocalClient, call: JobCall, parsed: Parsed, console: Console) -> int:
     published = _publish(client, call, parsed)
     if parsed.on("async"):
+        tell_skipped(published, console)
         _print_jid(published, _format(parsed), console)
         return exitcodes.OK
     return _follow(client, published, parsed, console)
@@ -72,10 +74,12 @@ def _run(client: LocalClient, call: JobCall, parsed: Parsed, console: Console) -
 def _publish(client: LocalClient, call: JobCall, parsed: Parsed) -> Published:
     try:
         published = client.publish(call, follow=not parsed.on("async"))
+    except NoTargetError as error:
+        raise NoTargetError(f"{error}{compound_hint(call.tgt, call.tgt_type)}") from error
     except KeyboardInterrupt:
         raise UnansweredInterrupt from None
-    if not published.minions:
-        raise NoTargetError(f"no minion matches {call.tgt!r}; nothing was published")
+    if not published.count:
+        raise NoTargetError(f"nothing matches {call.tgt!r}; nothing was published")
     return published
 
 
@@ -105,8 +109,10 @@ def _follow(client: LocalClient, published: Published, parsed: Parsed, console: 
 
 def _summary(progress: Progress, missing_count: int) -> str:
     counts = outcome.summary(progress, missing_count)
+    resources = counts["resources"]
+    which = f" ({kinds_text(len(progress.states) - resources, resources)})" if resources else ""
     return (
-        f"{counts['targeted']} targeted, {counts['returned']} returned, {counts['failed']} of them failed, "
+        f"{counts['targeted']} targeted{which}, {counts['returned']} returned, {counts['failed']} of them failed, "
         f"{counts['missing']} did not return ({time.monotonic() - progress.published_at:.1f} s)"
     )
 
@@ -120,11 +126,10 @@ def _tell_start(published: Published, parsed: Parsed, console: Console) -> None:
     if parsed.on("show_jid"):
         console.error(f"jid: {published.jid}")
     if parsed.on("verbose"):
-        count, began = len(published.minions), outcome.moment(console.now(), console.now())
-        minions = f"{count} minion{'' if count == 1 else 's'}"
-        console.error(
-            f"job {published.jid}: {published.fun} on {published.target!r}, {minions}, followed since {began}"
-        )
+        count = targets_text(len(published.minions), len(published.managing))
+        began = outcome.moment(console.now(), console.now())
+        console.error(f"job {published.jid}: {published.fun} on {published.target!r}, {count}, followed since {began}")
+    tell_skipped(published, console)
 
 
 def _printer(out: str, progress: Progress, parsed: Parsed, console: Console) -> Printer:

@@ -6,6 +6,7 @@ from saltlite.cli.commands import command_lines
 from saltlite.cli.durations import parse_duration
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
+from saltlite.cli.targets import TARGET_OPTIONS
 from saltlite.errors import UsageError
 
 TARGET_AND_FUNCTION = 2
@@ -19,15 +20,15 @@ def _risks(text: str) -> tuple[str, ...]:
 
 
 def parse_count(text: str) -> int:
-    """A number of minions, 1 or more. Raises UsageError."""
+    """A number of targets, 1 or more. Raises UsageError."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if number < 1:
-        raise UsageError(f"{text!r} is no number of minions: say 1 or more")
+        raise UsageError(f"{text!r} is no number of targets: say 1 or more")
     return number
 
 
 def parse_batch(text: str) -> tuple[int, bool]:
-    """A number of minions, or a share of them in percent: the number and whether it is a share. Raises UsageError."""
+    """A number of targets, or a share of them in percent: the number and whether it is a share. Raises UsageError."""
     number = text.removesuffix("%")
     count, is_share = parse_count(number), number != text
     if is_share and count > 100:
@@ -43,7 +44,7 @@ commands (`saltlite run -- TARGET ...` is always a job):
 {command_lines()}
 
 exit codes: 0 all is well, 1 defect in saltlite, 2 usage or configuration,
-  3 nothing matched, 4 a minion failed, 5 a minion did not return, 6 refused,
+  3 nothing matched, 4 a target failed, 5 a target did not return, 6 refused,
   7 master unreachable, 130 interrupted"""
 
 _TIMEOUT = Option(
@@ -64,14 +65,13 @@ FOLLOW_OPTIONS = (
 
 JOB = Table(
     "saltlite [options] TARGET MODULE.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
-    "Run a function on every minion that the target matches, and print the returns.",
+    "Run a function on every minion and resource that matches, and print the returns.",
     (
-        Option("-E", "--pcre", help="the target is a regular expression on minion ids"),
-        Option("-L", "--list", help="the target is a list of minion ids: web1,web2"),
+        *TARGET_OPTIONS,
         Option("--subset", metavar="N", convert=parse_count, help="run on N of them only, chosen by chance"),
         Option("-b", "--batch", metavar="N|N%", convert=parse_batch, help="run on so many of them at a time"),
-        Option("--batch-wait", metavar="TIME", convert=parse_duration, help="pause after each minion of a batch"),
-        Option("--failhard", help="begin on no further minion once one has failed"),
+        Option("--batch-wait", metavar="TIME", convert=parse_duration, help="pause after each target of a batch"),
+        Option("--failhard", help="begin on no further target once one has failed"),
         Option(
             "--run-timeout",
             metavar="TIME",

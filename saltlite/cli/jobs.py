@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cli.columns import shorter
 from saltlite.cli.console import printable
 from saltlite.cli.durations import format_duration
+from saltlite.cli.targets import targets_text, written_target
 from saltlite.errors import UsageError
 from saltlite.model.ids import parse_jid
+from saltlite.model.labels import labels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from saltlite.cli.options import Parsed
     from saltlite.model.ids import Jid
@@ -26,7 +28,6 @@ TARGET_MAX = 40
 CALL_MAX = 2000
 """Characters of one call in a text for people."""
 
-_KINDS = {"list": "-L ", "pcre": "-E "}
 _OUTCOMES = ("ok", "failed", "missing", "open")
 
 
@@ -39,12 +40,21 @@ def jid_in(parsed: Parsed, verb: str) -> Jid:
 
 def target_text(job: Mapping[str, Any]) -> str:
     """The target as it is typed on a command line, cut short."""
-    return shorter(_KINDS.get(job["tgt_type"], "") + job["tgt"], TARGET_MAX)
+    return shorter(written_target(job["tgt"], job["tgt_type"]), TARGET_MAX)
 
 
-def minions_text(count: int) -> str:
-    """`1 minion`, `2 minions`."""
-    return f"{count} minion{'' if count == 1 else 's'}"
+def amount(targets: Sequence[Mapping[str, Any]]) -> str:
+    """How many targets these are, of the rows of `job_show`: `12 targets: 2 minions, 10 resources`."""
+    resources = sum("minion" in row for row in targets)
+    return targets_text(len(targets) - resources, resources)
+
+
+def names_of(job: JobRow) -> dict[str, str]:
+    """What people call each target of a job, as `job_show` tells it."""
+    ids: tuple[list[str], list[str]] = ([], [])
+    for row in job["targets"]:
+        ids["minion" in row].append(row["id"])
+    return labels(*ids)
 
 
 def took_text(milliseconds: int) -> str:

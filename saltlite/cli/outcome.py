@@ -1,4 +1,7 @@
-"""How a job ended: the exit code, and for each minion that did not return one true sentence and what to do."""
+"""How a job ended: the exit code, and for each target that did not return one true sentence and what to do.
+
+Of a resource it is its managing minion that is reached, acknowledges, refuses: the sentences say so, with its name.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import time
 
 from saltlite.cli import exitcodes
 from saltlite.cli.durations import format_duration
+from saltlite.cli.targets import targets_text
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
@@ -14,10 +18,10 @@ if TYPE_CHECKING:
     from saltlite.client.waiting import Progress, Published
 
 UNKNOWN = "unknown"
-"""The state of a name that was asked for and is no accepted minion."""
+"""The state of a name that was asked for and that neither an accepted minion nor a resource has."""
 
 LINES_MAX = 10
-"""So many minions have a line each for the same thing; of more there is one line for all."""
+"""So many targets have a line each for the same thing; of more there is one line for all."""
 
 _WATCH = "saltlite job watch {jid}"
 _AGAIN = "saltlite job rerun {jid} --missing"
@@ -37,6 +41,12 @@ _STATES = {
     "revoked": ("its key was revoked before it returned", exitcodes.MISSING, ""),
 }
 
+_OF_ITS_MINION = frozenset({"queued", "received", "running", "refused", "expired"})
+"""States whose sentence is about the minion that manages a resource, and begins with its name."""
+
+_ABOUT_ITS_MINION = frozenset({"lost", "revoked"})
+"""States whose reason is about that minion, and does not name it."""
+
 _REASON_SAYS_ALL = frozenset({"cancelled", "timed_out", "interrupted", "revoked", "lost"})
 _OPEN = ("planned", "queued", "received", "running")
 
@@ -54,16 +64,20 @@ class Known:
 
 
 class Missing:
-    """One minion, or name of one, without a return."""
+    """One target, or name of none, without a return."""
 
-    __slots__ = ("hint", "id", "last_seen", "reason", "state")
+    __slots__ = ("hint", "id", "last_seen", "name", "reason", "state")
 
-    def __init__(self, minion: str, state: str, reason: str, *, last_seen: float | None = None, hint: str = "") -> None:
-        self.id = minion
+    def __init__(
+        self, target: str, state: str, reason: str, *, name: str = "", last_seen: float | None = None, hint: str = ""
+    ) -> None:
+        self.id = target
+        self.name = name or target
+        """What people call it."""
         self.state = state
         self.reason = reason
         self.last_seen = last_seen
-        """Seconds since 1970, None where that is not known."""
+        """When its minion was, in seconds since 1970; None where that is not known."""
         self.hint = hint
         """A command that helps, or ""."""
 
@@ -79,46 +93,55 @@ def exit_code(progress: Progress) -> int:
     return next((code for code in exitcodes.WORST_FIRST if code in codes), exitcodes.OK)
 
 
-def open_minions(progress: Progress) -> list[str]:
-    """The minions on which the job may still go on, or begin."""
-    return [m for m in progress.missing() if progress.states[m] in _OPEN]
+def open_targets(progress: Progress) -> list[str]:
+    """The targets on which the job may still go on, or begin."""
+    return [target for target in progress.missing() if progress.states[target] in _OPEN]
+
+
+def amount(progress: Progress, targets: Sequence[str]) -> str:
+    """How many these are: `2 minions`, `1 resource`, `12 targets: 2 minions, 10 resources`."""
+    resources = sum(target in progress.published.managing for target in targets)
+    return targets_text(len(targets) - resources, resources)
 
 
 def missing(progress: Progress, known: Known) -> list[Missing]:
-    """Who did not return and why, sorted by id."""
-    found = [missing_one(progress, minion, known) for minion in progress.missing()]
+    """Who did not return and why, sorted by name."""
+    found = [missing_one(progress, target, known) for target in progress.missing()]
     found += [Missing(name, UNKNOWN, reason) for name, reason in progress.published.unknown.items()]
-    return sorted(found, key=lambda one: one.id)
+    return sorted(found, key=lambda one: one.name)
 
 
-def missing_one(progress: Progress, minion: str, known: Known) -> Missing:
+def missing_one(progress: Progress, target: str, known: Known) -> Missing:
     """Why this target has not returned."""
-    state, away = progress.states[minion], progress.published.away
-    hint = _STATES[state][2].format(jid=progress.published.jid) if state in _STATES else ""
-    last_seen = away.get(minion) if is_away(progress, minion) else None
-    if state == "queued" and known.heard.get(minion) is not None:
-        last_seen = known.now - (known.heard[minion] or 0.0)
-    return Missing(minion, state, _why(progress, minion, known), last_seen=last_seen, hint=hint)
-
-
-def is_away(progress: Progress, minion: str) -> bool:
-    """Whether it was not connected when the job was published, and has not said anything since."""
-    return progress.states[minion] in ("planned", "queued") and minion in progress.published.away
+    published, state = progress.published, progress.states[target]
+    carrier = published.carrier(target)
+    hint = _STATES[state][2].format(jid=published.jid) if state in _STATES else ""
+    last_seen = published.away.get(carrier) if progress.is_away(target) else None
+    if state == "queued" and known.heard.get(carrier) is not None:
+        last_seen = known.now - (known.heard[carrier] or 0.0)
+    name, why = published.name(target), _why(progress, target, known)
+    return Missing(target, state, why, name=name, last_seen=last_seen, hint=hint)
 
 
 def notes(progress: Progress) -> list[tuple[str, str]]:
-    """Minions that returned and said something beside their return, such as that a function will go away."""
+    """Targets that returned and said something beside their return, such as that a function will go away."""
     told = sorted(progress.states.keys() - progress.missing())
-    return [(minion, note) for minion in told if (note := progress.reasons.get(minion, ""))]
+    return [(progress.published.name(one), note) for one in told if (note := progress.reasons.get(one, ""))]
 
 
 def failures(progress: Progress) -> list[tuple[str, str]]:
-    """Minions whose function failed, and how, sorted by id; their returns say more."""
-    return [(minion, f"failed with retcode {progress.retcodes[minion]}") for minion in progress.failed()]
+    """Targets whose function failed, and how, sorted by id; their returns say more."""
+    return [
+        (progress.published.name(target), f"failed with retcode {progress.retcodes[target]}")
+        for target in progress.failed()
+    ]
 
 
-def lines(told: Sequence[tuple[str, str]]) -> list[str]:
-    """`id: sentence` for each pair of them; more than LINES_MAX with the same sentence are one line."""
+def lines(told: Sequence[tuple[str, str]], kind: str = "minions") -> list[str]:
+    """`name: sentence` for each pair of them; more than LINES_MAX with the same sentence are one line.
+
+    `kind` is what many of them are called: minions, resources, targets.
+    """
     by_sentence: dict[str, list[str]] = {}
     for name, sentence in told:
         by_sentence.setdefault(sentence, []).append(name)
@@ -128,7 +151,7 @@ def lines(told: Sequence[tuple[str, str]]) -> list[str]:
         return shown
     from saltlite.cli.fold import fold
 
-    return shown + [f"{len(by_sentence[one])} minions: {one}: {fold(by_sentence[one])}" for one in sorted(many)]
+    return shown + [f"{len(by_sentence[one])} {kind}: {one}: {fold(by_sentence[one])}" for one in sorted(many)]
 
 
 def delivery_end(published: Published) -> float:
@@ -147,30 +170,43 @@ def moment(when: float, now: float) -> str:
 
 
 def summary(progress: Progress, missing_count: int) -> dict[str, int]:
-    """Counts: `targeted`, `returned`, of these `failed`, and `missing`, which has names that are no minion too."""
+    """Counts: `targeted`, of these `resources`, `returned`, of these `failed`, and `missing`, which has names that
+    are no target too."""
     targeted = len(progress.states) + len(progress.published.unknown)
-    failed = len(progress.failed())
-    return {"targeted": targeted, "returned": targeted - missing_count, "failed": failed, "missing": missing_count}
+    return {
+        "targeted": targeted,
+        "resources": len(progress.published.managing),
+        "returned": targeted - missing_count,
+        "failed": len(progress.failed()),
+        "missing": missing_count,
+    }
 
 
-def _why(progress: Progress, minion: str, known: Known) -> str:
-    state = progress.states[minion]
-    if is_away(progress, minion):
-        last_seen = progress.published.away[minion]
-        if last_seen is None:
-            return "never connected"
-        return f"not connected (last seen {format_duration(known.now - last_seen)} ago)"
-    if state == "queued":
-        return _silent(minion, known)
+def _why(progress: Progress, target: str, known: Known) -> str:
+    state = progress.states[target]
+    manager = progress.published.kept_by(target)
+    if progress.is_away(target):
+        return _away(progress.published.away[progress.published.carrier(target)], manager, known)
     if state == "returned":
         return "returned, but the master does not have the return"
-    said = _STATES[state][0] if state in _STATES else state
-    if state == "running" and minion in progress.moved_at:
-        said = f"has the job, running for {format_duration(known.now - progress.moved_at[minion])}"
-    reason = progress.reasons.get(minion)
+    reason = progress.reasons.get(target, "")
     if reason and state in _REASON_SAYS_ALL:
-        return reason
+        return f"managed by {manager}: {reason}" if manager and state in _ABOUT_ITS_MINION else reason
+    said = _STATES[state][0] if state in _STATES else state
+    if state == "queued":
+        said, reason = _silent(progress.published.carrier(target), known), ""
+    elif state == "running" and target in progress.moved_at:
+        said = f"has the job, running for {format_duration(known.now - progress.moved_at[target])}"
+    if manager and state in _OF_ITS_MINION:
+        said = f"its managing minion {manager} {'was ' if state == 'expired' else ''}{said}"
     return f"{said}: {reason}" if reason else said
+
+
+def _away(last_seen: float | None, manager: str, known: Known) -> str:
+    if last_seen is None:
+        return f"its managing minion {manager} never connected" if manager else "never connected"
+    is_not = f"its managing minion {manager} is not connected" if manager else "not connected"
+    return f"{is_not} (last seen {format_duration(known.now - last_seen)} ago)"
 
 
 def _silent(minion: str, known: Known) -> str:

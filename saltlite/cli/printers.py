@@ -38,7 +38,7 @@ SCHEMA = 1
 
 
 class EachReply:
-    """Formats whose text for many minions is that for each, one after the other."""
+    """Formats whose text for many targets is that for each, one after the other."""
 
     names_failures = False
 
@@ -54,9 +54,9 @@ class EachReply:
         """Print each return."""
         for reply in update.replies:
             if reply.has_value:
-                red_ids = frozenset({reply.id} if reply.failed() else ())
+                red_ids = frozenset({reply.name} if reply.failed() else ())
                 paint = outputters.Paint(colors=self._colors, red_ids=red_ids)
-                text = outputters.render(self._out, {reply.id: reply.value}, paint)
+                text = outputters.render(self._out, {reply.name: reply.value}, paint)
                 if text:
                     self._console.data(text)
 
@@ -83,10 +83,10 @@ class OneObject:
         """Keep the text of each return."""
         for reply in update.replies:
             if reply.has_value:
-                self._members[reply.id] = self._json.value_text(reply.value, 1)
+                self._members[reply.name] = self._json.value_text(reply.value, 1)
 
     def finish(self, _missing: Sequence[Missing], _code: int) -> None:
-        """Print the object; minions that did not return are absent."""
+        """Print the object; targets that did not return are absent."""
         self._console.data(self._json.object_text(self._members) + "\n")
 
 
@@ -111,18 +111,18 @@ class FullObject:
         """Keep the text of each return, and what a job that was killed left."""
         for reply in update.replies:
             if self._progress.states[reply.id] == "returned":
-                self._returns[reply.id] = self._json.value_text(return_fields(reply), 2)
+                self._returns[reply.name] = self._json.value_text(return_fields(reply), 2)
             elif reply.has_value:
-                self._cut_short[reply.id] = reply.value
+                self._cut_short[reply.name] = reply.value
 
     def finish(self, missing: Sequence[Missing], _code: int) -> None:
         """Print the document."""
         from saltlite.cli.outcome import summary
 
         published, text = self._progress.published, self._json.value_text
-        absent = {one.id: missing_fields(one) for one in missing}
-        for minion, value in self._cut_short.items():
-            absent.setdefault(minion, {})["return"] = value
+        absent = {one.name: missing_fields(one, published) for one in missing}
+        for name, value in self._cut_short.items():
+            absent.setdefault(name, {})["return"] = value
         members = {
             "schema": text(SCHEMA, 1),
             "jid": text(published.jid, 1),
@@ -130,6 +130,7 @@ class FullObject:
             "target": text(published.target, 1),
             "returns": self._json.object_text(self._returns, 1),
             "missing": text(absent, 1),
+            "skipped": text(published.skipped, 1),
             "summary": text(summary(self._progress, len(missing)), 1),
         }
         self._console.data(self._json.object_text(members) + "\n")
@@ -154,24 +155,26 @@ class EachEvent:
 
     def take(self, update: Update) -> None:
         """`ack` for states in passing, `return`, and `missing` for those that ended otherwise."""
+        published = self._progress.published
         killed = {reply.id: reply for reply in update.replies if self._progress.states[reply.id] != "returned"}
-        for minion in update.moved:
-            state = self._progress.states[minion]
+        for target in update.moved:
+            state = self._progress.states[target]
             if state in ("received", "running"):
-                self._say("ack", id=minion, state=state, at=self._progress.moved_at.get(minion))
+                name, at = published.name(target), self._progress.moved_at.get(target)
+                self._say("ack", id=name, state=state, at=at, **resource_fields(target, published))
             elif state not in ("planned", "queued", "returned"):
-                self._tell_end(minion, killed.get(minion))
+                self._tell_end(target, killed.get(target))
         for reply in update.replies:
             if reply.id not in killed:
-                self._say("return", id=reply.id, **return_fields(reply))
+                self._say("return", id=reply.name, **return_fields(reply))
 
-    def _tell_end(self, minion: str, reply: Reply | None) -> None:
+    def _tell_end(self, target: str, reply: Reply | None) -> None:
         from saltlite.cli.outcome import Known, missing_one
 
-        one = missing_one(self._progress, minion, Known(now=self._console.now(), waited_s=0.0))
+        one = missing_one(self._progress, target, Known(now=self._console.now(), waited_s=0.0))
         left = {"return": reply.value} if reply is not None and reply.has_value else {}
-        self._ended.add(minion)
-        self._say("missing", id=minion, **missing_fields(one), **left)
+        self._ended.add(target)
+        self._say("missing", id=one.name, **missing_fields(one, self._progress.published), **left)
 
     def finish(self, missing: Sequence[Missing], code: int) -> None:
         """`missing` for each that was not told, and `end`."""
@@ -179,7 +182,7 @@ class EachEvent:
 
         for one in missing:
             if one.id not in self._ended:
-                self._say("missing", id=one.id, **missing_fields(one))
+                self._say("missing", id=one.name, **missing_fields(one, self._progress.published))
         self._say("end", summary=summary(self._progress, len(missing)), exit=code)
 
     def _say(self, kind: str, **fields: Any) -> None:
@@ -194,22 +197,35 @@ def start_fields(published: Published) -> dict[str, Any]:
         "function": published.fun,
         "target": published.target,
         "minions": published.minions,
+        "resources": published.resources,
         "away": published.away,
         "unknown": published.unknown,
+        "skipped": published.skipped,
     }
 
 
 def return_fields(reply: Reply) -> dict[str, Any]:
-    """One entry of `returns`; `note` is there when the minion has something to say beside the value."""
+    """One entry of `returns`; `note` is there when the target has something to say beside the value."""
     fields = {
         "ok": not reply.failed(),
         "retcode": reply.retcode,
         "return": reply.value,
         "duration_s": reply.duration_s,
+        **_of_resource(reply.id, reply.minion),
     }
     return {**fields, "note": reply.reason} if reply.reason else fields
 
 
-def missing_fields(one: Missing) -> dict[str, Any]:
+def missing_fields(one: Missing, published: Published) -> dict[str, Any]:
     """One entry of `missing`; what is not known is null."""
-    return {"state": one.state, "reason": one.reason, "last_seen": one.last_seen, "hint": one.hint or None}
+    fields = {"state": one.state, "reason": one.reason, "last_seen": one.last_seen, "hint": one.hint or None}
+    return {**fields, **resource_fields(one.id, published)}
+
+
+def resource_fields(target: str, published: Published) -> dict[str, str]:
+    """What an entry has besides when it is about a resource: `resource_type`, `minion`, which manages it, and `srn`."""
+    return _of_resource(target, published.kept_by(target))
+
+
+def _of_resource(srn: str, minion: str) -> dict[str, str]:
+    return {"resource_type": srn.partition(":")[0], "minion": minion, "srn": srn} if minion else {}

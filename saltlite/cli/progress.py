@@ -17,7 +17,7 @@ REDRAW_S = 0.1
 """The shortest time between two lines: returns come by the thousand."""
 
 NAMES_MAX = 5
-"""When no more minions remain their names are shown."""
+"""When no more targets remain their names are shown."""
 
 _SEPARATOR = " \u00b7 "
 
@@ -47,7 +47,7 @@ def status_text(progress: Progress, *, now: float, width: int) -> str:
     elapsed = _elapsed(now - progress.published_at)
     states = [f"{count} {name}" for name, count in counts.items()]
     awaited = progress.awaited()
-    names = [", ".join(sorted(awaited))] if 0 < len(awaited) <= NAMES_MAX else []
+    names = [", ".join(sorted(map(progress.published.name, awaited)))] if 0 < len(awaited) <= NAMES_MAX else []
     forms = (
         [f"{done} returned", *states, elapsed, *names],
         [f"{done} returned", *states, elapsed],

@@ -61,11 +61,11 @@ class JobCall:
         tgt_type: str = "glob",
         **options: Any,
     ) -> None:
-        """`tgt_type` is `glob`, `list` or `pcre`; a sequence of ids as `tgt` goes with `list`.
+        """`tgt_type` is one of `saltlite.model.target.TargetKind`; a sequence of ids or SRNs as `tgt` goes with `list`.
 
         `more` are functions with arguments and keyword arguments that run after the first, in the same process.
         `options` are further fields of the request, left out where they are None: `deliver_ms` and `run_ms`
-        (milliseconds), `subset` (on so many minions, chosen by chance), `origin` (from where it is asked for), `batch`
+        (milliseconds), `subset` (on so many targets, chosen by chance), `origin` (from where it is asked for), `batch`
         (on some at a time: a map of `size`, `percent`, `wait_ms`, `failhard`).
         """
         self.tgt = tgt if isinstance(tgt, str) else ",".join(tgt)
@@ -198,8 +198,9 @@ class LocalClient:
         tgt_type: str = "glob",
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Run a function and give back `{minion id: return}` of those that returned, as Salt's `cmd` does.
+        """Run a function and give back `{id: return}` of the minions and resources that returned, as Salt's `cmd` does.
 
+        The key of a resource is its id without the type, or its SRN where another target of the job has that id.
         `timeout` is how long to wait for minions of which there is no news, in seconds. None takes the master's
         setting, and does not wait for those that are away.
         """
@@ -208,7 +209,7 @@ class LocalClient:
         progress = Progress(published, now=time.monotonic())
         patience = Patience(published.timeout_s) if timeout is None else Patience(timeout, away_quiet_s=timeout)
         replies = self.watch(progress, patience)
-        return {reply.id: reply.value for reply in replies if reply.has_value}
+        return {reply.name: reply.value for reply in replies if reply.has_value}
 
     def cmd_async(
         self,

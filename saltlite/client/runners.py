@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from saltlite.client.local import ANSWER_TIMEOUT_S, LocalClient
-from saltlite.client.waiting import Reply
+from saltlite.client.waiting import Published, Reply
 from saltlite.errors import CommandExecutionError, SaltliteError, UnreachableError
 
 if TYPE_CHECKING:
@@ -38,22 +38,22 @@ class RunnerClient:
         tgt_type: str = "glob",
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Run a function on minions: `{minion id: return}` of those that returned, as `LocalClient.cmd`."""
+        """Run a function on the fleet: `{id: return}` of those that returned, as `LocalClient.cmd`."""
         with self._sentences():
             return self._client.cmd(tgt, fun, arg, kwarg, tgt_type, timeout)
 
     def returns(self, jid: str) -> dict[str, Any]:
-        """`{minion id: return}` of what a job has returned until now."""
+        """`{id: return}` of what a job has returned until now, keyed as by `cmd`."""
         found: dict[str, Any] = {}
         with self._sentences():
-            self._client.call("follow", jid=jid, after=0, once=True)
+            published = Published(self._client.call("follow", jid=jid, after=0, once=True))
             try:
                 while True:
                     message = self._client.receive(ANSWER_TIMEOUT_S)
                     if message is None:
                         raise UnreachableError(f"the master did not say in {ANSWER_TIMEOUT_S:g}s what it has stored")
-                    replies = [Reply(row) for row in message["returns"]]
-                    found.update({reply.id: reply.value for reply in replies if reply.has_value})
+                    replies = [Reply(row, published) for row in message["returns"]]
+                    found.update({reply.name: reply.value for reply in replies if reply.has_value})
                     if message.get("end") or message.get("so_far"):
                         return found
             finally:

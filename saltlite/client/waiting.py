@@ -2,13 +2,15 @@
 
 The rule: a minion that has acknowledged the job is waited for as long as it takes. One of which there is no
 news (still queued) is waited for until nothing at all was heard about the job for the timeout; one that is
-away is waited for when it was asked for. No clock here: `now` is handed in, in seconds of any steady clock.
+away is waited for when it was asked for. A resource is waited for as the minion that manages it. No clock
+here: `now` is handed in, in seconds of any steady clock.
 """
 
 from __future__ import annotations
 
 from saltlite.client.values import decode_value
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.labels import labels
 
 TYPE_CHECKING = False  # typing costs as much start-up time as the whole client
 if TYPE_CHECKING:
@@ -35,9 +37,15 @@ middle may have ended on minions that are away now."""
 
 
 class Published:
-    """The master's answer to a publish: who was targeted, and what was known of them at that moment."""
+    """The master's answer to a publish: who was targeted, and what was known of them at that moment.
 
-    __slots__ = ("away", "deliver_s", "fun", "jid", "minions", "target", "timeout_s", "unknown")
+    A target is a minion, by its id, or a resource, by its SRN (`type:id`).
+    """
+
+    __slots__ = (
+        "_names", "away", "deliver_s", "fun", "jid", "managing", "minions", "resources", "skipped", "target",
+        "timeout_s", "unknown",
+    )  # fmt: skip
 
     def __init__(self, answer: Mapping[str, Any], *, fun: str = "", target: str = "") -> None:
         """`fun` and `target` are as they were typed. Raises RemoteProtocolError for an answer without its fields."""
@@ -46,27 +54,57 @@ class Published:
         try:
             self.jid: str = answer["jid"]
             self.minions: list[str] = answer["minions"]
+            """The minions that are targets themselves."""
+            self.resources: dict[str, list[str]] = answer["resources"]
+            """The resources that are targets, by the minion that manages them."""
             self.away: dict[str, float | None] = answer["away"]
-            """Targets without a session, and when they were last seen (seconds since 1970; None is never)."""
+            """Minions of both kinds without a session, and when they were last seen (seconds since 1970; None is
+            never)."""
             self.unknown: dict[str, str] = answer["unknown"]
-            """Names of a list target that no accepted minion has, and why."""
+            """Names of a list target that neither an accepted minion nor a resource has, and why."""
+            self.skipped: list[dict[str, Any]] = answer["skipped"]
+            """Resources that were left out: `count` of a `type` that has no `fun`."""
             self.timeout_s = float(answer["timeout_s"])
             """The master's own setting for how long to wait for silent minions."""
             self.deliver_s = float(answer["deliver_ms"]) / 1000
             """How long the job waits to reach a minion."""
-        except (KeyError, TypeError, ValueError) as error:
+            self.managing: dict[str, str] = {srn: owner for owner, srns in self.resources.items() for srn in srns}
+            """SRN -> the minion that manages it."""
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RemoteProtocolError("bad-answer", f"to publish: {error!r}") from error
+        self._names = labels(self.minions, self.managing) if self.managing else {}
+
+    @property
+    def count(self) -> int:
+        """How many targets there are."""
+        return len(self.minions) + len(self.managing)
+
+    def name(self, target: str) -> str:
+        """What people call a target: its id without the type, where nothing else in this job is called so."""
+        return self._names.get(target, target)
+
+    def carrier(self, target: str) -> str:
+        """The minion that carries it out: itself, or the one that manages the resource."""
+        return self.managing.get(target, target)
+
+    def kept_by(self, target: str) -> str:
+        """The minion that manages it; "" of a minion."""
+        return self.managing.get(target, "")
 
 
 class Reply:
-    """What came back from one minion: its last state, and the return value where there is one."""
+    """What came back from one target: its last state, and the return value where there is one."""
 
-    __slots__ = ("duration_s", "has_value", "id", "reason", "retcode", "state", "value")
+    __slots__ = ("duration_s", "has_value", "id", "minion", "name", "reason", "retcode", "state", "value")
 
-    def __init__(self, row: Mapping[str, Any]) -> None:
+    def __init__(self, row: Mapping[str, Any], published: Published) -> None:
         """From one entry of `returns`. Raises RemoteProtocolError for one that the master did not make."""
         try:
             self.id: str = row["id"]
+            self.name = published.name(self.id)
+            """What people call it, and the key of its return."""
+            self.minion = published.kept_by(self.id)
+            """The minion that manages it; "" of a minion."""
             self.state: str = row["state"]
             self.retcode: int = row["retcode"]
             self.reason: str = row.get("reason") or ""
@@ -83,7 +121,7 @@ class Reply:
         try:
             return decode_value(body)
         except RemoteProtocolError as error:
-            # It fails for this minion alone: the others' returns are shown whatever one of them sends.
+            # It fails for this target alone: the others' returns are shown whatever one of them sends.
             self.retcode = self.retcode or UNREADABLE_CODE
             return f"the return cannot be read: {error}"
 
@@ -131,25 +169,30 @@ class Progress:
 
     def __init__(self, published: Published, *, now: float) -> None:
         self.published = published
-        self.states: dict[str, str] = dict.fromkeys(published.minions, QUEUED)
+        self.states: dict[str, str] = dict.fromkeys((*published.minions, *published.managing), QUEUED)
+        """By minion id or SRN, as everything here is."""
         self.reasons: dict[str, str] = {}
         self.moved_at: dict[str, float] = {}
         """When a state was reached, in seconds since 1970 by the master's clock."""
         self.retcodes: dict[str, int] = {}
-        """Of minions whose reply has come."""
+        """Of targets whose reply has come."""
         self.seq = 0
         """Where a stream that broke is taken up again."""
-        self.ended = not published.minions
+        self.ended = not self.states
         """The master said that nothing more can come."""
         self.published_at = now
         self._last_news = now
         self._begun = False
-        self._away = {minion for minion in published.minions if minion in published.away}
-        self._silent = {minion for minion in published.minions if minion not in published.away}
+        self._away = {target for target in self.states if self.is_away(target)} if published.away else set()
+        self._silent = self.states.keys() - self._away
         self._planned: set[str] = set()
         self._coming: set[str] = set()
         self._returned = 0
         self._failed = 0
+
+    def is_away(self, target: str) -> bool:
+        """Whether its minion was not connected when the job was published, and the job was not heard of there since."""
+        return self.states[target] in (PLANNED, QUEUED) and self.published.carrier(target) in self.published.away
 
     def apply(self, message: Mapping[str, Any], *, now: float) -> Update:
         """Take one message of the stream; what it says that was not known before."""
@@ -157,7 +200,7 @@ class Progress:
             moves = [
                 (row["id"], row["state"], row.get("reason") or "", row.get("at")) for row in message.get("states", ())
             ]
-            returns = [Reply(row) for row in message.get("returns", ())]
+            returns = [Reply(row, self.published) for row in message.get("returns", ())]
             seq = max(self.seq, int(message.get("seq") or 0))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RemoteProtocolError("bad-update", repr(error)) from error
@@ -173,26 +216,26 @@ class Progress:
         self.ended = self.ended or message.get("end") is True
         return Update(moved, [reply for reply in returns if fresh.get(reply.id) is reply])
 
-    def _move(self, minion: str, state: str, reason: str, at: float | None) -> bool:
-        known = self.states.get(minion)
-        # QUEUED is assumed until the stream says something, and a batched job has minions that are not even that.
-        to_plan = state == PLANNED and known == QUEUED and minion not in self.reasons
+    def _move(self, target: str, state: str, reason: str, at: float | None) -> bool:
+        known = self.states.get(target)
+        # QUEUED is assumed until the stream says something, and a batched job has targets that are not even that.
+        to_plan = state == PLANNED and known == QUEUED and target not in self.reasons
         if known is not None and _rank(state) <= _rank(known) and not to_plan:
             return False
-        self.states[minion] = state
-        self.reasons[minion] = reason
+        self.states[target] = state
+        self.reasons[target] = reason
         if at is not None:
-            self.moved_at[minion] = at
+            self.moved_at[target] = at
         for group in (self._away, self._silent, self._planned, self._coming):
-            group.discard(minion)
-        if state in _COMING or (state == RETURNED and minion not in self.retcodes):
-            self._coming.add(minion)
-        elif state in (PLANNED, QUEUED) and minion in self.published.away:
-            self._away.add(minion)
+            group.discard(target)
+        if state in _COMING or (state == RETURNED and target not in self.retcodes):
+            self._coming.add(target)
+        elif self.is_away(target):
+            self._away.add(target)
         elif state == PLANNED:
-            self._planned.add(minion)
+            self._planned.add(target)
         elif state == QUEUED:
-            self._silent.add(minion)
+            self._silent.add(target)
         elif state != RETURNED:
             self._failed += 1
         return True
@@ -225,7 +268,7 @@ class Progress:
         return self._begun or now >= self.published_at + FIRST_MESSAGE_S
 
     def counts(self) -> dict[str, int]:
-        """How many minions have returned, failed, have the job, are silent, away, planned: those that there are.
+        """How many targets have returned, failed, have the job, are silent, away, planned: those that there are.
 
         Who returned a failure is in `returned` and in `failed`, who did not run it to its end in `failed` only.
         """
@@ -240,17 +283,17 @@ class Progress:
         return {name: count for name, count in found.items() if count}
 
     def awaited(self) -> set[str]:
-        """Minions that were connected or have the job, and did not end it."""
+        """Targets whose minion was connected or has the job, and that did not end it."""
         return self._coming | self._silent | self._planned
 
     def silent(self) -> list[str]:
-        """Minions that were connected and did not acknowledge the job, sorted."""
-        return sorted(self._silent)
+        """Minions that were connected and did not acknowledge the job, or their part of it, sorted."""
+        return sorted({self.published.carrier(target) for target in self._silent})
 
     def missing(self) -> list[str]:
         """Targets whose function did not return, sorted: nothing was heard, or how the job ended instead."""
-        return sorted(m for m, state in self.states.items() if state != RETURNED or m not in self.retcodes)
+        return sorted(one for one, state in self.states.items() if state != RETURNED or one not in self.retcodes)
 
     def failed(self) -> list[str]:
-        """Minions whose function returned and failed, sorted."""
-        return sorted(m for m, code in self.retcodes.items() if code != 0 and self.states[m] == RETURNED)
+        """Targets whose function returned and failed, sorted."""
+        return sorted(one for one, code in self.retcodes.items() if code != 0 and self.states[one] == RETURNED)

@@ -287,6 +287,24 @@ class TextMap:
 
 
 @dataclass(frozen=True, slots=True)
+class WholeMap:
+    """A map from text to whole numbers, each as `each` takes it."""
+
+    each: Whole
+
+    def wants(self) -> str:
+        return f"a map from text to {self.each.wants()}"
+
+    def read(self, written: Written) -> dict[str, int]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {key.text: self.each.read(value) for key, value in written.pairs}
+
+    def spell(self, value: dict[str, int]) -> str:
+        return f"{{{', '.join(f'{quote(k)}: {v}' for k, v in value.items())}}}"
+
+
+@dataclass(frozen=True, slots=True)
 class TextLists:
     """A map from text to lists of texts; `or_text`: a single text may stand in the place of a list."""
 

@@ -18,6 +18,7 @@ from saltlite.config.kinds import (
     TextMap,
     Texts,
     Whole,
+    WholeMap,
 )
 from saltlite.config.master import DAY, LOG_LEVELS
 from saltlite.config.options import option
@@ -26,6 +27,9 @@ from saltlite.config.values import PORT_MAX
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
 from saltlite.wire.limits import JOBS_RUNNING_PER_MINION, RETURN_MAX
+
+RESOURCE_PILLAR_KEY = "resources"
+"""The key of the pillar that declares resources, when the configuration names no other one."""
 
 RETURN_MAX_LEAST = 64 * 1024
 """`return_max` leaves room for the notices of what was cut."""
@@ -204,6 +208,29 @@ class MinionConfig:
         "How many jobs run at once; others wait for their turn.",
         Whole(1, 1000),
         unit="jobs",
+    )
+    resource_pillar_key: str = option(
+        RESOURCE_PILLAR_KEY,
+        "The key of the pillar that declares the resources of this minion: a map from resource types to what each of "
+        "them wants to know.",
+        Text(),
+    )
+    resource_workers: int = option(
+        32,
+        "How many resources of one type are called at once.",
+        Whole(1, 1000),
+        unit="calls",
+    )
+    resource_type_limits: dict[str, int] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        {},
+        "Lower limits for single resource types, as in {ssh: 8}.",
+        WholeMap(Whole(1, 1000)),
+    )
+    resource_timeout: float = option(
+        60.0,
+        "How long one call of one resource may take; after that it is reported as timed out, and its answer is not "
+        "waited for. 0 means no limit.",
+        Duration(0.0, DAY),
     )
     return_max: int = option(
         RETURN_MAX,

@@ -35,6 +35,7 @@ OPERATOR_VERBS = frozenset(
         "minions",
         "lacking",
         "match",
+        "pillar_show",
         "resource_list",
         "resource_owner",
         "resource_grains",

@@ -320,7 +320,12 @@ class Jobs:
         self._start_queued()
 
     def unreadable(self, segment: str) -> None:
-        """The disk lost a segment: of those whose answers were in it nothing is known."""
+        """The disk lost a segment: of those whose answers were in it nothing is known.
+
+        Of the result of a minion itself the master is told when it asks next.
+        """
+        if not is_segment_id(segment):
+            return
         entry = self._entries.get(part_of_segment(segment))
         self._offered.pop(segment, None)
         self._segments.drop(segment)

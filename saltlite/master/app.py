@@ -10,7 +10,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -303,17 +304,35 @@ def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], Non
     from saltlite.adapters.copy_areas import CopyAreas  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.maintenance import Maintenance  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.mworker import LinkChannel  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.upkeep import LOOK_S, ORPHANS_S, Upkeep  # noqa: PLC0415 - as in _run_mworker
 
     open_store = _loaded_store(paths)
+    open_inventory = _loaded_inventory(config)
     drop_to(config.user)
     store = open_store()
     reactor = Reactor()
     link = LinkChannel(reactor, paths.link_socket, inside.MAINTENANCE, lambda _batch: None)
     store_max = config.store_max * MIB
     clean = [CopyAreas(paths.copies).expire]
-    Maintenance(reactor, store, SystemClock(), keep_s=config.keep_jobs, store_max=store_max, link=link, clean=clean)
+    clock = SystemClock()
+    kept = Maintenance(reactor, store, clock, keep_s=config.keep_jobs, store_max=store_max, link=link, clean=clean)
+    upkeep = Upkeep(store, clock, link, lambda: _opened(open_inventory))
+    kept.repeat(LOOK_S, upkeep.look)
+    kept.repeat(ORPHANS_S, upkeep.drop_orphans)
     _until_sigterm(reactor, ready)
     store.close()
+
+
+@contextmanager
+def _opened(
+    open_inventory: Callable[[], tuple[ResourceRegistry, Banks]],
+) -> Iterator[tuple[ResourceRegistry, Banks]]:
+    registry, banks = open_inventory()
+    try:
+        yield registry, banks
+    finally:
+        registry.close()
+        banks.close()
 
 
 def _until_sigterm(reactor: Reactor, ready: Callable[[], None]) -> None:

@@ -61,9 +61,11 @@ class Maintenance:
         if store_max:
             works.append((ROOM_S, self._make_room))
         for every_s, work in works:
-            self._repeat(every_s, work)
+            self.repeat(every_s, work)
 
-    def _repeat(self, every_s: float, work: Callable[[], None]) -> None:
+    def repeat(self, every_s: float, work: Callable[[], None]) -> None:
+        """Have this done every so many seconds, first after as many. A SaltliteError of it is logged."""
+
         def run() -> None:
             try:
                 work()

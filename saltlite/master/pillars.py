@@ -10,13 +10,17 @@ from typing import Any
 from saltlite.adapters.memory_pillar import MemoryPillarFiles
 from saltlite.core.pillar.compiler import has_top
 from saltlite.core.pillar.ports import Nodegroups, PillarFiles
-from saltlite.core.pillar.subject import pillar_of
+from saltlite.core.pillar.subject import names_of, pillar_of
 from saltlite.model.ids import MinionId
 from saltlite.wire.limits import DOC_MAX
 
 PILLARS_MEMORY = DOC_MAX
 """Bytes of pillars in one MWorker that are being fetched piece by piece. The ones that waited longest make room, and
 are asked for again from their beginning."""
+
+PILLARS_A_MINUTE = 60
+"""Pillars that are made for one minion in a minute. It comes again later for more: one minion must not keep an MWorker
+busy."""
 
 
 @dataclass(slots=True)
@@ -26,15 +30,30 @@ class Pillars:
     files: PillarFiles = field(default_factory=lambda: MemoryPillarFiles({}))
     nodegroups: Nodegroups = field(default_factory=dict)
     cached: bool = True
+    _made: dict[MinionId, tuple[float, int]] = field(default_factory=dict)
     _under_way: OrderedDict[MinionId, tuple[bytes, bytes]] = field(default_factory=OrderedDict)
 
     def any_to_make(self) -> bool:
         """Whether there is a top file."""
         return has_top(self.files)
 
+    def may_make(self, minion: MinionId, now: float) -> bool:
+        """Count one more for that minion, unless it has had as many as there may be; `now` in seconds."""
+        since, count = self._made.get(minion, (now, 0))
+        if now - since >= 60.0:
+            since, count = now, 0
+        if count >= PILLARS_A_MINUTE:
+            return False
+        self._made[minion] = since, count + 1
+        return True
+
     def make(self, minion: MinionId, grains: Mapping[str, Any]) -> dict[Any, Any]:
         """The pillar of that minion, with these grains."""
         return pillar_of(self.files, minion, grains, self.nodegroups)
+
+    def names(self, minion: MinionId, grains: Mapping[str, Any]) -> tuple[dict[str, list[str]], list[str]]:
+        """Environment -> the files that it is made of; and mistakes in top files."""
+        return names_of(self.files, minion, grains, self.nodegroups)
 
     def remember(self, minion: MinionId, sha256: bytes, data: bytes) -> None:
         """That minion fetches this pillar in several pieces."""

@@ -43,9 +43,13 @@ from saltlite.loader.places import search_layers
 from saltlite.minion import identity, inside
 from saltlite.minion.documents import Hooks
 from saltlite.minion.grainfinder import GrainFinder
+from saltlite.minion.inventory import inventory_grain
 from saltlite.minion.jobprocess import Surroundings
 from saltlite.minion.jobserver import Disk, JobServer
 from saltlite.minion.opening import Opening
+from saltlite.minion.resources.declared import declared_by
+from saltlite.minion.resources.ports import Runs
+from saltlite.minion.resources.server import Around, ResourceServer
 from saltlite.minion.returns import Returns
 from saltlite.minion.statusfile import READY, STOPPED, Status, write_status
 from saltlite.model import keptreturn
@@ -118,6 +122,9 @@ class _Minion:
         self._server = JobServer(
             self._reactor, jobs, disk, clock, surroundings, fleet_of=self._fleet.of, fail=self._fail
         )
+        self._resources = self._make_resources(surroundings, disk)
+        self._inventory: dict[str, Any] = {}
+        self._found: dict[str, Any] = {}
         self._opening = Opening(self._reactor, self._server.open)
         self._grains = GrainFinder(self._reactor, self._opts, self._grains_found)
         self._pair: tuple[socket.socket, socket.socket] | None = None
@@ -146,6 +153,19 @@ class _Minion:
         self._reactor.run()
         if self._problem:
             raise StartupError(self._problem)
+
+    def _make_resources(self, surroundings: Surroundings, disk: Disk) -> ResourceServer:
+        server, declared = self._server, declared_by(self._config)
+        around = Around(server.asks, server.documents.resources_are, self._resources_found)
+        resources: list[ResourceServer] = []
+
+        def make(runs: Runs) -> ResourceServer:
+            made = ResourceServer(self._reactor, surroundings, declared, disk.spool, around=around, runs=runs)
+            resources.append(made)
+            return made
+
+        server.manage_resources(make)
+        return resources[0]
 
     # -- what the job server asks for
 
@@ -181,11 +201,17 @@ class _Minion:
     def _refresh(self, what: str, done: Callable[[], None]) -> None:
         """A job changed plug-ins, the machine, or what its pillar is made of: look at once, and not when it is time."""
         documents = self._server.documents
+
+        def registered() -> None:
+            documents.settled("resources", done)
+
         match what:
             case "grains":
                 self._grains.find(lambda: documents.settled("grains", done))
             case "pillar":
-                documents.refresh_pillar(lambda: documents.settled("resources", done))
+                documents.refresh_pillar(lambda: self._resources.looked(registered))
+            case "resources":
+                self._resources.refresh(registered)
             case _:
                 self._tell_of_modules()
                 done()
@@ -193,14 +219,25 @@ class _Minion:
     # -- grains, pillar, resources
 
     def _grains_found(self, grains: dict[str, Any]) -> None:
-        self._server.grains_are(grains)
-        self._server.documents.grains_are(grains)
+        self._found = grains
+        self._grains_are({**grains, **self._inventory})
         self._opening.grains_found()
+
+    def _resources_found(self, inventory: dict[str, list[str]]) -> None:
+        self._inventory = inventory_grain(inventory)
+        if self._found:
+            self._grains_are({**self._found, **self._inventory})
+
+    def _grains_are(self, grains: dict[str, Any]) -> None:
+        self._server.grains_are(grains)
+        self._resources.grains_are(grains)
+        self._server.documents.grains_are(grains)
 
     def _pillar_came(self, pillar: dict[str, Any]) -> None:
         if pillar.get(ERRORS):
             log.error("the pillar is not whole: pillar.item %s says why, and so does the log of the master", ERRORS)
         self._server.pillar_is(pillar)
+        self._resources.pillar_is(pillar)
         self._opening.pillar_came()
 
     def _registered(self, _ok: bool, reasons: Sequence[str]) -> None:
@@ -293,7 +330,8 @@ class _Minion:
     def _stop(self) -> None:
         systemd.notify(["STOPPING=1"])
         self._write_status(phase=STOPPED, reason=self._problem, at=self._clock.wall())
-        self._children.stop(self._reactor.stop)
+        # Nothing is to arrive while resource types shut down.
+        self._children.stop(lambda: self._resources.stop(self._reactor.stop))
 
 
 def masters_of(config: MinionConfig) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ imported in the process of a job, where a broken one ends nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from saltlite.adapters.children import how
 from saltlite.adapters.logs import log_context
 from saltlite.adapters.packing import Inside, pack, unpack
-from saltlite.adapters.process import Child, start_ticks
+from saltlite.adapters.process import Child
 from saltlite.adapters.reactor import Reactor, Timer
 from saltlite.adapters.stream import Channel
 from saltlite.core.job_effects import (
@@ -28,13 +28,12 @@ from saltlite.core.job_effects import (
     Kill,
     Offer,
     Parcel,
-    Remembered,
     Tell,
     Write,
 )
 from saltlite.core.job_entry import SIGKILL, is_for_resources
 from saltlite.core.jobs import Jobs
-from saltlite.core.minion_ports import Journal, JournalEntry, Record, Spool, SpoolEntry, Step
+from saltlite.core.minion_ports import Journal, Record, Spool, SpoolEntry, Step
 from saltlite.core.ports import Clock
 from saltlite.errors import JournalError, ProtocolError, UnwrittenError
 from saltlite.minion import inside
@@ -45,6 +44,7 @@ from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, 
 from saltlite.minion.kills import Kills
 from saltlite.minion.partruns import RESTARTED, MakeRuns, PartRuns
 from saltlite.minion.passing import Passing
+from saltlite.minion.remembering import remembered_job
 from saltlite.minion.results import Results
 from saltlite.minion.running import RunningNotes
 from saltlite.minion.spares import Spares
@@ -77,7 +77,6 @@ class JobServer:
     `fleet_of` answers the pinned fleet fingerprint (25 bytes) for a certificate that a master showed, or raises
     RemoteProtocolError. `fail` is called when the disk fails: what cannot be remembered must not be run, so the
     daemon ends and says why. A disk that is only full ends nothing: new jobs are refused until there is room.
-    `resources` makes what runs parts for resources, None where the minion manages none.
     """
 
     def __init__(
@@ -90,7 +89,6 @@ class JobServer:
         *,
         fleet_of: Callable[[MasterCertificate], bytes],
         fail: Callable[[str], None],
-        resources: MakeRuns | None = None,
     ) -> None:
         self._reactor = reactor
         self._jobs = jobs
@@ -104,17 +102,16 @@ class JobServer:
         self._results = Results(disk.spool)
         self._retrying = False
         self._full = ""
-        self._asks = Asks(reactor, self._tell, surroundings.refresh)
+        self.asks = Asks(reactor, self._tell, surroundings.refresh)
         self.documents = Documents(
-            reactor, self._asks.ask, lambda message: self._tell(inside.ask(message)), surroundings.hooks
+            reactor, self.asks.ask, lambda message: self._tell(inside.ask(message)), surroundings.hooks
         )
-        self._open = False
         self._spares = Spares(reactor, self._make_process)
         self._kills = Kills()
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
         self._handing = Handing(self._results, self._tell, self._unreadable)
-        self._parts = PartRuns(reactor, jobs, self._results, make=resources, changed=self._part_changed, fail=fail)
+        self._parts = PartRuns(reactor, jobs, self._results, changed=self._part_changed, fail=fail)
         self._timer: Timer | None = None
         self._status_due = False
         self._passing = Passing(reactor, self._tell, self._note)
@@ -129,7 +126,7 @@ class JobServer:
         spool.open()
         if journal.repaired:
             log.warning("%s", journal.repaired)
-        remembered = [_remembered(entry) for entry in entries]
+        remembered = [remembered_job(entry) for entry in entries]
         alive = [job for job in remembered if job.alive]
         for pid in {job.pid for job in alive if job.srns}:
             self._end_leftover(pid, [job.jid for job in alive if job.pid == pid])
@@ -146,26 +143,23 @@ class JobServer:
     def grains_are(self, grains: dict[str, Any]) -> None:
         """The grains were found: the next job sees these."""
         self._surroundings.grains = grains
-        self._make_spares_anew()
+        self._spares.renew()
 
     def pillar_is(self, pillar: dict[str, Any]) -> None:
         """The pillar was fetched: the next job sees this one."""
         if pillar != self._surroundings.pillar:
             self._surroundings.pillar = pillar
-            self._make_spares_anew()
+            self._spares.renew()
 
     def open(self) -> None:
         """Grains and pillar are there: jobs may start."""
-        self._open = True
         self._spares.top_up()
         self._jobs.open()
         self._carry_out()
 
-    def _make_spares_anew(self) -> None:
-        """Processes that wait for a job have what there was when they were made."""
-        self._spares.let_go(keep=0)
-        if self._open:
-            self._spares.top_up()
+    def manage_resources(self, make: MakeRuns) -> None:
+        """Take parts of jobs for resources: `make` makes what runs them. To be called before `replay`."""
+        self._parts.use(make)
 
     def attach(self, channel: Channel) -> None:
         """A network process was started; `channel` leads to it."""
@@ -198,7 +192,7 @@ class JobServer:
                 self._session = message["session"]
                 self._handing.connected()
                 self._jobs.connected(self._results.jids())
-                self._asks.connected()
+                self.asks.connected()
                 self.documents.connected()
             case "phase":
                 self._surroundings.phase_is(str(message["phase"]), str(message["reason"]))
@@ -221,7 +215,7 @@ class JobServer:
             case "grant":
                 self._handing.grant(jid)
             case "file_said":
-                self._asks.said(message)
+                self.asks.said(message)
             case "want":
                 self.documents.wanted(message["what"])
 
@@ -303,20 +297,11 @@ class JobServer:
                 # The record that stands before it could not be written.
                 pass
             case Fork(jid, body, srns):
-                call = JobCall(jid, [(one.fun, one.args, one.kwargs) for one in body.calls], body.user)
-                if srns:
-                    self._parts.begin(call, srns)
-                else:
-                    self._fork(call)
-            case Go(jid) if is_for_resources(jid):
-                self._parts.go(jid)
+                self._fork(JobCall(jid, [(one.fun, one.args, one.kwargs) for one in body.calls], body.user), srns)
+            case Go(jid):
+                self._go(jid)
             case EndPart():
                 self._parts.end(effect)
-            case Go(jid):
-                process, call = self._running[jid]
-                process.go(call)
-                # Made while the job runs, so that the next one does not wait for a fork.
-                self._reactor.call_soon(self._spares.top_up)
             case Tell(jid, state, reason):
                 self._passing.state(jid, state, reason)
             case Offer(jid):
@@ -334,7 +319,10 @@ class JobServer:
             case Write():
                 raise AssertionError("records are written by _write")
 
-    def _fork(self, call: JobCall) -> None:
+    def _fork(self, call: JobCall, srns: Sequence[str]) -> None:
+        if srns:
+            self._parts.begin(call, srns)
+            return
         try:
             process = self._spares.take()
         except OSError as error:
@@ -344,9 +332,18 @@ class JobServer:
         self._reactor.add_reader(process.socket.fileno(), lambda: self._says(call.jid, process))
         self._jobs.forked(call.jid, process.pid, process.ticks)
 
+    def _go(self, jid: str) -> None:
+        if is_for_resources(jid):
+            self._parts.go(jid)
+            return
+        process, call = self._running[jid]
+        process.go(call)
+        # Made while the job runs, so that the next one does not wait for a fork.
+        self._reactor.call_soon(self._spares.top_up)
+
     def _make_process(self) -> JobProcess:
         process = fork_waiting(self._surroundings)
-        process.on_ask = lambda raw: self._asks.heard(process, raw)
+        process.on_ask = lambda raw: self.asks.heard(process, raw)
         self._children[process.pid] = Child(
             self._reactor, process.pid, lambda status: self._process_ended(process, status)
         )
@@ -361,7 +358,7 @@ class JobServer:
         self._children[pid] = Child(self._reactor, pid, ended)
 
     def _end_leftover(self, pid: int, parts: list[str]) -> None:
-        """A process for resources of an earlier job server: nobody hears it any more, and what it does is not wanted."""
+        """A process for resources of an earlier job server: nobody hears it, and what it does is not wanted."""
 
         def ended(_status: int | None) -> None:
             del self._children[pid]
@@ -394,7 +391,7 @@ class JobServer:
 
     def _let_go(self, jid: str, process: JobProcess) -> None:
         del self._running[jid]
-        self._asks.ended(process)
+        self.asks.ended(process)
         self._reactor.remove_reader(process.socket.fileno())
         process.close()
 
@@ -500,20 +497,3 @@ class JobServer:
             log.warning("%s; make room in %s", error, self._disk.path)
             return
         self._jobs.forgotten(self._disk.journal.floor)
-
-
-def _remembered(entry: JournalEntry) -> Remembered:
-    alive = entry.step is Step.STARTED and entry.ticks != 0 and start_ticks(entry.pid) == entry.ticks
-    return Remembered(
-        jid=entry.jid,
-        step=entry.step,
-        body=entry.body,
-        issuer=entry.issuer,
-        received_wall_ms=entry.received_wall_ms,
-        deliver_ms=entry.deliver_ms,
-        pid=entry.pid,
-        started_wall_ms=entry.started_wall_ms,
-        reason=entry.reason,
-        srns=entry.srns,
-        alive=alive,
-    )

@@ -25,7 +25,7 @@ MakeRuns = Callable[[Runs], ResourceRuns]
 
 
 class PartRuns:
-    """`make` builds what runs parts; without it none is taken. `changed` is called when the jobs machine wants something
+    """Until `use` has said what runs them, no part is taken. `changed` is called when the jobs machine wants something
     done; `fail` when the disk fails."""
 
     def __init__(
@@ -34,7 +34,6 @@ class PartRuns:
         jobs: Jobs,
         results: Results,
         *,
-        make: MakeRuns | None,
         changed: Callable[[], None],
         fail: Callable[[str], None],
     ) -> None:
@@ -42,12 +41,19 @@ class PartRuns:
         self._results = results
         self._changed = changed
         self._fail = fail
+        self._reactor = reactor
+        self._runs: ResourceRuns | None = None
+        self._begun: set[PartId] = set()
+
+    def use(self, make: MakeRuns) -> None:
+        """This minion manages resources: `make` makes what runs functions on them."""
         # In a turn of their own: the jobs machine may be in the middle of what it has ordered.
+        call_soon = self._reactor.call_soon
         runs = Runs(
-            segment=lambda segment: reactor.call_soon(lambda: self._produced(segment)),
-            done=lambda part, how: reactor.call_soon(lambda: self.ended(part, how)),
+            segment=lambda segment: call_soon(lambda: self._produced(segment)),
+            done=lambda part, how: call_soon(lambda: self.ended(part, how)),
         )
-        self._runs = make(runs) if make is not None else None
+        self._runs = make(runs)
 
     def begin(self, call: JobCall, srns: Sequence[TargetId]) -> None:
         """Have the part wait where it will run, or say why it cannot."""
@@ -59,6 +65,7 @@ class PartRuns:
         except OSError as error:
             self._jobs.not_forked(call.jid, f"the minion cannot start another process: {error.strerror}")
             return
+        self._begun.add(call.jid)
         self._jobs.forked(call.jid, pid, ticks)
 
     def go(self, part: PartId) -> None:
@@ -68,7 +75,7 @@ class PartRuns:
 
     def end(self, effect: EndPart) -> None:
         """End it early. One of an earlier job server is ended already."""
-        if self._runs is not None:
+        if self._runs is not None and effect.jid in self._begun:
             self._runs.cancel(effect.jid, late=effect.late)
 
     def ended(self, part: PartId, how: str) -> None:
@@ -81,6 +88,7 @@ class PartRuns:
         except JournalError as error:
             self._fail(str(error))
             return
+        self._begun.discard(part)
         self._jobs.part_ended(part, how)
         self._changed()
 

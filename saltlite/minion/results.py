@@ -1,4 +1,6 @@
-"""The results of this minion's jobs, by the ids of parts and segments: in the spool, or in memory while the disk does not take them.
+"""The results of this minion's jobs, by the ids of parts and segments.
+
+They are in the spool, or in memory while the disk does not take them.
 
 A small result whose process found no room, or a disk that fails, is held here and offered like any other, and written
 as soon as that works. The journal knows why it was not written, so if this process ends first, the job is reported as

@@ -28,6 +28,7 @@ class Spares:
         self._waiting: list[JobProcess] = []
         self._at_once = 1
         self._made = 0.0
+        self._wanted = False
 
     def take(self) -> JobProcess:
         """A process that waits: a spare, or a new one. Raises OSError."""
@@ -35,6 +36,7 @@ class Spares:
 
     def top_up(self) -> None:
         """Make new ones when none is left, as many as jobs come fast."""
+        self._wanted = True
         if self._waiting:
             return
         now = self._reactor.now()
@@ -48,6 +50,12 @@ class Spares:
             log.warning("no process can be made in advance: %s; raise TasksMax, or set jobs_max lower", error.strerror)
         if self._at_once > 1:
             self._reactor.call_later(SPARES_IDLE_S, lambda: self._trim(now))
+
+    def renew(self) -> None:
+        """Exchange them, because they have what there was when they were made: the next job has what there is now."""
+        self.let_go(keep=0)
+        if self._wanted:
+            self.top_up()
 
     def ended(self, process: JobProcess) -> None:
         """That process is gone; one that waited here is no spare any more."""

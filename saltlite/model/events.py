@@ -77,3 +77,8 @@ def tag_resource_conflict(srn: TargetId) -> str:
 def tag_resource_refused(minion: MinionId) -> str:
     """Something that a minion said about resources was refused."""
     return f"resource/refused/{minion}"
+
+
+def tag_resource_registry() -> str:
+    """The registry lost rows to damage, or has all of them again."""
+    return "resource/registry"

@@ -15,4 +15,5 @@ def labels(minions: Iterable[str], srns: Iterable[str]) -> dict[str, str]:
     taken: dict[str, int] = dict.fromkeys(names, 1)
     for name in bare.values():
         taken[name] = taken.get(name, 0) + 1
-    return {**names, **{srn: name if taken[name] == 1 else srn for srn, name in bare.items()}}
+    # A bare id may have a colon, and look like the SRN of another resource.
+    return {**names, **{srn: name if taken[name] == 1 and name not in bare else srn for srn, name in bare.items()}}

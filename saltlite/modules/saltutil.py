@@ -246,7 +246,7 @@ def sync_resources(
     extmod_blacklist: str | list[str] | None = None,
 ) -> list[str]:
     """
-    Bring the resource types in ``salt://_resources``, as ``sync_modules``.
+    Bring the resource types in ``salt://_resources``, as ``sync_modules``; with ``refresh`` resources are looked for.
 
     CLI Example::
 
@@ -343,6 +343,18 @@ def refresh_pillar(wait: bool = True) -> bool:  # noqa: ARG001 - Salt's signatur
     return True
 
 
+def refresh_resources() -> bool:
+    """
+    Have the minion look for its resources and their grains, and register them; True when the master has answered.
+
+    CLI Example::
+
+        saltlite '*' saltutil.refresh_resources
+    """
+    _client().refresh("resources")
+    return True
+
+
 def _sync(kind: str, saltenv: Any, refresh: bool, allowed: Any, barred: Any) -> list[str]:
     said = _synced(kind, saltenv, allowed, barred)
     if said["failed"]:
@@ -376,6 +388,8 @@ def _refresh_after(kinds: Sequence[str]) -> None:
         _client().refresh("grains")
     if kinds:
         _client().refresh("modules")
+    if "resources" in kinds:
+        _client().refresh("resources")
 
 
 def _why_failed(failed: dict[str, str]) -> str:

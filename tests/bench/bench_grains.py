@@ -22,7 +22,7 @@ from saltlite.adapters.localfs_cache import LocalBanks
 from saltlite.core.cache.bank_index import BankIndex
 from saltlite.core.cache.ports import Bank
 from saltlite.core.matching.fleet import Query
-from tests.bench.measure import Figure, Others, machine, rounded
+from tests.bench.measure import Figure, Others, machine
 
 MINIONS = (50_000,)
 REPEATS = 7
@@ -48,9 +48,7 @@ FIGURES = {
     "exists_ms": Figure("ms: serialnumber:*, everybody", 150, "10.3 s"),
     "nowhere_ms": Figure("ms: a key that nobody has", 5, "10.3 s"),
     "any_key_ms": Figure("ms: *:Debian, no view can help", 15_000, "10.3 s"),
-    "update_ms": Figure(
-        "ms: one minion's new grains in the index and in all views, at the next question", 2, ""
-    ),
+    "update_ms": Figure("ms: one minion's new grains in the index and in all views, at the next question", 2, ""),
 }
 
 
@@ -153,7 +151,6 @@ def main(sizes: list[int], where: str | None) -> None:
             document[f"minions_{minions}"] = one_size(folder, minions)
         finally:
             shutil.rmtree(folder)
-    document["peak_mib"] = rounded(resident_mib())
     print(json.dumps(document, indent=2))
 
 

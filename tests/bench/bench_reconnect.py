@@ -3,7 +3,8 @@
 `python -m tests.bench.bench_reconnect [RUNS]` prints one JSON document. Not run by pytest. The minions are one
 process with the real connection machine and the real link for each; the master is the real daemon, stopped by
 SIGTERM or SIGKILL and started again at once. Times count from the signal, so they include the master's own start.
-All minions come from one address here, so the limit of handshakes for an address is raised.
+All minions come from one address here, so the limit of handshakes for an address is raised. A minion is back when it
+has a session and its pillar, which is made of a template for each.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from saltlite.adapters.process import raise_open_files
 from saltlite.adapters.reactor import Reactor, Timer
 from saltlite.adapters.sqlite_store import SqliteStore
 from saltlite.adapters.zmq_link import DealerLink
-from saltlite.core.connection import Changed, Close, Connection, Identity, Open, Phase, SendFrame
+from saltlite.core.connection import Changed, Close, Connection, Deliver, Identity, Open, Phase, SendFrame
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint, parse_fingerprint, unspell_fingerprint
 from saltlite.wire.noise import public_of
@@ -31,6 +32,11 @@ from tests.bench.swarm import minion_name, private_key
 
 MINIONS = 200
 RUNS = 3
+PILLAR = {
+    "top.sls": "base:\n  '*': [all]\n  'm*1': [some]\n",
+    "all.sls": "id: {{ grains.id }}\nports:\n{% for n in range(50) %}\n  p{{ n }}: {{ n }}\n{% endfor %}\n",
+    "some.sls": "role: web\n",
+}
 READY_S = 60.0
 """Give up when not all of them are back by then."""
 
@@ -38,6 +44,9 @@ FIGURES = {
     "all_ready": Figure("s", 5.0, "up to minutes: auth_timeout and random back-off"),
     "handshakes_a_minion": Figure("handshakes", 1.2, "-"),
 }
+
+
+FETCH = {"t": "doc_get", "n": 1, "kind": "pillar", "sha256": b"", "offset": 0}
 
 
 class Member:
@@ -91,6 +100,11 @@ class Member:
                         self._link.close()
                     case Changed(phase, _):
                         self._crowd.changed(self, phase)
+                        if phase is Phase.READY:
+                            self._connection.send({"t": "holds", "grains": "0" * 32, "resources": ""})
+                            self._connection.send(FETCH)
+                    case Deliver({"t": "file_said"}):
+                        self._crowd.has_pillar(self)
                     case _:
                         pass
         if self._timer is not None:
@@ -99,7 +113,7 @@ class Member:
 
 
 class Crowd:
-    """All of them in this process. Each time all are READY it prints when, and the handshakes begun since the last."""
+    """All of them in this process. Each time all are back it prints when, and the handshakes begun since the last."""
 
     def __init__(self, port: int, fleet: bytes) -> None:
         self.reactor = Reactor()
@@ -122,7 +136,9 @@ class Crowd:
         self._handshakes += phase is Phase.HANDSHAKE
         if phase is not Phase.READY:
             self._ready.discard(member)
-            return
+
+    def has_pillar(self, member: Member) -> None:
+        """It is back."""
         self._ready.add(member)
         if len(self._ready) == MINIONS:
             print(json.dumps({"at": time.monotonic(), "handshakes": self._handshakes}), flush=True)
@@ -132,6 +148,7 @@ class Crowd:
 def restart(how: signal.Signals) -> tuple[float, float, float]:
     """(seconds until all were READY again, of those the master's own start, handshakes a minion)."""
     with BenchFleet() as fleet:
+        _write_pillar(fleet)
         fleet.start_master(handshakes_per_address=5000)
         _accept_all(fleet.store_path)
         with fleet.client() as client:
@@ -153,6 +170,13 @@ def restart(how: signal.Signals) -> tuple[float, float, float]:
             if crowd.stdout is not None:
                 crowd.stdout.close()
     return back["at"] - began, started_s, back["handshakes"] / MINIONS
+
+
+def _write_pillar(fleet: BenchFleet) -> None:
+    folder = fleet.folder / "master/root/srv/pillar"
+    folder.mkdir(parents=True)
+    for name, text in PILLAR.items():
+        (folder / name).write_text(text)
 
 
 def _all_ready(crowd: subprocess.Popen[bytes]) -> dict[str, Any]:

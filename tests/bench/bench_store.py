@@ -10,14 +10,15 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from saltlite.adapters.sqlite_store import SqliteStore
-from saltlite.core.ports import MinionRow, ReturnCommit
-from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
+from saltlite.core.ports import MinionRow, PartRow, ReturnCommit
+from saltlite.model.ids import Jid, MinionId, RequestId, TargetId, jid_at
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.model.parts import PART_RESOURCES
 from saltlite.model.target import Target
 
 FLEET = 10_000
@@ -58,7 +59,7 @@ class Jobs:
     def __init__(self) -> None:
         self._made = 0
 
-    def make(self, targets: int) -> Job:
+    def make(self, targets: int, resources: Mapping[MinionId, tuple[TargetId, ...]] | None = None) -> Job:
         self._made += 1
         return Job(
             jid=jid_at(1_800_000_000_000_000 + self._made),
@@ -73,6 +74,7 @@ class Jobs:
             body=BODY,
             signature=bytes(64),
             minions=IDS[:targets],
+            resources=resources or {},
         )
 
 
@@ -113,6 +115,40 @@ def put_returns(store: SqliteStore, jid: Jid, group: int) -> float:
     return median_ms(commit_one, FLEET // group)
 
 
+def of_resources(store: SqliteStore, jobs: Jobs) -> dict[str, object]:
+    """Jobs for as many resources as there are minions, all managed by the first."""
+    boss = IDS[0]
+    srns = tuple(f"dummy:device-{n:05d}" for n in range(FLEET))
+    made = [jobs.make(0, {boss: srns}) for _ in range(5)]
+    put = iter(made)
+    putting = median_ms(lambda: put_job(store, next(put)), len(made))
+    jid = made[0].jid
+    parts = [part for part, _minion in store.open_parts(jid)]
+    reading = median_ms(lambda: store.open_jobs(boss, parts), 9)
+    running = iter(parts)
+
+    def move_one() -> None:
+        with store.write() as tx:
+            tx.set_parts([PartRow(next(running), boss, TargetState.RUNNING, "", NOW)])
+
+    moving = median_ms(move_one, len(parts))
+    returned = iter(range(0, FLEET, PART_RESOURCES))
+
+    def return_one() -> None:
+        of_part = srns[(first := next(returned)) : first + PART_RESOURCES]
+        rets = [Return(jid, srn, TargetState.RETURNED, 0, BODY, NOW, 12) for srn in of_part]
+        with store.write() as tx:
+            tx.put_returns([ReturnCommit(fingerprint_of(boss), ret) for ret in rets], NOW)
+
+    return {
+        "put_job_ms": putting,
+        "open_jobs_of_20_parts_ms": reading,
+        "set_parts_of_500_ms": moving,
+        "put_returns_of_500_ms": median_ms(return_one, len(parts)),
+        "unsettled_with_40000_rows_ms": median_ms(lambda: store.unsettled(boss), 9),
+    }
+
+
 def main() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as folder:
@@ -141,6 +177,7 @@ def main() -> None:
             "minions_with_open_jobs_ms": median_ms(store.minions_with_open_jobs, 9),
             "accepted_ids_ms": median_ms(store.accepted_ids, 9),
             "targets_of_10000_ms": median_ms(lambda: store.targets(wide), 9),
+            "for_10000_resources": of_resources(store, jobs),
             "machine": {
                 "cpus": os.cpu_count(),
                 "python": platform.python_version(),

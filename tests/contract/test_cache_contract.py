@@ -139,6 +139,15 @@ def test_a_value_is_as_deep_as_the_limit_and_no_deeper(bank: Bank) -> None:
     assert bank.get("m") == deep
 
 
+def test_grains_of_a_resource_may_be_as_deep_as_those_of_a_minion(reopen: OpenBanks) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(VALUE_DEPTH_MAX - 1):
+        deep = {"a": deep}
+    bank = reopen().bank("resource_grains")
+    bank.put("m", {"ssh:a": {"grains": deep, "stale_since": None}})
+    assert (bank.get("m") or {})["ssh:a"]["grains"] == deep
+
+
 @pytest.mark.parametrize("value", [{"a": object()}, {"a": {1.5: "x"}}, {"a": {None: 1}}, {"a": 2**64}, {"a": "\ud800"}])
 def test_what_could_not_be_read_again_is_refused(bank: Bank, value: dict[str, object]) -> None:
     bank.put("m", {"old": True})

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from saltlite.adapters import store_events
 from saltlite.core.ports import Store, Stored, TargetRow
 from saltlite.errors import StoreError
 from saltlite.model.history import JobFilter, Outcome
@@ -79,6 +80,13 @@ def test_resources_that_would_be_in_no_certain_part_are_refused(
     with store.write() as tx, pytest.raises(StoreError, match=reason):
         tx.put_job(job(1, minions, resources=resources))
     assert store.job(job(1).jid) is None
+
+
+def test_more_resources_than_parts_can_have_numbers_are_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_events, "NUMBER_MAX", 3)
+    publish(store, job(1, (), resources={WEB1: srns(2)}))
+    with store.write() as tx, pytest.raises(StoreError, match="more resources of one minion"):
+        tx.put_job(job(2, (), resources={WEB1: srns(3)}))
 
 
 def test_resources_of_a_minion_are_in_the_parts_that_the_signed_job_says(store: Store) -> None:

@@ -32,6 +32,7 @@ from saltlite.adapters.sqlite_store.writer import SqliteWriter
 from saltlite.core.jobs import Jobs
 from saltlite.core.ports import Stored
 from saltlite.model.job import TERMINAL
+from saltlite.model.parts import split_part
 from tests.faults.points import ERRORS, MASTER, MINION, PACE, POINTS, Point
 from tests.faults.trace import note
 
@@ -139,7 +140,8 @@ def _bend_clock(path: Path) -> None:
 def _trace_commits(trace: str) -> None:
     """Note each terminal state when it is committed; one that dies between commit and note is only not noted."""
     uncommitted: list[dict[str, Any]] = []
-    put_returns, set_targets, expire = SqliteWriter.put_returns, SqliteWriter.set_targets, SqliteWriter.expire
+    put_returns, expire = SqliteWriter.put_returns, SqliteWriter.expire
+    set_targets, set_parts = SqliteWriter.set_targets, SqliteWriter.set_parts
     commit, end = Transaction.commit, Transaction.end
 
     def returns(writer: SqliteWriter, commits: Sequence[Any], now: float) -> list[Stored]:
@@ -157,11 +159,18 @@ def _trace_commits(trace: str) -> None:
     def targets(writer: SqliteWriter, rows: Iterable[Any]) -> Any:
         rows = list(rows)
         moved = set_targets(writer, rows)
-        for jid, row in rows:
-            if row.state in TERMINAL and (jid, row.id) in moved:
-                said = {"sender": "", "state": _state(writer, jid, row.id), "ret": False}
-                uncommitted.append({"jid": jid, "minion": row.id, **said})
+        ended_ones([(jid, row.id) for jid, row in rows if row.state in TERMINAL and (jid, row.id) in moved], writer)
         return moved
+
+    def parts(writer: SqliteWriter, rows: Iterable[Any]) -> Any:
+        rows = list(rows)
+        moved = set_parts(writer, rows)
+        jobs = {split_part(row.part)[0] for row in rows if row.state in TERMINAL}
+        ended_ones([(jid, target) for jid, target in moved if jid in jobs], writer)
+        return moved
+
+    def ended_ones(ends: Sequence[tuple[Any, str]], writer: SqliteWriter) -> None:
+        uncommitted.extend(_ends(writer, ends))
 
     def expired(writer: SqliteWriter, now: float) -> Any:
         gone = expire(writer, now)
@@ -179,8 +188,15 @@ def _trace_commits(trace: str) -> None:
         uncommitted.clear()
         end(transaction)
 
-    _replace(SqliteWriter, put_returns=returns, set_targets=targets, expire=expired)
+    _replace(SqliteWriter, put_returns=returns, set_targets=targets, set_parts=parts, expire=expired)
     _replace(Transaction, commit=committed, end=ended)
+
+
+def _ends(writer: SqliteWriter, ends: Sequence[tuple[Any, str]]) -> Iterable[dict[str, Any]]:
+    for jid, target in ends:
+        state = _state(writer, jid, target)
+        if state in TERMINAL:
+            yield {"jid": jid, "minion": target, "sender": "", "state": state, "ret": False}
 
 
 def _state(writer: SqliteWriter, jid: Any, minion: str) -> str:

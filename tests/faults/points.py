@@ -73,7 +73,7 @@ POINTS: dict[str, Point] = {
     "before_return_commit": Point(MASTER, f"{_WRITER}.put_returns", after=True),
     "after_return_commit": Point(MASTER, f"{_TO_LINK}.committed"),
     "after_committed_told": Point(MASTER, f"{_TO_LINK}.committed", after=True),
-    "before_passing_commit": Point(MASTER, f"{_WRITER}.set_targets", after=True),
+    "before_passing_commit": Point(MASTER, f"{_WRITER}.set_parts", after=True),
     "before_news": Point(MASTER, "saltlite.master.handlers.follow:Follower.news"),
     "after_news": Point(MASTER, "saltlite.master.handlers.follow:Follower.news", after=True),
     # The link process.

@@ -26,8 +26,8 @@ _LENGTH = struct.Struct(">I")
 
 def published(*minions: str, away: dict[str, float | None] | None = None, **fields: Any) -> dict[str, Any]:
     """The answer to a publish; `fields` replace those of the answer."""
-    answer = {"ok": True, "jid": JID, "minions": list(minions), "away": away or {}, "unknown": {}}
-    return answer | {"timeout_s": 5.0, "deliver_ms": 60_000} | fields
+    answer = {"ok": True, "jid": JID, "minions": list(minions), "resources": {}, "away": away or {}, "unknown": {}}
+    return answer | {"skipped": [], "timeout_s": 5.0, "deliver_ms": 60_000} | fields
 
 
 def returned(seq: int, minion: str, value: object, *, retcode: int = 0) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def described(functions: Mapping[str, dict[str, Any]], count: int = 2) -> dict[s
     for fields in known.values():
         fields["takers"] = [everybody for _text in fields["signatures"]]
         fields["risks"] = [everybody | risk for risk in fields["risks"]]
-    return {"ok": True, "count": count, "away": 0, "functions": known}
+    return {"ok": True, "count": count, "resources": 0, "away": 0, "functions": known}
 
 
 def good_job(request: dict[str, Any]) -> Iterable[Step]:

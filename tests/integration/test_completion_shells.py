@@ -47,7 +47,7 @@ HOSTILE = [
     "w\u0435b1",
 ]
 WORDS = {
-    "minion": ["web1", "web2"],
+    "target": ["web1", "web2", "dummy:d1", "dummy:d2"],
     "function": ["test.ping", "test.arg"],
     "argument": ["name=", "refresh="],
     "key": ["web3"],
@@ -142,6 +142,7 @@ def _bash(folder: Path, script: str, line: str) -> list[str]:
 CASES = [
     ("saltlite key acc", ["accept"]),
     ("saltlite web", ["web1", "web2"]),
+    ("saltlite dum", ["dummy:d1", "dummy:d2"]),
     ("saltlite web1 test.p", ["test.ping"]),
     ("saltlite web1 pkg.install re", ["refresh="]),
     ("saltlite key accept web", ["web3"]),
@@ -173,6 +174,11 @@ def test_bash_completes(line: str, words: list[str], folder: Path) -> None:
 )
 def test_bash_gets_the_part_behind_the_equals_sign(line: str, words: list[str], folder: Path) -> None:
     assert _bash(folder, SCRIPTS["bash"], line) == words
+
+
+def test_bash_gets_the_part_behind_the_colon_of_an_srn(folder: Path) -> None:
+    with FakeMaster(folder, _answer):
+        assert _bash(folder, SCRIPTS["bash"], _with_config("saltlite dummy:d", folder)) == ["d1", "d2"]
 
 
 def test_bash_inserts_the_word_on_the_line(folder: Path) -> None:

@@ -158,4 +158,17 @@ def test_answers_that_a_process_does_not_read_wait_and_keep_nobody_else_waiting(
 
 def test_a_refresh_is_passed_on_and_waited_for(minion: Minion) -> None:
     assert minion.run("saltutil.refresh_grains") is True
-    assert minion.refreshed == ["grains"]
+    assert minion.refreshed == ["grains", "pillar"]
+
+
+def test_a_look_for_resources_is_passed_on_and_waited_for(minion: Minion) -> None:
+    assert minion.run("saltutil.refresh_resources") is True
+    assert minion.refreshed == ["resources"]
+
+
+def test_resource_types_that_were_synced_are_looked_for_at_once(minion: Minion) -> None:
+    (minion.root / "_resources/mine/modules").mkdir(parents=True)
+    for path in ("__init__.py", "modules/test.py"):
+        (minion.root / "_resources/mine" / path).write_text("X = 1\n")
+    assert minion.run("saltutil.sync_resources") == ["resources.mine.__init__", "resources.mine.modules.test"]
+    assert minion.refreshed == ["modules", "resources"]

@@ -95,7 +95,14 @@ class Minion:
 
     def job(self, number: int) -> None:
         it = parcel(number)
-        message = {"t": "job", "jid": it.jid, "body": it.body, "sig": it.signature, "proof": list(it.proof)}
+        message = {
+            "t": "job",
+            "jid": it.jid,
+            "resources": [],
+            "body": it.body,
+            "sig": it.signature,
+            "proof": list(it.proof),
+        }
         self.server.on_batch([pack({**message, "deliver_ms": it.deliver_ms})])
 
     def until(self, look: Callable[[], object]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from saltlite.adapters.localfs_cache import LocalBanks
 from saltlite.adapters.localfs_cache.bank import LocalBank
 from saltlite.adapters.localfs_cache.feed import FILE, Feed
-from saltlite.core.cache.ports import GRAINS_MAX
+from saltlite.core.cache.ports import GRAINS_MAX, Room
 from saltlite.errors import StoreError
 
 
@@ -27,7 +27,7 @@ def bank(tmp_path: Path) -> Iterator[LocalBank]:
 
 
 def opened_at(folder: Path, *, feed_max: int = 1 << 20) -> LocalBank:
-    return LocalBank(f"{folder}/bank", GRAINS_MAX, feed_max=feed_max)
+    return LocalBank(f"{folder}/bank", Room(GRAINS_MAX), feed_max=feed_max)
 
 
 def file_of(folder: Path, name: str) -> Path:

@@ -110,7 +110,11 @@ class SimClient:
             published = Published(message)
             self.progress = Progress(published, now=self._fleet.universe.now)
             self._note(
-                "published", request=self._request["request_id"], jid=published.jid, minions=list(published.minions)
+                "published",
+                request=self._request["request_id"],
+                jid=published.jid,
+                minions=[*published.minions, *published.managing],
+                owners=dict(published.managing),
             )
 
     def _news(self, progress: Progress, message: Mapping[str, Any]) -> None:

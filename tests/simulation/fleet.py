@@ -80,6 +80,7 @@ class Fleet:
         self.tracing = False
         self.trace: list[tuple[float, str]] = []
         self.network = SimNetwork(universe)
+        self._most_resources = universe.random.choice((0, 2, 5, 12))
         self.clients: list[SimClient] = []
         self._books = Books()
         self._read = 0
@@ -114,6 +115,10 @@ class Fleet:
                         epoch=1,
                     )
                 )
+
+    def resources_each(self) -> int:
+        """How many resources the next minion manages."""
+        return self.universe.random.randint(0, self._most_resources)
 
     def machines(self) -> list[SimMaster | SimMinion]:
         """All of them, in an order that repeats."""

@@ -8,7 +8,9 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from saltlite.adapters import memory_store
+from saltlite.adapters.memory_cache import MemoryCache
 from saltlite.adapters.memory_link import MemoryServerLink
+from saltlite.adapters.memory_registry import MemoryRows
 from saltlite.adapters.stream import Peer
 from saltlite.core.doorway import Doorway
 from saltlite.core.hub import Hub
@@ -24,6 +26,7 @@ from saltlite.wire.noise import public_of
 from tests.core_keys import DAY, FLEET_PRIVATE, FLEET_PUBLIC, NOW, ed25519_public, seed
 from tests.file_servers import no_files
 from tests.history import OPEN
+from tests.inventory import inventory
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
 
 if TYPE_CHECKING:
@@ -145,6 +148,8 @@ class SimMaster:
         self.address = f"{name}:4515"
         self.clock = SimClock(fleet.universe, NOW + fleet.universe.random.random())
         self.disk = memory_store.MemoryDisk(store_id=seed(name).hex()[:32])
+        self.rows = MemoryRows()
+        self.cache = MemoryCache(self.clock.wall)
         self.store_fails = False
         self.on = False
         self.processes: dict[str, Process] = {}
@@ -266,7 +271,7 @@ class SimMaster:
         listener: Any = self._clients
 
         def make_master(link: mworker.LinkChannel) -> Master:
-            return Master(store, self.clock, who, TERMS, link)
+            return Master(store, self.clock, who, TERMS, link, *inventory(self.rows, self.cache))
 
         serving = mworker.MWorker(reactor, make_master, no_files(reactor), f"{self.name}/link")
         serving.serve(listener)
@@ -309,6 +314,7 @@ class SimMaster:
                 jid=jid,
                 request=job.request_id,
                 targets={minion: str(row.state) for minion, row in tables.targets[jid].items()},
+                owners={srn: owner for owner, srns in job.resources.items() for srn in srns},
                 returns=dict.fromkeys(returns, 1),
                 digests={minion: ret.body.hex()[:64] for minion, ret in returns.items()},
             )

@@ -18,6 +18,7 @@ from saltlite.adapters.memory_disk import JOURNAL_FOLDER, SPOOL_FOLDER, MemoryDi
 from saltlite.adapters.packing import unpack
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.connection import Connection, Identity, Phase
+from saltlite.core.job_entry import is_for_resources
 from saltlite.core.jobs import Jobs
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
@@ -27,9 +28,12 @@ from saltlite.minion.network import NetworkProcess
 from saltlite.minion.returns import Returns
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint, fingerprint_bytes
+from saltlite.model.parts import is_segment_id, part_of_segment, split_part
 from saltlite.wire.limits import CHUNK, RETURN_MAX
 from saltlite.wire.noise import public_of
+from saltlite.wire.segment import decode_segment
 from tests.core_keys import FLEET_PUBLIC, FUNCTIONS, GOOD_TOKEN, NOW, seed
+from tests.simulation.resources import SimRuns, TypeProcess, managed_by, registration
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
 
 if TYPE_CHECKING:
@@ -49,7 +53,13 @@ class SimSpool(DiskSpool):
 
     def write(self, jid: str, result: SpoolEntry) -> bool:
         kept = super().write(jid, result)
-        if kept:
+        if kept and is_segment_id(jid):
+            job = split_part(part_of_segment(jid))[0]
+            for row in decode_segment(result.body):
+                if row.state is not TargetState.REFUSED:
+                    digest = row.body.hex()[:64]
+                    self._owner.note("spooled", jid=job, minion=row.srn, digest=digest, on=self._owner.name)
+        elif kept and not is_for_resources(jid):
             self._owner.note("spooled", jid=jid, digest=result.body.hex()[:64])
         return kept
 
@@ -64,7 +74,8 @@ class SimMinion:
         self.clock = SimClock(fleet.universe, NOW + fleet.universe.random.random())
         self.disk = MemoryDisk(before=self._before)
         self.disk_error = 0
-        self.jobs_running: dict[int, JobRow] = {}
+        self.jobs_running: dict[int, JobRow | TypeProcess] = {}
+        self.managed = managed_by(name, fleet.resources_each())
         self.reactor: SimReactor | None = None
         self.server: JobServer | None = None
         self.network: NetworkProcess | None = None
@@ -113,6 +124,7 @@ class SimMinion:
             fleet_of=lambda _certificate: fingerprint_bytes(FLEET_PUBLIC),
             fail=lambda sentence: self._fail(process, sentence),
         )
+        server.manage_resources(lambda runs: SimRuns(self, reactor, runs))
         try:
             server.replay()
         except JournalError as error:
@@ -121,6 +133,7 @@ class SimMinion:
         self.server = server
         boot = self.clock.entropy(16).hex()
         reactor.call_later(START_S, server.open)
+        reactor.call_later(START_S, lambda: server.documents.resources_are(registration(self.managed)))
         reactor.call_later(START_S, lambda: self._start_network(process, journal.incarnation, boot))
 
     def _fail(self, process: Process, sentence: str) -> None:
@@ -206,7 +219,9 @@ class SimMinion:
         for data in batch:
             message = unpack(data)
             if message["t"] == "job":
-                self.note("received", jid=message["jid"])
+                jid, _number = split_part(message["jid"])
+                for target in message["resources"] or [self.name]:
+                    self.note("received", jid=jid, minion=target, on=self.name)
         server.on_batch(batch)
 
     def _network(self, process: Process, end: End, incarnation: str, boot: str) -> None:
@@ -236,12 +251,12 @@ class SimMinion:
         process.on_death.append(network._link.close)
         network.start(channel)
 
-    def lie(self, jid: str) -> None:
-        """Its network process was taken over, and reports a return that no job of it made."""
+    def lie(self, result: str, body: bytes) -> None:
+        """Its network process was taken over, and reports a result that no job of it made."""
         process, network, connection = self.link, self.network, self.connection
         if process is None or network is None or connection is None or not process.alive:
             return
-        message = {"t": "ret", "jid": jid, "state": "returned", "code": 0, "body": b"\xa3lie", "size": 4}
+        message = {"t": "ret", "jid": result, "state": "returned", "code": 0, "body": body, "size": len(body)}
         message |= {"start_ms": 0, "dur_ms": 0, "reason": ""}
 
         def tell() -> None:
@@ -257,8 +272,12 @@ class SimMinion:
         return self._pids
 
     def note(self, kind: str, **fields: Any) -> None:
-        """Into the history, under this minion's name."""
-        self.fleet.history.note(kind, minion=self.name, **fields)
+        """Into the history, under this minion's name if no other target is meant."""
+        self.fleet.history.note(kind, **{"minion": self.name, **fields})
+
+    def spool(self) -> SimSpool:
+        """The spool, for a process that writes into it."""
+        return SimSpool(self)
 
     def is_ready(self) -> bool:
         """Whether it has an accepted session now."""
@@ -266,16 +285,15 @@ class SimMinion:
         return lives and self.connection is not None and self.connection.phase is Phase.READY
 
     def living(self) -> list[Process]:
-        """Its processes that can be killed: the job server, the network process, and those that run a job."""
-        jobs = [row.process for row in self.jobs_running.values() if row.call is not None]
+        """Its processes that can be killed: the job server, the network process, and those that run something."""
+        jobs = [row.process for row in self.jobs_running.values() if row.works]
         return [p for p in (self.daemon, self.link, *jobs) if p is not None and p.alive]
 
     def let_functions_return(self, within_s: float) -> None:
         """No function runs longer from here on."""
         self.patient = False
         for row in list(self.jobs_running.values()):
-            if row.call is not None:
-                self.universe.after(self.universe.random.random() * within_s, row.finish, row.process)
+            row.hurry(within_s)
 
 
 class JobRow:
@@ -294,6 +312,16 @@ class JobRow:
         self._said = b""
         self._deaf = False
         minion.jobs_running[self.pid] = self
+
+    @property
+    def works(self) -> bool:
+        """Whether it is worth killing."""
+        return self.call is not None
+
+    def hurry(self, within_s: float) -> None:
+        """Its function runs no longer."""
+        if self.call is not None:
+            self.minion.universe.after(self.minion.universe.random.random() * within_s, self.finish, self.process)
 
     # -- what the job server sees
 
@@ -435,13 +463,13 @@ class SimProcesses:
         """`saltlite.adapters.proctree.ProcessTree`."""
         return self._Tree(self._row(leader))
 
-    def _row(self, pid: int) -> JobRow | None:
+    def _row(self, pid: int) -> JobRow | TypeProcess | None:
         process = self._current()
         minion: SimMinion | None = process.owner if process is not None else None
         return minion.jobs_running.get(pid) if minion is not None else None
 
     class _Tree:
-        def __init__(self, row: JobRow | None) -> None:
+        def __init__(self, row: JobRow | TypeProcess | None) -> None:
             self._row = row
 
         def signal(self, signum: int) -> None:

@@ -16,12 +16,16 @@ from typing import Any
 from saltlite.adapters.packing import pack
 from saltlite.client.waiting import Patience
 from saltlite.errors import UnreachableError
+from saltlite.model.job import TargetState
+from saltlite.model.parts import part_id, segment_id
+from saltlite.wire.segment import SegmentRow, encode_segment
 from tests.core_keys import DAY, NOW, key_of
 from tests.history import Violation
 from tests.simulation.clients import SimClient
 from tests.simulation.fleet import WEATHER, Fleet, stage
 from tests.simulation.masters import SimMaster
 from tests.simulation.minions import SimMinion
+from tests.simulation.resources import TYPES
 from tests.simulation.universe import Process, SimChannel, SimReactor, Universe
 
 CONNECT_S = 75.0 + 2.5 * 15.0
@@ -112,13 +116,20 @@ class Story:
 
     def _publish(self) -> None:
         random, names = self.random, sorted(self.fleet.minions)
-        kind = random.choice(("all", "some", "one"))
-        chosen = names if kind == "all" else random.sample(names, min(len(names), 3 if kind == "some" else 1))
+        kind = random.choice(("all", "some", "one", "resources", "a type"))
+        count = {"some": 3, "resources": 6}.get(kind, 1)
+        srns = [
+            f"{of}:{one}" for minion in self.fleet.minions.values() for of, ids in minion.managed.items() for one in ids
+        ]
+        among = names if kind in ("some", "one") else [*names, *srns]
+        chosen = random.sample(among, min(len(among), count))
+        whole = {"all": ("*", "glob"), "a type": (f"T@{random.choice(TYPES)}", "compound")}
+        tgt, tgt_type = whole.get(kind, (",".join(chosen), "list"))
         self._requests += 1
         request: dict[str, Any] = {
             "request_id": f"{self._requests:032x}",
-            "tgt": "*" if kind == "all" else ",".join(chosen),
-            "tgt_type": "glob" if kind == "all" else "list",
+            "tgt": tgt,
+            "tgt_type": tgt_type,
             "calls": [["test.ping", [], {}]],
             "deliver_ms": random.choice((0, 1_000, 10_000, 60_000, 600_000)),
             "run_ms": random.choice((0, 0, 2_000)),
@@ -350,10 +361,18 @@ def _lie(story: Story) -> None:
     tables = story.master().disk.tables
     foreign = [jid for jid, rows in tables.targets.items() if minion.name not in rows]
     again = [jid for jid, rows in tables.returns.items() if minion.name in rows]
-    jids = story.random.choice((foreign, again))
-    if jids:
-        story.note("lies", minion.name)
-        minion.lie(story.random.choice(jids))
+    with_resources = [jid for jid, job in tables.jobs.items() if set(job.resources) - {minion.name}]
+    kind, jids = story.random.choice((("foreign", foreign), ("again", again), ("resources", with_resources)))
+    if not jids:
+        return
+    story.note("lies", minion.name)
+    jid = story.random.choice(jids)
+    if kind != "resources":
+        minion.lie(jid, b"\xa3lie")
+        return
+    others = [srn for owner, srns in tables.jobs[jid].resources.items() if owner != minion.name for srn in srns]
+    row = SegmentRow(story.random.choice(others), TargetState.RETURNED, 0, b"\xa3lie", 0, 0)
+    minion.lie(segment_id(part_id(jid, story.random.randint(1, 3)), 0), encode_segment([row]))
 
 
 FAULTS: dict[str, Callable[[Story], None]] = {

@@ -11,12 +11,15 @@ import pytest
 from saltlite.adapters import memory_store
 from saltlite.adapters.journal import DiskJournal
 from saltlite.core.hub import Hub
+from saltlite.core.job_entry import Entry
+from saltlite.core.job_segments import Segments
 from saltlite.core.jobs import Jobs
 from saltlite.core.ports import ReturnCommit, Stored
 from saltlite.master.handlers.follow import Follower
 from saltlite.master.link import LinkProcess, MWorkerChannel
 from saltlite.master.mworker import MWorker
-from saltlite.minion.jobserver import JobServer
+from saltlite.minion.handing import Handing
+from saltlite.model.parts import part_of_segment
 from tests.simulation.story import play
 
 SEEDS = 40
@@ -59,14 +62,14 @@ def test_a_return_that_is_acknowledged_before_its_commit_is_lost(monkeypatch: py
 
 
 def test_a_result_that_is_forgotten_when_it_is_offered_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = JobServer._read
+    read = Handing._read
 
-    def reads_once(self: JobServer, jid: str) -> Any:
-        entry = read(self, jid)
-        self._results.remove(jid)
+    def reads_once(self: Handing, result: str) -> Any:
+        entry = read(self, result)
+        self._results.remove(result)
         return entry
 
-    monkeypatch.setattr(JobServer, "_read", reads_once)
+    monkeypatch.setattr(Handing, "_read", reads_once)
     assert found("G6")
 
 
@@ -149,3 +152,27 @@ def test_news_that_nobody_looks_for_leave_a_client_waiting(monkeypatch: pytest.M
     monkeypatch.setattr(MWorker, "_look", lambda self: None)
     monkeypatch.setattr(LinkProcess, "_ring", lambda self: self._ringers.clear())
     assert found("G7")
+
+
+def test_a_segment_that_is_acknowledged_as_the_whole_part_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    acknowledged = Jobs.acknowledged
+
+    def hasty(self: Jobs, jid: str) -> None:
+        for segment in self._segments.of(part_of_segment(jid)):
+            acknowledged(self, segment)
+        acknowledged(self, jid)
+
+    monkeypatch.setattr(Jobs, "acknowledged", hasty)
+    assert found("G6")
+
+
+def test_an_ending_that_is_offered_before_the_segments_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = Jobs._settle_part
+
+    def impatient(self: Jobs, entry: Entry) -> None:
+        segments, self._segments = self._segments, Segments()
+        settle(self, entry)
+        self._segments = segments
+
+    monkeypatch.setattr(Jobs, "_settle_part", impatient)
+    assert found("G5")

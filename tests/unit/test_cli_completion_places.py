@@ -32,9 +32,15 @@ def offered(*words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "kind"),
     [
-        (["w"], "minion"),
+        (["w"], "target"),
         (["-E", "w"], "words"),
         (["--pcre", "w"], "words"),
+        (["-C", "w"], "words"),
+        (["-G", "w"], "words"),
+        (["match", "w"], "target"),
+        (["match", "web1", "w"], "words"),
+        (["cp", "w"], "target"),
+        (["match", "--explain", "w"], "target"),
         (["web1", "te"], "function"),
         (["call", "te"], "function"),
         (["doc", "pkg.i"], "function"),
@@ -52,8 +58,8 @@ def offered(*words: str) -> list[str]:
         (["key", "accept", "--fingerprint", "w"], "words"),
         (["job", "kill", "2"], "jid"),
         (["job", "kill", "20260131235959123456", "2"], "words"),
-        (["run", "--", "ke"], "minion"),
-        (["run", "ke"], "minion"),
+        (["run", "--", "ke"], "target"),
+        (["run", "ke"], "target"),
         (["run", "--", "key", "te"], "function"),
         (["demo", "--", "web1", "te"], "function"),
         (["key", "test.arg", "x"], "argument"),
@@ -67,7 +73,7 @@ def test_the_kind_of_a_place(words: list[str], kind: str) -> None:
 
 def test_the_first_word_is_a_command_or_a_target() -> None:
     assert {"key", "job", "doctor", "config", "completion", "run"} <= set(offered(""))
-    assert place("").kind == "minion"
+    assert place("").kind == "target"
 
 
 def test_the_hidden_command_is_offered_nowhere() -> None:
@@ -118,7 +124,7 @@ def test_keys_are_asked_for_in_the_states_that_the_command_changes() -> None:
 
 def test_a_list_is_completed_behind_its_last_comma() -> None:
     last = place("-L", "web1,we")
-    assert (last.kind, last.head, last.begun) == ("minion", "web1,", "we")
+    assert (last.kind, last.head, last.begun) == ("target", "web1,", "we")
 
 
 def test_a_compound_job_is_completed_behind_its_last_comma() -> None:

@@ -21,9 +21,14 @@ class Terminal(io.StringIO):
 
 
 def described(
-    *signatures: str, fun: str = "m.f", unknown: int = 0, risks: tuple[str, ...] = (), minions: int = 3
+    *signatures: str,
+    fun: str = "m.f",
+    unknown: int = 0,
+    risks: tuple[str, ...] = (),
+    minions: int = 3,
+    resources: int = 0,
 ) -> dict[str, Any]:
-    """What is known of one function, of which `minions` of 3 say all that is given."""
+    """What is known of one function, of which `minions` of 3 targets say all that is given."""
     who = {"minions": minions, "of": 3, "one": "web1"}
     known = {
         "signatures": list(signatures),
@@ -32,7 +37,7 @@ def described(
         "lacking": 0,
         "unknown": unknown,
     }
-    return {"count": 3, "away": 0, "functions": {fun: known}}
+    return {"count": 3, "resources": resources, "away": 0, "functions": {fun: known}}
 
 
 def test_a_function_with_a_parameter_test_is_asked_for_a_dry_run() -> None:
@@ -58,7 +63,7 @@ def test_a_function_that_may_do_it_for_real_is_refused(known: dict[str, Any], re
 
 
 def test_without_a_minion_or_a_minion_that_has_the_function_there_is_nothing_to_try() -> None:
-    with pytest.raises(UsageError, match=r"no targeted minion has m\.f"):
+    with pytest.raises(UsageError, match=r"no target has m\.f"):
         dry_run([("m.f", [], {})], described())
     with pytest.raises(NoTargetError):
         dry_run([("m.f", [], {})], described() | {"count": 0})
@@ -136,3 +141,24 @@ def test_any_other_answer_refuses(answer: str) -> None:
 
 def test_the_option_takes_names_parted_by_commas() -> None:
     assert accepted_risks("remove, reboot,") == ("remove", "reboot")
+
+
+@pytest.mark.parametrize(
+    ("resources", "count", "amount"),
+    [
+        (1, 3, "3 targets: 2 minions, 1 resource"),
+        (3, 3, "3 resources"),
+        (1, 2, "2 targets"),
+    ],
+)
+def test_resources_are_counted_in_what_a_person_agrees_to(resources: int, count: int, amount: str) -> None:
+    """Of a subset by chance nobody knows yet which they are."""
+    stderr = Terminal()
+    known = described(risks=("remove",), resources=resources)
+    require_consent(known, count, (), Console(Terminal(f"{count}\n"), None, stderr))
+    assert stderr.getvalue() == f"m.f carries the risk remove, on {amount}; type {count} to go on: "
+
+
+def test_what_only_some_resources_say_is_told_as_said_by_targets() -> None:
+    with pytest.raises(RefusedError, match=r"1 of 3 targets \(web1\) says that m\.f has no dry run"):
+        dry_run([("m.f", [], {})], described("m.f()", minions=1, resources=1))

@@ -54,7 +54,9 @@ AROUND = Surroundings(
     paths=PATHS,
     disks={"data_dir": DISK},
 )
+RESOURCES = {"count": 24, "minions": 1, "refused": 0, "incomplete": False}
 STATUS: dict[str, Any] = {
+    "resources": RESOURCES,
     "master": {"name": "m", "version": "0.1", "started_at": NOW - 50, "mworkers": 2},
     "store": {"size": 1, "limit": 0, "seq": 5},
     "minions": [{"id": "web1", "state": "up", "last_seen": NOW - 9, "address": "", "version": "0.1"}],
@@ -110,7 +112,9 @@ def test_a_master_that_is_well_has_only_good_findings() -> None:
     }
 
 
+OPEN_PILLAR = MasterConfig(file_roots={"base": ["/srv/salt"]}, pillar_roots={"base": ["/srv/salt/pillar"]})
 PROBLEMS: list[tuple[MasterEvidence, str, str, str]] = [
+    (replace(WELL, config=OPEN_PILLAR), "pillar_roots", "/srv/salt/pillar is inside /srv/salt", ""),
     (around(user_uid=None), "user", "no user 'saltlite'", "useradd --system --no-create-home saltlite"),
     (replace(around(pid=None), silence="x"), "socket", "does not run here", "saltlite-master &"),
     (replace(WELL, silence="it is overloaded"), "socket", "pid 100", ""),
@@ -145,6 +149,18 @@ WARNINGS: list[tuple[MasterEvidence, str, str, str]] = [
     (with_status(minions=[minion(), minion(id="b", version="0.2")]), "versions", "1 have 0.2", "saltlite status"),
     (with_status(minions=[minion(state="away", last_seen=1e9)]), "minions", "web1", "saltlite key delete web1"),
     (with_status(link={**STATUS["link"], "lag_s": 9.0, "uncommitted": 4}), "processes", "4 reports", ""),
+    (
+        with_status(resources={**RESOURCES, "incomplete": True}),
+        "resources",
+        "the registry was damaged",
+        "saltlite runner resource.stats",
+    ),
+    (
+        with_status(resources={**RESOURCES, "refused": 2}),
+        "resources",
+        "in part, of 2 minions",
+        "saltlite runner resource.stats",
+    ),
     (with_path("pki_dir", sort=Sort.HIDDEN), "rights", "/pki", "sudo saltlite doctor"),
     (with_unit(enabled="disabled"), "systemd", "does not start with the machine", "systemctl enable saltlite-master"),
     (with_unit(active="inactive"), "systemd", "started by hand", "systemctl start saltlite-master"),

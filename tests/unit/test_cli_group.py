@@ -12,15 +12,18 @@ from saltlite.cli.group import EqualAnswers
 from saltlite.cli.render.outputters import PLAIN
 from saltlite.client.waiting import Reply, Update
 from tests.terminals import Terminal
+from tests.unit.test_client_waiting import progress
 
 
 def shown(*replies: tuple[str, Any, int], stdout: io.StringIO | None = None) -> str:
     """What a terminal shows of these replies (id, value, retcode), one after the other."""
     out = Terminal() if stdout is None else stdout
     printer = EqualAnswers(Console(None, out, None), PLAIN)
-    for minion, value, retcode in replies:
-        row = {"id": minion, "state": "returned", "retcode": retcode, "body": msgpack.packb(value)}
-        printer.take(Update([], [Reply(row)]))
+    resources = {"ma": [target for target, _value, _retcode in replies if ":" in target]}
+    job = progress(*(target for target, _value, _retcode in replies if ":" not in target), resources=resources)
+    for target, value, retcode in replies:
+        row = {"id": target, "state": "returned", "retcode": retcode, "body": msgpack.packb(value)}
+        printer.take(Update([], [Reply(row, job.published)]))
     printer.finish([], 0)
     return out.getvalue()
 
@@ -49,3 +52,10 @@ def test_a_terminal_without_such_characters_gets_words() -> None:
 
 def test_an_answer_of_nothing_has_its_heading() -> None:
     assert shown(("a", "", 0), ("b", "", 0)) == "\u2713 2 minions  a,b\n"
+
+
+def test_resources_are_counted_as_such_and_named_as_people_call_them() -> None:
+    text = shown(("web1", 1, 0), ("dummy:d1", 1, 0), ("dummy:d2", 1, 0), ("ssh:d2", 2, 0), ("dummy:d3", 2, 0))
+    assert text == (
+        "\u2713 3 targets: 1 minion, 2 resources  d1,dummy:d2,web1\n    1\n\u2713 2 resources  d3,ssh:d2\n    2\n"
+    )

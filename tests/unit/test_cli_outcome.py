@@ -10,13 +10,14 @@ import pytest
 from saltlite.cli.outcome import (
     LINES_MAX,
     Known,
+    amount,
     exit_code,
     failures,
     lines,
     missing,
     moment,
     notes,
-    open_minions,
+    open_targets,
     summary,
 )
 from saltlite.client.waiting import Progress, Published
@@ -24,7 +25,7 @@ from tests.unit.test_client_waiting import moved, progress, returned
 
 
 def reasons(job: Progress, known: Known) -> list[str]:
-    return [f"{one.id}: {one.reason}" for one in missing(job, known)]
+    return [f"{one.name}: {one.reason}" for one in missing(job, known)]
 
 
 @pytest.mark.parametrize(
@@ -74,14 +75,14 @@ def test_a_minion_without_a_session_is_told_apart_from_a_silent_one() -> None:
 
 def test_a_name_that_is_no_accepted_minion_is_told_and_counts_as_missing() -> None:
     answer: dict[str, Any] = {"jid": "20260131235959123456", "minions": ["web1"], "away": {}, "timeout_s": 5.0}
-    answer |= {"unknown": {"gone": "its key is pending"}, "deliver_ms": 0}
+    answer |= {"unknown": {"gone": "its key is pending"}, "deliver_ms": 0, "resources": {}, "skipped": []}
     job = Progress(Published(answer), now=100.0)
     job.apply(returned("web1"), now=100.0)
     told = missing(job, Known(now=0.0, waited_s=5.0))
     assert [(one.id, one.state, one.reason) for one in told] == [("gone", "unknown", "its key is pending")]
     assert (exit_code(job), summary(job, len(told))) == (
         5,
-        {"targeted": 2, "returned": 1, "failed": 0, "missing": 1},
+        {"targeted": 2, "resources": 0, "returned": 1, "failed": 0, "missing": 1},
     )
 
 
@@ -104,11 +105,11 @@ def test_of_several_exit_codes_the_worst_is_told(messages: list[dict[str, Any]],
     assert exit_code(job) == code
 
 
-def test_only_minions_that_may_still_run_the_job_are_open() -> None:
+def test_only_targets_that_may_still_run_the_job_are_open() -> None:
     job = progress("a", "b", "c")
     job.apply(moved("b", "expired"), now=100.0)
     job.apply(returned("c"), now=100.0)
-    assert open_minions(job) == ["a"]
+    assert open_targets(job) == ["a"]
 
 
 def test_minions_that_failed_are_told_with_their_retcodes() -> None:
@@ -159,3 +160,52 @@ def test_what_minions_said_beside_their_returns_is_told_of_those_that_returned()
     job.apply(returned("web2"), now=100.0)
     job.apply(moved("web3", "refused", "no"), now=100.0)
     assert notes(job) == [("web1", "it will go away")]
+
+
+RESOURCES = {"ma": ["dummy:d1", "dummy:d2"], "mb": ["ssh:d2"]}
+
+
+@pytest.mark.parametrize(
+    ("state", "line"),
+    [
+        ("planned", "d1: its turn in the batches has not come: why"),
+        ("received", "d1: its managing minion ma has the job and did not start it yet: why"),
+        ("running", "d1: its managing minion ma has the job, running for 12s: why"),
+        ("refused", "d1: its managing minion ma refused the job: why"),
+        ("expired", "d1: its managing minion ma was not reached before the delivery time was over: why"),
+        ("timed_out", "d1: why"),
+        ("lost", "d1: managed by ma: why"),
+        ("revoked", "d1: managed by ma: why"),
+    ],
+)
+def test_of_a_resource_it_is_told_what_its_managing_minion_does(state: str, line: str) -> None:
+    job = progress(resources={"ma": ["dummy:d1"]})
+    job.apply(moved("dummy:d1", state, "why", at=1000.0), now=100.0)
+    assert reasons(job, Known(now=1012.5, waited_s=5.2)) == [line]
+
+
+def test_a_resource_is_away_and_silent_as_its_managing_minion_is() -> None:
+    job = progress("mb", resources={**RESOURCES, "mc": ["ssh:x"]}, away={"ma": 1000.0, "mc": None})
+    assert reasons(job, Known(now=1003.0, waited_s=5.0, heard={"mb": 1.0})) == [
+        "d1: its managing minion ma is not connected (last seen 3s ago)",
+        "dummy:d2: its managing minion ma is not connected (last seen 3s ago)",
+        "mb: did not acknowledge the job within 5s (last heard of 1s ago)",
+        "ssh:d2: its managing minion mb did not acknowledge the job within 5s (last heard of 1s ago)",
+        "x: its managing minion mc never connected",
+    ]
+
+
+def test_resources_that_failed_or_had_a_word_to_say_are_told_as_people_call_them() -> None:
+    job = progress("ma", resources=RESOURCES)
+    job.apply(returned("ssh:d2", retcode=2), now=100.0)
+    job.apply(returned("dummy:d1", reason="it is deprecated"), now=100.0)
+    assert (failures(job), notes(job)) == ([("ssh:d2", "failed with retcode 2")], [("d1", "it is deprecated")])
+
+
+def test_counts_tell_minions_from_resources() -> None:
+    job = progress("ma", resources=RESOURCES)
+    assert (amount(job, list(job.states)), amount(job, ["ssh:d2"]), amount(job, ["ma"])) == (
+        "4 targets: 1 minion, 3 resources",
+        "1 resource",
+        "1 minion",
+    )

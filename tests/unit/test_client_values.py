@@ -7,8 +7,9 @@ import pytest
 
 from saltlite.cli.render import outputters
 from saltlite.client.values import CONTAINERS_MAX, DEPTH_MAX, decode_value
-from saltlite.client.waiting import UNREADABLE_CODE, Progress, Published
+from saltlite.client.waiting import UNREADABLE_CODE
 from saltlite.errors import RemoteProtocolError
+from tests.unit.test_client_waiting import progress
 
 
 def nested(depth: int) -> bytes:
@@ -43,13 +44,12 @@ def test_every_outputter_can_show_what_is_let_through(out: str, body: bytes) -> 
 
 
 def test_an_unreadable_return_is_a_failure_of_its_minion_and_the_others_are_shown() -> None:
-    answer = {"jid": "2" * 20, "minions": ["bad1", "web1"], "away": {}, "unknown": {}, "timeout_s": 5, "deliver_ms": 0}
-    progress = Progress(Published(answer), now=0.0)
+    job = progress("bad1", "web1")
     rows = [
         {"id": "bad1", "state": "returned", "retcode": 0, "body": nested(500)},
         {"id": "web1", "state": "returned", "retcode": 0, "body": msgpack.packb("here")},
     ]
-    bad, good = progress.apply({"seq": 1, "states": [], "returns": rows, "end": True}, now=1.0).replies
+    bad, good = job.apply({"seq": 1, "states": [], "returns": rows, "end": True}, now=1.0).replies
     assert (bad.retcode, bad.failed(), good.value) == (UNREADABLE_CODE, True, "here")
     assert "cannot be read" in bad.value
-    assert progress.failed() == ["bad1"]
+    assert job.failed() == ["bad1"]

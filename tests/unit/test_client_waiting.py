@@ -14,9 +14,12 @@ TIMEOUT_S = 5.0
 PATIENCE = Patience(TIMEOUT_S)
 
 
-def progress(*minions: str, away: dict[str, float | None] | None = None) -> Progress:
-    answer = {"jid": "2" * 20, "minions": list(minions), "away": away or {}, "unknown": {}}
-    return Progress(Published(answer | {"timeout_s": TIMEOUT_S, "deliver_ms": 60_000}), now=100.0)
+def progress(
+    *minions: str, away: dict[str, float | None] | None = None, resources: dict[str, list[str]] | None = None
+) -> Progress:
+    answer: dict[str, Any] = {"jid": "2" * 20, "minions": list(minions), "resources": resources or {}, "skipped": []}
+    answer |= {"away": away or {}, "unknown": {}, "timeout_s": TIMEOUT_S, "deliver_ms": 60_000}
+    return Progress(Published(answer), now=100.0)
 
 
 def moved(minion: str, state: str, reason: str = "", at: float = 0.0) -> dict[str, Any]:
@@ -195,3 +198,34 @@ def test_a_reply_of_a_job_that_was_killed_counts_as_failed_once() -> None:
     job.apply(moved("a", "timed_out"), now=100.0)
     job.apply(returned("a", retcode=124, state="timed_out"), now=100.0)
     assert job.counts() == {"failed": 1}
+
+
+RESOURCES = {"ma": ["dummy:d1", "dummy:d2"], "mb": ["ssh:d2"]}
+
+
+def test_the_keys_of_resources_are_their_ids_and_srns_where_two_have_the_same() -> None:
+    published = progress("ma", resources=RESOURCES).published
+    names = {target: published.name(target) for target in ("ma", "dummy:d1", "dummy:d2", "ssh:d2", "ssh:later")}
+    assert names == {one: one.removeprefix("dummy:") if one == "dummy:d1" else one for one in names}
+
+
+def test_resources_are_waited_for_as_their_managing_minion_is() -> None:
+    job = progress(resources=RESOURCES, away={"ma": 1000.0})
+    assert (job.silent(), job.awaited(), job.counts()) == (["mb"], {"ssh:d2"}, {"silent": 1, "away": 2})
+    job.apply(returned("ssh:d2"), now=101.0)
+    assert job.patience_s(PATIENCE, now=102.0) == 0.0
+
+
+def test_a_reply_of_a_resource_names_it_and_its_managing_minion() -> None:
+    job = progress("ma", resources=RESOURCES)
+    (reply,) = job.apply(returned("ssh:d2", 7), now=100.0).replies
+    assert (reply.id, reply.name, reply.minion, reply.value) == ("ssh:d2", "ssh:d2", "mb", 7)
+    (reply,) = job.apply(returned("dummy:d1", 7), now=100.0).replies
+    assert (reply.name, reply.minion) == ("d1", "ma")
+
+
+@pytest.mark.parametrize("resources", [["dummy:d1"], {"ma": 1}, None])
+def test_an_answer_with_other_resources_than_lists_by_minion_is_refused(resources: Any) -> None:
+    answer = {"jid": "2" * 20, "minions": [], "resources": resources, "away": {}, "unknown": {}, "skipped": []}
+    with pytest.raises(RemoteProtocolError, match="bad-answer"):
+        Published(answer | {"timeout_s": 1, "deliver_ms": 1})

@@ -177,7 +177,7 @@ def test_after_a_refusal_it_waits_ten_minutes_give_or_take_half_and_comes_again(
 @pytest.mark.parametrize(
     "message",
     [
-        {"t": "job", "jid": JID, "body": b"b", "sig": b"s" * 64, "proof": [], "deliver_ms": 1},
+        {"t": "job", "jid": JID, "resources": [], "body": b"b", "sig": b"s" * 64, "proof": [], "deliver_ms": 1},
         {"t": "cancel", "jid": JID},
         {"t": "ret_ack", "jids": [JID]},
         {"t": "grant", "jid": JID},

@@ -94,7 +94,7 @@ def test_after_a_key_was_taken_away_nothing_of_it_is_acted_on(before: str, state
     assert guest.heard() == [{"t": "state", "state": state}]
     guest.raw(on_its_way)
     table.hub.deliver("web1", [parcel(1, table)])
-    table.hub.cancel(JID, ["web1"])
+    table.hub.cancel([("web1", JID)])
     table.wait(TICK_S)
     effects = table.take()
     assert [effect for effect in effects if not isinstance(effect, Presence)] == []
@@ -346,10 +346,10 @@ def test_what_the_link_could_not_take_is_said_later_in_order() -> None:
     table = Table()
     guest = table.join("web1")
     table.take()
-    table.hub.cancel(JID, ["web1"])
+    table.hub.cancel([("web1", JID)])
     (send,) = of(Send, table.take())
     table.hub.unsent(send, gone=False)
-    table.hub.cancel(JID2, ["web1"])
+    table.hub.cancel([("web1", JID2)])
     assert table.take() == []
     table.wait(BLOCKED_RETRY_S)
     assert [message["jid"] for message in guest.heard()] == [JID, JID2]
@@ -360,7 +360,7 @@ def test_a_minion_that_takes_nothing_is_hung_up_on_and_not_remembered() -> None:
     guest = table.join("web1")
     table.take()
     for number in range(HELD_MAX + 1):
-        table.hub.cancel(jid(number), ["web1"])
+        table.hub.cancel([("web1", jid(number))])
         for send in of(Send, table.take()):
             table.hub.unsent(send, gone=False)
     assert HangUp(guest.number, guest.address) in table.done

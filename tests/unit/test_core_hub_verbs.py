@@ -36,7 +36,7 @@ def test_every_verb_in_every_state_is_taken_exactly_when_the_table_says_so(verb:
         expected = "not-accepted" if row is not None and row.sender is Sender.MINION else "unknown-verb"
     assert dict(table.refused()) == ({expected: 1} if expected else {})
     reported = bool(of(Report, table.take()))
-    assert reported is (allowed and verb in {"job_state", "ret", "functions"})
+    assert reported is (allowed and verb in {"job_state", "ret", "functions", "holds"})
 
 
 @pytest.mark.parametrize("verb", ["hb", "job_state", "ret", "functions", "part", "bye"])

@@ -9,7 +9,7 @@ import pytest
 from saltlite.core.matching import explain, resolve
 from saltlite.core.matching.expression import written
 from saltlite.core.matching.fleet import Selection
-from saltlite.core.matching.memory_fleet import IdsOnly, Member, MemoryFleet
+from saltlite.core.matching.memory_fleet import Member, MemoryFleet
 from saltlite.core.matching.nodegroups import parse_compound
 from saltlite.core.matching.patterns import PATTERN_MAX
 from saltlite.errors import UsageError
@@ -256,10 +256,6 @@ def test_a_pattern_has_a_longest_length(kind: TargetKind) -> None:
 def test_a_list_of_names_may_be_as_long_as_a_request() -> None:
     names = ",".join(f"minion-{number}" for number in range(20_000))
     assert everything(select(f"{names},mb", TargetKind.LIST)) == {"mb"}
-
-
-def test_an_id_that_is_given_twice_is_selected_once() -> None:
-    assert resolve(Target("*"), IdsOnly([MB, MA, MB])).minions == {MA, MB}
 
 
 class _CountsWalks(MemoryFleet):

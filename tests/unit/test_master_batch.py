@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
 from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.parts import SignedPart
 from saltlite.core.ports import TargetRow
 from saltlite.errors import UsageError
 from saltlite.master.context import RecentProofs
 from saltlite.master.handlers.batch import LASTS_MAX_MS, WAIT_MAX_MS, batch_of, release_due
-from saltlite.model.ids import Jid, MinionId
+from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Batch, Job, TargetState
 from tests.store_samples import NOW, commit, job, key, move, ret, row
 
@@ -25,10 +26,10 @@ class Link:
     """Notes who is sent the job."""
 
     def __init__(self) -> None:
-        self.sent: list[MinionId] = []
+        self.sent: list[TargetId] = []
 
-    def publish(self, _job: Job, proofs: Mapping[MinionId, Any]) -> None:
-        self.sent += proofs
+    def publish(self, _job: Job, parts: Sequence[SignedPart]) -> None:
+        self.sent += [target for part in parts for target in part.targets]
 
 
 class World:
@@ -50,7 +51,7 @@ class World:
         with self.store.write() as writer:
             writer.touch_minions([row(minion, self.clock.wall(), up=up) for minion in minions])
 
-    def go_on(self, after_s: float = 0.0, among: Sequence[Jid] | None = None) -> list[MinionId]:
+    def go_on(self, after_s: float = 0.0, among: Sequence[Jid] | None = None) -> list[TargetId]:
         """Let time pass and look, at all jobs or `among` these; who is sent the job by that."""
         self.clock.advance(after_s)
         before = len(self.link.sent)

@@ -68,6 +68,15 @@ def test_minions_are_those_with_an_accepted_key(office: Office) -> None:
     assert office.words("minion", "web2") == ["web2"]
 
 
+def test_targets_are_minions_and_what_they_manage(office: Office) -> None:
+    office.master.registry.register("web1", {"ssh": ["web3", "db1"], "dummy": ["web3", "a:b"]})
+    assert office.words("target") == ["web1", "web2"]
+    assert office.words("target", "we") == ["web1", "web2", "web3"]
+    assert office.words("target", "ssh:") == ["ssh:db1", "ssh:web3"]
+    assert office.words("target", "dummy:a") == ["dummy:a:b"]
+    assert office.words("target", "nothing:") == []
+
+
 def test_keys_are_those_in_the_states_that_are_asked_for(office: Office) -> None:
     assert office.words("key") == ["gone", "new", "web1", "web2"]
     assert office.words("key", states=["pending", "nonsense"]) == ["new"]

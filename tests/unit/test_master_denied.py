@@ -31,14 +31,17 @@ GOOD: dict[str, Any] = {
     "ids": [],
     "jid": "20260131235959123456",
     "kind": "minion",
+    "minion": "web1",
     "mode": 0o644,
     "offset": 0,
     "path": "file",
     "pattern": "*",
     "prefix": "",
     "request_id": "0" * 32,
+    "srn": "dummy:d1",
     "tgt": "(a+)+$",
     "tgt_type": "pcre",
+    "type": "dummy",
     "uses": 1,
 }
 """A value for each field that a verb needs."""

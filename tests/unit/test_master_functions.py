@@ -85,6 +85,7 @@ def test_a_function_is_described_by_what_the_targeted_minions_reported() -> None
     fleet.master.present[MinionId("a")] = NOW
     assert fleet.describe("pkg.install", "pkg.remove") == {
         "count": 4,
+        "resources": 0,
         "away": 3,
         "functions": {
             "pkg.install": {

@@ -10,7 +10,7 @@ import pytest
 from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.memory_store import MemoryStore
 from saltlite.core.acl import Principal
-from saltlite.core.ports import MinionRow, TargetRow
+from saltlite.core.ports import MinionRow, PartRow, TargetRow
 from saltlite.errors import StoreError, UsageError
 from saltlite.master import inside
 from saltlite.master.context import Answer, Follow, Identity, Master, Terms, Watch
@@ -35,14 +35,14 @@ class Link:
     """A link process that notes what it is told."""
 
     def __init__(self) -> None:
-        self.cancels: list[tuple[str, list[str]]] = []
+        self.cancels: list[tuple[str, str]] = []
         self.pulled_jobs: list[str] = []
 
-    def publish(self, job: Any, proofs: Any) -> None:
+    def publish(self, job: Any, parts: Any) -> None:
         """Jobs are read from the store here."""
 
-    def cancel(self, jid: str, minions: list[str]) -> None:
-        self.cancels.append((jid, list(minions)))
+    def cancel(self, parts: list[tuple[str, str]]) -> None:
+        self.cancels += parts
 
     def pulled(self, _minion: str, jobs: Any, *, starved: bool, rest: str | None) -> None:
         assert not starved
@@ -169,7 +169,7 @@ def test_a_kill_tells_apart_who_is_asked_who_will_be_and_who_never_got_it(office
 def test_every_minion_that_may_have_the_job_is_sent_the_cancel(office: Office) -> None:
     jid = office.publish()
     office.ask("job_kill", jid=jid)
-    assert office.link.cancels == [(jid, ["web1", "web2"])], "one may have come a moment ago"
+    assert office.link.cancels == [("web1", jid), ("web2", jid)], "one may have come a moment ago"
 
 
 def test_a_minion_that_comes_back_gets_the_cancel_instead_of_the_job(office: Office) -> None:
@@ -180,7 +180,7 @@ def test_a_minion_that_comes_back_gets_the_cancel_instead_of_the_job(office: Off
     office.link.cancels.clear()
     session = [WEB1, key(WEB1).fingerprint, True, "10.0.0.1", "0.1", "boot", "disk", ""]
     handle_pull(office.master, {"id": "web1", "session": session, "since": ""})
-    assert office.link.cancels == [(jid, ["web1"])]
+    assert office.link.cancels == [("web1", jid)]
     assert office.link.pulled_jobs == [kept]
 
 
@@ -190,9 +190,11 @@ def test_a_minion_that_takes_up_a_cancelled_job_is_told_again(office: Office, st
     jid, other = office.publish("web1"), office.publish("web1")
     office.ask("job_kill", jid=jid)
     office.link.cancels.clear()
-    rows = {(one, WEB1): TargetRow(WEB1, state, "", NOW) for one in (jid, other)}
+    rows: dict[tuple[str, MinionId], PartRow] = {
+        (one, WEB1): PartRow(one, WEB1, state, "", NOW) for one in (jid, other)
+    }
     assert store_passing(office.master, Passing(rows))
-    assert office.link.cancels == [(jid, ["web1"])]
+    assert office.link.cancels == [("web1", jid)]
 
 
 def test_a_kill_of_a_job_that_has_ended_changes_nothing(office: Office) -> None:

@@ -9,6 +9,7 @@ import pytest
 from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.memory_store import MemoryStore
 from saltlite.core.outbox import PARCELS_MAX
+from saltlite.core.parts import SignedPart
 from saltlite.core.peer import HELD_MAX
 from saltlite.core.ports import OpenJob, TargetRow
 from saltlite.errors import StoreError
@@ -37,17 +38,17 @@ class Link:
     def pulled(
         self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None
     ) -> None:
-        self.left_ms |= {one.jid: left_ms for one, _proof, left_ms in jobs}
-        self.pages.append([one.jid for one, _proof, _left_ms in jobs])
+        self.left_ms |= {one.part: left_ms for one, _proof, left_ms in jobs}
+        self.pages.append([one.part for one, _proof, _left_ms in jobs])
         self.rest = rest
         assert starved == bool(rest)
 
     def decided(self, session: int, state: str, minion: str) -> None: ...
 
-    def publish(self, job: Job, proofs: dict[str, list[bytes]]) -> None: ...
+    def publish(self, job: Job, parts: Sequence[SignedPart]) -> None: ...
 
-    def cancel(self, jid: str, minions: Sequence[str]) -> None:
-        self.cancels.append(jid)
+    def cancel(self, parts: Sequence[tuple[str, str]]) -> None:
+        self.cancels += [part for _minion, part in parts]
 
     def want(self, minion: str, what: str) -> None: ...
 

@@ -4,50 +4,60 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.master import context
+from saltlite.core.parts import signed_parts
 from saltlite.master.context import PROOFS_KEPT, RecentProofs
 from saltlite.model.ids import Jid, MinionId
-from saltlite.wire.merkle import proofs
+from saltlite.model.job import Job
+from tests.store_samples import job
 
-JIDS = [Jid(f"2026010100000000000{number}") for number in range(PROOFS_KEPT + 1)]
 FLEET = (MinionId("a"), MinionId("b"), MinionId("c"))
+JOBS = [job(number, FLEET) for number in range(PROOFS_KEPT + 1)]
+
+
+class Counted:
+    """Reads jobs, and counts how often."""
+
+    def __init__(self) -> None:
+        self.read: list[Jid] = []
+        self.recent = RecentProofs()
+
+    def of(self, wanted: Job) -> object:
+        def read() -> Job:
+            self.read.append(wanted.jid)
+            return wanted
+
+        return self.recent.of(wanted.jid, read)
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[MinionId, ...]]:
-    """The target lists whose proofs were computed."""
-    lists: list[tuple[MinionId, ...]] = []
-
-    def counted(minions: tuple[MinionId, ...]) -> dict[str, list[bytes]]:
-        lists.append(minions)
-        return proofs(minions)
-
-    monkeypatch.setattr(context, "proofs", counted)
-    return lists
+def counted() -> Counted:
+    return Counted()
 
 
-def test_each_job_gets_the_proofs_of_its_own_targets() -> None:
-    recent = RecentProofs()
-    recent.of(JIDS[0], FLEET)
-    assert recent.of(JIDS[1], FLEET[:2]) == proofs(FLEET[:2])
-    assert recent.of(JIDS[0], FLEET) == proofs(FLEET)
+def test_each_job_gets_the_proofs_of_its_own_parts(counted: Counted) -> None:
+    smaller = job(90, FLEET[:2])
+    counted.of(JOBS[0])
+    assert counted.of(smaller) == signed_parts(smaller)
+    assert counted.of(JOBS[0]) == signed_parts(JOBS[0])
 
 
-def test_a_fleet_that_asks_for_one_job_has_its_proofs_made_once(made: list[tuple[MinionId, ...]]) -> None:
-    recent = RecentProofs()
-    for minion in FLEET:
-        assert minion in recent.of(JIDS[0], FLEET)
-    assert len(made) == 1
+def test_a_fleet_that_asks_for_one_job_has_its_proofs_made_once(counted: Counted) -> None:
+    for _minion in FLEET:
+        counted.of(JOBS[0])
+    assert counted.read == [JOBS[0].jid]
 
 
-def test_past_the_limit_the_longest_unused_proofs_are_forgotten(made: list[tuple[MinionId, ...]]) -> None:
-    recent = RecentProofs()
-    for jid in JIDS[:PROOFS_KEPT]:
-        recent.of(jid, FLEET)
-    recent.of(JIDS[0], FLEET)
-    recent.of(JIDS[PROOFS_KEPT], FLEET)
-    before = len(made)
-    recent.of(JIDS[0], FLEET)
-    assert len(made) == before
-    recent.of(JIDS[1], FLEET)
-    assert len(made) == before + 1
+def test_past_the_limit_the_longest_unused_proofs_are_forgotten(counted: Counted) -> None:
+    for one in JOBS[:PROOFS_KEPT]:
+        counted.of(one)
+    counted.of(JOBS[0])
+    counted.of(JOBS[PROOFS_KEPT])
+    before = len(counted.read)
+    counted.of(JOBS[0])
+    assert len(counted.read) == before
+    counted.of(JOBS[1])
+    assert len(counted.read) == before + 1
+
+
+def test_a_job_that_was_pruned_has_no_parts() -> None:
+    assert RecentProofs().of(JOBS[0].jid, lambda: None) == {}

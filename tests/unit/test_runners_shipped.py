@@ -243,3 +243,99 @@ def test_what_was_kept_and_cannot_be_read_is_asked_for_again(tmp_path: Path, kep
     client = Client(cmd={"web1": conformance()})
     assert run(client, "smi.report", cachedir=str(tmp_path)).value["minions"] == 1
     assert client.asked[0][1]["args"][3] == {}
+
+
+# --- pillar
+
+
+def test_the_pillar_and_the_files_of_a_minion_are_shown() -> None:
+    client = Client(pillar_show={"pillar": {"port": 80}, "top": {"base": ["web"]}, "mistakes": []})
+    assert run(client, "pillar.show_pillar", "web1").value == {"port": 80}
+    assert run(client, "pillar.show_top", "web1").value == {"base": ["web"]}
+    assert client.asked == [("pillar_show", {"id": "web1"})] * 2
+
+
+def test_a_top_file_with_mistakes_is_a_failure_that_names_them() -> None:
+    client = Client(pillar_show={"pillar": {}, "top": {}, "mistakes": ["top.sls:3:1: it is broken"]})
+    outcome = run(client, "pillar.show_top", "web1")
+    assert outcome.retcode != 0
+    assert "top.sls:3:1" in str(outcome.value)
+
+
+# -- resources
+
+
+def test_resources_are_listed_over_several_pages() -> None:
+    rows = [{"srn": f"dummy:{n:04}", "minion": "ma"} for n in range(25)]
+
+    def page(after: str = "", **_wanted: Any) -> dict[str, Any]:
+        rest = [one for one in rows if one["srn"] > after]
+        return {"resources": rest[:10], "more": len(rest) > 10}
+
+    client = Client(resource_list=page)
+    found = run(client, "resource.list", type="dummy").value
+    assert (len(found), found["dummy:0024"]) == (25, "ma")
+    assert [fields.get("type") for _verb, fields in client.asked] == ["dummy"] * 3
+
+
+def test_grains_of_all_resources_are_gathered_from_all_pages() -> None:
+    pages = {
+        "": {"resources": {"b:1": {"grain_count": 1}}, "more": True, "last": "ma"},
+        "ma": {"resources": {"a:1": {"grain_count": 2}}, "more": False, "last": ""},
+    }
+    client = Client(resource_list_grains=lambda after: pages[after])
+    assert list(run(client, "resource.list_grains").value) == ["a:1", "b:1"]
+
+
+def test_grains_of_one_resource_are_found_by_type_and_id_or_by_its_srn() -> None:
+    client = Client(resource_grains=lambda **one: {"grains": {"of": f"{one['type']} {one['id']}"}})
+    assert run(client, "resource.show_grains", type="ssh", id="web-1").value == {"of": "ssh web-1"}
+    assert run(client, "resource.show_grains", id="ssh:a:b").value == {"of": "ssh a:b"}
+    assert "name one resource" in run(client, "resource.show_grains", id="web-1").value
+
+
+@pytest.mark.parametrize(("returned", "answer"), [({"ma": True}, True), ({"ma": False}, False), ({}, False)])
+def test_a_refresh_is_a_job_and_its_return_is_the_answer(returned: dict[str, Any], answer: bool) -> None:
+    client = Client(minions={"minions": [row("ma", "up")]}, cmd=returned)
+    assert run(client, "resource.refresh", minion="ma").value is answer
+    assert client.asked[-1][1]["args"][:2] == ("ma", "saltutil.refresh_resources")
+
+
+def test_a_refresh_of_an_unknown_minion_publishes_nothing() -> None:
+    client = Client(minions={"minions": []})
+    assert run(client, "resource.refresh", minion="nosuch").value is False
+    assert [verb for verb, _fields in client.asked] == ["minions"]
+
+
+def test_owners_transfers_and_matches_are_passed_on() -> None:
+    client = Client(
+        resource_owner={"resources": [{"srn": "ssh:web", "minion": "ma"}]},
+        resource_transfer={"former": "ma"},
+        match={"ok": True, "minions": ["ma"], "resources": {}, "away": [], "unknown": []},
+    )
+    assert run(client, "resource.owner", "web").value == {"ssh:web": "ma"}
+    assert run(client, "resource.transfer", "ssh:web", "mb").value == "ma"
+    assert run(client, "resource.match", "M@ma").value == {
+        "minions": ["ma"],
+        "resources": {},
+        "away": [],
+        "unknown": [],
+    }
+    assert client.asked == [
+        ("resource_owner", {"id": "web"}),
+        ("resource_transfer", {"srn": "ssh:web", "minion": "mb"}),
+        ("match", {"tgt": "M@ma", "tgt_type": "compound"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fun", "answer"),
+    [
+        ("stats", {"registry": {}, "types": {}, "minions": 0, "refused": {}}),
+        ("compact", {"before": 5, "after": 1}),
+        ("verify", {"rows": 1, "problems": [], "aside": ""}),
+    ],
+)
+def test_what_the_registry_says_is_shown_as_it_is(fun: str, answer: dict[str, Any]) -> None:
+    client = Client(**{f"resource_{fun}": {"ok": True, **answer}})
+    assert run(client, f"resource.{fun}").value == answer

@@ -78,14 +78,14 @@ def test_ten_thousand_targets_have_proofs_of_at_most_fourteen_hashes() -> None:
 
 
 def test_no_target_is_an_error() -> None:
-    with pytest.raises(LocalProtocolError, match="targets"):
+    with pytest.raises(LocalProtocolError, match="parts"):
         merkle.root([])
-    with pytest.raises(LocalProtocolError, match="targets"):
+    with pytest.raises(LocalProtocolError, match="parts"):
         merkle.proofs([])
 
 
 def test_more_targets_than_a_proof_can_show_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merkle, "PROOF_MAX", 2)
     assert merkle.root(ids(4))
-    with pytest.raises(LocalProtocolError, match="4 targets"):
+    with pytest.raises(LocalProtocolError, match="4 parts"):
         merkle.root(ids(5))

@@ -15,7 +15,7 @@ from saltlite.adapters.localfs_cache.feed import FEED_MAX, GENERATION_BYTES, Fee
 from saltlite.adapters.localfs_cache.names import file_name, key_of
 from saltlite.adapters.packing import unpack
 from saltlite.adapters.resource_registry.locking import WriteLock
-from saltlite.core.cache.ports import Changes, Value, check_bank
+from saltlite.core.cache.ports import Changes, Room, Value, check_bank
 from saltlite.core.cache.values import check_digest, encoded
 from saltlite.errors import StoreError
 
@@ -56,9 +56,9 @@ class _Folder:
 class LocalBank:
     """The port `saltlite.core.cache.ports.Bank` over the folder `path`, which is made when it is not there."""
 
-    def __init__(self, path: str, most: int, *, feed_max: int = FEED_MAX) -> None:
+    def __init__(self, path: str, room: Room, *, feed_max: int = FEED_MAX) -> None:
         self._path = path
-        self._most = most
+        self._room = room
         self._feed_max = feed_max
         self._held: _Folder | None = None
 
@@ -75,7 +75,7 @@ class LocalBank:
         return unpack(value)
 
     def put(self, key: str, value: Mapping[str, Any], digest: str = "") -> None:
-        name, data = file_name(key), entries.entry(encoded(value, self._most), check_digest(digest))
+        name, data = file_name(key), entries.entry(encoded(value, *self._room), check_digest(digest))
         with self._writing() as folder:
             try:
                 # No key's file begins with a dot, and what is found under this name is of a writer that was killed.
@@ -181,9 +181,9 @@ class LocalBanks:
 
     def bank(self, name: str) -> LocalBank:
         """One object a process and bank."""
-        most = check_bank(name)
+        room = check_bank(name)
         if name not in self._banks:
-            self._banks[name] = LocalBank(os.path.join(self._root, name), most)
+            self._banks[name] = LocalBank(os.path.join(self._root, name), room)
         return self._banks[name]
 
     def close(self) -> None:

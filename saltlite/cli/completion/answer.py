@@ -29,8 +29,8 @@ PATIENCE_S = 1.0
 FILES, FOLDERS, NO_SPACE = ":files", ":folders", ":nospace"
 """Last lines of an answer that tell the script what the shell is to do; no word begins with a colon."""
 
-_FROM_MASTER = ("minion", "function", "argument", "jid", "key")
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*=?", re.ASCII)
+_FROM_MASTER = ("target", "minion", "function", "argument", "jid", "key")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:-]*=?", re.ASCII)
 
 
 def is_plain(word: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from saltlite.cli import commands
 from saltlite.cli.grammar import RUN, makes_job
 from saltlite.cli.options import is_option
+from saltlite.cli.targets import TARGET_OPTIONS
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from saltlite.cli.options import Option, Table
 
 TARGET_LIST = ("-L", "--list")
-NO_IDS = ("-E", "--pcre")
-"""With these the target is a pattern and no list of ids."""
+NO_IDS = frozenset(name for option in TARGET_OPTIONS for name in option.names).difference(TARGET_LIST)
+"""With these the target is no id."""
 
-_BY_OPTION = {"--fun": "function", "--minion": "minion", "--id": "minion"}
+_BY_OPTION = {"--fun": "function", "--minion": "minion", "--id": "minion", "--explain": "target"}
 _BY_METAVAR = {"JID": "jid", "DIR": "folders", "FILE": "files", "PATH": "files", "ID": "minion", "MINION": "minion"}
 _BY_METAVAR |= {"MODULE.FUNCTION": "function", "MODULE|MODULE.FUNCTION": "function"}
 _BY_KEY_COMMAND = {
@@ -32,7 +33,8 @@ KEY_STATES = ("pending", "accepted", "rejected", "revoked", "conflict")
 
 
 class Place:
-    """One place. `kind` is options, words, or what the master is asked for: minion, function, argument, jid, key.
+    """One place. `kind` is options, words, or what the master is asked for: target, minion, function, argument, jid,
+    key.
 
     `words` are those that are known here. `head` is the part of the begun word that stays as it is, `begun` the
     rest, which is completed. `function` goes with argument, `states` with key.
@@ -199,14 +201,16 @@ def _target(line: Line) -> Place:
     if not set(line.given).isdisjoint(NO_IDS):
         return Place("words", line.begun)
     if set(line.given).isdisjoint(TARGET_LIST):
-        return Place("minion", line.begun)
+        return Place("target", line.begun)
     head, comma, begun = line.begun.rpartition(",")
-    return Place("minion", begun, head=head + comma)
+    return Place("target", begun, head=head + comma)
 
 
 def _command_word(line: Line) -> Place:
     name = line.name or ""
     wanted = _wanted(name, len(line.own))
+    if wanted == "TARGET":
+        return _target(line)
     if name.startswith("key ") and wanted.startswith("ID"):
         return Place("key", line.begun, states=_BY_KEY_COMMAND.get(name, KEY_STATES))
     if wanted == "STATE":

@@ -10,6 +10,7 @@ from saltlite.cli.diagnosis import shared_checks as shared
 from saltlite.cli.diagnosis.evidence import MasterEvidence, Sort
 from saltlite.cli.diagnosis.findings import Finding, ok, problem, warning
 from saltlite.cli.diagnosis.master_look import KEY_FILES
+from saltlite.cli.targets import minions_text
 
 AWAY_S = 86_400.0
 """A minion that has been away for longer than this is worth a word."""
@@ -69,6 +70,19 @@ def _folders(seen: MasterEvidence) -> Iterator[Finding]:
             f"others may read {store.path} (mode {store.mode:04o}), and returns are in it",
             f"chmod 600 {shlex.quote(store.path)}",
         )
+
+
+def _pillar(seen: MasterEvidence) -> Iterator[Finding]:
+    if seen.config is None:
+        return
+    served = [root for roots in seen.config.file_roots.values() for root in roots]
+    for folder in (one for roots in seen.config.pillar_roots.values() for one in roots):
+        around = [root for root in served if f"{folder}/".startswith(f"{root.rstrip('/')}/")]
+        if around:
+            yield problem(
+                "pillar_roots",
+                f"{folder} is inside {around[0]}, one of file_roots: every minion may fetch what is meant for one",
+            )
 
 
 def _disks(seen: MasterEvidence) -> Iterator[Finding]:
@@ -174,6 +188,26 @@ def _minions(seen: MasterEvidence) -> Iterator[Finding]:
         yield ok("minions", f"{up} of {len(rows)} are up, none has been away for more than a day")
 
 
+def _resources(seen: MasterEvidence) -> Iterator[Finding]:
+    if seen.status is None:
+        return
+    found, stats = seen.status["resources"], shared.command(seen.around, "runner resource.stats")
+    if found["incomplete"]:
+        yield warning(
+            "resources",
+            "the registry was damaged: targets miss resources until every minion has registered its own again",
+            stats,
+        )
+    if found["refused"]:
+        yield warning(
+            "resources",
+            f"registrations were refused, wholly or in part, of {minions_text(found['refused'])}",
+            stats,
+        )
+    if found["count"] and not found["incomplete"] and not found["refused"]:
+        yield ok("resources", f"{found['count']} are registered, of {minions_text(found['minions'])}")
+
+
 CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
     _config,
     _running,
@@ -181,10 +215,12 @@ CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
     _processes,
     _open_files,
     _folders,
+    _pillar,
     _disks,
     _clock,
     _keys,
     _minions,
+    _resources,
 )
 
 

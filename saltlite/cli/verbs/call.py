@@ -15,16 +15,18 @@ from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
 from saltlite.config.load import load_minion
 from saltlite.config.opts import opts_of
+from saltlite.core.pillar.compiler import ERRORS
 from saltlite.errors import StartupError, UsageError
 from saltlite.grains.network import names
 from saltlite.loader.finder import build_index
 from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.model.ids import parse_minion_id
+from saltlite.model.ids import MinionId, parse_minion_id
+from saltlite.model.target import Target, TargetKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
@@ -42,9 +44,10 @@ behind `--` nothing is. Several functions are called as in a job:
 test.ping,test.echo , hello
 
 Nobody else takes part. Modules, grains and module configuration are those of
-the minion's configuration, and salt:// is its file_roots; there is no pillar,
-no run timeout, no journal, and the master hears nothing of it. So --local
-changes nothing. The function has the rights of whoever calls it.
+the minion's configuration, salt:// is its file_roots, and the pillar is made of
+its pillar_roots; there is no run timeout, no journal, and the master hears
+nothing of it. So --local changes nothing. The function has the rights of
+whoever calls it.
 
 exit codes: 0 all is well, 2 usage or configuration, 4 the function failed or is
   not there, 130 interrupted; with --retcode-passthrough that of the function"""
@@ -59,6 +62,11 @@ def _table() -> Table:
             Option("--local", help="no effect: it always runs without a master"),
             Option("-g", "--grains", help="print the grains, and run nothing"),
             Option("-d", "--doc", help="print the documentation of functions, and run none"),
+            Option("-r", "--resources", help="run it on the resources of this machine too, as --tgt selects them"),
+            Option("--tgt", metavar="TARGET", help="with --resources: what to run it on; * is everything"),
+            Option(
+                "--tgt-type", metavar="TYPE", convert=choice(*TargetKind), help="how TARGET is read: glob, compound, …"
+            ),
             Option("-m", "--module-dirs", metavar="DIR", many=True, help="look for modules there first"),
             Option("--id", metavar="ID", convert=parse_minion_id, help="run as if the minion had this id"),
             Option("--metadata", help="print the job id, retcode and time with the return"),
@@ -91,18 +99,34 @@ def run(argv: Sequence[str], console: Console) -> int:
         _print(grains, parsed, console)
         return exitcodes.OK
     index = _index(opts, with_more="module_dirs" in parsed.options)
-    calls: list[Call]
-    if parsed.on("doc"):
-        calls = [("sys.doc", parsed.words, {})]
+    pillar = _pillar(config, opts["id"], grains)
+    for mistake in pillar.get(ERRORS, ()):
+        console.note(f"saltlite: the pillar is not whole: {mistake}")
+    loader = Loader(index, opts, grains, pillar, more=_files(config))
+    if parsed.on("resources"):
+        from saltlite.cli.resourcecall import Machine, run_on_targets  # most calls are for this machine only
+        from saltlite.minion.resources.declared import declared_by
+
+        machine = Machine(opts, grains, pillar, loader, index.function_texts(config.providers))
+        kind = TargetKind(parsed.options.get("tgt_type", TargetKind.GLOB))
+        ran = run_on_targets(machine, declared_by(config), Target(parsed.options.get("tgt", "*"), kind), parsed.words)
     else:
-        calls = read_calls(parsed.words[0], parsed.words[1:], index, config.providers)
-    loader = Loader(index, opts, grains, {}, more=_files(config))
-    ran = run_calls(loader, calls, new_jid())
+        ran = run_calls(loader, _calls(parsed, index, config), new_jid())
     _print_return(ran, parsed, console)
     return exit_code(ran, passthrough=parsed.on("retcode_passthrough"))
 
 
+def _calls(parsed: Parsed, index: Index, config: MinionConfig) -> list[Call]:
+    if parsed.on("doc"):
+        return [("sys.doc", parsed.words, {})]
+    return read_calls(parsed.words[0], parsed.words[1:], index, config.providers)
+
+
 def _check(parsed: Parsed) -> None:
+    if parsed.on("resources") and (parsed.on("doc") or parsed.on("grains")):
+        raise UsageError("--resources runs functions: it goes with neither --doc nor --grains")
+    if not parsed.on("resources") and ("tgt" in parsed.options or "tgt_type" in parsed.options):
+        raise UsageError("--tgt and --tgt-type say which resources are meant: they need --resources")
     if parsed.on("grains") and (parsed.words or parsed.on("doc")):
         raise UsageError("--grains stands alone: it runs no function")
     if not (parsed.words or parsed.on("grains") or parsed.on("doc")):
@@ -139,6 +163,18 @@ def _files(config: MinionConfig) -> dict[str, Any]:
 
     desk = FileDesk(DiskFileRoots(config.file_roots))
     return {"__file_client__": FileClient(desk, config.cachedir, extmods=config.extension_modules)}
+
+
+def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dict[str, Any]:
+    """What the folders of pillar_roots have for this minion, as a master with these folders would give it."""
+    if not config.pillar_roots:
+        return {}
+    from saltlite.adapters.pillar_files import DiskPillarFiles  # most calls need no pillar
+    from saltlite.core.pillar.subject import pillar_of
+    from saltlite.wire.document import decode_document, encode_document
+
+    pillar = pillar_of(DiskPillarFiles(config.pillar_roots), MinionId(minion), grains, {})
+    return decode_document(encode_document(pillar))
 
 
 def _own_id(config: MinionConfig) -> str:

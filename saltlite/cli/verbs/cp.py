@@ -16,6 +16,7 @@ from saltlite.cli.job import follow_job
 from saltlite.cli.joboptions import FOLLOW_OPTIONS
 from saltlite.cli.options import Option, Table
 from saltlite.cli.origin import origin
+from saltlite.cli.targets import TARGET_OPTIONS, target_kind
 from saltlite.client.local import JobCall
 from saltlite.errors import SaltliteError, UsageError
 
@@ -30,8 +31,8 @@ PIECE = 1024 * 1024
 """Bytes that the master is handed at once."""
 
 OPTIONS = (
-    Option("-E", "--pcre", help="the target is a regular expression on minion ids"),
-    Option("-L", "--list", help="the target is a list of minion ids: web1,web2"),
+    # Salt's salt-cp has -C for something else.
+    *(option if option.key != "compound" else Option("--compound", help=option.help) for option in TARGET_OPTIONS),
     Option("-C", "--chunked", help="no effect: files always go in pieces, however large"),
     Option("--deliver-by", metavar="TIME", convert=parse_duration, help="how long it may wait to reach a minion"),
     *FOLLOW_OPTIONS,
@@ -62,14 +63,12 @@ def run(argv: Sequence[str], console: Console) -> int:
 
 
 def _job(parsed: Parsed, target: str, arguments: list[str]) -> JobCall:
-    if parsed.on("pcre") and parsed.on("list"):
-        raise UsageError("--pcre and --list exclude each other")
     deliver_by: float | None = parsed.options.get("deliver_by")
     return JobCall(
         target,
         "cp.recv",
         arg=arguments,
-        tgt_type="list" if parsed.on("list") else "pcre" if parsed.on("pcre") else "glob",
+        tgt_type=target_kind(parsed),
         deliver_ms=None if deliver_by is None else int(deliver_by * 1000),
         origin=origin() or None,
     )

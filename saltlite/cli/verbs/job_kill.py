@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from saltlite.cli import exitcodes
+from saltlite.cli import exitcodes, outcome
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.jobs import jid_in
+from saltlite.cli.jobs import jid_in, names_of
 from saltlite.cli.keys import print_answer
 from saltlite.errors import NoTargetError
 
@@ -21,18 +21,21 @@ _SENTENCES = {
     "away": "not connected; it is told when it is back",
     "cancelled": "never got it, and will not",
 }
-"""What is said of the minions in each list of the answer."""
+"""What is said of the targets in each list of the answer."""
 
 
 def run(argv: Sequence[str], console: Console) -> int:
-    """End the job on every minion that has not ended it; prints what that means for each."""
+    """End the job on every target that has not ended it; prints what that means for each."""
     parsed = command_table("job kill").parse(argv)
     jid = jid_in(parsed, "kill")
     with open_client(parsed) as client:
         answer = client.call("job_kill", jid=jid)
+        names = names_of(client.call("job_show", jid=jid)["job"])
     found = {name: answer[name] for name in _SENTENCES}
     if not any(found.values()):
-        raise NoTargetError(f"job {jid} has ended on every minion: there is nothing to kill")
-    lines = sorted(f"{minion}: {_SENTENCES[name]}\n" for name, ids in found.items() for minion in ids)
-    print_answer({"jid": jid, **found}, "".join(lines), parsed, console)
+        raise NoTargetError(f"job {jid} has ended everywhere: there is nothing to kill")
+    told = sorted((names[target], _SENTENCES[name]) for name, targets in found.items() for target in targets)
+    text = "".join(f"{line}\n" for line in outcome.lines(told, "targets"))
+    shown = {name: [names[target] for target in targets] for name, targets in found.items()}
+    print_answer({"jid": jid, **shown}, text, parsed, console)
     return exitcodes.OK

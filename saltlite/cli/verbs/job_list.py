@@ -30,7 +30,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     """List jobs, the newest first; an empty list is not an error."""
     table = command_table(
         "job list",
-        Option("--minion", metavar="ID", help="only jobs that this minion was given"),
+        Option("--minion", metavar="ID", help="only jobs of this minion, or resource (type:id)"),
         Option("--fun", metavar="GLOB", help="only jobs of such functions: pkg.*"),
         Option("--user", metavar="USER", help="only jobs of this user"),
         Option("--since", metavar="TIME", help="only jobs from then on: 2h, 2026-01-31T23:59"),

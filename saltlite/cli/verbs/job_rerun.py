@@ -9,10 +9,11 @@ from saltlite.cli.commands import COMMANDS
 from saltlite.cli.connect import open_client
 from saltlite.cli.job import follow_job
 from saltlite.cli.joboptions import FOLLOW_OPTIONS
-from saltlite.cli.jobs import JobRow, jid_in, minions_text
+from saltlite.cli.jobs import JobRow, amount, jid_in
 from saltlite.cli.options import Option, Table
 from saltlite.cli.origin import origin
 from saltlite.cli.risk import accepted_risks, require_consent
+from saltlite.cli.targets import targets_text
 from saltlite.client.local import JobCall
 from saltlite.errors import NoTargetError
 
@@ -55,13 +56,14 @@ def run(argv: Sequence[str], console: Console) -> int:
         )
         described = client.call("describe", tgt=call.tgt, tgt_type="list", funs=sorted({c[0] for c in job["calls"]}))
         require_consent(described, len(ids), parsed.options.get("accept_risk", ()), console)
-        if still := job["outcomes"].get("open"):
-            console.note(f"saltlite: it has not ended on {minions_text(still)}, where it is not run again")
+        if job["outcomes"].get("open"):
+            console.note(f"saltlite: it has not ended on {_open(job)}, where it is not run again")
         published = client.publish(call, follow=not parsed.on("async"))
         if parsed.on("async"):
             console.data(f"{published.jid}\n")
             return exitcodes.OK
-        console.note(f"saltlite: job {published.jid} runs {job['fun']} again on {minions_text(len(published.minions))}")
+        where = targets_text(len(published.minions), len(published.managing))
+        console.note(f"saltlite: job {published.jid} runs {job['fun']} again on {where}")
         return follow_job(client, published, parsed, console)
 
 
@@ -73,5 +75,9 @@ def _targets(job: JobRow, parsed: Parsed) -> list[str]:
         return ids
     jid, still = job["jid"], job["outcomes"].get("open", 0)
     known = " or ".join(sorted(wanted)) if len(wanted) < len(ENDS) else "ended"
-    hint = f"; it goes on, on {minions_text(still)}: `saltlite job watch {jid}`" if still else ""
-    raise NoTargetError(f"job {jid} is {known} on no minion{hint}. Nothing was published.")
+    hint = f"; it goes on, on {_open(job)}: `saltlite job watch {jid}`" if still else ""
+    raise NoTargetError(f"job {jid} is {known} on no target{hint}. Nothing was published.")
+
+
+def _open(job: JobRow) -> str:
+    return amount([target for target in job["targets"] if target["outcome"] == "open"])

@@ -11,7 +11,7 @@ from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
 from saltlite.cli.console import printable
 from saltlite.cli.durations import format_duration
-from saltlite.cli.jobs import JobRow, call_text, jid_in, minions_text, result_text, target_text, took_text
+from saltlite.cli.jobs import JobRow, amount, call_text, jid_in, names_of, result_text, target_text, took_text
 from saltlite.cli.keys import print_answer
 from saltlite.cli.moments import format_moment
 from saltlite.cli.options import Option
@@ -54,7 +54,7 @@ def _returns(client: LocalClient, job: JobRow) -> dict[str, Any]:
     for reply in replies:
         wanted.discard(reply.id)
         if reply.has_value:
-            returns[reply.id] = reply.value
+            returns[reply.name] = reply.value
         if not wanted:
             break
     return dict(sorted(returns.items()))
@@ -69,7 +69,7 @@ def _text(job: JobRow, console: Console) -> str:
     lines = [
         ("job", job["jid"]),
         *(("function", call_text(*call)) for call in job["calls"]),
-        ("target", f"{target_text(job)} ({minions_text(len(job['targets']))})"),
+        ("target", f"{target_text(job)} ({amount(job['targets'])})"),
         ("by", by),
         ("made", format_moment(job["created_at"], now)),
         ("limits", limits),
@@ -78,17 +78,25 @@ def _text(job: JobRow, console: Console) -> str:
         lines.append(("killed", f"by {job['cancelled_by']}, {format_moment(job['cancelled_at'], now)}"))
     lines.append(("result", result_text(job)))
     head = "".join(f"{name + ':':<10}{printable(text)}\n" for name, text in lines)
-    rows = [("MINION", "STATE", "RETCODE", "TOOK", "SINCE", "REASON")]
-    for target in job["targets"]:
-        retcode, took_ms = target["retcode"], target["duration_ms"]
+    return f"{head}\n{_table(job, now, console)}"
+
+
+def _table(job: JobRow, now: float, console: Console) -> str:
+    """Minions first; then resources, by the minion that manages them, which has a column if there are any."""
+    names, manages = names_of(job), any("minion" in row for row in job["targets"])
+    rows = [("TARGET" if manages else "MINION", "MANAGED BY", "STATE", "RETCODE", "TOOK", "SINCE", "REASON")]
+    for row in sorted(job["targets"], key=lambda row: (row.get("minion", ""), names[row["id"]])):
+        retcode, took_ms = row["retcode"], row["duration_ms"]
         rows.append(
             (
-                target["id"],
-                target["state"],
+                names[row["id"]],
+                row.get("minion", ""),
+                row["state"],
                 "" if retcode is None else str(retcode),
                 "" if took_ms is None else took_text(took_ms),
-                f"{format_duration(max(0.0, now - target['at']))} ago",
-                target["reason"],
+                f"{format_duration(max(0.0, now - row['at']))} ago",
+                row["reason"],
             )
         )
-    return f"{head}\n{columns(rows, cut=(5,), width=width_for(console))}"
+    shown = rows if manages else [(name, *rest) for name, _managing, *rest in rows]
+    return columns(shown, cut=(6 if manages else 5,), width=width_for(console))

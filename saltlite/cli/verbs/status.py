@@ -9,8 +9,8 @@ from saltlite.cli.columns import columns, width_for
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
 from saltlite.cli.durations import format_duration
-from saltlite.cli.jobs import minions_text
 from saltlite.cli.keys import print_answer
+from saltlite.cli.targets import minions_text
 from saltlite.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
         ("master", f"{master['name']}, saltlite {master['version']}, up {up}"),
         ("store", _store(store)),
         ("minions", ", ".join(f"{counts[name]} {name}" for name in ("up", "away", "never", "pending"))),
+        ("resources", _resources(answer["resources"])),
         ("targets", _targets(answer["queues"])),
     ]
     if link is not None:
@@ -52,13 +53,22 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
             ("reports", _reports(link)),
             ("link", f"{link['sessions']} sessions, {link['handshakes']} handshakes, {_refused(link['refused'])}"),
         ]
-    head = "".join(f"{name + ':':<10}{text}\n" for name, text in lines)
+    head = "".join(f"{name + ':':<11}{text}\n" for name, text in lines)
     return head + ("\n" + _minions(answer["minions"], console) if answer["minions"] else "")
 
 
 def _store(store: Mapping[str, int]) -> str:
     limit = f" of {store['limit'] / MIB:.0f}" if store["limit"] else ""
     return f"{store['size'] / MIB:.1f}{limit} MiB, {store['seq']} events so far"
+
+
+def _resources(resources: Mapping[str, Any]) -> str:
+    parts = [f"{resources['count']} of {minions_text(resources['minions'])}" if resources["count"] else "none"]
+    if resources["refused"]:
+        parts.append(f"those of {minions_text(resources['refused'])} refused, or some of them")
+    if resources["incomplete"]:
+        parts.append("incomplete after damage, until every minion has registered again")
+    return "; ".join(parts)
 
 
 def _targets(queues: Mapping[str, Any]) -> str:
@@ -80,9 +90,10 @@ def _refused(refused: Mapping[str, int]) -> str:
 
 
 def _minions(minions: Sequence[Mapping[str, Any]], console: Console) -> str:
-    rows = [("MINION", "STATE", "SINCE", "ADDRESS", "VERSION")]
+    manages = any(row["resources"] for row in minions)
+    rows = [("MINION", "STATE", "SINCE", "ADDRESS", "VERSION", "RESOURCES" if manages else "")]
     for row in minions:
         seen = row["last_seen"]
         since = "" if seen is None else f"{format_duration(max(0.0, console.now() - seen))} ago"
-        rows.append((row["id"], row["state"], since, row["address"], row["version"]))
+        rows.append((row["id"], row["state"], since, row["address"], row["version"], str(row["resources"] or "")))
     return columns(rows, cut=(0, 3), width=width_for(console))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from saltlite.core.cache.ports import DOCUMENT_MAX
+from saltlite.core.cache.ports import NAMES, RESOURCE_GRAINS
 from saltlite.core.cache.values import limits_of
 from saltlite.core.cache.views import Ends, Path, View
 from saltlite.wire.codec import decode, encode
@@ -33,12 +33,7 @@ class _Absent:
 ABSENT = _Absent()
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
-_LIMITS = limits_of(DOCUMENT_MAX)
-
-
-def cell_of(value: object) -> Cell:
-    """What is kept of a value that came out of a bank."""
-    return value if type(value) in _PLAIN else encode(value, _LIMITS)  # type: ignore[return-value]  # the set has them
+_LIMITS = limits_of(*NAMES[RESOURCE_GRAINS])
 
 
 def value_of(cell: Cell) -> object:
@@ -61,39 +56,39 @@ class Column:
         self._dense: list[Cell | _Absent] | None = None
         self._interned: dict[str | bytes, str | bytes] = {}
 
-    def get(self, number: int) -> Cell | _Absent:
-        """The cell of the id with that number."""
-        if self._dense is None:
-            return self._sparse.get(number, ABSENT)
-        return self._dense[number] if number < len(self._dense) else ABSENT
-
-    def put(self, number: int, name: str, cell: Cell, room: int) -> None:
-        """Give `name`, which has that number of at most `room`, this cell."""
-        old = self.get(number)
-        if _same(old, cell):
+    def put(self, number: int, name: str, value: object, room: int) -> None:
+        """Give `name`, which has that number of at most `room`, this value, which came out of a bank."""
+        cell: Cell = value if type(value) in _PLAIN else encode(value, _LIMITS)  # type: ignore[assignment]  # see _PLAIN
+        dense = self._dense
+        old: Cell | _Absent = ABSENT
+        if dense is None:
+            old = self._sparse.get(number, ABSENT)
+        elif number < len(dense):
+            old = dense[number]
+        if old is cell or (old is not ABSENT and _same(old, cell)):
             return
         if type(cell) is str or type(cell) is bytes:
-            cell = self._one_object(cell)
+            interned = self._interned
+            if len(interned) >= INTERNED_MAX:
+                interned.clear()
+            cell = interned.setdefault(cell, cell)
         self._replace(name, old, cell)
-        if self._dense is None:
+        if dense is None:
             self._sparse[number] = cell
             if self.count >= DENSE_FROM and self.count * DENSE_SHARE >= room:
                 self._become_dense(room)
         else:
-            if number >= len(self._dense):
-                self._dense += [ABSENT] * (room - len(self._dense))
-            self._dense[number] = cell
+            if number >= len(dense):
+                dense += [ABSENT] * (room - len(dense))
+            dense[number] = cell
 
     def drop(self, number: int, name: str) -> None:
-        """Take the cell from `name`, which has that number."""
-        old = self.get(number)
-        if old is ABSENT:
-            return
-        self._replace(name, old, ABSENT)
+        """Take the cell from `name`, which has that number, and has one."""
         if self._dense is None:
-            del self._sparse[number]
+            self._replace(name, self._sparse.pop(number), ABSENT)
         else:
-            self._dense[number] = ABSENT
+            old, self._dense[number] = self._dense[number], ABSENT
+            self._replace(name, old, ABSENT)
 
     def items(self) -> Iterator[tuple[int, Cell]]:
         """The number of each id that has a cell, with it."""
@@ -122,18 +117,21 @@ class Column:
         return view
 
     def _replace(self, name: str, old: Cell | _Absent, new: Cell | _Absent) -> None:
-        self.count += (old is ABSENT) - (new is ABSENT)
-        self.nested += (type(new) is bytes) - (type(old) is bytes)
+        if old is ABSENT:
+            self.count += 1
+        elif new is ABSENT:
+            self.count -= 1
+        if type(new) is bytes:
+            self.nested += 1
+        if type(old) is bytes:
+            self.nested -= 1
+        if not self.views:
+            return
         for view in self.views.values():
             if not isinstance(old, _Absent):
                 view.remove(name, view.ends(value_of(old)))
             if not isinstance(new, _Absent):
                 view.add(name, view.ends(value_of(new)))
-
-    def _one_object(self, cell: str | bytes) -> str | bytes:
-        if len(self._interned) >= INTERNED_MAX:
-            self._interned.clear()
-        return self._interned.setdefault(cell, cell)
 
     def _become_dense(self, room: int) -> None:
         dense: list[Cell | _Absent] = [ABSENT] * room

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 
-from saltlite.core.cache.columns import Column, cell_of, value_of
+from saltlite.core.cache.columns import INTERNED_MAX, Column, value_of
 from saltlite.core.cache.views import Path, View, as_number
 from saltlite.core.matching.fleet import Query
 from saltlite.core.matching.subdict import Subdict
@@ -46,12 +46,13 @@ class Index:
         """Let `data` be what `name` has. What is the same as before costs a comparison."""
         number = self._number_of(name)
         name, before = self._names[number], self._shapes[number]
+        room = len(self._names)
         key: str | int
         for key, value in data.items():
             column = self._columns.get(key)
             if column is None:
                 column = self._columns[key] = Column(key)
-            column.put(number, name, cell_of(value), len(self._names))
+            column.put(number, name, value, room)
         shape = self._shape(tuple(data))
         self._shapes[number] = shape
         if shape is not before:
@@ -80,9 +81,14 @@ class Index:
         pieces = query.expression.split(query.delimiter, len(question.tails) - 1)
         for end, key in question.keys[0]:
             for column in self._named(key):
+                here: set[str] = set()
                 for place in range(end, len(pieces) if column.nested else end + 1):
                     view = self._view(column, Path.of(tuple(pieces[end:place]), query.delimiter))
-                    view.collect(found, question, place, regex=query.regex)
+                    view.collect(here, question, place, regex=query.regex)
+                if here and column.key != key and key in self._columns:
+                    # Who has the text as a key is not asked about the number.
+                    here.difference_update(self._names[number] for number, _ in self._columns[key].items())
+                found |= here
         return frozenset(found)
 
     def texts(self, expression: str) -> Iterator[tuple[str, frozenset[str]]]:
@@ -99,12 +105,20 @@ class Index:
         return [self._columns[key] for key in keys if key in self._columns]
 
     def _scan(self, column: Column, question: Subdict) -> Iterator[str]:
+        """The ids whose value in that column is what is asked for, of every value in turn."""
+        ends = [end for end, key in question.keys[0] if key == "*" or column in self._named(key)]
+        tests = [question.tests[end] for end in ends]
         verdicts: dict[str | bytes, bool] = {}
         for number, cell in column.items():
             holds = verdicts.get(cell) if isinstance(cell, str | bytes) else None
             if holds is None:
-                holds = question.match({column.key: value_of(cell)})  # type: ignore[dict-item]  # keys may be numbers
+                if isinstance(cell, bytes):
+                    holds = question.match({column.key: value_of(cell)})  # type: ignore[dict-item]  # or a number
+                else:
+                    holds = any(test(cell) for test in tests)
                 if isinstance(cell, str | bytes):
+                    if len(verdicts) >= INTERNED_MAX:
+                        verdicts.clear()
                     verdicts[cell] = holds
             if holds:
                 yield self._names[number]

@@ -5,7 +5,7 @@ Keys are minion ids, in every bank:
     grains           the grains of the minion
     pillar           its pillar, as it was compiled last
     resource_grains  {SRN: {"grains": {...}, "stale_since": None or seconds since 1970}} of the resources it manages
-    resource_types   {type: [signatures]} of the functions that it runs on resources
+    resource_types   {"functions": {type: [signatures]}, ...} of what it registered last: saltlite.master.registrations
 
 Any process of the master may write and read. A reader follows by a cursor, and so never looks at what did not change.
 """
@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from saltlite.errors import UsageError
+from saltlite.wire.limits import DOC_MAX
 
 GRAINS = "grains"
 PILLAR = "pillar"
@@ -31,17 +32,28 @@ GRAINS_MAX = 256 * _KIB
 RESOURCE_GRAINS_MAX = 64 * _KIB
 """Bytes of one resource's grains, encoded. More is refused."""
 
-DOCUMENT_MAX = 64 * _KIB * _KIB
-"""Bytes of everything else that one minion may have in a bank. More is refused."""
-
 VALUE_DEPTH_MAX = 32
-"""Levels of maps and lists inside each other in a value. Deeper is refused."""
+"""Levels of maps and lists inside each other in the grains of one minion or one resource. Deeper is refused."""
 
 DIGEST_MAX = 64
 """ASCII characters of a digest."""
 
-NAMES = {GRAINS: GRAINS_MAX, PILLAR: DOCUMENT_MAX, RESOURCE_GRAINS: DOCUMENT_MAX, RESOURCE_TYPES: DOCUMENT_MAX}
-"""The banks, with the most bytes that a value of each may have."""
+
+class Room(NamedTuple):
+    """How large a value may be, in bytes, and how deep."""
+
+    most: int
+    depth: int = VALUE_DEPTH_MAX
+
+
+NAMES = {
+    GRAINS: Room(GRAINS_MAX),
+    PILLAR: Room(DOC_MAX),
+    # The grains of a resource are two levels below the whole.
+    RESOURCE_GRAINS: Room(DOC_MAX, VALUE_DEPTH_MAX + 2),
+    RESOURCE_TYPES: Room(DOC_MAX),
+}
+"""The banks, with the room that a value of each has."""
 
 Value = dict[str, Any]
 
@@ -110,8 +122,8 @@ class Banks(Protocol):
         ...
 
 
-def check_bank(name: str) -> int:
-    """The most bytes of a value in that bank. Raises UsageError for one that does not exist."""
+def check_bank(name: str) -> Room:
+    """The room for a value in that bank. Raises UsageError for one that does not exist."""
     if name not in NAMES:
         raise UsageError(f"there is no cache bank {name[:40]!r}: there are {', '.join(NAMES)}")
     return NAMES[name]

@@ -11,18 +11,18 @@ from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
 from saltlite.wire.codec import Limits, decode, encode_checked
 
 
-def encoded(value: Mapping[str, Any], most: int) -> bytes:
-    """The value in msgpack, at most `most` bytes. Raises UsageError with the reason."""
+def encoded(value: Mapping[str, Any], most: int, depth: int = VALUE_DEPTH_MAX) -> bytes:
+    """The value in msgpack, at most `most` bytes, and `depth` levels deep. Raises UsageError with the reason."""
     try:
-        return encode_checked(dict(value), limits_of(most))
+        return encode_checked(dict(value), limits_of(most, depth))
     except LocalProtocolError as error:
         raise UsageError(f"this cannot be cached: {error}") from None
 
 
-def decoded(data: bytes, most: int) -> Value | None:
+def decoded(data: bytes, most: int, depth: int = VALUE_DEPTH_MAX) -> Value | None:
     """The value in these bytes; None when they are none."""
     try:
-        value = decode(data, limits_of(most))
+        value = decode(data, limits_of(most, depth))
     except RemoteProtocolError:
         return None
     return value if isinstance(value, dict) else None
@@ -36,6 +36,6 @@ def check_digest(digest: str) -> str:
 
 
 @cache
-def limits_of(most: int) -> Limits:
-    """Limits of a value of at most `most` bytes: only its size and its depth have some of their own."""
-    return Limits(depth=VALUE_DEPTH_MAX, map=most, array=most, string=most, binary=most, containers=most, total=most)
+def limits_of(most: int, depth: int) -> Limits:
+    """Limits of a value: only its size and its depth have some of their own."""
+    return Limits(depth=depth, map=most, array=most, string=most, binary=most, containers=most, total=most)

@@ -162,8 +162,7 @@ class View:
             _gather(found, (ids for text, ids in self._texts.items() if test(text)))
         else:
             lower = tail.lower()
-            texts = {lower, *self._spelled.get(lower, ())}
-            _gather(found, (self._texts.get(text, ()) for text in texts if text.lower() == lower))
+            _gather(found, (self._texts.get(text, ()) for text in (lower, *self._spelled.get(lower, ()))))
 
     def texts(self) -> Iterator[tuple[str, frozenset[str]]]:
         """Each text with its ids."""

@@ -75,10 +75,3 @@ class MemoryFleet(Fleet):
     def _resource_grains(self) -> Iterator[tuple[TargetId, Mapping[str, object]]]:
         for srn, minion in self._owners.items():
             yield srn, self._minions[minion].resources[srn]
-
-
-class IdsOnly(MemoryFleet):
-    """Minions of whom nothing is known but their ids."""
-
-    def __init__(self, ids: Iterable[MinionId]) -> None:
-        super().__init__(dict.fromkeys(ids, Member()))

@@ -13,8 +13,8 @@ from typing import Any
 
 from saltlite.core.pillar.merge import merged
 from saltlite.core.pillar.ports import Matches, PillarFiles
-from saltlite.core.pillar.top import Entry, entries_of
-from saltlite.errors import RenderError, UsageError
+from saltlite.core.pillar.top import Entry, read_entry, targets_of
+from saltlite.errors import RenderError, SaltliteError, UsageError
 from saltlite.model.files import BASE_ENV
 
 ERRORS = "_errors"
@@ -44,35 +44,53 @@ def compile_pillar(files: PillarFiles, subject: Subject, matches: Matches) -> di
     return _Compilation(files, subject, matches).run()
 
 
+def top_of(files: PillarFiles, subject: Subject, matches: Matches) -> tuple[dict[str, list[str]], list[str]]:
+    """Environment -> the names that the top files have for that minion, in their order; and mistakes."""
+    found: dict[str, list[str]] = {}
+    compilation = _Compilation(files, subject, matches)
+    for env, entry in compilation.selected():
+        found.setdefault(env, []).extend(entry.names)
+    return found, compilation.errors
+
+
 class _Compilation:
     def __init__(self, files: PillarFiles, subject: Subject, matches: Matches) -> None:
         self._files = files
         self._subject = subject
         self._matches = matches
         self._pillar: dict[Any, Any] = {}
-        self._errors: list[str] = []
+        self.errors: list[str] = []
         self._rendered = 0
 
     def run(self) -> dict[Any, Any]:
-        for env, entry in self._selected():
+        for env, entry in self.selected():
             for name in entry.names:
                 self._add(env, name, ignore_missing=entry.ignore_missing)
         # A file that brings the key itself must not hide what went wrong, nor make up that something did.
         self._pillar.pop(ERRORS, None)
-        return {**self._pillar, ERRORS: self._errors} if self._errors else self._pillar
+        return {**self._pillar, ERRORS: self.errors} if self.errors else self._pillar
 
-    def _selected(self) -> Iterator[tuple[str, Entry]]:
+    def selected(self) -> Iterator[tuple[str, Entry]]:
+        """(environment, what a top file has for this minion); mistakes are remembered."""
         tops = {env: top for env in self._files.envs() if (top := self._top(env)) is not None}
         for env in self._files.envs():
             # An environment's own top file says what is in it; for one without, that of base does.
             own = tops.get(env)
             top = own if isinstance(own, Mapping) and env in own else tops.get(BASE_ENV)
             try:
-                for entry in entries_of(top, env):
-                    if self._matches(entry.target):
-                        yield env, entry
-            except (RenderError, UsageError) as error:
-                self._errors.append(f"Rendering the top file of environment '{env}' failed: {error}")
+                targets = targets_of(top, env)
+            except RenderError as error:
+                self._top_failed(env, error)
+                continue
+            for expression, listed in targets.items():
+                try:
+                    entry = read_entry(str(expression), listed)
+                    is_for_us = self._matches(entry.target)
+                except (RenderError, UsageError) as error:
+                    self._top_failed(env, error)
+                    continue
+                if is_for_us:
+                    yield env, entry
 
     def _top(self, env: str) -> Any:
         if not self._files.has(env, TOP):
@@ -80,18 +98,21 @@ class _Compilation:
         try:
             return self._render(env, TOP, "top", {})
         except RenderError as error:
-            self._errors.append(f"Rendering the top file of environment '{env}' failed: {error}")
+            self._top_failed(env, error)
             return None
+
+    def _top_failed(self, env: str, error: SaltliteError) -> None:
+        self.errors.append(f"Rendering the top file of environment '{env}' failed: {error}")
 
     def _add(self, env: str, name: str, *, ignore_missing: bool) -> None:
         found = list(self._found(env, name))
         if not found and not ignore_missing:
-            self._errors.append(_missing(env, name))
+            self.errors.append(_missing(env, name))
         for one in found:
             try:
                 self._pillar = merged(self._pillar, self._state(env, one, {}, ()))
             except RenderError as error:
-                self._errors.append(f"Rendering SLS '{one}' failed: {error}")
+                self.errors.append(f"Rendering SLS '{one}' failed: {error}")
 
     def _found(self, env: str, pattern: str) -> Iterator[str]:
         """The names that there are files for; a pattern may stand for several."""
@@ -121,7 +142,7 @@ class _Compilation:
         for pattern, more, key in _includes(said.pop(INCLUDE, None), name, path):
             found = list(self._found(env, pattern))
             if not found:
-                self._errors.append(f"{_missing(env, pattern)} It is included by '{name}'.")
+                self.errors.append(f"{_missing(env, pattern)} It is included by '{name}'.")
             for one in found:
                 if one in (*above, name):
                     # Two files that include each other are one set of files, each of which is taken once.
@@ -129,7 +150,7 @@ class _Compilation:
                 try:
                     state = self._state(env, one, more, (*above, name))
                 except RenderError as error:
-                    self._errors.append(f"Rendering SLS '{one}' failed: {error}")
+                    self.errors.append(f"Rendering SLS '{one}' failed: {error}")
                     continue
                 for part in reversed(key.split(":") if key else []):
                     state = {part: state}

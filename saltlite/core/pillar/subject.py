@@ -7,8 +7,8 @@ from typing import Any
 
 from saltlite.core.matching import resolve
 from saltlite.core.matching.memory_fleet import Member, MemoryFleet
-from saltlite.core.pillar.compiler import Subject, compile_pillar
-from saltlite.core.pillar.ports import Nodegroups, PillarFiles
+from saltlite.core.pillar.compiler import Subject, compile_pillar, top_of
+from saltlite.core.pillar.ports import Matches, Nodegroups, PillarFiles
 from saltlite.model.ids import MinionId
 from saltlite.model.target import Target
 
@@ -17,10 +17,21 @@ def pillar_of(
     files: PillarFiles, minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups
 ) -> dict[Any, Any]:
     """What the files have for that minion. The grain `id` is its id, whatever the grains say."""
+    return compile_pillar(files, *_subject(minion, grains, nodegroups))
+
+
+def names_of(
+    files: PillarFiles, minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Environment -> the files that its pillar is made of, without those that they include; and mistakes."""
+    return top_of(files, *_subject(minion, grains, nodegroups))
+
+
+def _subject(minion: MinionId, grains: Mapping[str, Any], nodegroups: Nodegroups) -> tuple[Subject, Matches]:
     mine = {**grains, "id": minion}
     fleet = MemoryFleet({minion: Member(mine)}, nodegroups)
 
     def matches(target: Target) -> bool:
         return minion in resolve(target, fleet).minions
 
-    return compile_pillar(files, Subject(minion, mine), matches)
+    return Subject(minion, mine), matches

@@ -13,7 +13,7 @@ Contract: Salt's top files for pillar.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,16 +37,16 @@ class Entry:
     ignore_missing: bool = False
 
 
-def entries_of(top: Any, env: str) -> Iterator[Entry]:
-    """The targets that a top file has for an environment, in their order. Raises RenderError."""
+def targets_of(top: Any, env: str) -> Mapping[Any, Any]:
+    """The targets that a top file has for an environment, as they stand there. Raises RenderError."""
     if top is None:
-        return
+        return {}
     section = _map(top, "a top file is a map of environments").get(env) or {}
-    for expression, listed in _map(section, f"the environment {env!r} of a top file is a map of targets").items():
-        yield _entry(str(expression), listed)
+    return _map(section, f"the environment {env!r} of a top file is a map of targets")
 
 
-def _entry(expression: str, listed: Any) -> Entry:
+def read_entry(expression: str, listed: Any) -> Entry:
+    """One of them. Raises RenderError."""
     if not isinstance(listed, list):
         raise RenderError(f"the target {expression!r} of the top file has no list of files")
     names: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
@@ -26,7 +26,7 @@ JIDS_MAX = 50
 
 _BY_NAME = frozenset({Kind.EITHER, Kind.KEYWORD_ONLY})
 
-KINDS = ("minion", "function", "argument", "jid", "key")
+KINDS = ("target", "minion", "function", "argument", "jid", "key")
 
 
 def handle_complete(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -45,6 +45,8 @@ def handle_complete(master: Master, principal: Principal, request: Mapping[str, 
 
 def _words(master: Master, kind: str, prefix: str, request: Mapping[str, Any]) -> Iterator[str]:
     match kind:
+        case "target":
+            return _beginning(chain(master.store.accepted_ids(), _resources(master, prefix)), prefix)
         case "minion":
             return _beginning(master.store.accepted_ids(), prefix)
         case "key":
@@ -55,6 +57,22 @@ def _words(master: Master, kind: str, prefix: str, request: Mapping[str, Any]) -
         case "function":
             return _functions(master, prefix)
     return _beginning(_arguments(master, request.get("function", "")), prefix)
+
+
+def _resources(master: Master, prefix: str) -> list[str]:
+    """Bare ids of resources, or SRNs behind the colon of a type, sorted.
+
+    All of them stand in no order, so none are looked for without a beginning.
+    """
+    if not prefix:
+        return []
+    by_type = master.registry.views().by_type
+    kind, colon, begun = prefix.partition(":")
+    types, head = ([by_type.get(kind, {})], f"{kind}:") if colon else (list(by_type.values()), "")
+    begun = begun if colon else prefix
+    ids = (bare_id for holdings in types for held in holdings.values() for bare_id in held.ids)
+    found = islice((bare_id for bare_id in ids if bare_id.startswith(begun)), WORDS_MAX)
+    return sorted({f"{head}{bare_id}" for bare_id in found})
 
 
 def _beginning(words: Iterable[str], prefix: str) -> Iterator[str]:
@@ -71,7 +89,10 @@ def _jids(master: Master, prefix: str) -> list[str]:
 
 
 def _functions(master: Master, prefix: str) -> Iterator[str]:
-    offered = (pair for known in _sets(master) for pair in known.functions.items())
+    offered = chain(
+        (pair for known in _sets(master) for pair in known.functions.items()),
+        (pair for functions in _of_types(master) for pair in functions.items()),
+    )
     names = sorted({name for name, text in offered if name.startswith(prefix) and not is_absent(text)})
     modules = sorted({name.partition(".")[0] for name in names})
     if "." in prefix or len(modules) == 1:
@@ -82,11 +103,19 @@ def _functions(master: Master, prefix: str) -> Iterator[str]:
 def _arguments(master: Master, function: str) -> list[str]:
     """`name=` for each parameter that can be given by its name, as the sets that have the function declare it."""
     names: dict[str, None] = {}
-    for known in _sets(master):
-        signature = parse_signature(known.functions[function])[1] if function in known.functions else None
+    for functions in chain((known.functions for known in _sets(master)), _of_types(master)):
+        signature = parse_signature(functions[function])[1] if function in functions else None
         parameters = signature.parameters if signature is not None else ()
         names.update(dict.fromkeys(f"{one.name}=" for one in parameters if one.kind in _BY_NAME))
     return list(names)
+
+
+def _of_types(master: Master) -> Iterator[Mapping[str, str]]:
+    """The functions of resource types, as far as one answer looks; minions with the same share one map."""
+    sets = {
+        id(functions): functions for _minion, row in master.registrations.rows() for functions in row.functions.values()
+    }
+    return islice(iter(sets.values()), FUNCTION_SETS_MAX)
 
 
 def _sets(master: Master) -> Iterator[FunctionSet]:

@@ -1,8 +1,8 @@
 """Which of the selected resources get a job: those whose type has its functions.
 
 A function that the minion itself carries out (all of `saltutil`, `sys.reload_modules`), or that makes one return of
-many (`state`), is for no resource. Resources that a target only describes are left out then, and counted; for one that
-it names, and when nothing is left, it is an error.
+many (`state`), is for no resource. Resources that a target only describes are left out; counted are those that lack a
+function which other types may have. For one that a target names, and when nothing is left, it is an error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MINIONS_ONLY_FUNCTIONS = frozenset({"sys.reload_modules"})
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Resources that were left out."""
+    """Resources that were left out, as their type lacks a function."""
 
     type: str
     fun: str
@@ -53,9 +53,12 @@ class Kind:
 
     def lacks(self, fun: str) -> bool:
         """Whether the function is not to be had on them."""
-        if fun.partition(".")[0] in MINIONS_ONLY or fun in MINIONS_ONLY_FUNCTIONS:
-            return True
-        return self.functions is not None and fun not in self.functions
+        return is_for_minions(fun) or (self.functions is not None and fun not in self.functions)
+
+
+def is_for_minions(fun: str) -> bool:
+    """Whether no resource can have that function."""
+    return fun.partition(".")[0] in MINIONS_ONLY or fun in MINIONS_ONLY_FUNCTIONS
 
 
 def kinds(master: Master, resources: Mapping[TargetId, MinionId]) -> Iterator[Kind]:
@@ -90,7 +93,8 @@ def fitting(master: Master, chosen: Selection, funs: Sequence[str]) -> Fitting:
     if not kept and not chosen.minions:
         raise _unsupported(*min(counts))
     left = Selection(chosen.minions, kept, chosen.named, chosen.unknown)
-    return Fitting(left, [Skipped(kind, fun, count) for (kind, fun), count in sorted(counts.items())])
+    told = [Skipped(kind, fun, count) for (kind, fun), count in sorted(counts.items()) if not is_for_minions(fun)]
+    return Fitting(left, told)
 
 
 def _unsupported(kind: str, fun: str) -> UsageError:

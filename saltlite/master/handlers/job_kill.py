@@ -37,7 +37,8 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
             cancelled = list(store.cancel_job(jid, principal.user, now))
             store.put_event(tag_job_kill(jid), {"jid": jid, "by": principal.user, "targets": len(open_ids)}, now)
     # Also those of whom this MWorker does not know yet that they are back; who is not there is not told.
-    master.link.cancel(_at_once(parts))
+    if parts:
+        master.link.cancel(_at_once(parts))
     never = frozenset(cancelled)
     left = [target for target in open_ids if target not in never]
     asked = [target for target in left if owners.get(target, target) in master.present]

@@ -1,4 +1,4 @@
-"""Jobs of the past and of now: which there were, and what became of one of them on each minion."""
+"""Jobs of the past and of now: which there were, and what became of one of them on each target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from saltlite.core.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
-from saltlite.model.ids import Jid, parse_jid, parse_minion_id
+from saltlite.model.ids import Jid, MinionId, TargetId, parse_jid, parse_minion_id
+from saltlite.model.srn import check_resource_id, check_resource_type, resource_index_srn_key
 from saltlite.wire.jobbody import decode_body
 
 LIMIT_MAX = 1000
@@ -45,7 +46,8 @@ def handle_job_show(master: Master, principal: Principal, request: Mapping[str, 
     if summary is None or job is None:
         raise no_such_job(jid)
     calls = [[call.fun, list(call.args), dict(call.kwargs)] for call in decode_body(job.body).calls]
-    targets = [_target(detail) for detail in master.store.target_details(jid)]
+    managing = master.store.managing_minions(jid)
+    targets = [_target(detail, managing.get(detail.id)) for detail in master.store.target_details(jid)]
     return Answer({"job": {**_row(summary), "calls": calls, "targets": targets}})
 
 
@@ -63,13 +65,23 @@ def _filter(request: Mapping[str, Any]) -> JobFilter:
     except ValueError:
         raise UsageError(f"a job is failed, missing, open or ok, not {request['state'][:40]!r}") from None
     return JobFilter(
-        minion=parse_minion_id(request["minion"]) if "minion" in request else None,
+        minion=_target_id(request["minion"]) if "minion" in request else None,
         fun=fun,
         user=user,
         since=request.get("since"),
         until=request.get("until"),
         outcome=outcome,
         before=parse_jid(request["before"]) if "before" in request else None,
+    )
+
+
+def _target_id(text: str) -> TargetId:
+    """A minion, or a resource by its SRN. Raises UsageError."""
+    kind, colon, bare_id = text.partition(":")
+    return (
+        resource_index_srn_key(check_resource_type(kind), check_resource_id(bare_id))
+        if colon
+        else parse_minion_id(text)
     )
 
 
@@ -91,8 +103,10 @@ def _row(job: JobSummary) -> dict[str, Any]:
     }
 
 
-def _target(detail: TargetDetail) -> dict[str, Any]:
+def _target(detail: TargetDetail, managing: MinionId | None) -> dict[str, Any]:
+    """One row; that of a resource says which minion managed it."""
     return {
+        **({} if managing is None else {"minion": managing}),
         "id": detail.id,
         "state": str(detail.state),
         "outcome": str(detail.outcome),

@@ -169,4 +169,4 @@ def _forget(master: Master, minion: MinionId) -> None:
         log.error("the resources of %s could not be released for now: %s", minion, error)  # noqa: TRY400 - a sentence
     else:
         if released:
-            log.info("%d resources of %s were released with its key", released, minion)
+            log.info("with the key of %s its resources were released: %d", minion, released)

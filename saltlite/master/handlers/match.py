@@ -23,7 +23,7 @@ def handle_match(master: Master, principal: Principal, request: Mapping[str, Any
     authorize(principal, Action("match"), master.terms.operators)
     target, fleet = target_of(request), master.fleet
     chosen = master.resolve(target)
-    resources = by_owner(chosen.resources)
+    resources = {owner: list(srns) for owner, srns in by_owner(chosen.resources).items()}
     fields: dict[str, Any] = {
         "minions": sorted(chosen.minions),
         "resources": resources,

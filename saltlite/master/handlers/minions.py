@@ -16,7 +16,9 @@ def handle_minions(master: Master, principal: Principal, _request: Mapping[str, 
 
 
 def minion_rows(master: Master) -> list[dict[str, Any]]:
-    """Every accepted minion: `state` is up, away or never; last_seen, address and version where known."""
+    """Every accepted minion: `state` is up, away or never; last_seen, address and version where known; `resources`, how
+    many it manages."""
+    held = master.registry.views().by_minion
     rows = {row.id: row for row in master.store.minions()}
     answer = []
     for minion in master.store.accepted_ids():
@@ -29,6 +31,7 @@ def minion_rows(master: Master) -> list[dict[str, Any]]:
                 "last_seen": row.last_seen if row is not None else None,
                 "address": row.address if row is not None else "",
                 "version": row.version if row is not None else "",
+                "resources": sum(len(one.ids) for one in held.get(minion, {}).values()),
             }
         )
     return answer

@@ -11,17 +11,30 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from saltlite.core.acl import Action, Principal, authorize
 from saltlite.core.cache.ports import GRAINS, PILLAR, Banks
 from saltlite.core.filelane import file_said
 from saltlite.core.pillar.compiler import ERRORS
 from saltlite.errors import LocalProtocolError, SaltliteError
-from saltlite.master.context import Master
-from saltlite.model.ids import MinionId
-from saltlite.wire.document import document_digest, encode_document
+from saltlite.master.context import Answer, Master
+from saltlite.model.ids import MinionId, parse_minion_id
+from saltlite.wire.document import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
 
 log = logging.getLogger(__name__)
+
+
+def handle_pillar_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `pillar`, as a minion of this id would get it now; `top`, {environment: names of its files}; and
+    `mistakes` in top files."""
+    authorize(principal, Action("pillar_show"), master.terms.operators)
+    minion = parse_minion_id(request["id"])
+    grains = master.banks.bank(GRAINS).get(minion) or {}
+    names, mistakes = master.pillars.names(minion, grains)
+    # As it would travel: dates and the like become text.
+    pillar = decode_document(encode_document(master.pillars.make(minion, grains)))
+    return Answer({"pillar": pillar, "top": names, "mistakes": mistakes})
 
 
 def answer_pillar(master: Master, minion: MinionId, message: Message) -> Message:
@@ -34,6 +47,8 @@ def answer_pillar(master: Master, minion: MinionId, message: Message) -> Message
         if offset + CHUNK >= len(data):
             master.pillars.forget(minion)
         return _piece(n, message["sha256"], data, offset)
+    if not master.pillars.may_make(minion, master.clock.monotonic()):
+        return file_said(n, "busy")
     try:
         pillar, made_with = _made(master, minion)
         data = encode_document(pillar)

@@ -49,23 +49,19 @@ def register(master: Master, minion: MinionId, data: bytes) -> list[str]:
         if store.holder(minion) is None:
             raise RefusedError("the key is not accepted any more")
         before = frozenset(_held(master, minion))
-        admitted = admit(
-            registering, minion, master.terms.resources, is_minion=lambda ids: _minions_among(ids, before, store)
-        )
-        done = master.registry.register(minion, admitted.resources, conflict=master.terms.resources.conflict)
+        rules = master.terms.resources
+        admitted = admit(registering, minion, rules, is_minion=lambda ids: _minions_among(ids, before, store))
+        done = master.registry.register(minion, admitted.resources, conflict=rules.conflict)
         conflicts = [f"{srn} is managed by {owner}, and stays so" for srn, owner in done.refused]
-        kept_back = [*admitted.refused, *conflicts]
-        kept_back += _keep_grains(master, minion, registering, done)
+        reasons = [*admitted.refused, *conflicts, *_keep_grains(master, minion, registering, done)]
         count = sum(map(len, admitted.resources.values())) - len(done.refused)
-        if master.terms.resources.events and (before or count):
+        if rules.events and (before or count):
             store.put_event(tag_resource_refresh(minion), {"Resource cache refresh": minion}, master.clock.wall())
-        _note_refusals(master, store, minion, done, kept_back)
-        row = Registered(registering.functions, count, 0, shortened(kept_back))
+        _note(master, store, minion, done, reasons)
+        row = Registered(registering.functions, count, 0, shortened(reasons))
         # Without a digest the minion is asked again in its next session: by then its claim may stand.
-        master.registrations.put(minion, row, "" if kept_back else document_digest(data))
-    if kept_back:
-        log.warning("%d things of the registration of %s were kept back: %s", len(kept_back), minion, kept_back[0])
-    return shortened(kept_back)
+        master.registrations.put(minion, row, "" if reasons else document_digest(data))
+    return shortened(reasons)
 
 
 def forget(master: Master, minion: MinionId) -> int:
@@ -174,25 +170,32 @@ def _put_grains(bank: Bank, minion: str, rows: Mapping[TargetId, Mapping[str, An
         bank.delete(minion)
 
 
-def _note_refusals(
-    master: Master, store: StoreWriter, minion: MinionId, done: Registration, kept_back: Sequence[str]
-) -> None:
+def _note(master: Master, store: StoreWriter, minion: MinionId, done: Registration, reasons: Sequence[str]) -> None:
+    """Write down what moved from one minion to another, and what was kept back, if that is news.
+
+    Who is asked again and again, and says the same each time, makes one event of it, and one line in the log.
+    """
     now = master.clock.wall()
-    for srn, owner in done.refused[:CONFLICT_EVENTS_MAX]:
-        store.put_event(tag_resource_conflict(srn), {"owner": owner, "refused": minion}, now)
     for srn, former in done.taken[:CONFLICT_EVENTS_MAX]:
         store.put_event(tag_resource_conflict(srn), {"owner": minion, "taken_from": former}, now)
-    if kept_back:
-        data = {"minion": minion, "whole": False, "reasons": shortened(kept_back)}
-        store.put_event(tag_resource_refused(minion), data, now)
+    known = master.registrations.of(minion)
+    if not reasons or (known is not None and list(known.reasons) == shortened(reasons)):
+        return
+    more = f" (and {len(reasons) - 1} more like it)" if len(reasons) > 1 else ""
+    log.warning("of what %s registered something was kept back: %s%s", minion, reasons[0], more)
+    for srn, owner in done.refused[:CONFLICT_EVENTS_MAX]:
+        store.put_event(tag_resource_conflict(srn), {"owner": owner, "refused": minion}, now)
+    data = {"id": minion, "act": "register", "whole": False, "reasons": shortened(reasons)}
+    store.put_event(tag_resource_refused(minion), data, now)
 
 
 def _refused(master: Master, minion: MinionId, reasons: list[str]) -> None:
     """Write down that a whole registration counts for nothing."""
-    log.warning("a registration of %s was refused: %s", minion, reasons[0])
-    with master.store.write() as store:
-        data = {"minion": minion, "whole": True, "reasons": reasons}
-        store.put_event(tag_resource_refused(minion), data, master.clock.wall())
     row = master.registrations.of(minion) or Registered()
+    if list(row.reasons) != reasons:
+        log.warning("a registration of %s was refused: %s", minion, reasons[0])
+        with master.store.write() as store:
+            event = {"id": minion, "act": "register", "whole": True, "reasons": reasons}
+            store.put_event(tag_resource_refused(minion), event, master.clock.wall())
     row = replace(row, refusals=row.refusals + 1, reasons=reasons)
     master.registrations.put(minion, row, master.registrations.digest(minion))

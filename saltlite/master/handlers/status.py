@@ -15,15 +15,26 @@ from saltlite.model.keys import KeyState
 
 
 def handle_status(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
-    """Answers `master`, `store`, `minions`, `counts`, `queues`, and `link`, which is None without an answer of it.
+    """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, and `link`, which is None without an
+    answer of it.
+
+    Of `resources`, `refused` counts minions whose registration was refused, wholly or in part; `incomplete`: rows were
+    lost to damage, and not every minion has registered again since.
 
     Times are wall-clock seconds since 1970, lags seconds. A minion that is up was `last_seen` when it came.
     """
     authorize(principal, Action("status"), master.terms.operators)
     store, terms = master.store, master.terms
-    minions = minion_rows(master)
+    minions, registry = minion_rows(master), master.registry.stats()["primary"]
     pending = [
-        {"id": key.id, "state": "pending", "last_seen": key.first_seen, "address": key.address, "version": ""}
+        {
+            "id": key.id,
+            "state": "pending",
+            "last_seen": key.first_seen,
+            "address": key.address,
+            "version": "",
+            "resources": 0,
+        }
         for key in store.keys(frozenset({KeyState.PENDING}))
     ]
     counts = {state: sum(row["state"] == state for row in minions) for state in ("up", "away", "never")}
@@ -38,6 +49,12 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
         "store": {"size": store.size(), "limit": terms.store_max, "seq": store.last_seq()},
         "minions": minions + pending,
         "counts": {**counts, "pending": len(pending)},
+        "resources": {
+            "count": registry["rows"],
+            "minions": sum(row["resources"] > 0 for row in minions),
+            "refused": sum(bool(row.reasons) for _minion, row in master.registrations.rows()),
+            "incomplete": registry["incomplete"],
+        },
         "queues": {
             "targets": {str(state): count for state, count in store.open_counts().items()},
             "minions_away_with_jobs": len(away.intersection(store.minions_with_open_jobs())),

@@ -6,12 +6,15 @@ thread at first, and twice as many whenever all of them have been at the same ca
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from saltlite.core.devices import Devices, GivenUp, Turn
 from saltlite.model.ids import PartId, TargetId
+
+log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -106,8 +109,12 @@ class Calls(Generic[Answer]):
         self._resting -= woken
         self._changed.notify(woken)
         for _ in range(threads - woken):
+            try:
+                threading.Thread(target=self._live, daemon=True).start()
+            except RuntimeError:
+                log.warning("no more than %d threads can be started; raise TasksMax", self._threads)
+                return
             self._threads += 1
-            threading.Thread(target=self._live, daemon=True).start()
 
     def _live(self) -> None:
         turn: Turn | None = None

@@ -36,6 +36,12 @@ AGAIN_S = 60.0
 STOP_S = SHUTDOWN_S + 1.0
 """Between asking a process to end and ending it."""
 
+LAST_WORDS_S = 0.5
+"""What a process said before it ended is read for so long: somebody that it started may keep its socket open."""
+STOPPED = "the minion was stopped, or has this type no more"
+"""How parts end whose process was told to."""
+FIRST = 1
+"""The number of the first segment of a process; 0 is the job server's own."""
 MESSAGE_MAX = 2 * DOC_MAX
 """Bytes of one message; the largest has the grains of all resources of a type."""
 
@@ -88,6 +94,9 @@ class _Running:
         self.parts: set[PartId] = set()
         self.faulty = False
         self.stopping = False
+        self.status: int | None = None
+        self.exited = False
+        self.closed = False
 
     def say(self, message: Inside) -> None:
         self.channel.send(pack(message))
@@ -124,6 +133,11 @@ class Keeper:
         """Pid and start time of the process that gets new parts; zeros while there is none."""
         return (self._current.process.pid, self._current.ticks) if self._current else (0, 0)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has no process."""
+        return not self._all
+
     # -- parts
 
     def run(self, part: Part) -> None:
@@ -135,7 +149,7 @@ class Keeper:
         self._current.parts.add(call.jid)
         calls = [[fun, list(args), dict(kwargs)] for fun, args, kwargs in call.calls]
         message = {"t": "run", "part": call.jid, "calls": calls, "user": call.user, "srns": list(part.srns)}
-        self._current.say({**message, "number": 1})
+        self._current.say({**message, "number": FIRST})
 
     def cancel(self, part: PartId, why: str) -> bool:
         """End that part; it is told as done. False when it is not here."""
@@ -201,7 +215,11 @@ class Keeper:
 
     def _watched(self, process: TypeProcess) -> _Running:
         def closed(_reason: str) -> None:
-            pass  # its end is reported by the kernel
+            running.closed = True
+            if running.exited:
+                self._gone(running)
+            else:
+                self._reactor.call_later(STOP_S, lambda: self._kill(running))
 
         channel = Channel(
             self._reactor,
@@ -249,10 +267,16 @@ class Keeper:
             running.child.signal(signal.SIGKILL)
 
     def _died(self, running: _Running, status: int | None) -> None:
-        # What it said before counts.
-        self._reactor.call_soon(lambda: self._gone(running, status))
+        running.status, running.exited = status, True
+        if running.closed:
+            self._gone(running)
+        else:
+            self._reactor.call_later(LAST_WORDS_S, lambda: self._gone(running))
 
-    def _gone(self, running: _Running, status: int | None) -> None:
+    def _gone(self, running: _Running) -> None:
+        """It has ended, and all that it said was heard."""
+        if running not in self._all:
+            return
         self._all.remove(running)
         running.channel.close()
         errands = running.process.errands
@@ -260,18 +284,23 @@ class Keeper:
         self._reactor.remove_reader(errands.socket.fileno())
         errands.close()
         parts, running.parts = running.parts, set()
+        ended = STOPPED if self._stopped is not None else how(running.status)
         for part in sorted(parts):
-            self._events.done(part, how(status))
+            self._events.done(part, ended)
         if running is self._current:
-            self._current = None
-            if self._reactor.now() - running.began >= STEADY_S:
-                self._pause_s = RESTART_MIN_S
-            log.error("resource type %s: its process ended (%s), and is started again", self.name, how(status))
-            if self.looking and not self.found.known:
-                self._nothing_found(f"its process ended ({how(status)})")
-            self._start_later()
+            self._crashed(running, ended)
         if self._stopped is not None and not self._all:
             self._stopped()
+
+    def _crashed(self, running: _Running, ended: str) -> None:
+        self._current = None
+        if self._reactor.now() - running.began >= STEADY_S:
+            self._pause_s = RESTART_MIN_S
+        log.error("resource type %s: its process ended (%s), and is started again", self.name, ended)
+        if self.looking:
+            self._nothing_found(f"its process ended ({ended})")
+            self._reactor.call_later(AGAIN_S, self._look_again)
+        self._start_later()
 
     # -- what a process says
 
@@ -305,7 +334,7 @@ class Keeper:
     def _found_ids(self, running: _Running, message: Inside) -> None:
         running.faulty = message["faulty"]
         if running.faulty:
-            self._reactor.call_later(AGAIN_S, lambda: self._try_again(running))
+            self._reactor.call_later(AGAIN_S, lambda: self._look_again(running))
         if message["why"]:
             self._nothing_found(message["why"])
             return
@@ -323,7 +352,8 @@ class Keeper:
         self.looking = False
         self._events.found()
 
-    def _try_again(self, running: _Running) -> None:
-        if running is self._current and running.faulty and not self.looking:
+    def _look_again(self, faulty: _Running | None = None) -> None:
+        """It is time for another attempt, unless the process that was `faulty` has been replaced since."""
+        if faulty in (None, self._current) and not self.looking and self._stopped is None:
             self.find()
             self._events.found()

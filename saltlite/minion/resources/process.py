@@ -62,7 +62,7 @@ _LENGTH = struct.Struct(">I")
 class Start:
     """What the process of a type begins with; it is the same for as long as the process lives.
 
-    `grains` are those of its resources by SRN, as they were last found. `workers` calls run at once, one of them for
+    `grains` are those of its resources by SRN, as they were last found. `places` calls run at once, one of them for
     `timeout_s` seconds at most (0: as long as it wants).
     """
 
@@ -70,7 +70,7 @@ class Start:
     surroundings: Surroundings
     pillar: Mapping[str, Any]
     grains: Mapping[str, Mapping[str, Any]]
-    workers: int
+    places: int
     timeout_s: float
 
 
@@ -151,7 +151,7 @@ class _Life:
             time.monotonic,
         )
         self._calls: Calls[SegmentRow | dict[str, Any] | str] = Calls(
-            Devices(start.workers, start.timeout_s), self._run, self._answered, self._given_up, now=time.monotonic
+            Devices(start.places, start.timeout_s), self._run, self._answered, self._given_up, now=time.monotonic
         )
 
     def live(self) -> None:
@@ -214,7 +214,7 @@ class _Life:
 
     def _is_ready(self, why: str) -> None:
         """The type can be called, or why it cannot."""
-        if why:
+        if why and self._type is not None:
             log.error("%s", why)
         self._ready_by, self._why = math.inf, why
         early, self._early = self._early, None

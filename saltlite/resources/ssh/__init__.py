@@ -73,6 +73,8 @@ def discover(opts: dict[str, Any]) -> list[str]:  # noqa: ARG001 - the contract 
 def grains() -> dict[str, Any]:
     """Ask the host for its grains. Raises CommandExecutionError when it does not tell them."""
     host = _host()
+    # What slots have found out about the host may be another now.
+    __context__.get("ssh.package_managers", {}).pop(host.resource_id, None)
     own = {"resource_type": "ssh", "resource_id": host.resource_id, "host": host.host}
     return read_grains(checked("sh -s", stdin=SCRIPT.encode())) | own
 

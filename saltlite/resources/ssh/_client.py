@@ -32,6 +32,9 @@ CONNECTIONS_KEPT_MAX = 200
 SCRIPT_BYTES_MAX = 100_000
 """Of one command: Linux takes 128 KiB as one argument, and quoting adds to it. More goes through standard input."""
 
+SOCKETS_IN = "/tmp"  # noqa: S108 - the folder that is made there is private
+"""Short on purpose: the path of a socket has 107 bytes at most, and ssh adds 17 of its own for a moment."""
+
 _FOLDER = "saltlite-ssh-"
 _SOCKET = "to-"
 _PASSED_ON = ("HOME", "PATH", "SSH_AUTH_SOCK")
@@ -58,6 +61,9 @@ _AS_USER = (
     'if command -v sudo >/dev/null 2>&1 || [ "$(id -u)" != 0 ]; then sudo -n -u "$3" -- "$2" -c "$1"; '
     'else su -s "$2" -c "$1" -- "$3"; fi'
 )
+# What the login shell's own files print is no output of the command, and what prints no such mark is not our command.
+_BEGIN = b"saltlite: begin\n"
+_TELL_BEGIN = f"printf %s\\\\n {shlex.quote(_BEGIN.decode().strip())}; "
 # ssh returns 255 for its own failures: a command that returns it says so.
 _TELL_255 = f"; r=$?; [ $r != 255 ] || printf %s\\\\n {shlex.quote(_COMMAND_255.decode().strip())} >&2; exit $r"
 
@@ -107,14 +113,15 @@ class Connections:
         """
         limit_s = host.timeout if timeout_s is None else timeout_s
         remote = _remote_line(script, shell, runas, sudo=host.sudo)
+        tty = host.tty and stdin is None
         with self._answers(host) as (env, log):
-            argv = self._argv(host, log, tty=host.tty and stdin is None)
+            argv = self._argv(host, log, tty=tty)
             done = run_to_end([*argv, "--", host.host, remote], env, stdin, limit_s)
             said = _text_of(log)
         if done.late:
             self._end(host)
             raise CommandExecutionError(f"{host.resource_id}: timed out after {limit_s:g} s at {host.place}.")
-        return _outcome(host, done, said)
+        return _outcome(host, done, said, tty=tty)
 
     def close(self) -> None:
         """End all kept connections."""
@@ -139,6 +146,7 @@ class Connections:
         options = {
             "LogLevel": "ERROR",
             "EscapeChar": "none",
+            "RemoteCommand": "none",
             "ClearAllForwardings": "yes",
             "BatchMode": "no" if host.has_secret else "yes",
             "NumberOfPasswordPrompts": "1",
@@ -182,21 +190,17 @@ class Connections:
                 os.unlink(path)
 
     def _place(self) -> str:
-        """The private folder of the sockets; a new one, when something has tidied it away.
-
-        Short on purpose: the path of a socket has 107 bytes at most, and ssh adds 17 of its own for a moment.
-        """
+        """The private folder of the sockets; a new one, when something has tidied it away."""
         with self._lock:
             if self._folder is None or not os.path.isdir(self._folder):
-                self._folder = tempfile.mkdtemp(prefix=_FOLDER, dir="/tmp")
+                self._folder = tempfile.mkdtemp(prefix=_FOLDER, dir=SOCKETS_IN)
             return self._folder
 
     @contextlib.contextmanager
     def _answers(self, host: Host) -> Iterator[tuple[dict[str, str], str]]:
         """The environment of one ssh, and the file for its log; its questions are answered until the end."""
         with contextlib.ExitStack() as stack:
-            with tempfile.NamedTemporaryFile(prefix="log", dir=self._place(), delete=False) as stream:
-                log = stream.name
+            log = _new_file(self._place())
             stack.callback(_remove, log)
             env = _environment()
             if host.has_secret:
@@ -209,9 +213,9 @@ class Connections:
             yield env, log
 
 
-def _outcome(host: Host, done: Finished, log: str) -> Outcome:
+def _outcome(host: Host, done: Finished, log: str, *, tty: bool) -> Outcome:
     stdout, stderr = done.stdout, done.stderr
-    if host.tty:
+    if tty:
         stdout = stdout.replace(b"\r\n", b"\n")
     if done.retcode == _FAILED_ITSELF:
         if stderr.endswith(_COMMAND_255):
@@ -219,9 +223,17 @@ def _outcome(host: Host, done: Finished, log: str) -> Outcome:
         elif stdout.endswith(_COMMAND_255):
             stdout = stdout.removesuffix(_COMMAND_255)
         elif not done.dropped:
-            raise CommandExecutionError(sentence_of(host, log))
+            # Of options that it does not know ssh complains before it has a log.
+            early = stderr.decode(errors="replace") if b"onfiguration option" in stderr else ""
+            raise CommandExecutionError(sentence_of(host, log or early))
     elif done.retcode < 0:
         raise CommandExecutionError(f"{host.resource_id}: ssh was killed by signal {-done.retcode}.")
+    before, begun, stdout = stdout.partition(_BEGIN)
+    if not begun:
+        said = (before.strip() or stderr.strip()).decode(errors="replace")[:300]
+        raise CommandExecutionError(
+            f"{host.resource_id}: {host.place} runs something else than the command that it is given: {said}"
+        )
     return Outcome(done.retcode, stdout, stderr, done.dropped)
 
 
@@ -236,7 +248,7 @@ def _remote_line(script: str, shell: str, runas: str | None, *, sudo: bool) -> s
     if script[:1] in {"-", "+"}:
         script = f"\n{script}"  # or the shell there takes it for an option
     how = _AS_USER if runas is not None else _AS_ROOT if sudo else _AS_LOGIN
-    words = [how + _TELL_255, "sh", script, shell]
+    words = [_TELL_BEGIN + how + _TELL_255, "sh", script, shell]
     if runas is not None:
         words.append(check_user(runas))
     return f"exec sh -c {' '.join(map(shlex.quote, words))}"
@@ -258,6 +270,15 @@ def _environment() -> dict[str, str]:
     return {name: source[name] for name in _PASSED_ON if name in source}
 
 
+def _new_file(folder: str) -> str:
+    """The path of a new file. Raises CommandExecutionError when there is no room for it."""
+    try:
+        with tempfile.NamedTemporaryFile(prefix="log", dir=folder, delete=False) as stream:
+            return stream.name
+    except OSError as error:
+        raise CommandExecutionError(f"No log for ssh can be made in {folder}: {error.strerror}.") from error
+
+
 def _offer(path: str, secret: str, stack: contextlib.ExitStack) -> None:
     """Have a secret wait in a pipe for whoever reads it first; it is gone at the end."""
     os.mkfifo(path, 0o600)
@@ -269,7 +290,7 @@ def _offer(path: str, secret: str, stack: contextlib.ExitStack) -> None:
 
 def _tidy() -> None:
     """Remove the folders of processes that were killed, once the last of their connections has ended itself."""
-    for path in glob.glob(f"/tmp/{_FOLDER}*"):  # noqa: S108 - only what is empty, and this user's
+    for path in glob.glob(f"{SOCKETS_IN}/{_FOLDER}*"):
         with contextlib.suppress(OSError):
             os.rmdir(path)
 

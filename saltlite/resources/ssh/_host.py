@@ -12,7 +12,7 @@ from saltlite.errors import CommandExecutionError
 TIMEOUT_S = 30.0
 TIMEOUT_MAX_S = 86_400.0
 SECRET_MAX = 1000
-"""Characters of a password; ssh itself reads no more than 1023."""
+"""Bytes of a password in UTF-8; ssh itself reads no more than 1023."""
 
 _HOST = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%-]{0,254}", re.ASCII)
 # What ssh and the shells of both sides read otherwise than as a name stays out; the rest is the other side's business.
@@ -105,10 +105,8 @@ def _problem(name: str, value: Any) -> str | None:  # noqa: C901, PLR0911, PLR09
         case "user":
             return None if _matches(_USER, value) else f"is {value!r}, which is no name of a user"
         case "passwd" | "priv_passwd":
-            right = isinstance(value, str) and value.isprintable() and 0 < len(value) <= SECRET_MAX
-            return (
-                None if right else f"must be text of 1 to {SECRET_MAX} characters in one line; quote it in the pillar"
-            )
+            right = isinstance(value, str) and value.isprintable() and 0 < len(value.encode()) <= SECRET_MAX
+            return None if right else f"must be text of 1 to {SECRET_MAX} bytes in one line; quote it in the pillar"
         case "priv" | "known_hosts_file":
             return None if _matches(_PATH, value) else f"is {value!r}; it must be an absolute path, or begin with ~"
         case "ssh_options":

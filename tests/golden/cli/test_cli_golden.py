@@ -105,6 +105,54 @@ NOW = 1_000_000.0
 FP = "ABCDE" + "-AAAAA" * 7
 
 
+MATCHES: dict[str, list[str]] = {
+    "match": ["-C", "* and not web9"],
+    "match-json": ["*", "--out", "json"],
+    "match-none": ["-G", "os:Debain"],
+    "match-list": ["-L", "ma,zz"],
+    "match-explain": ["-C", "N@all and T@dummy:d*", "--explain", "d01"],
+    "match-explain-not": ["web*", "--explain", "ma"],
+    "match-explain-json": ["web*", "--explain", "ma", "--out", "json"],
+    "match-two": ["web1", "web2"],
+    "match-two-ways": ["-G", "-L", "os:Debian"],
+}
+
+
+def matched(request: dict[str, Any]) -> Iterable[Step]:
+    """What a target selects: nothing for a grain, else two minions and resources of theirs."""
+    resources = {"ma": ["dummy:d01", "dummy:d02", "ssh:x"], "mb": ["dummy:d03"]}
+    fields: dict[str, Any] = {"minions": ["ma", "web1", "web2"], "resources": resources, "away": ["mb"], "unknown": []}
+    if request["tgt_type"] == "grain":
+        fields |= {"minions": [], "resources": {}, "away": []}
+    if request["tgt_type"] == "list":
+        fields |= {"minions": ["ma"], "resources": {}, "away": [], "unknown": ["zz"]}
+    if "explain" in request:
+        plain = {"number": 0, "column": 0, "group": ""}
+        of_glob = [plain | {"word": "web*", "true": False, "why": "its id matches 'web*'"}]
+        of_words = [
+            {"word": "m*", "number": 1, "column": 1, "group": "all", "true": True, "why": "its minion matches 'm*'"},
+            {"word": "T@dummy:d*", "number": 3, "column": 11, "group": "", "true": True, "why": "its type is 'dummy'"},
+        ]
+        compound = request["tgt_type"] == "compound"
+        fields["explanation"] = {
+            "id": "dummy:d01" if compound else "ma",
+            "owner": "ma" if compound else None,
+            "read_as": "m* and T@dummy:d*" if compound else "web*",
+            "selected": compound,
+            "verdict": "selected" if compound else "not selected: the target is false for it",
+            "terms": of_words if compound else of_glob,
+        }
+    yield {"ok": True, **fields}
+
+
+@pytest.mark.parametrize("name", MATCHES)
+def test_match(name: str, golden: Golden, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FakeMaster(tmp_path, matched) as master:
+        code = main(["-c", master.config_dir, "match", *MATCHES[name]])
+    out, err = capsys.readouterr()
+    golden(f"command-{name}", f"exit code {code}\n--- stdout\n{out}--- stderr\n{err}")
+
+
 def keys(request: dict[str, Any]) -> Iterable[Step]:
     times = {"first_seen": NOW - 240, "changed_at": NOW - 7, "address": "10.0.0.7"}
     waiting = {"id": "web1", "fingerprint": FP, "state": "pending", "how": "first contact"}

@@ -12,12 +12,13 @@ import pytest
 
 from saltlite.cli.console import Console
 from saltlite.cli.main import run
-from tests.integration.fakemaster import JID, FakeMaster, Step, end, returned
+from tests.integration.fakemaster import JID, FakeMaster, Step, end, published, returned
 
 Golden = Callable[[str, str], None]
 
 NOW = 1_767_230_000.0
 OTHER = "20260101010000000000"
+THIRD = "20260101020000000000"
 
 LINES: dict[str, list[str]] = {
     "job-list": ["job", "list"],
@@ -33,10 +34,13 @@ LINES: dict[str, list[str]] = {
     "job-show-json": ["job", "show", JID, "--out", "json"],
     "job-show-returns": ["job", "show", JID, "--returns"],
     "job-show-returns-json": ["job", "show", JID, "--returns", "--out", "json"],
+    "job-show-resources": ["job", "show", THIRD],
     "job-show-nothing": ["job", "show"],
     "job-kill": ["job", "kill", JID],
     "job-kill-json": ["job", "kill", JID, "--out", "json"],
+    "job-kill-resources": ["job", "kill", THIRD],
     "job-kill-over": ["job", "kill", OTHER],
+    "job-rerun-resources-none": ["job", "rerun", THIRD, "--failed"],
     "job-rerun-none": ["job", "rerun", JID, "--missing"],
     "job-rerun-async": ["job", "rerun", JID, "--failed", "--async"],
     "events": ["events", "--count", "2"],
@@ -79,8 +83,8 @@ LONG = {
 }
 
 
-def target(minion: str, state: str, outcome: str, **changes: Any) -> dict[str, Any]:
-    row = {"id": minion, "state": state, "outcome": outcome, "reason": "", "at": NOW - 239}
+def target(name: str, state: str, outcome: str, **changes: Any) -> dict[str, Any]:
+    row = {"id": name, "state": state, "outcome": outcome, "reason": "", "at": NOW - 239}
     return {**row, "retcode": None, "started_at": None, "duration_ms": None, **changes}
 
 
@@ -93,21 +97,44 @@ SHOWN = {
         target("web2", "running", "open"),
     ],
 }
+RESOURCES = {
+    **ROW,
+    "jid": THIRD,
+    "tgt": "ma or T@dummy",
+    "tgt_type": "compound",
+    "calls": [["test.ping", [], {}]],
+    "outcomes": {"ok": 2, "missing": 1, "open": 2},
+    "targets": [
+        target("dummy:d1", "returned", "ok", retcode=0, minion="mb"),
+        target("dummy:shared", "expired", "missing", minion="ma"),
+        target("ma", "returned", "ok", retcode=0),
+        target("ssh:d2", "running", "open", minion="ma"),
+        target("ssh:shared", "running", "open", minion="ma"),
+    ],
+}
 EVENTS = [
     {"seq": 4, "tag": f"salt/job/{JID}/new", "data": {"fun": "test.ping", "targets": 2}, "at": NOW - 60},
     {"seq": 7, "tag": "salt/presence/change", "data": {"new": ["web1"], "lost": []}, "at": NOW - 50},
 ]
-MINION = {"id": "web1", "state": "up", "last_seen": NOW - 90_000, "address": "10.0.0.1", "version": "0.1.0"}
+MINION = {
+    "id": "web1",
+    "state": "up",
+    "last_seen": NOW - 90_000,
+    "address": "10.0.0.1",
+    "version": "0.1.0",
+    "resources": 0,
+}
 STATUS = {
     "master": {"name": "salt", "version": "0.1.0", "started_at": NOW - 7200, "mworkers": 4},
     "store": {"size": 5_000_000, "limit": 10_737_418_240, "seq": 4711},
     "minions": [
-        MINION,
+        {**MINION, "resources": 24},
         {**MINION, "id": "web2", "state": "away", "last_seen": NOW - 61},
         {**MINION, "id": "web3", "state": "never", "last_seen": None, "address": "", "version": ""},
         {**MINION, "id": "new1", "state": "pending", "version": ""},
     ],
     "counts": {"up": 1, "away": 1, "never": 1, "pending": 1},
+    "resources": {"count": 24, "minions": 1, "refused": 1, "incomplete": True},
     "queues": {"targets": {"queued": 2, "running": 1}, "minions_away_with_jobs": 1},
     "link": {
         "sessions": 2,
@@ -121,7 +148,12 @@ STATUS = {
         "lag_s": 0.25,
     },
 }
-NO_RISK = {"count": 1, "away": 0, "functions": {"cmd.run": {"signatures": [], "risks": [], "lacking": 0}}}
+NO_RISK = {
+    "count": 1,
+    "resources": 0,
+    "away": 0,
+    "functions": {"cmd.run": {"signatures": [], "risks": [], "lacking": 0}},
+}
 
 
 def master(request: dict[str, Any]) -> Iterable[Step]:
@@ -130,25 +162,20 @@ def master(request: dict[str, Any]) -> Iterable[Step]:
             jobs = [] if "user" in request else [ROW, LONG]
             yield {"ok": True, "jobs": jobs, "more": bool(jobs)}
         case "job_show":
-            yield {"ok": True, "job": SHOWN}
+            yield {"ok": True, "job": RESOURCES if request["jid"] == THIRD else SHOWN}
         case "follow":
-            yield {"ok": True, "jid": JID, "minions": ["web1", "web10", "web2"], "away": {}, "unknown": {}} | {
-                "timeout_s": 5.0,
-                "deliver_ms": 60_000,
-            }
+            yield published("web1", "web10", "web2")
             yield returned(1, "web10", "no such file", retcode=2)
             yield returned(2, "web1", {"cmd.run": "x\ny", "test.ping": True})
             yield end(2)
         case "job_kill":
-            ids = [] if request["jid"] == OTHER else ["web1"]
-            yield {"ok": True, "ids": ids, "away": [*ids, "web9"][: 2 * len(ids)][-1:], "cancelled": []}
+            killed = {JID: (["web1"], ["web2"]), THIRD: (["ssh:d2"], ["ssh:shared"]), OTHER: ([], [])}
+            ids, away = killed[request["jid"]]
+            yield {"ok": True, "ids": ids, "away": away, "cancelled": []}
         case "describe":
             yield {"ok": True, **NO_RISK}
         case "publish":
-            yield {"ok": True, "jid": OTHER, "minions": ["web10"], "away": {}, "unknown": {}} | {
-                "timeout_s": 5.0,
-                "deliver_ms": 60_000,
-            }
+            yield published("web10", jid=OTHER)
         case "events":
             after = request.get("after", 3)
             yield {"ok": True, "seq": after, "first": 3}

@@ -61,6 +61,29 @@ TARGETS: dict[str, tuple[list[str], list[Step]]] = {
             end(1),
         ],
     ),
+    "resources": (
+        ["-C", "* and not web1"],
+        [
+            published(
+                "ma",
+                resources={
+                    "ma": ["dummy:d1", "dummy:shared", *(f"dummy:x{number:02}" for number in range(11))],
+                    "mb": ["ssh:shared", "ssh:s1"],
+                    "mc": ["ssh:t1"],
+                },
+                away={"mb": NOW - 3},
+                skipped=[
+                    {"type": "probe", "fun": "cmd.run", "count": 8},
+                    {"type": "api", "fun": "cmd.run", "count": 1},
+                ],
+            ),
+            returned(1, "ma", True),
+            returned(2, "dummy:d1", True),
+            returned(3, "dummy:shared", "ERROR: no", retcode=1),
+            state(4, "ssh:t1", "refused", "this minion does not manage it"),
+            end(4),
+        ],
+    ),
     "away": (["web*"], [published("web1", "web2", away={"web1": NOW - 86400, "web2": None}), {"seq": 0}]),
 }
 

@@ -151,7 +151,7 @@ def get_hash(path: str, form: str = "sha256") -> str:
     return _run(f'{form}sum <"$f"', path).decode(errors="replace").split(" ")[0]
 
 
-def set_mode(path: str, mode: str | int) -> str:
+def set_mode(path: str, mode: str) -> str:
     """
     Change the mode, ``0644`` or ``u+x``; the mode that the file then has.
 
@@ -181,7 +181,7 @@ def chown(path: str, user: str | None = None, group: str | None = None) -> None:
     _run(f'chown -- {shlex.quote(owner)} "$f"', path)
 
 
-def mkdir(dir_path: str, user: str | None = None, group: str | None = None, mode: str | int | None = None) -> bool:
+def mkdir(dir_path: str, user: str | None = None, group: str | None = None, mode: str | None = None) -> bool:
     """
     Make a directory, and those above it that are missing.
 

@@ -1,0 +1,124 @@
+"""`saltlite call --resources`: functions on the resources of this machine's pillar, and on the machine itself."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cli.arguments import parse_arguments, split_calls
+from saltlite.cli.inprocess import VALUE_MAX, Ran, caller, new_jid, printing_to_stderr, run_calls
+from saltlite.core.matching import resolve
+from saltlite.core.matching.memory_fleet import Member, MemoryFleet
+from saltlite.errors import NoTargetError, UsageError
+from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
+from saltlite.loader.encode import decode_return
+from saltlite.minion.resources.answering import Work
+from saltlite.minion.resources.local import Here, LocalType, local_types
+from saltlite.minion.returns import Returns
+from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.job import TargetState
+from saltlite.model.labels import labels
+from saltlite.model.signature import by_name
+from saltlite.model.srn import parse_srn
+from saltlite.model.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from saltlite.core.matching.fleet import Selection
+    from saltlite.loader.compound import Call
+    from saltlite.loader.loader import Loader
+    from saltlite.minion.resources.declared import Declared
+    from saltlite.wire.segment import SegmentRow
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The machine that manages the resources, with its own functions."""
+
+    opts: Mapping[str, Any]
+    grains: Mapping[str, Any]
+    pillar: Mapping[str, Any]
+    loader: Loader
+    texts: Sequence[str]
+    """The text of `saltlite.model.signature` for each of its functions."""
+
+    @property
+    def id(self) -> MinionId:
+        return MinionId(self.opts["id"])
+
+
+def run_on_targets(machine: Machine, declared: Declared, target: Target, words: Sequence[str]) -> Ran:
+    """Run a function, or several, on what the target selects: its value is that of the one target, or a map of all.
+
+    `words` are as on the command line. What a resource lacks is left out, unless the target names that resource.
+    Raises UsageError for a target or words that are none, NoTargetError when nothing is selected.
+    """
+    began, jid = time.monotonic(), new_jid()
+    returns = Returns(machine.id, VALUE_MAX, "", 0)
+    with printing_to_stderr():
+        types = local_types(declared, Here(machine.opts, machine.grains, machine.pillar, machine.loader, returns))
+    try:
+        calls = _calls(words, [machine.texts, *(one.texts for one in types)])
+        selection = _selection(machine, types, target)
+        outcomes: dict[TargetId, Outcome] = {}
+        if machine.id in selection.minions:
+            outcomes[machine.id] = run_calls(machine.loader, calls, jid).outcome
+        work = Work(jid, calls, caller())
+        with printing_to_stderr():
+            for one in types:
+                rows = one.run(_able(one, selection, calls), work)
+                outcomes |= {srn: _outcome(row) for srn, row in rows.items()}
+    finally:
+        for one in types:
+            one.close()
+    if not outcomes:
+        raise NoTargetError(f"no resource that {target.expression} selects has {words[0]}")
+    return Ran(jid, calls, _joined(outcomes), time.monotonic() - began)
+
+
+def _calls(words: Sequence[str], texts: Sequence[Sequence[str]]) -> list[Call]:
+    if "." not in words[0]:
+        raise UsageError(f"{words[0]!r} is not a function: it is written MODULE.FUNCTION, as in test.ping")
+    found = [by_name(some) for some in texts]
+    calls: list[Call] = []
+    for fun, rest in split_calls(words[0], words[1:]):
+        args, kwargs = parse_arguments(rest, [some[fun] for some in found if fun in some])
+        calls.append((fun, args, kwargs))
+    return calls
+
+
+def _selection(machine: Machine, types: Sequence[LocalType], target: Target) -> Selection:
+    resources = {srn: grains for one in types for srn, grains in one.grains.items()}
+    fleet = MemoryFleet({machine.id: Member(machine.grains, machine.pillar, resources)})
+    selection = resolve(target, fleet)
+    if not selection.minions and not selection.resources:
+        raise NoTargetError(f"nothing here matches {target.expression}: {len(resources)} resources were found")
+    return selection
+
+
+def _able(one: LocalType, selection: Selection, calls: Sequence[Call]) -> list[TargetId]:
+    """The selected resources of that type that have the functions, or are named."""
+    known = by_name(one.texts)
+    has_all = all(fun in known for fun, _args, _kwargs in calls)
+    mine = sorted(srn for srn in selection.resources if parse_srn(srn).type == one.name)
+    return [srn for srn in mine if has_all or srn in selection.named]
+
+
+def _outcome(row: SegmentRow) -> Outcome:
+    if row.state is not TargetState.RETURNED:
+        return Outcome(row.reason, row.retcode, ERROR_OUTPUTTER)
+    warnings = (f"{row.srn}: {row.reason}",) if row.reason else ()
+    return Outcome(decode_return(row.body, VALUE_MAX), row.retcode, warnings=warnings)
+
+
+def _joined(outcomes: Mapping[TargetId, Outcome]) -> Outcome:
+    if len(outcomes) == 1:
+        return next(iter(outcomes.values()))
+    names = labels([one for one in outcomes if ":" not in one], [one for one in outcomes if ":" in one])
+    return Outcome(
+        {names[one]: outcome.value for one, outcome in outcomes.items()},
+        next((outcome.retcode for outcome in outcomes.values() if outcome.retcode), 0),
+        warnings=tuple(warning for outcome in outcomes.values() for warning in outcome.warnings),
+    )

@@ -1,0 +1,92 @@
+"""How a target is read, as options say it, and how many targets there are, in words."""
+
+from __future__ import annotations
+
+from saltlite.cli.options import Option
+from saltlite.errors import UsageError
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from saltlite.cli.options import Parsed
+
+TARGET_OPTIONS = (
+    Option("-E", "--pcre", help="the target is a regular expression on ids"),
+    Option("-L", "--list", help="the target is a list of ids: web1,web2"),
+    Option("-G", "--grain", help="the target is a grain and a glob: os:Debian"),
+    Option("-P", "--grain-pcre", help="the same with a regular expression"),
+    Option("-I", "--pillar", help="the target is a pillar key and a glob: role:web*"),
+    Option("-J", "--pillar-pcre", help="the same with a regular expression"),
+    Option("-S", "--ipcidr", help="the target is a network or an address: 10.0.0.0/8"),
+    Option("-N", "--nodegroup", help="the target is a nodegroup of the configuration"),
+    Option("-C", "--compound", help="the target is compound: 'G@os:Debian and not web1'"),
+)
+"""Without one of them a target is a glob."""
+
+# The options of TARGET_OPTIONS by what `saltlite.model.target.TargetKind` calls the way of reading.
+_SHORT = {
+    "pcre": "-E", "list": "-L", "grain": "-G", "grain_pcre": "-P", "pillar": "-I", "pillar_pcre": "-J", "ipcidr": "-S",
+    "nodegroup": "-N", "compound": "-C",
+}  # fmt: skip
+
+GLOB = "glob"
+_ENGINE_AND_DELIMITER = 2
+
+
+def target_kind(parsed: Parsed) -> str:
+    """The name of the way in which the target is to be read. Raises UsageError when two are asked for."""
+    given = [kind for kind in _SHORT if parsed.on(kind)]
+    if len(given) > 1:
+        one, other = (f"--{kind.replace('_', '-')}" for kind in given[:2])
+        raise UsageError(f"{one} and {other} exclude each other: a target is read in one way")
+    return given[0] if given else GLOB
+
+
+def written_target(target: str, kind: str) -> str:
+    """The target with its option, as it is typed on a command line."""
+    return f"{_SHORT[kind]} {target}" if kind in _SHORT else target
+
+
+def compound_hint(target: str, kind: str) -> str:
+    """What is said of a glob that looks like a word of a compound target; "" of others."""
+    letter, at, _pattern = target.partition(" ")[0].partition("@")
+    looks_so = at and letter.isupper() and len(letter) <= _ENGINE_AND_DELIMITER
+    return f"; with -C it is read as a compound target: -C {target!r}" if kind == GLOB and looks_so else ""
+
+
+def minions_text(count: int) -> str:
+    """`1 minion`, `2 minions`."""
+    return f"{count} minion{'' if count == 1 else 's'}"
+
+
+def resources_text(count: int) -> str:
+    """`1 resource`, `2 resources`."""
+    return f"{count} resource{'' if count == 1 else 's'}"
+
+
+def targets_text(minions: int, resources: int) -> str:
+    """`2 minions`, `1 resource`, `12 targets: 2 minions, 10 resources`."""
+    kinds = kinds_text(minions, resources)
+    return f"{minions + resources} targets: {kinds}" if minions and resources else kinds
+
+
+def kinds_text(minions: int, resources: int) -> str:
+    """`2 minions`, `1 resource`, `2 minions, 10 resources`."""
+    counts = [minions_text(minions)] if minions or not resources else []
+    return ", ".join([*counts, *([resources_text(resources)] if resources else [])])
+
+
+def noun(minions: int, resources: int) -> str:
+    """What so many are called together: `minions`, `resources` or `targets`."""
+    return "targets" if minions and resources else "resources" if resources else "minions"
+
+
+def skipped_lines(skipped: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Which resources a job left out, and why, a line a type."""
+    return [
+        f"{resources_text(row['count'])} {'was' if row['count'] == 1 else 'were'} left out: "
+        f"type {row['type']} has no {row['fun']}"
+        for row in skipped
+    ]

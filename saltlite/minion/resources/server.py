@@ -1,0 +1,287 @@
+"""The resources of this minion: which types the pillar declares, what they have, and who runs parts for them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from saltlite.adapters.process import start_ticks
+from saltlite.adapters.reactor import Reactor, Timer
+from saltlite.core.minion_ports import Spool, SpoolEntry
+from saltlite.errors import JournalError, LocalProtocolError
+from saltlite.minion.asks import Asks
+from saltlite.minion.jobprocess import JobCall, Surroundings
+from saltlite.minion.resources.declared import Declared
+from saltlite.minion.resources.keeper import Events, Keeper, Part
+from saltlite.minion.resources.ports import Runs
+from saltlite.minion.resources.process import Start, TypeProcess, fork_type
+from saltlite.model.ids import PartId, TargetId
+from saltlite.model.job import TargetState
+from saltlite.model.parts import segment_id
+from saltlite.model.srn import parse_srn
+from saltlite.wire.document import encode_document
+from saltlite.wire.segment import SegmentRow, encode_segment
+
+log = logging.getLogger(__name__)
+
+REGISTER_SOON_S = 1.0
+"""When grains take longer, what was found is registered without them, and again when they are there."""
+PILLAR_WAIT_S = 60.0
+"""How long a part waits for the first pillar, which says what types there are."""
+NO_PILLAR = "this minion has no pillar yet, so it does not know which resources it manages"
+NOT_OURS = "this minion does not manage it"
+ENDED = "ended on demand"
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The minion around it."""
+
+    asks: Asks
+    """Who answers what functions ask of the minion."""
+    registration: Callable[[bytes], None]
+    """Told the document that registers all resources."""
+    inventory: Callable[[dict[str, list[str]]], None]
+    """Told type -> bare ids, of those types that have any, when that has changed."""
+
+
+class ResourceServer:
+    """Implements the port `saltlite.minion.resources.ports.ResourceRuns`.
+
+    Until the first pillar is here, and until a type has been looked at for the first time, its parts wait.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        surroundings: Surroundings,
+        declared: Declared,
+        spool: Spool,
+        *,
+        around: Around,
+        runs: Runs,
+    ) -> None:
+        self._reactor = reactor
+        self._surroundings = surroundings
+        self._declared = declared
+        self._spool = spool
+        self._around = around
+        self._runs = runs
+        self._keepers: dict[str, Keeper] = {}
+        self._leaving: list[Keeper] = []
+        self._pillar: Mapping[str, Any] | None = None
+        self._held: dict[PartId, Part] = {}
+        self._waiting: dict[PartId, Part] = {}
+        self._looking = False
+        self._soon: Timer | None = None
+        self._done: list[Callable[[], None]] = []
+        self._next: list[Callable[[], None]] = []
+        self._inventory: dict[str, list[str]] = {}
+        self._stopped: Callable[[], None] | None = None
+
+    # -- parts
+
+    def begin(self, call: JobCall, srns: Sequence[TargetId]) -> tuple[int, int]:
+        """See the port. A part that waits for its process waits in this one."""
+        self._held[call.jid] = Part(call, srns)
+        keeper = self._keepers.get(parse_srn(srns[0]).type or "")
+        pid, ticks = keeper.process if keeper is not None else (0, 0)
+        return (pid, ticks) if pid else (os.getpid(), start_ticks(os.getpid()) or 0)
+
+    def go(self, part: PartId) -> None:
+        """See the port."""
+        self._waiting[part] = self._held.pop(part)
+        if self._pillar is None:
+            self._reactor.call_later(PILLAR_WAIT_S, lambda: self._without_pillar(part))
+        self._run_waiting()
+
+    def cancel(self, part: PartId, *, late: bool) -> None:  # noqa: ARG002 - the jobs machine says why it ended
+        """See the port."""
+        if self._held.pop(part, None) is not None or self._waiting.pop(part, None) is not None:
+            self._runs.done(part, ENDED)
+            return
+        for keeper in (*self._keepers.values(), *self._leaving):
+            if keeper.cancel(part, ENDED):
+                return
+
+    # -- what there is
+
+    def pillar_is(self, pillar: Mapping[str, Any]) -> None:
+        """The pillar was fetched. Another one than before is a reason to look for resources, with fresh processes.
+
+        The same one is none: it is fetched in every session.
+        """
+        if pillar == self._pillar:
+            return
+        self._pillar = pillar
+        declared = self._declared.types_in(pillar)
+        for name in [name for name in self._keepers if name not in declared]:
+            self._leave(self._keepers.pop(name))
+        for name, keeper in self._keepers.items():
+            log.info("resource type %s: the pillar has changed, and its process is replaced", name)
+            keeper.replace()
+        for name in declared:
+            if name not in self._keepers:
+                self._keepers[name] = self._keeper(name)
+        self.refresh(lambda: None)
+
+    def grains_are(self, grains: Mapping[str, Any]) -> None:
+        """The grains of the minion were found anew."""
+        for keeper in self._keepers.values():
+            keeper.minion_is(grains)
+
+    def refresh(self, done: Callable[[], None]) -> None:
+        """Look for all resources and their grains; `done` when they were handed over for registration. While a look
+        is under way, another one follows it."""
+        self._next.append(done)
+        if not self._looking:
+            self._look()
+
+    def looked(self, done: Callable[[], None]) -> None:
+        """Call `done` when the look that was asked for last is over; without one, look."""
+        if self._looking and not self._next:
+            self._done.append(done)
+        else:
+            self.refresh(done)
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Have every type shut down; `done` when their processes are gone."""
+        self._stopped = done
+        for keeper in (*self._keepers.values(), *self._leaving):
+            keeper.stop(self._look_whether_stopped)
+        self._look_whether_stopped()
+
+    def _look_whether_stopped(self) -> None:
+        keepers = (*self._keepers.values(), *self._leaving)
+        if self._stopped is not None and all(keeper.is_gone for keeper in keepers):
+            done, self._stopped = self._stopped, None
+            done()
+
+    # -- types
+
+    def _keeper(self, name: str) -> Keeper:
+        asks = self._around.asks
+        events = Events(
+            segment=self._runs.segment,
+            done=self._runs.done,
+            found=self._look_at_it,
+            asked=lambda process, raw: asks.heard(process.errands, raw),
+            ended=lambda process: asks.ended(process.errands),
+        )
+        return Keeper(name, self._reactor, lambda grains: self._fork(name, grains), events)
+
+    def _fork(self, name: str, grains: Mapping[TargetId, Mapping[str, Any]]) -> TypeProcess:
+        declared, pillar = self._declared, self._pillar or {}
+        places = declared.places_of(name)
+        return fork_type(Start(name, replace(self._surroundings), pillar, grains, places, declared.timeout_s))
+
+    def _leave(self, keeper: Keeper) -> None:
+        log.info("resource type %s: the pillar does not declare it any more", keeper.name)
+        self._leaving.append(keeper)
+
+        def gone() -> None:
+            self._leaving.remove(keeper)
+            self._look_whether_stopped()
+
+        keeper.stop(gone)
+
+    # -- running
+
+    def _run_waiting(self) -> None:
+        for name, part in list(self._waiting.items()):
+            keeper = self._keepers.get(parse_srn(part.srns[0]).type or "")
+            if self._pillar is None or (keeper is not None and not keeper.found.known):
+                continue
+            del self._waiting[name]
+            self._run(part, keeper)
+
+    def _without_pillar(self, part: PartId) -> None:
+        if self._pillar is None and part in self._waiting:
+            self._run(self._waiting.pop(part), None)
+
+    def _run(self, part: Part, keeper: Keeper | None) -> None:
+        ours = keeper.found.srns if keeper is not None else frozenset()
+        here = [srn for srn in part.srns if srn in ours]
+        if len(here) < len(part.srns):
+            why = NOT_OURS if keeper is None or not keeper.found.why else f"{NOT_OURS}: {keeper.found.why}"
+            why = NO_PILLAR if self._pillar is None else why
+            try:
+                self._refuse(part.call.jid, [srn for srn in part.srns if srn not in ours], why)
+            except JournalError as error:
+                log.error("%s", error)  # noqa: TRY400 - a sentence
+                here = []
+        if keeper is not None and here:
+            keeper.run(Part(part.call, here))
+        else:
+            self._runs.done(part.call.jid, "")
+
+    def _refuse(self, part: PartId, srns: Sequence[TargetId], why: str) -> None:
+        """Answer in the place of resources. Raises JournalError when the disk does not take it."""
+        now_ms = int(time.time() * 1000)
+        rows = [SegmentRow(srn, TargetState.REFUSED, 1, b"", now_ms, 0, why) for srn in srns]
+        name = segment_id(part, 0)
+        self._spool.write(name, SpoolEntry(TargetState.RETURNED, 0, encode_segment(rows), now_ms, 0))
+        self._runs.segment(name)
+
+    # -- looking
+
+    def _look(self) -> None:
+        self._looking = True
+        self._done, self._next = self._next, []
+        for keeper in self._keepers.values():
+            keeper.find()
+        self._soon = self._reactor.call_later(REGISTER_SOON_S, self._register_soon)
+        self._reactor.call_soon(self._look_at_it)
+
+    def _look_at_it(self) -> None:
+        """Something was found; or a type began to look by itself."""
+        self._run_waiting()
+        keepers = self._keepers.values()
+        if any(keeper.looking for keeper in keepers):
+            if not self._looking:
+                self._looking = True
+                self._soon = self._reactor.call_later(REGISTER_SOON_S, self._register_soon)
+            elif self._soon is None:
+                self._register_ids()
+            return
+        if not self._looking:
+            return
+        self._looking = False
+        if self._soon is not None:
+            self._soon.cancel()
+        self._register()
+        done, self._done = self._done, []
+        for one in done:
+            one()
+        if self._next:
+            self._look()
+
+    def _register_soon(self) -> None:
+        self._soon = None
+        self._register_ids()
+
+    def _register_ids(self) -> None:
+        """Register what was found so far. A type of which nothing is known yet would lose all that it had."""
+        if all(keeper.found.known for keeper in self._keepers.values()):
+            self._register()
+
+    def _register(self) -> None:
+        found = {name: keeper.found for name, keeper in self._keepers.items() if keeper.found.ids}
+        content = {
+            "resources": {name: list(one.ids) for name, one in found.items()},
+            "grains": {srn: grains for one in found.values() for srn, grains in one.grains.items()},
+            "stale": [srn for one in found.values() for srn in one.stale],
+            "functions": {name: list(one.functions) for name, one in found.items()},
+        }
+        try:
+            self._around.registration(encode_document(content))
+        except LocalProtocolError as error:
+            log.error("the resources of this minion cannot be registered: %s", error)  # noqa: TRY400 - a sentence
+        inventory = {name: list(one.ids) for name, one in sorted(found.items())}
+        if inventory != self._inventory:
+            self._inventory = inventory
+            self._around.inventory(inventory)

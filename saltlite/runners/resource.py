@@ -1,0 +1,169 @@
+"""Resources of the fleet: who manages what, what is known of them, and the registry that has it.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import SaltInvocationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from saltlite.loader.hints import __client__
+
+__outputter__ = dict.fromkeys(
+    ("show_grains", "list_grains", "list", "owner", "match", "stats", "compact", "verify"), "yaml"
+)
+
+_REFRESH = "saltutil.refresh_resources"
+
+
+def show_grains(type: str = "", id: str = "") -> dict[str, Any] | None:
+    """
+    The grains of one resource, as its minion registered them; nothing when there are none. ``id`` alone may be an SRN.
+
+    CLI Example::
+
+        saltlite-run resource.show_grains type=ssh id=web-01
+        saltlite-run resource.show_grains id=ssh:web-01
+    """
+    if not type:
+        type, _, id = id.partition(":")
+    if not type or not id:
+        raise SaltInvocationError("name one resource: type=ssh id=web-01")
+    found: dict[str, Any] | None = __client__.call("resource_grains", type=type, id=id)["grains"]
+    return found
+
+
+def list_grains() -> dict[str, dict[str, Any]]:
+    """
+    Every resource of which grains are known: ``grain_keys``, ``grain_count``, ``at``, when they were registered, and
+    ``stale_since``, since when they could not be collected anew; both in seconds since 1970.
+
+    CLI Example::
+
+        saltlite-run resource.list_grains
+    """
+    found: dict[str, dict[str, Any]] = {}
+    after = ""
+    while True:
+        said = __client__.call("resource_list_grains", after=after)
+        found.update(said["resources"])
+        if not said["more"]:
+            return dict(sorted(found.items()))
+        after = said["last"]
+
+
+def refresh(minion: str, timeout: float = 60.0) -> bool:
+    """
+    Have a minion look for its resources and register them, and wait until it has: whether it did.
+
+    CLI Example::
+
+        saltlite-run resource.refresh minion=gate1
+    """
+    known = {row["id"] for row in __client__.call("minions")["minions"]}
+    return minion in known and __client__.cmd(minion, _REFRESH, (), None, "list", timeout).get(minion) is True
+
+
+def list(type: str = "", minion: str = "") -> dict[str, str]:
+    """
+    Every resource with the minion that manages it; only those of a type, or of a minion.
+
+    CLI Example::
+
+        saltlite-run resource.list
+        saltlite-run resource.list type=ssh minion=gate1
+    """
+    wanted = {name: value for name, value in (("type", type), ("minion", minion)) if value}
+    return {row["srn"]: row["minion"] for row in _rows(wanted)}
+
+
+def owner(id: str) -> dict[str, str]:
+    """
+    Which minion manages the resource of this SRN, or each resource of this id.
+
+    CLI Example::
+
+        saltlite-run resource.owner web-01
+        saltlite-run resource.owner ssh:web-01
+    """
+    return {row["srn"]: row["minion"] for row in __client__.call("resource_owner", id=id)["resources"]}
+
+
+def match(tgt: str, tgt_type: str = "compound") -> dict[str, Any]:
+    """
+    What a target selects: ``minions``, and ``resources`` by the minion that manages them. Nothing is run.
+
+    CLI Example::
+
+        saltlite-run resource.match 'T@ssh and not G@env:staging'
+        saltlite-run resource.match 'web*' tgt_type=glob
+    """
+    said = __client__.call("match", tgt=tgt, tgt_type=tgt_type)
+    return {name: said[name] for name in ("minions", "resources", "away", "unknown")}
+
+
+def transfer(srn: str, minion: str) -> str:
+    """
+    Give a resource to another minion, and name the one that had it. Both register anew: the new owner keeps it when it
+    declares it as well, so declare it there first.
+
+    CLI Example::
+
+        saltlite-run resource.transfer ssh:web-01 gate2
+    """
+    former: str = __client__.call("resource_transfer", srn=srn, minion=minion)["former"]
+    return former
+
+
+def stats() -> dict[str, Any]:
+    """
+    How the registry stands: its rows, its file, whether it is ``incomplete`` after damage; how many resources there
+    are of each type; and which minions had registrations refused, or parts of them, and why.
+
+    CLI Example::
+
+        saltlite-run resource.stats
+    """
+    said = __client__.call("resource_stats")
+    return {name: said[name] for name in ("registry", "types", "minions", "refused")}
+
+
+def compact() -> dict[str, int]:
+    """
+    Pack the registry now; the master does so by itself when it is due. ``before`` and ``after`` count records.
+
+    CLI Example::
+
+        saltlite-run resource.compact
+    """
+    said = __client__.call("resource_compact")
+    return {name: said[name] for name in ("before", "after")}
+
+
+def verify() -> dict[str, Any]:
+    """
+    Look at every row of the registry. What is damaged is moved aside and made anew, and minions are asked for the rest.
+
+    CLI Example::
+
+        saltlite-run resource.verify
+    """
+    said = __client__.call("resource_verify")
+    return {name: said[name] for name in ("rows", "problems", "aside")}
+
+
+def _rows(wanted: dict[str, str]) -> Iterator[dict[str, Any]]:
+    after = ""
+    while True:
+        said = __client__.call("resource_list", after=after, **wanted)
+        yield from said["resources"]
+        if not said["more"]:
+            return
+        after = said["resources"][-1]["srn"]

@@ -1,0 +1,541 @@
+"""Resources run for real: their type's process, its threads, what it leaves in the spool, what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.adapters import logs
+from saltlite.adapters.folder import PosixFolder
+from saltlite.adapters.reactor import Reactor
+from saltlite.adapters.spool import DiskSpool
+from saltlite.loader.encode import decode_return
+from saltlite.loader.finder import build_index
+from saltlite.loader.places import search_layers
+from saltlite.minion.asks import Asks
+from saltlite.minion.jobprocess import JobCall, Surroundings
+from saltlite.minion.resources.declared import Declared
+from saltlite.minion.resources.keeper import RESTART_MIN_S
+from saltlite.minion.resources.ports import Runs
+from saltlite.minion.resources.process import HUNG_MAX
+from saltlite.minion.resources.server import Around, ResourceServer
+from saltlite.minion.returns import Returns
+from saltlite.model.job import TargetState
+from saltlite.wire.document import decode_document
+from saltlite.wire.segment import SegmentRow, decode_segment
+from tests.loading import write
+
+JID = "20260131235959123456"
+BOUND_S = 20.0
+
+CONNECTION = """
+    import os, time
+
+    def init(opts):
+        open(os.path.join(opts["cachedir"], "inits"), "a").write("x")
+        if __pillar__.get("init_fails"):
+            raise ValueError("no route")
+
+    def initialized():
+        return True
+
+    def discover(opts):
+        return __pillar__["resources"]["probe"]["ids"]
+
+    def grains():
+        open(os.path.join(__opts__["cachedir"], "grains"), "a").write("x")
+        if __resource__["id"] == "bad":
+            raise ValueError("no grains here")
+        return {"rid": __resource__["id"], "role": "probe"}
+
+    def shutdown(opts):
+        open(os.path.join(opts["cachedir"], "shutdowns"), "a").write("x")
+    """
+SLOT = """
+    import os, threading, time
+
+    def ping():
+        return True
+
+    def who():
+        return dict(__resource__), dict(__grains__)
+
+    def pid():
+        return os.getpid()
+
+    def sleep(seconds):
+        time.sleep(seconds)
+        return seconds
+
+    def sleep_if(rid, seconds):
+        if __resource__["id"] == rid:
+            time.sleep(seconds)
+        return True
+
+    def both():
+        "True when another resource is called at the same moment."
+        __context__.setdefault("meet", threading.Barrier(2)).wait(10)
+        return True
+
+    def alone():
+        "How many calls are at this resource."
+        here = __context__.setdefault("here", {})
+        rid = __resource__["id"]
+        here[rid] = here.get(rid, 0) + 1
+        time.sleep(0.05)
+        seen = here[rid]
+        here[rid] -= 1
+        return seen
+
+    def fail(code):
+        __context__["retcode"] = code
+
+    def crash():
+        os._exit(3)
+
+    def large(size):
+        return "x" * size
+
+    def complain():
+        import logging
+        logging.getLogger("probe").warning("something is odd")
+    """
+FILES = {"resources/probe/__init__": CONNECTION, "resources/probe/modules/test": SLOT}
+
+
+@dataclass
+class Rig:
+    """A resource server on a reactor of its own, with what it said. Nothing waits longer than BOUND_S."""
+
+    folder: Path
+    reactor: Reactor
+    spool: DiskSpool
+    server: ResourceServer
+    segments: list[str]
+    inventories: list[dict[str, list[str]]]
+    registered: list[dict[str, Any]] = field(default_factory=list)
+    done: dict[str, str] = field(default_factory=dict)
+    parts: int = 0
+
+    def until(self, condition: Callable[[], object], bound_s: float = BOUND_S) -> None:
+        end = time.monotonic() + bound_s
+
+        def look() -> None:
+            if condition() or time.monotonic() > end:
+                self.reactor.stop()
+            else:
+                self.reactor.call_later(0.002, look)
+
+        look()
+        self.reactor.run()
+        assert condition()
+
+    def found(self, ids: list[str], **more: Any) -> dict[str, Any]:
+        """What is registered when the pillar declares these resources."""
+        before = len(self.registered)
+        self.server.pillar_is({"resources": {"probe": {"ids": ids}}, **more})
+        over: list[bool] = []
+        self.server.looked(lambda: over.append(True))
+        self.until(lambda: over)
+        assert len(self.registered) > before
+        return self.registered[-1]
+
+    def begin(self, ids: list[str], fun: str, *args: Any, user: str = "root") -> str:
+        self.parts += 1
+        part = f"{JID}-{self.parts}"
+        call = JobCall(part, [(fun, args, {})], user)
+        self.server.begin(call, [f"probe:{one}" for one in ids])
+        self.server.go(part)
+        return part
+
+    def rows(self, part: str) -> dict[str, SegmentRow]:
+        """What the resources of that part have answered until now."""
+        mine = [name for name in self.segments if name.startswith(f"{part}.")]
+        return {row.srn.partition(":")[2]: row for name in mine for row in decode_segment(self.spool.read(name).body)}
+
+    def run(self, ids: list[str], fun: str, *args: Any) -> dict[str, SegmentRow]:
+        part = self.begin(ids, fun, *args)
+        self.until(lambda: part in self.done)
+        return self.rows(part)
+
+    def values(self, ids: list[str], fun: str, *args: Any) -> dict[str, Any]:
+        return {rid: decode_return(row.body) for rid, row in self.run(ids, fun, *args).items()}
+
+    def count(self, what: str) -> int:
+        path = self.folder / "cache" / what
+        return len(path.read_text()) if path.exists() else 0
+
+    def stop(self) -> None:
+        gone: list[bool] = []
+        self.server.stop(lambda: gone.append(True))
+        self.until(lambda: gone)
+
+
+MakeRig = Callable[..., Rig]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[MakeRig]:
+    made: list[Rig] = []
+
+    def make_one(files: Mapping[str, str] = FILES, *, timeout_s: float = 60.0, pillar_key: str = "resources") -> Rig:
+        write(tmp_path, files)
+        for name in ("cache", "spool"):
+            (tmp_path / name).mkdir()
+        opts = {"module_dirs": [str(tmp_path)], "cachedir": str(tmp_path / "cache"), "id": "ma"}
+        index = build_index(search_layers(opts))
+        returns = Returns("ma", 16 << 20, str(tmp_path / "kept"), 1 << 20)
+        around = Surroundings(opts, {"os": "Debian"}, lambda: index, str(tmp_path / "spool"), returns, lambda *_: None)
+        reactor = Reactor()
+        spool = DiskSpool(PosixFolder(str(tmp_path / "spool")))
+        segments: list[str] = []
+        inventories: list[dict[str, list[str]]] = []
+        said = Runs(segments.append, lambda part, how: rig.done.update({part: how}))
+        server = ResourceServer(
+            reactor,
+            around,
+            Declared(pillar_key, 32, timeout_s, {}),
+            spool,
+            around=Around(
+                Asks(reactor, lambda _message: None, lambda _what, done: done()),
+                lambda data: rig.registered.append(decode_document(data)),
+                inventories.append,
+            ),
+            runs=said,
+        )
+        rig = Rig(tmp_path, reactor, spool, server, segments, inventories)
+        made.append(rig)
+        return rig
+
+    yield make_one
+    for rig in made:
+        rig.stop()
+        rig.reactor.close()
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Iterator[Path]:
+    logs.configure("info", log_file=str(tmp_path / "log"), stderr_fd=None)
+    yield tmp_path / "log"
+    logs.configure("quiet", stderr_fd=None)
+
+
+def test_what_is_found_is_registered_with_grains_and_what_the_slots_take(make: MakeRig) -> None:
+    said = make().found(["p2", "p1"])
+    assert said["resources"] == {"probe": ["p1", "p2"]}
+    assert said["grains"]["probe:p1"] == {"rid": "p1", "role": "probe"}
+    assert said["stale"] == []
+    assert "test.sleep(seconds)" in said["functions"]["probe"]
+
+
+def test_every_resource_answers_with_its_own_id_and_grains(make: MakeRig) -> None:
+    rig = make()
+    ids = [f"p{number}" for number in range(64)]
+    rig.found(ids)
+    said = rig.values(ids, "test.who")
+    assert said == {rid: [{"id": rid, "type": "probe"}, {"rid": rid, "role": "probe"}] for rid in ids}
+
+
+def test_a_type_is_loaded_and_its_grains_are_collected_once_however_many_jobs_run(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1", "p2"])
+    pids = [rig.values(["p1", "p2"], "test.pid") for _ in range(3)]
+    assert (rig.count("inits"), rig.count("grains")) == (1, 2)
+    assert len({pid for said in pids for pid in said.values()}) == 1
+
+
+def test_resources_are_called_at_the_same_time(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1", "p2"])
+    assert rig.values(["p1", "p2"], "test.both") == {"p1": True, "p2": True}
+
+
+def test_a_device_has_one_call_at_a_time(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1"])
+    parts = [rig.begin(["p1"], "test.alone") for _ in range(4)]
+    rig.until(lambda: set(parts) <= rig.done.keys())
+    assert [decode_return(rig.rows(part)["p1"].body) for part in parts] == [1, 1, 1, 1]
+
+
+def test_a_resource_that_hangs_delays_no_other_and_times_out_alone(make: MakeRig) -> None:
+    rig = make(timeout_s=1.5)
+    ids = [f"p{number}" for number in range(40)]
+    rig.found(ids)
+    began = time.monotonic()
+    part = rig.begin(ids, "test.sleep_if", "p7", 60)
+    rig.until(lambda: len(rig.rows(part)) == 39)
+    assert time.monotonic() - began < 1.0
+    rig.until(lambda: part in rig.done)
+    hung = rig.rows(part)["p7"]
+    assert (hung.state, hung.body, hung.reason) == (TargetState.TIMED_OUT, b"", "it did not answer within 1.5 s")
+
+
+def test_after_a_call_that_hangs_the_process_is_replaced_and_the_device_is_asked_again(make: MakeRig) -> None:
+    rig = make(timeout_s=0.3)
+    rig.found(["p1"])
+    before = rig.values(["p1"], "test.pid")
+    rig.run(["p1"], "test.sleep", 60)
+    rig.until(lambda: rig.count("inits") == 2)
+    assert rig.values(["p1"], "test.pid") != before
+    assert rig.values(["p1"], "test.who")["p1"][1] == {"rid": "p1", "role": "probe"}
+
+
+def test_a_crashed_process_ends_its_parts_says_how_and_is_started_again(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1", "p2"])
+    part = rig.begin(["p1"], "test.crash")
+    rig.until(lambda: part in rig.done)
+    assert rig.done[part] == "exit status 3"
+    assert rig.values(["p2"], "test.ping") == {"p2": True}
+
+
+def test_a_process_that_is_killed_ends_its_parts(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1"])
+    pid = rig.values(["p1"], "test.pid")["p1"]
+    part = rig.begin(["p1"], "test.sleep", 30)
+    os.kill(pid, signal.SIGKILL)
+    rig.until(lambda: part in rig.done)
+    assert rig.done[part] == "killed by SIGKILL"
+
+
+def test_a_cancelled_part_ends_at_once_and_what_was_answered_before_is_kept(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1", "p2"])
+    part = rig.begin(["p1", "p2"], "test.sleep_if", "p2", 60)
+    rig.until(lambda: rig.rows(part))
+    rig.server.cancel(part, late=False)
+    rig.until(lambda: part in rig.done, 3)
+    assert (list(rig.rows(part)), rig.done[part] != "") == (["p1"], True)
+
+
+def test_what_is_not_managed_here_is_refused_and_the_others_answer(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1"])
+    said = rig.run(["p1", "gone"], "test.ping")
+    assert (said["p1"].state, said["gone"].state) == (TargetState.RETURNED, TargetState.REFUSED)
+    assert said["gone"].reason == "this minion does not manage it"
+
+
+def test_a_type_that_the_pillar_does_not_declare_is_refused(make: MakeRig) -> None:
+    rig = make()
+    rig.server.pillar_is({})
+    assert rig.run(["p1"], "test.ping")["p1"].state is TargetState.REFUSED
+
+
+def test_parts_wait_for_the_first_pillar(make: MakeRig) -> None:
+    rig = make()
+    part = rig.begin(["p1"], "test.ping")
+    rig.found(["p1"])
+    rig.until(lambda: part in rig.done)
+    assert rig.rows(part)["p1"].state is TargetState.RETURNED
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "text"),
+    [
+        ("cmd.run", ["id"], "Function 'cmd.run' is not supported for resource type 'probe'"),
+        ("test.ping", [1], "Passed invalid arguments to test.ping: "),
+        ("test.sleep", ["x"], "The minion function caused an exception: Traceback"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_the_words_of_a_minion(make: MakeRig, fun: str, args: list[Any], text: str) -> None:
+    rig = make()
+    rig.found(["p1"])
+    row = rig.run(["p1"], fun, *args)["p1"]
+    assert decode_return(row.body).startswith(text)
+    assert row.retcode == 1
+
+
+def test_the_retcode_belongs_to_the_call(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1", "p2"])
+    assert {row.retcode for row in rig.run(["p1", "p2"], "test.fail", 7).values()} == {7}
+    assert {row.retcode for row in rig.run(["p1", "p2"], "test.ping").values()} == {0}
+
+
+def test_a_large_answer_is_a_segment_of_its_own(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1", "p2"])
+    assert {rid: len(text) for rid, text in rig.values(["p1", "p2"], "test.large", 100_000).items()} == {
+        "p1": 100_000,
+        "p2": 100_000,
+    }
+    assert len(rig.segments) == 2
+
+
+def test_many_answers_share_a_segment(make: MakeRig) -> None:
+    rig = make()
+    ids = [f"p{number}" for number in range(500)]
+    rig.found(ids)
+    assert len(rig.run(ids, "test.ping")) == 500
+    assert len(rig.segments) < 25
+
+
+def test_ids_come_from_discover_alone_and_follow_it(make: MakeRig) -> None:
+    rig = make()
+    assert rig.found(["d1"])["resources"] == {"probe": ["d1"]}
+    assert rig.found(["d1", "d3"])["resources"] == {"probe": ["d1", "d3"]}
+    assert rig.found(["d1"])["resources"] == {"probe": ["d1"]}
+    assert rig.inventories == [{"probe": ["d1"]}, {"probe": ["d1", "d3"]}, {"probe": ["d1"]}]
+
+
+def test_the_pillar_key_is_the_one_of_the_configuration(make: MakeRig) -> None:
+    rig = make(pillar_key="things")
+    rig.server.pillar_is({"things": {"probe": {}}, "resources": {"probe": {"ids": ["p1"]}}})
+    rig.until(lambda: rig.registered)
+    assert rig.registered[-1]["resources"] == {"probe": ["p1"]}
+
+
+def test_an_empty_pillar_key_is_the_default_one_and_a_warning(make: MakeRig, log_file: Path) -> None:
+    assert make(pillar_key="").found(["p1"])["resources"] == {"probe": ["p1"]}
+    assert "option resource_pillar_key is empty, and resources is used" in log_file.read_text()
+
+
+def test_the_same_pillar_again_is_no_reason_to_look(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1"])
+    rig.server.pillar_is({"resources": {"probe": {"ids": ["p1"]}}})
+    rig.values(["p1"], "test.ping")
+    assert rig.count("grains") == 1
+
+
+def test_a_look_that_is_asked_for_finds_what_has_changed_outside(make: MakeRig) -> None:
+    changing = CONNECTION.replace(
+        'return __pillar__["resources"]["probe"]["ids"]', "return os.listdir(opts['cachedir'])"
+    )
+    rig = make({**FILES, "resources/probe/__init__": changing})
+    rig.found([])
+    (rig.folder / "cache/new").touch()
+    over: list[bool] = []
+    rig.server.looked(lambda: over.append(True))
+    rig.until(lambda: over)
+    assert "new" in rig.registered[-1]["resources"]["probe"]
+
+
+def test_without_the_key_there_are_no_resources_any_more(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["d1"])
+    rig.server.pillar_is({})
+    rig.until(lambda: rig.registered[-1]["resources"] == {})
+    rig.until(lambda: rig.count("shutdowns") == 1)
+
+
+def test_grains_that_cannot_be_collected_are_named_and_the_others_are_there(make: MakeRig, log_file: Path) -> None:
+    said = make().found(["p1", "bad"])
+    assert (said["stale"], sorted(said["grains"])) == (["probe:bad"], ["probe:p1"])
+    assert said["resources"] == {"probe": ["bad", "p1"]}
+    assert "the grains of probe:bad could not be collected: ValueError: no grains here" in log_file.read_text()
+
+
+def test_what_cannot_be_an_id_is_left_out(make: MakeRig, log_file: Path) -> None:
+    said = make().found(["p1", "a/b", "..", "a b", "x*", 5, "p1"])  # type: ignore[list-item]
+    assert said["resources"] == {"probe": ["p1"]}
+    assert "resource type probe: ids are left out: 'a/b' is not a resource id" in log_file.read_text()
+
+
+def test_init_that_fails_is_what_the_resources_answer(make: MakeRig) -> None:
+    rig = make()
+    assert rig.found(["p1"], init_fails=True)["resources"] == {"probe": ["p1"]}
+    assert rig.values(["p1"], "test.ping") == {
+        "p1": "Resource type 'probe' is not initialised: init() raised ValueError: no route"
+    }
+
+
+def test_a_type_that_does_not_load_takes_no_other_with_it(make: MakeRig, log_file: Path) -> None:
+    rig = make({**FILES, "resources/broken/__init__": "raise ValueError('no')\n"})
+    rig.server.pillar_is({"resources": {"probe": {"ids": ["p1"]}, "broken": {}, "nosuch": {}, "not a type": {}}})
+    rig.until(lambda: rig.registered)
+    assert rig.registered[-1]["resources"] == {"probe": ["p1"]}
+    text = log_file.read_text()
+    assert "No resource loader available for type 'nosuch': there is no nosuch/__init__.py" in text
+    assert "No resource loader available for type 'broken': 'broken' could not be imported: ValueError: no" in text
+    assert "'not a type' is not a resource type" in text
+
+
+def test_shutdown_is_called_when_the_minion_stops(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1"])
+    rig.stop()
+    assert rig.count("shutdowns") == 1
+
+
+def test_a_look_finds_new_files_of_the_type(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1"])
+    write(rig.folder, {"resources/probe/modules/more": "def f():\n    return 'more'\n"})
+    over: list[bool] = []
+    rig.server.refresh(lambda: over.append(True))
+    rig.until(lambda: over)
+    assert rig.values(["p1"], "more.f") == {"p1": "more"}
+    assert "more.f" in " ".join(rig.registered[-1]["functions"]["probe"])
+
+
+def test_log_lines_name_the_resource_and_the_job(make: MakeRig, log_file: Path) -> None:
+    rig = make()
+    rig.found(["p1"])
+    rig.run(["p1"], "test.complain")
+    line = next(line for line in log_file.read_text().splitlines() if "something is odd" in line)
+    assert f"jid={JID}" in line
+    assert "srn=probe:p1" in line
+
+
+def test_ids_are_registered_before_slow_grains_are_there(make: MakeRig) -> None:
+    slow = CONNECTION.replace(
+        'return {"rid"', 'time.sleep(0 if __resource__["id"] != "slow" else 2)\n        return {"rid"'
+    )
+    rig = make({**FILES, "resources/probe/__init__": slow})
+    last = rig.found(["p1", "slow"])
+    first = rig.registered[0]
+    assert (first["resources"], first["stale"]) == ({"probe": ["p1", "slow"]}, ["probe:p1", "probe:slow"])
+    assert last["stale"] == []
+
+
+def test_a_device_can_be_asked_while_another_one_gives_its_grains(make: MakeRig) -> None:
+    slow = CONNECTION.replace(
+        'return {"rid"', 'time.sleep(0 if __resource__["id"] != "slow" else 2)\n        return {"rid"'
+    )
+    rig = make({**FILES, "resources/probe/__init__": slow})
+    rig.server.pillar_is({"resources": {"probe": {"ids": ["p1", "slow"]}}})
+    assert rig.values(["p1"], "test.ping") == {"p1": True}
+    assert rig.registered == []
+
+
+def test_functions_reach_the_modules_of_their_minion(make: MakeRig) -> None:
+    own = "def f():\n    return __minion__['test.echo']('x'), __resource_funcs__['probe.discover'](__opts__)\n"
+    rig = make({**FILES, "resources/probe/modules/own": own})
+    rig.found(["p1"])
+    assert rig.values(["p1"], "own.f") == {"p1": ["x", ["p1"]]}
+
+
+def test_a_process_that_crashes_again_and_again_is_started_with_growing_pauses(make: MakeRig, log_file: Path) -> None:
+    rig = make()
+    rig.found(["p1"])
+    began = time.monotonic()
+    for _ in range(5):
+        rig.run(["p1"], "test.crash")
+    assert time.monotonic() - began >= sum(RESTART_MIN_S * 2**n for n in range(4))
+    assert "its process ended (exit status 3), and is started again" in log_file.read_text()
+
+
+def test_when_more_than_a_few_calls_hang_a_fresh_process_takes_what_comes_next(make: MakeRig) -> None:
+    rig = make(timeout_s=0.5)
+    ids = [f"p{number}" for number in range(HUNG_MAX + 1)]
+    rig.found([*ids, "busy", "other"])
+    before = rig.values(["other"], "test.pid")["other"]
+    hanging = rig.begin(ids, "test.sleep", 60)
+    # One after the other: the old process has something else to do until after the new one is there.
+    busy = [rig.begin(["busy"], "test.sleep", 0.1) for _ in range(15)]
+    rig.until(lambda: hanging in rig.done and rig.count("inits") == 2)
+    assert rig.values(["other"], "test.pid")["other"] != before
+    assert not set(busy) <= rig.done.keys()
+    rig.until(lambda: set(busy) <= rig.done.keys())
+    assert {rig.rows(part)["busy"].state for part in busy} == {TargetState.RETURNED}

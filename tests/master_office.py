@@ -1,0 +1,125 @@
+"""A master without processes for tests: handlers over twins in memory, with minions that send documents."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_cache import MemoryCache
+from saltlite.adapters.memory_registry import MemoryRows
+from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
+from saltlite.core.acl import Principal
+from saltlite.core.resources.admission import Rules
+from saltlite.master.context import Answer, Identity, Master, Terms
+from saltlite.master.documents import Documents
+from saltlite.master.handlers.documents import answer_document
+from saltlite.master.handlers.holds import handle_holds
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.model.events import Event
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import KeyState, fingerprint
+from saltlite.wire.document import document_digest, encode_document
+from saltlite.wire.limits import CHUNK
+from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.inventory import inventory
+from tests.store_samples import key
+
+ROOT = Principal("root", 0)
+
+
+class NotedLink:
+    """A link process that does nothing, and notes what it was told."""
+
+    def __init__(self) -> None:
+        self.wanted: list[tuple[str, str]] = []
+        self.published: list[Any] = []
+
+    def want(self, minion: str, what: str) -> None:
+        self.wanted.append((minion, what))
+
+    def publish(self, job: Any, parts: Any) -> None:
+        self.published.append((job, parts))
+
+    def decided(self, session: int, state: str, minion: str) -> None:
+        """Verdicts are read from the store here."""
+
+
+class Shared:
+    """What all MWorkers of a master share."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk(store_id="0" * 32)
+        self.rows = MemoryRows()
+        self.cache = MemoryCache(lambda: NOW)
+
+
+class Office:
+    """One MWorker of a master whose minions are these; another one of the same master shares its `shared`."""
+
+    def __init__(self, *minions: str, rules: Rules | None = None, shared: Shared | None = None, **terms: Any) -> None:
+        self.shared = Shared() if shared is None else shared
+        self.store = MemoryStore(self.shared.disk)
+        self.clock = ManualClock(wall=NOW)
+        self.link = NotedLink()
+        self.master = Master(
+            self.store,
+            self.clock,
+            Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE),
+            Terms(5.0, 60.0, frozenset({0}), resources=rules or Rules(), **terms),
+            cast("Any", self.link),
+            *inventory(self.shared.rows, self.shared.cache),
+        )
+        self.documents = Documents(self.clock)
+        self._numbers = 0
+        self.add_keys(*minions)
+
+    def add_keys(self, *minions: str, state: KeyState = KeyState.ACCEPTED) -> None:
+        """Keys of minions in a state."""
+        with self.store.write() as tx:
+            for minion in minions:
+                tx.put_key(key(MinionId(minion), state))
+
+    def ask(self, verb: str, **fields: Any) -> Answer:
+        """An operator's request."""
+        return handle_request(self.master, ROOT, {"v": 1, "verb": verb, **fields})
+
+    def send(self, minion: str, kind: str, data: bytes) -> Mapping[str, Any]:
+        """A minion sends a document, piece by piece: what it is told at the end."""
+        said: Mapping[str, Any] = {}
+        digest, offset = hashlib.sha256(data).digest(), 0
+        while not said or (said["state"] == "ok" and not said["sha256"]):
+            self._numbers += 1
+            piece = {"t": "doc_put", "n": self._numbers, "kind": kind, "size": len(data), "sha256": digest}
+            piece |= {"offset": offset, "data": data[offset : offset + CHUNK]}
+            said = answer_document(self.master, self.documents, MinionId(minion), piece)
+            offset = said["size"]
+        return said
+
+    def register(self, minion: str, resources: Mapping[str, Sequence[Any]], **more: Any) -> Mapping[str, Any]:
+        """A minion registers these resources (type -> ids)."""
+        return self.send(minion, "resources", encode_document({"resources": resources, **more}))
+
+    def grains(self, minion: str, **grains: Any) -> Mapping[str, Any]:
+        """A minion sends its grains."""
+        return self.send(minion, "grains", encode_document(grains))
+
+    def holds(self, minion: str, *, grains: bytes = b"", resources: bytes = b"") -> list[tuple[str, str]]:
+        """A minion says by digests what it holds: what it is asked for."""
+        self.link.wanted.clear()
+        said = {"grains": _digest(grains), "resources": _digest(resources)}
+        handle_holds(self.master, MinionId(minion), said)
+        return list(self.link.wanted)
+
+    def owned(self, minion: str) -> dict[str, list[str]]:
+        """Type -> ids of what the minion manages."""
+        return self.master.registry.get_resources_for_minion(minion)
+
+    def events(self, prefix: str) -> list[Event]:
+        """The events whose tag begins so."""
+        return [event for event in self.store.events() if event.tag.startswith(prefix)]
+
+
+def _digest(data: bytes) -> str:
+    return document_digest(data) if data else ""

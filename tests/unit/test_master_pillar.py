@@ -1,0 +1,172 @@
+"""How an MWorker answers a minion that fetches its pillar, and what it keeps of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.memory_cache import MemoryCache
+from saltlite.adapters.memory_pillar import MemoryPillarFiles
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.acl import Principal
+from saltlite.core.cache.ports import GRAINS, PILLAR
+from saltlite.errors import RefusedError, UsageError
+from saltlite.master.context import Identity, Master, Terms
+from saltlite.master.handlers.pillar import answer_pillar, handle_pillar_show
+from saltlite.master.pillars import PILLARS_A_MINUTE, PILLARS_MEMORY, Pillars
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import fingerprint
+from saltlite.wire.document import decode_document, document_digest, encode_document
+from saltlite.wire.limits import CHUNK, MIB
+from saltlite.wire.messages import Message, Sender, check
+from tests.core_keys import NOW, certificate
+from tests.inventory import inventory
+
+WEB1, DB1 = MinionId("web1"), MinionId("db1")
+ROOT = Principal("root", 0)
+TOP = {"base": {"web*": ["web"], "role:db": [{"match": "grain"}, "db"]}}
+FILES = {"top.sls": TOP, "web.sls": {"password": "sesame"}, "db.sls": {"db": True}}
+
+
+def master(files: Mapping[str, Any] = FILES, *, cached: bool = True, cache: MemoryCache | None = None) -> Master:
+    signed = certificate(NOW)
+    who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
+    pillars = Pillars(MemoryPillarFiles({"base": files}), cached=cached)
+    terms = Terms(5.0, 60.0, frozenset({0}))
+    registry, banks = inventory(cache=cache)
+    link: Any = None  # nothing here is said to it
+    return Master(MemoryStore(), ManualClock(wall=NOW), who, terms, link, registry, banks, pillars)
+
+
+def ask(one: Master, minion: MinionId = WEB1, *, sha256: bytes = b"", offset: int = 0) -> Message:
+    message = {"t": "doc_get", "n": 1, "kind": "pillar", "sha256": sha256, "offset": offset}
+    return check(dict(answer_pillar(one, minion, message)), Sender.MASTER, accepted=True)
+
+
+def know(one: Master, minion: MinionId, grains: dict[str, Any]) -> str:
+    """The master has these grains; their digest."""
+    digest = document_digest(encode_document(grains))
+    one.banks.bank(GRAINS).put(minion, grains, digest)
+    return digest
+
+
+def test_a_minion_gets_what_is_for_its_own_id_and_grains() -> None:
+    one = master()
+    digest = know(one, DB1, {"id": "web1", "role": "db"})
+    said = ask(one, DB1)
+    assert decode_document(said["data"]) == {"db": True}
+    assert said["names"] == [digest]
+    assert decode_document(ask(one, WEB1)["data"]) == {"password": "sesame"}
+
+
+def test_the_answer_says_that_no_grains_are_known() -> None:
+    assert ask(master(), WEB1)["names"] == [""]
+
+
+def test_without_a_top_file_the_pillar_is_empty_and_nothing_is_looked_at_or_kept() -> None:
+    one = master({})
+    said = ask(one)
+    assert decode_document(said["data"]) == {}
+    assert said["names"] == []
+    assert one.banks.bank(PILLAR).keys() == []
+
+
+def test_targets_find_the_pillar_that_was_given_last() -> None:
+    one = master()
+    ask(one)
+    assert one.banks.bank(PILLAR).get(WEB1) == {"password": "sesame"}
+    one.pillars.files = MemoryPillarFiles({})
+    ask(one)
+    assert one.banks.bank(PILLAR).get(WEB1) == {}
+
+
+def test_without_minion_data_cache_no_pillar_is_kept() -> None:
+    one = master(cached=False)
+    assert decode_document(ask(one)["data"]) == {"password": "sesame"}
+    assert one.banks.bank(PILLAR).keys() == []
+
+
+def test_a_full_disk_keeps_no_pillar_from_its_minion(caplog: pytest.LogCaptureFixture) -> None:
+    cache = MemoryCache(lambda: NOW)
+    one = master(cache=cache)
+    cache.full = True
+    assert decode_document(ask(one)["data"]) == {"password": "sesame"}
+    assert "targets by pillar do not see web1 as it is now" in caplog.text
+
+
+def test_a_large_pillar_is_made_once_and_given_piece_by_piece() -> None:
+    made: list[str] = []
+
+    def big(_seen: Mapping[str, Any]) -> dict[str, str]:
+        made.append("made")
+        return {str(number): "x" * 1000 for number in range(200)}
+
+    one = master({"top.sls": {"base": {"*": ["big"]}}, "big.sls": big})
+    first = ask(one)
+    data = bytearray(first["data"])
+    while len(data) < first["size"]:
+        data += ask(one, sha256=first["sha256"], offset=len(data))["data"]
+    assert hashlib.sha256(data).digest() == first["sha256"]
+    assert made == ["made"]
+    assert ask(one, sha256=first["sha256"], offset=CHUNK)["state"] == "absent"
+
+
+def test_no_minion_gets_a_piece_of_what_was_made_for_another() -> None:
+    one = master({"top.sls": {"base": {"web1": ["big"]}}, "big.sls": {"key": "x" * 2 * CHUNK}})
+    first = ask(one, WEB1)
+    assert ask(one, DB1, sha256=first["sha256"], offset=CHUNK)["state"] == "absent"
+
+
+def test_pillars_on_their_way_fill_no_more_memory_than_the_limit() -> None:
+    one = master({"top.sls": {"base": {"*": ["big"]}}, "big.sls": {str(n): "x" * (MIB - 99) for n in range(20)}})
+    digests = [ask(one, MinionId(f"m{number}"))["sha256"] for number in range(4)]
+    assert PILLARS_MEMORY < 4 * 20 * MIB
+    states = [
+        ask(one, MinionId(f"m{number}"), sha256=digest, offset=CHUNK)["state"] for number, digest in enumerate(digests)
+    ]
+    assert states == ["absent", "ok", "ok", "ok"]
+
+
+def test_a_minion_that_fetches_without_end_is_told_to_wait_and_nobody_else_is() -> None:
+    one = master()
+    clock = one.clock
+    assert isinstance(clock, ManualClock)
+    assert {ask(one)["state"] for _ in range(PILLARS_A_MINUTE)} == {"ok"}
+    assert (ask(one)["state"], ask(one, DB1)["state"]) == ("busy", "ok")
+    clock.advance(60.0)
+    assert ask(one)["state"] == "ok"
+
+
+def test_mistakes_are_logged_without_values_and_given_to_the_minion(caplog: pytest.LogCaptureFixture) -> None:
+    said = ask(master({"top.sls": {"base": {"*": ["gone", "ok"]}}, "ok.sls": {"password": "sesame"}}))
+    assert "'gone'" in decode_document(said["data"])["_errors"][0]
+    assert "the pillar of web1 is not whole" in caplog.text
+    assert "sesame" not in caplog.text
+
+
+def test_a_pillar_that_cannot_travel_is_refused_with_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    nested: Any = {}
+    for _ in range(100):
+        nested = {"x": nested}
+    said = ask(master({"top.sls": {"base": {"*": ["deep"]}}, "deep.sls": nested}))
+    assert (said["state"], said["names"]) == ("refused", ["the master cannot send it: its log says why"])
+    assert "the pillar of web1 cannot be sent" in caplog.text
+
+
+def test_an_operator_is_shown_the_pillar_of_any_id_and_where_it_comes_from() -> None:
+    one = master()
+    know(one, DB1, {"role": "db"})
+    said = handle_pillar_show(one, ROOT, {"id": "db1"}).fields
+    assert said == {"pillar": {"db": True}, "top": {"base": ["db"]}, "mistakes": []}
+    assert one.banks.bank(PILLAR).keys() == []
+
+
+def test_nobody_else_is_shown_a_pillar() -> None:
+    with pytest.raises(RefusedError):
+        handle_pillar_show(master(), Principal("eve", 1000), {"id": "web1"})
+    with pytest.raises(UsageError):
+        handle_pillar_show(master(), ROOT, {"id": "../web1"})

@@ -1,0 +1,358 @@
+"""What becomes of a minion's registration: taken whole, in part with reasons, or refused while the old one stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from saltlite.core.resources.admission import QUOTA, REASONS_MAX, Rules
+from saltlite.core.resources.claims import Conflict
+from saltlite.master.documents import PER_MINUTE
+from saltlite.master.handlers import register as registering
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import KeyState
+from saltlite.wire.document import encode_document
+from tests.master_office import Office
+from tests.store_samples import key
+
+DUMMIES = {"dummy": ["d1", "d2"]}
+PING = "test.ping()"
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office("ma", "mb", "mc")
+
+
+def test_a_registration_is_acknowledged_and_found_and_one_event_tells_it(office: Office) -> None:
+    said = office.register("ma", DUMMIES)
+    assert (said["state"], said["names"], len(said["sha256"])) == ("ok", [], 32)
+    assert office.owned("ma") == DUMMIES
+    (event,) = office.events("resource/")
+    assert (event.tag, event.data) == ("resource/refresh/ma", {"Resource cache refresh": "ma"})
+
+
+def test_no_event_tells_of_registrations_when_the_configuration_says_so() -> None:
+    office = Office("ma", rules=Rules(events=False))
+    office.register("ma", DUMMIES)
+    assert office.events("resource/") == []
+
+
+def test_what_a_later_registration_does_not_have_is_released_with_its_grains(office: Office) -> None:
+    office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}, "dummy:d2": {"n": 2}})
+    office.register("ma", {"dummy": ["d1"]}, grains={"dummy:d1": {"n": 1}})
+    assert office.owned("ma") == {"dummy": ["d1"]}
+    assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d1"]
+    office.register("ma", {})
+    assert office.owned("ma") == {}
+    assert office.ask("resource_list_grains").fields["resources"] == {}
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "an empty id": ([""], "is not a resource id"),
+    "a slash": (["a/b"], "'a/b' is not a resource id"),
+    "a backslash": (["a\\b"], "is not a resource id"),
+    "the folder above": ([".."], "'..' is not a resource id"),
+    "a space": (["a b"], "'a b' is not a resource id"),
+    "a wildcard": (["x*"], "'x*' is not a resource id"),
+    "a number": ([5], "5 is not a resource id"),
+    "a NUL": (["a\0b"], "is not a resource id"),
+    "a word of targets": (["and"], "'and' is not a resource id"),
+    "too long": (["x" * 256], "is not a resource id"),
+    "twice the same": (["a", "a"], "dummy:a is registered twice"),
+    "no list": ("d1", "a map from types to lists of ids"),
+}
+
+
+@pytest.mark.parametrize(("ids", "reason"), BAD.values(), ids=BAD.keys())
+def test_a_bad_id_refuses_the_whole_registration_and_the_old_one_stays(office: Office, ids: Any, reason: str) -> None:
+    office.register("ma", DUMMIES)
+    said = office.send("ma", "resources", encode_document({"resources": {"dummy": ids, "probe": ["p1"]}}))
+    assert said["state"] == "refused"
+    assert reason in said["names"][0]
+    assert office.owned("ma") == DUMMIES
+    (event,) = office.events("resource/refused/ma")
+    assert event.data == {"id": "ma", "act": "register", "whole": True, "reasons": said["names"]}
+    assert office.ask("resource_stats").fields["refused"]["ma"] == {"refusals": 1, "reasons": said["names"]}
+
+
+DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "no resources": ({}, "a registration has `resources`"),
+    "an unknown field": ({"resources": {}, "id": "mb"}, "no field 'id'"),
+    "a bad type": ({"resources": {"../x": ["a"]}}, "'../x' is not a resource type"),
+    "grains that are no map": ({"resources": {}, "grains": []}, "`grains` of a registration"),
+    "stale that is no list": ({"resources": {}, "stale": "x"}, "`stale` of a registration"),
+    "functions of no type": ({"resources": {}, "functions": {"dummy": [PING]}}, "no resources of it"),
+    "functions that are none": ({"resources": DUMMIES, "functions": {"dummy": ["x"]}}, "no function"),
+    "functions that are no list": ({"resources": DUMMIES, "functions": {"dummy": 1}}, "`functions` of a registration"),
+    "too many functions": (
+        {"resources": DUMMIES, "functions": {"dummy": [f"a.f{n}()" for n in range(4097)]}},
+        "4097 functions",
+    ),
+    "too many types": ({"resources": {f"t{n}": [] for n in range(257)}}, "257 resource types"),
+}
+
+
+@pytest.mark.parametrize(("document", "reason"), DOCUMENTS.values(), ids=DOCUMENTS.keys())
+def test_a_document_that_is_no_registration_is_refused_with_the_reason(
+    office: Office, document: dict[str, Any], reason: str
+) -> None:
+    said = office.send("ma", "resources", encode_document(document))
+    assert said["state"] == "refused"
+    assert reason in said["names"][0]
+
+
+def test_what_is_no_msgpack_is_refused(office: Office) -> None:
+    said = office.send("ma", "resources", b"\xc1\xc1\xc1")
+    assert (said["state"], office.owned("ma")) == ("refused", {})
+    assert "could not be read" in said["names"][0]
+
+
+def test_every_bad_entry_is_named_up_to_a_limit(office: Office) -> None:
+    names = office.register("ma", {"dummy": [f"bad {n}" for n in range(REASONS_MAX + 5)]})["names"]
+    assert len(names) == REASONS_MAX + 1
+    assert names[-1] == "and more"
+
+
+def test_more_resources_than_the_quota_are_refused_and_the_old_ones_stay() -> None:
+    office = Office("ma", rules=Rules(quota=3))
+    office.register("ma", DUMMIES)
+    said = office.register("ma", {"dummy": ["d1", "d2"], "probe": ["p1", "p2"]})
+    assert said["names"] == ["it registers 4 resources, and resource_quota of the master allows 3"]
+    assert office.owned("ma") == DUMMIES
+
+
+def test_a_million_ids_are_refused_by_the_quota(office: Office) -> None:
+    said = office.send("ma", "resources", encode_document({"resources": {"d": [f"{n:x}" for n in range(1_000_000)]}}))
+    assert said["names"] == [f"it registers 1000000 resources, and resource_quota of the master allows {QUOTA}"]
+    assert office.owned("ma") == {}
+
+
+# -- names of minions
+
+
+@pytest.mark.parametrize("state", [KeyState.ACCEPTED, KeyState.PENDING])
+def test_a_resource_with_the_id_of_a_minion_is_kept_back_and_the_others_are_taken(
+    office: Office, state: KeyState
+) -> None:
+    office.add_keys("md", state=state)
+    said = office.register("mb", {"dummy": ["d3", "md"]})
+    assert said["state"] == "ok"
+    assert said["names"] == ["dummy:md has the id of a minion: give the resource another id"]
+    assert office.owned("mb") == {"dummy": ["d3"]}
+    assert [event.tag for event in office.events("resource/refused")] == ["resource/refused/mb"]
+
+
+def test_a_resource_cannot_have_the_id_of_its_own_minion(office: Office) -> None:
+    assert "has the id of a minion" in office.register("mb", {"dummy": ["mb"]})["names"][0]
+
+
+def test_among_many_ids_those_of_minions_are_found_as_well(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registering, "ASK_EACH_MAX", 1)
+    office.register("mb", {"dummy": ["mc", "d1", "d2"]})
+    assert office.owned("mb") == {"dummy": ["d1", "d2"]}
+
+
+def test_a_key_is_not_accepted_for_the_id_of_a_resource(office: Office) -> None:
+    office.register("ma", DUMMIES)
+    office.add_keys("d1", state=KeyState.PENDING)
+    (pending,) = office.store.keys(frozenset({KeyState.PENDING}))
+    answer = office.ask("key_change", action="accept", fingerprints=[pending.fingerprint])
+    assert answer.fields["changed"] == []
+    assert answer.fields["refused"][0]["reason"].startswith("a resource has this id: dummy:d1 (of ma). ")
+
+
+# -- ownership
+
+
+def test_a_resource_of_another_minion_stays_with_it_and_both_are_told(office: Office) -> None:
+    office.register("ma", DUMMIES)
+    said = office.register("mb", {"dummy": ["d1", "d11"]})
+    assert (said["state"], said["names"]) == ("ok", ["dummy:d1 is managed by ma, and stays so"])
+    assert office.owned("ma") == DUMMIES
+    assert office.owned("mb") == {"dummy": ["d11"]}
+    (event,) = office.events("resource/conflict/")
+    assert (event.tag, event.data) == ("resource/conflict/dummy:d1", {"owner": "ma", "refused": "mb"})
+
+
+def test_where_the_newest_wins_the_resource_moves_with_its_grains() -> None:
+    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}, "dummy:d2": {"of": "ma"}})
+    office.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}})
+    assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
+    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "mb"}
+    assert office.ask("resource_grains", type="dummy", id="d2").fields["grains"] == {"of": "ma"}
+    (event,) = office.events("resource/conflict/")
+    assert event.data == {"owner": "mb", "taken_from": "ma"}
+
+
+def test_one_registration_makes_a_limited_number_of_conflict_events(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registering, "CONFLICT_EVENTS_MAX", 3)
+    office.register("ma", {"dummy": [f"d{n}" for n in range(10)]})
+    office.register("mb", {"dummy": [f"d{n}" for n in range(10)]})
+    assert len(office.events("resource/conflict/")) == 3
+
+
+def test_the_same_refusal_again_is_no_news(office: Office) -> None:
+    office.register("ma", DUMMIES)
+    for _ in range(3):
+        assert office.register("mb", {"dummy": ["d1"]})["names"] == ["dummy:d1 is managed by ma, and stays so"]
+    assert len(office.events("resource/conflict/")) == 1
+    assert len(office.events("resource/refused/")) == 1
+
+
+def test_a_policy_keeps_back_what_a_minion_may_not_register() -> None:
+    office = Office("ma", "mb", rules=Rules(policy={"m[a]": ["dummy:d*", "ssh:*"]}))
+    assert office.register("ma", {"dummy": ["d1", "x1"], "ssh": ["x1"]})["names"] == [
+        "dummy:x1 may not be registered by ma: resource_policy of the master"
+    ]
+    assert office.owned("ma") == {"dummy": ["d1"], "ssh": ["x1"]}
+    office.register("mb", {"dummy": ["d2"]})
+    assert office.owned("mb") == {}
+
+
+def test_a_release_by_a_minion_does_not_touch_what_another_took_meanwhile() -> None:
+    first = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    second = Office(rules=Rules(conflict=Conflict.NEWEST), shared=first.shared)
+    first.register("ma", {"dummy": ["x"]})
+    second.register("mb", {"dummy": ["x"]})
+    first.register("ma", {})
+    assert first.owned("mb") == {"dummy": ["x"]}
+
+
+# -- grains
+
+
+def test_grains_of_what_is_not_in_the_registration_are_not_kept(office: Office) -> None:
+    said = office.register("ma", DUMMIES, grains={"dummy:d1": {}, "dummy:d9": {"a": 1}, "../../x": {"a": 1}})
+    assert said["state"] == "ok"
+    assert said["names"] == [
+        "'../../x' has grains and is not registered",
+        "'dummy:d9' has grains and is not registered",
+    ]
+    assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d1"]
+
+
+def test_grains_of_a_resource_of_another_minion_are_not_kept(office: Office) -> None:
+    office.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}})
+    office.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}})
+    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "ma"}
+
+
+def test_grains_that_could_not_be_collected_stay_and_are_marked_stale(office: Office) -> None:
+    office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}, "dummy:d2": {"n": 2}})
+    office.clock.advance(100.0)
+    office.register("ma", DUMMIES, grains={"dummy:d2": {"n": 3}}, stale=["dummy:d1"])
+    rows = office.ask("resource_list_grains").fields["resources"]
+    assert rows["dummy:d1"]["stale_since"] == office.clock.wall()
+    assert rows["dummy:d2"]["stale_since"] is None
+    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"n": 1}
+
+
+def test_too_large_grains_of_one_resource_are_kept_back_alone(office: Office) -> None:
+    grains = {"dummy:d1": {"a": "x" * 65_536}, "dummy:d2": {"a": "x"}}
+    said = office.register("ma", DUMMIES, grains=grains)
+    assert said["names"][0].startswith("the grains of dummy:d1 were not kept: ")
+    assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d2"]
+    assert office.owned("ma") == DUMMIES
+
+
+# -- keys
+
+
+@pytest.mark.parametrize("action", ["delete", "revoke"])
+def test_what_a_minion_managed_goes_with_its_key(office: Office, action: str) -> None:
+    office.grains("ma", role="gate")
+    office.register("ma", DUMMIES, grains={"dummy:d1": {"role": "probe"}})
+    office.register("mb", {"dummy": ["d11"]}, grains={"dummy:d11": {"role": "probe"}})
+    office.ask("key_change", action=action, fingerprints=[key(MinionId("ma")).fingerprint])
+    assert office.owned("ma") == {}
+    for target, kind in (("T@dummy", "compound"), ("role:*", "grain")):
+        found = office.ask("match", tgt=target, tgt_type=kind).fields
+        assert (found["minions"], found["resources"]) == ([], {"mb": ["dummy:d11"]})
+    # Another machine of that name begins with nothing.
+    office.add_keys("ma")
+    assert office.ask("resource_stats").fields["minions"] == 1
+    assert office.ask("match", tgt="role:gate", tgt_type="grain").fields["minions"] == []
+
+
+def test_a_registration_under_a_key_that_was_revoked_meanwhile_is_refused(office: Office) -> None:
+    office.add_keys("ma", state=KeyState.REVOKED)
+    said = office.register("ma", DUMMIES)
+    assert (said["state"], said["names"]) == ("refused", ["the key is not accepted any more"])
+    assert office.owned("ma") == {}
+
+
+# -- when the disk is full, and how often
+
+
+def test_a_full_disk_is_an_answer_and_the_next_try_succeeds(office: Office) -> None:
+    office.register("ma", {"dummy": ["d9"]})
+    office.shared.cache.full = True
+    said = office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})
+    assert said["state"] == "busy"
+    assert "the disk is full" in said["names"][0]
+    office.shared.cache.full = False
+    assert office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})["state"] == "ok"
+    assert office.owned("ma") == DUMMIES
+
+
+def test_a_registry_that_cannot_be_written_leaves_everything_as_it_was(office: Office) -> None:
+    office.register("ma", {"dummy": ["d9"]})
+    events = len(office.events("resource/"))
+    office.shared.rows.busy = True
+    assert office.register("ma", DUMMIES)["state"] == "busy"
+    office.shared.rows.busy = False
+    assert (office.owned("ma"), len(office.events("resource/"))) == ({"dummy": ["d9"]}, events)
+    assert office.register("ma", DUMMIES)["state"] == "ok"
+
+
+def test_a_minion_registers_so_often_in_a_minute_and_others_are_not_held_up(office: Office) -> None:
+    for _ in range(PER_MINUTE):
+        assert office.register("ma", DUMMIES)["state"] == "ok"
+    said = office.register("ma", {})
+    assert said["state"] == "busy"
+    assert office.register("mb", {"dummy": ["d3"]})["state"] == "ok"
+    office.clock.advance(60.0)
+    assert office.register("ma", {})["state"] == "ok"
+
+
+# -- what is asked for
+
+
+def test_a_minion_whose_registration_stands_is_asked_for_nothing(office: Office) -> None:
+    data = encode_document({"resources": DUMMIES})
+    assert office.holds("ma", resources=data) == [("ma", "resources")]
+    office.send("ma", "resources", data)
+    assert office.holds("ma", resources=data) == []
+    assert office.holds("ma") == []
+
+
+def test_a_minion_whose_resources_went_missing_is_asked_for_them(office: Office) -> None:
+    data = encode_document({"resources": DUMMIES})
+    office.send("ma", "resources", data)
+    office.master.registry.unregister_minion("ma")
+    assert office.holds("ma", resources=data) == [("ma", "resources")]
+
+
+def test_what_was_kept_back_is_asked_for_again(office: Office) -> None:
+    office.register("ma", DUMMIES)
+    data = encode_document({"resources": {"dummy": ["d1"]}})
+    office.send("mb", "resources", data)
+    assert office.holds("mb", resources=data) == [("mb", "resources")]
+
+
+def test_other_grains_are_asked_for(office: Office) -> None:
+    data = encode_document({"os": "Debian"})
+    assert office.holds("ma", grains=data) == [("ma", "grains")]
+    office.send("ma", "grains", data)
+    assert office.holds("ma", grains=data) == []
+
+
+def test_no_minion_can_be_found_under_the_id_of_another_by_its_grains(office: Office) -> None:
+    office.grains("ma", id="mb")
+    assert office.ask("match", tgt="id:mb", tgt_type="grain").fields["minions"] == []
+    assert office.ask("match", tgt="id:ma", tgt_type="grain").fields["minions"] == ["ma"]

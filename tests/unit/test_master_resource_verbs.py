@@ -1,0 +1,142 @@
+"""What operators ask about resources, and what they change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from saltlite.errors import UsageError
+from saltlite.master.handlers import resources
+from saltlite.master.handlers.decide import handle_decide
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import KeyState, fingerprint
+from tests.master_office import Office
+
+
+@pytest.fixture
+def office() -> Office:
+    office = Office("ma", "mb")
+    grains = {"dummy:d1": {"os": "x", "a": 1}}
+    office.register("ma", {"dummy": ["d1", "d2"], "probe": ["d1"]}, grains=grains)
+    office.register("mb", {"dummy": ["d3"]})
+    office.master.present[MinionId("mb")] = 1.0
+    return office
+
+
+def srns(office: Office, **fields: str) -> list[str]:
+    return [row["srn"] for row in office.ask("resource_list", **fields).fields["resources"]]
+
+
+def test_resources_are_listed_by_type_and_minion(office: Office) -> None:
+    assert srns(office) == ["dummy:d1", "dummy:d2", "dummy:d3", "probe:d1"]
+    assert srns(office, type="dummy") == ["dummy:d1", "dummy:d2", "dummy:d3"]
+    assert srns(office, minion="ma") == ["dummy:d1", "dummy:d2", "probe:d1"]
+    assert srns(office, type="probe", minion="mb") == []
+    (row,) = office.ask("resource_list", minion="mb").fields["resources"]
+    assert row == {"srn": "dummy:d3", "type": "dummy", "id": "d3", "minion": "mb", "up": True}
+
+
+def test_a_long_list_comes_in_pages(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "ROWS_MAX", 3)
+    first = office.ask("resource_list").fields
+    assert ([row["srn"] for row in first["resources"]], first["more"]) == (["dummy:d1", "dummy:d2", "dummy:d3"], True)
+    assert srns(office, after="dummy:d3") == ["probe:d1"]
+
+
+def test_grains_are_listed_in_pages_of_whole_minions(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    office.register("mb", {"dummy": ["d3"]}, grains={"dummy:d3": {}})
+    monkeypatch.setattr(resources, "ROWS_MAX", 1)
+    first = office.ask("resource_list_grains").fields
+    assert first["resources"]["dummy:d1"]["grain_keys"] == ["a", "os"]
+    assert (first["resources"]["dummy:d1"]["grain_count"], first["more"], first["last"]) == (2, True, "ma")
+    second = office.ask("resource_list_grains", after=first["last"]).fields
+    assert (list(second["resources"]), second["more"]) == (["dummy:d3"], False)
+
+
+def test_grains_of_a_resource_without_any_are_none(office: Office) -> None:
+    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"os": "x", "a": 1}
+    for kind, name in (("dummy", "d2"), ("dummy", "nosuch"), ("", "d1")):
+        assert office.ask("resource_grains", type=kind, id=name).fields["grains"] is None
+
+
+def test_owners_are_found_by_srn_and_by_bare_id(office: Office) -> None:
+    def owners(name: str) -> dict[str, str]:
+        return {row["srn"]: row["minion"] for row in office.ask("resource_owner", id=name).fields["resources"]}
+
+    assert owners("dummy:d1") == {"dummy:d1": "ma"}
+    assert owners("d1") == {"dummy:d1": "ma", "probe:d1": "ma"}
+    assert owners("nosuch") == {}
+
+
+def test_a_transfer_moves_the_resource_drops_its_grains_and_asks_both_minions(office: Office) -> None:
+    assert office.ask("resource_transfer", srn="dummy:d1", minion="mb").fields == {"former": "ma"}
+    assert office.owned("mb") == {"dummy": ["d1", "d3"]}
+    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] is None
+    assert sorted(office.link.wanted) == [("ma", "resources"), ("mb", "resources")]
+    (event,) = office.events("resource/conflict/dummy:d1")
+    assert event.data == {"owner": "mb", "taken_from": "ma", "by": "root"}
+    # The former owner says that it still has it, and is told that it has not.
+    assert office.register("ma", {"dummy": ["d1", "d2"]})["names"] == ["dummy:d1 is managed by mb, and stays so"]
+    assert office.owned("mb") == {"dummy": ["d1", "d3"]}
+
+
+@pytest.mark.parametrize(
+    ("srn", "minion", "sentence"),
+    [
+        ("dummy:nosuch", "mb", "nobody manages 'dummy:nosuch'"),
+        ("dummy", "mb", "is not a resource id"),
+        ("dummy:d1", "stranger", "no minion of the id stranger has an accepted key here"),
+        ("dummy:d1", "../x", "is not a minion id"),
+    ],
+)
+def test_an_impossible_transfer_changes_nothing(office: Office, srn: str, minion: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        office.ask("resource_transfer", srn=srn, minion=minion)
+    assert office.owned("ma") == {"dummy": ["d1", "d2"], "probe": ["d1"]}
+    assert office.events("resource/conflict/") == []
+
+
+def test_stats_count_types_and_minions(office: Office) -> None:
+    said = office.ask("resource_stats").fields
+    assert (said["types"], said["minions"], said["registry"]["primary"]["rows"]) == ({"dummy": 3, "probe": 1}, 2, 4)
+    assert said["refused"] == {}
+
+
+def test_compaction_and_verification_answer_in_figures(office: Office) -> None:
+    office.register("ma", {})
+    assert office.ask("resource_compact").fields == {"before": 7, "after": 1}
+    assert office.ask("resource_verify").fields == {"rows": 1, "problems": [], "aside": ""}
+
+
+def test_status_has_resources_and_who_was_refused(office: Office) -> None:
+    office.register("mb", {"dummy": ["d1"]})
+
+    def status() -> Any:
+        question = office.ask("status").question
+        assert question is not None
+        return question.fields(None)
+
+    said = status()
+    assert said["resources"] == {"count": 3, "minions": 1, "refused": 1, "incomplete": False}
+    assert {row["id"]: row["resources"] for row in said["minions"]} == {"ma": 3, "mb": 0}
+
+
+# -- keys that nobody looked at before they were accepted
+
+
+def test_a_pre_accepted_key_with_the_id_of_a_resource_waits_for_an_operator(office: Office) -> None:
+    public = b"p" * 32
+    with office.store.write() as tx:
+        tx.put_preaccept(MinionId("d2"), fingerprint(public), "root")
+    said = {"id": "d2", "token": ""}
+    handle_decide(office.master, {"session": 1, "public": public, "address": "10.0.0.9", "said": said})
+    record = office.store.key(fingerprint(public))
+    assert record is not None
+    assert record.state is KeyState.PENDING
+    assert "a resource has this id: dummy:d2 (of ma)" in record.how
+
+
+def test_no_fingerprint_is_accepted_in_advance_for_the_id_of_a_resource(office: Office) -> None:
+    with pytest.raises(UsageError, match=r"^d2: a resource has this id: dummy:d2 \(of ma\)\. Give the minion another"):
+        office.ask("key_preaccept", id="d2", fingerprint=fingerprint(bytes(32)))

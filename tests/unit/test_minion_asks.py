@@ -1,0 +1,86 @@
+"""Questions of processes and of the minion itself share what a session may have open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from saltlite.adapters.packing import Inside, pack, unpack
+from saltlite.core.filelane import file_said
+from saltlite.minion.asks import Asks
+from saltlite.wire.limits import FILE_ASKS_MAX
+from saltlite.wire.messages import Message
+
+READ = {"t": "file_ask", "n": 7, "act": "read", "env": "base", "path": "f", "after": "", "offset": 0}
+GET: Message = {"t": "doc_get", "n": 0, "kind": "pillar", "sha256": b"", "offset": 0}
+
+
+class Process:
+    """Plays a job's process that hears everything at once."""
+
+    def __init__(self) -> None:
+        self.heard: list[Inside] = []
+
+    def framed(self, message: bytes) -> bytes:
+        return message
+
+    def put(self, data: bytes) -> bytes:
+        self.heard.append(unpack(data))
+        return b""
+
+
+class Asker:
+    def __init__(self) -> None:
+        self.told: list[Message] = []
+        self.refreshes: list[tuple[str, Callable[[], None]]] = []
+        nobody: Any = None  # every write is taken at once, so the reactor is not asked for anything
+        self.asks = Asks(nobody, lambda message: self.told.append(message["message"]), self._refresh)
+
+    def _refresh(self, what: str, done: Callable[[], None]) -> None:
+        self.refreshes.append((what, done))
+
+    def heard(self, process: Any, message: Message) -> None:
+        self.asks.heard(process, pack(dict(message)))
+
+
+def test_the_minion_itself_and_its_jobs_have_one_limit() -> None:
+    one, process, answers = Asker(), Process(), list[Message]()
+    for _ in range(FILE_ASKS_MAX - 1):
+        one.heard(process, READ)
+    one.asks.ask(GET, answers.append)
+    one.asks.ask(GET, answers.append)
+    assert [message["t"] for message in one.told] == ["file_ask"] * (FILE_ASKS_MAX - 1) + ["doc_get"]
+    assert len({message["n"] for message in one.told}) == FILE_ASKS_MAX
+    one.asks.said(file_said(one.told[-1]["n"], "ok"))
+    assert [message["state"] for message in answers] == ["ok"]
+    assert one.told[-1]["t"] == "doc_get"
+    assert process.heard == []
+
+
+def test_a_new_session_is_asked_what_processes_asked_and_not_what_the_minion_did() -> None:
+    one, process, answers = Asker(), Process(), list[Message]()
+    one.heard(process, READ)
+    one.asks.ask(GET, answers.append)
+    old = one.told.copy()
+    one.told.clear()
+    one.asks.connected()
+    assert [message["t"] for message in one.told] == ["file_ask"]
+    one.asks.said(file_said(old[1]["n"], "ok"))
+    assert answers == []
+
+
+def test_whoever_waits_for_a_refresh_is_told_when_it_is_done() -> None:
+    one, process = Asker(), Process()
+    one.heard(process, {"t": "refresh", "n": 3, "what": "pillar"})
+    assert (one.refreshes[0][0], process.heard) == ("pillar", [])
+    one.refreshes[0][1]()
+    assert process.heard == [{"t": "refreshed", "n": 3}]
+
+
+def test_a_process_that_has_ended_is_told_nothing() -> None:
+    one, process = Asker(), Process()
+    gone: Any = process
+    one.heard(process, {"t": "refresh", "n": 3, "what": "pillar"})
+    one.asks.ended(gone)
+    one.refreshes[0][1]()
+    assert process.heard == []

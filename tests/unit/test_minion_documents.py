@@ -1,0 +1,270 @@
+"""What the master is told of grains and resources, how the pillar comes, and what a session that ends costs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from saltlite.core.filelane import file_said
+from saltlite.minion.documents import AGAIN_S, HOLDS_S, Documents, Hooks
+from saltlite.wire.document import decode_document, document_digest, encode_document
+from saltlite.wire.limits import CHUNK
+from saltlite.wire.messages import Message, Sender, check
+
+GRAINS = {"id": "web1", "os": "Debian"}
+REGISTRATION = encode_document({"resources": {"dummy": ["a"]}, "grains": {}, "stale": [], "functions": {}})
+
+
+class Master:
+    """A master that answers what a test lets it answer; the clock stands still."""
+
+    def __init__(self) -> None:
+        self.told: list[Message] = []
+        self.asked: list[tuple[Message, Callable[[Message], None]]] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.pillars: list[dict[str, Any]] = []
+        self.registered: list[tuple[bool, Sequence[str]]] = []
+        self.pillar: dict[str, Any] = {"role": "web"}
+        self.held: dict[str, bytes] = {}
+        self.made_with: list[str] | None = None
+        hooks = Hooks(self.pillars.append, lambda ok, reasons: self.registered.append((ok, reasons)))
+        self.minion = Documents(self, self._ask, self._tell, hooks)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.timers.append((seconds, callback))
+
+    def pass_time(self, seconds: float) -> None:
+        due = [callback for after, callback in self.timers if after <= seconds]
+        self.timers = [timer for timer in self.timers if timer[0] > seconds]
+        for callback in due:
+            callback()
+
+    def _ask(self, message: Message, answered: Callable[[Message], None]) -> None:
+        check({**message, "n": 1}, Sender.MINION, accepted=True)
+        self.asked.append((message, answered))
+
+    def _tell(self, message: Message) -> None:
+        self.told.append(check(dict(message), Sender.MINION, accepted=True))
+
+    def kinds(self) -> list[str]:
+        return [f"{message['t']} {message['kind']}" for message, _answered in self.asked]
+
+    def say(self, state: str, **fields: Any) -> Message:
+        """Answer the oldest question like this; the question."""
+        message, answered = self.asked.pop(0)
+        answered(file_said(1, state, **fields))
+        return message
+
+    def serve(self) -> list[str]:
+        """Answer all questions as a master that is well; what was asked."""
+        seen = []
+        while self.asked:
+            message = self.asked[0][0]
+            seen.append(f"{message['t']} {message['kind']}")
+            if message["t"] == "doc_put":
+                self._take(message)
+            else:
+                self._give(message)
+        return seen
+
+    def _take(self, message: Message) -> None:
+        kind = message["kind"]
+        had = self.held.get(kind, b"") if message["offset"] else b""
+        self.held[kind] = had + message["data"]
+        whole = len(self.held[kind]) == message["size"]
+        self.say("ok", size=len(self.held[kind]), sha256=message["sha256"] if whole else b"")
+
+    def _give(self, message: Message) -> None:
+        data = encode_document(self.pillar)
+        piece = data[message["offset"] : message["offset"] + CHUNK]
+        digest = document_digest(self.held["grains"]) if "grains" in self.held else ""
+        names = self.made_with if self.made_with is not None else [digest]
+        self.say("ok", size=len(data), sha256=hashlib.sha256(data).digest(), data=piece, names=names)
+
+
+@pytest.fixture
+def master() -> Master:
+    return Master()
+
+
+@pytest.fixture
+def settled(master: Master) -> Master:
+    """One whose minion is connected, has told its grains, and has its pillar."""
+    master.minion.grains_are(GRAINS)
+    master.minion.connected()
+    master.serve()
+    return master
+
+
+def test_a_new_session_begins_with_the_digests_of_what_there_is(master: Master) -> None:
+    master.minion.grains_are(GRAINS)
+    master.minion.resources_are(REGISTRATION)
+    master.minion.connected()
+    digests = {"grains": document_digest(encode_document(GRAINS)), "resources": document_digest(REGISTRATION)}
+    assert master.told == [{"t": "holds", **digests}]
+
+
+def test_what_is_not_known_yet_at_the_session_is_told_when_it_is(master: Master) -> None:
+    master.minion.connected()
+    assert master.told == []
+    master.minion.grains_are(GRAINS)
+    assert [(message["grains"] != "", message["resources"]) for message in master.told] == [(True, "")]
+
+
+def test_the_master_gets_what_it_asks_for_and_all_of_it(master: Master) -> None:
+    big = {"id": "web1", "list": ["x" * 1000] * 200}
+    master.made_with = []
+    master.minion.grains_are(big)
+    master.minion.connected()
+    master.serve()
+    master.minion.wanted("grains")
+    assert len(master.serve()) > 3
+    assert decode_document(master.held["grains"]) == big
+
+
+def test_the_same_content_has_the_same_digest_in_whatever_order_it_was_found(settled: Master) -> None:
+    settled.told.clear()
+    settled.minion.grains_are(dict(reversed(GRAINS.items())))
+    assert settled.told == []
+    assert settled.asked == []
+
+
+def test_what_changes_in_a_session_is_sent_without_being_asked_for(settled: Master) -> None:
+    settled.minion.grains_are({**GRAINS, "os": "Fedora"})
+    assert settled.serve() == ["doc_put grains"]
+    assert decode_document(settled.held["grains"])["os"] == "Fedora"
+
+
+def test_what_changes_while_it_is_sent_is_sent_as_it_is_at_last(settled: Master) -> None:
+    settled.minion.grains_are({**GRAINS, "list": ["x" * 1000] * 200})
+    settled._take(settled.asked[0][0])
+    settled.minion.grains_are({**GRAINS, "os": "Fedora"})
+    settled.serve()
+    assert decode_document(settled.held["grains"]) == {**GRAINS, "os": "Fedora"}
+
+
+def test_a_busy_master_is_asked_again_after_longer_and_longer_pauses(settled: Master) -> None:
+    settled.minion.grains_are({**GRAINS, "os": "Fedora"})
+    settled.say("busy")
+    assert settled.asked == []
+    settled.pass_time(AGAIN_S)
+    settled.say("busy")
+    settled.pass_time(AGAIN_S)
+    assert settled.asked == []
+    settled.pass_time(2 * AGAIN_S)
+    assert settled.kinds() == ["doc_put grains"]
+
+
+def test_a_session_that_ends_costs_nothing_but_time(settled: Master) -> None:
+    settled.minion.grains_are({**GRAINS, "os": "Fedora"})
+    done: list[str] = []
+    settled.minion.settled("grains", lambda: done.append("grains"))
+    lost = settled.asked.copy()
+    settled.asked.clear()
+    settled.minion.connected()
+    lost[0][1](file_said(1, "refused"))
+    assert done == []
+    settled.serve()
+    assert done == ["grains"]
+    assert decode_document(settled.held["grains"])["os"] == "Fedora"
+
+
+def test_the_master_is_told_again_from_time_to_time(settled: Master) -> None:
+    settled.told.clear()
+    settled.pass_time(HOLDS_S)
+    settled.pass_time(HOLDS_S)
+    assert [message["t"] for message in settled.told] == ["holds", "holds"]
+
+
+def test_a_refused_registration_is_told_with_its_reasons_and_logged_once(
+    settled: Master, caplog: pytest.LogCaptureFixture
+) -> None:
+    settled.minion.resources_are(REGISTRATION)
+    for _ in range(2):
+        settled.minion.wanted("resources")
+        settled.say("refused", names=["dummy:a is somebody else's"])
+    assert settled.registered == [(False, ["dummy:a is somebody else's"])] * 2
+    assert caplog.text.count("refuses the resources of this minion: dummy:a is somebody else's") == 1
+
+
+def test_a_registration_that_was_taken_with_exceptions_names_them(settled: Master) -> None:
+    settled.minion.resources_are(REGISTRATION)
+    settled.minion.wanted("resources")
+    message = settled.asked[0][0]
+    settled.say("ok", size=message["size"], sha256=message["sha256"], names=["dummy:b is not"])
+    assert settled.registered == [(True, ["dummy:b is not"])]
+
+
+def test_the_pillar_is_not_fetched_before_the_grains_are_known(master: Master) -> None:
+    master.minion.connected()
+    assert master.asked == []
+    master.minion.grains_are(GRAINS)
+    assert master.kinds() == ["doc_get pillar"]
+
+
+def test_a_pillar_that_was_made_without_these_grains_is_fetched_again_when_the_master_has_them(master: Master) -> None:
+    master.minion.grains_are(GRAINS)
+    master.minion.connected()
+    assert master.serve() == ["doc_get pillar", "doc_put grains", "doc_get pillar"]
+    assert master.pillars == [{"role": "web"}]
+
+
+def test_a_master_that_never_takes_the_grains_still_gives_a_pillar(master: Master) -> None:
+    master.made_with = [""]
+    master.minion.grains_are(GRAINS)
+    master.minion.connected()
+    master._give(master.asked[0][0])
+    master.say("refused", names=["too large"])
+    master.serve()
+    assert master.pillars == [{"role": "web"}]
+
+
+def test_a_large_pillar_comes_in_pieces(master: Master) -> None:
+    master.pillar = {str(number): "x" * 1000 for number in range(200)}
+    master.minion.grains_are(GRAINS)
+    master.minion.connected()
+    master.serve()
+    assert master.pillars == [master.pillar]
+
+
+def test_a_pillar_that_changes_while_it_is_fetched_is_fetched_from_its_beginning(settled: Master) -> None:
+    settled.pillar = {str(number): "x" * 1000 for number in range(200)}
+    settled.minion.refresh_pillar(lambda: None)
+    settled._give(settled.asked[0][0])
+    settled.say("absent")
+    settled.pass_time(AGAIN_S)
+    settled.serve()
+    assert settled.pillars[-1] == settled.pillar
+
+
+def test_pieces_that_do_not_fit_together_are_no_pillar(settled: Master) -> None:
+    settled.minion.refresh_pillar(lambda: None)
+    data = encode_document({"role": "db"})
+    settled.say("ok", size=len(data), sha256=b"x" * 32, data=data)
+    assert settled.pillars == [{"role": "web"}]
+    settled.pass_time(AGAIN_S)
+    settled.serve()
+    assert len(settled.pillars) == 2
+
+
+def test_a_refresh_that_comes_while_the_pillar_is_fetched_gets_a_newer_one(settled: Master) -> None:
+    order: list[str] = []
+    settled.minion.refresh_pillar(lambda: order.append(f"first {settled.pillars[-1]['role']}"))
+    settled.minion.refresh_pillar(lambda: order.append(f"second {settled.pillars[-1]['role']}"))
+    settled._give(settled.asked[0][0])
+    settled.pillar = {"role": "db"}
+    settled.serve()
+    assert order == ["first web", "second db"]
+
+
+def test_a_refresh_without_a_session_is_done_in_the_next_one(master: Master) -> None:
+    done: list[str] = []
+    master.minion.grains_are(GRAINS)
+    master.minion.refresh_pillar(lambda: done.append("pillar"))
+    assert done == []
+    master.minion.connected()
+    master.serve()
+    assert done == ["pillar"]

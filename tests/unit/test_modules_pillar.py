@@ -1,0 +1,86 @@
+"""The module `pillar`: what jobs ask of the pillar that they were given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from saltlite.loader.call import Outcome, call
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
+
+INDEX = build_index(search_layers({}))
+PILLAR: dict[str, Any] = {
+    "port": 80,
+    "users": {"ann": {"uid": 1}, "bob": {"uid": 2}},
+    "list": ["a", {"b": 1}],
+    "by_port": {443: "https"},
+    "with:colon": True,
+    "empty": None,
+}
+
+
+def run(fun: str, *args: Any, **kwargs: Any) -> Outcome:
+    return call(Loader(INDEX, {}, {}, PILLAR), fun, args, kwargs)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("port", 80),
+        ("users:bob:uid", 2),
+        ("list:1:b", 1),
+        ("by_port:443", "https"),
+        ("with:colon", True),
+        ("empty", None),
+        ("users:eve", ""),
+        ("port:80", ""),
+        ("list:7", ""),
+    ],
+)
+def test_a_value_is_found_by_its_path(key: str, value: Any) -> None:
+    assert run("pillar.get", key).value == value
+
+
+def test_another_default_and_delimiter_may_be_given() -> None:
+    assert run("pillar.get", "users/ann/uid", delimiter="/").value == 1
+    assert run("pillar.get", "gone", default="x").value == "x"
+
+
+def test_a_default_is_completed_by_the_pillar() -> None:
+    assert run("pillar.get", "users", {"ann": {"gid": 9}, "eve": {}}, merge=True).value == {
+        "ann": {"gid": 9, "uid": 1},
+        "eve": {},
+        "bob": {"uid": 2},
+    }
+    assert run("pillar.get", "list", [0], merge=True).value == [0, "a", {"b": 1}]
+    assert run("pillar.get", "gone", {"a": 1}, merge=True).value == {"a": 1}
+
+
+def test_the_whole_pillar_is_shown() -> None:
+    assert run("pillar.items").value == PILLAR
+    assert run("pillar.raw").value == PILLAR
+
+
+def test_one_key_is_shown_as_it_is() -> None:
+    assert run("pillar.raw", key="list").value == ["a", {"b": 1}]
+    assert run("pillar.raw", "gone").value == {}
+    assert run("pillar.item", "port", "users:ann", "gone", default="-").value == {
+        "port": 80,
+        "users:ann": {"uid": 1},
+        "gone": "-",
+    }
+
+
+def test_keys_are_listed_without_values() -> None:
+    assert run("pillar.ls").value == sorted(PILLAR)
+    assert run("pillar.keys", "users").value == ["ann", "bob"]
+
+
+@pytest.mark.parametrize(("key", "sentence"), [("gone", "has no 'gone'"), ("port", "is no map")])
+def test_what_has_no_keys_is_said_to_have_none(key: str, sentence: str) -> None:
+    outcome = run("pillar.keys", key)
+    assert outcome.retcode != 0
+    assert sentence in str(outcome.value)
