@@ -16,7 +16,7 @@ from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.link import SendResult
 from saltlite.adapters.memory_disk import MemoryDisk, memory_journal, memory_spool
 from saltlite.adapters.memory_link import DEFAULT_ADDRESS, Fate, Flight, MemoryNetwork
-from saltlite.core import connection, hub, jobs
+from saltlite.core import connection, hub
 from saltlite.core.connection import Connection, Phase
 from saltlite.core.dispatch import advance
 from saltlite.core.jobs import Jobs
@@ -251,7 +251,7 @@ class Minion:
         self.jobs = Jobs(self.name, clock, limit=self.limit, longest_s=0.0)
         self.connection = Connection(self._identity, (DEFAULT_ADDRESS,), self._fleet_key, clock)
         remembered = [
-            jobs.Remembered(
+            job_effects.Remembered(
                 jid=entry.jid,
                 step=entry.step,
                 body=entry.body,
@@ -363,7 +363,7 @@ class Minion:
     def _told(self, message: Mapping[str, Any]) -> None:
         match message["t"]:
             case "job":
-                parcel = jobs.Parcel(
+                parcel = job_effects.Parcel(
                     message["jid"], message["body"], message["sig"], message["proof"], message["deliver_ms"]
                 )
                 self.jobs.received(parcel)
@@ -380,31 +380,31 @@ class Minion:
             case "want":
                 self.connection.send(FUNCTIONS)
 
-    def _work(self, effect: jobs.Effect) -> None:
+    def _work(self, effect: job_effects.Effect) -> None:
         match effect:
-            case jobs.Write():
+            case job_effects.Write():
                 self.journal.append([Record(effect.step, effect.jid, effect.fields)])
                 if not effect.lazy:
                     self.journal.sync()
-            case jobs.Fork():
+            case job_effects.Fork():
                 self.processes[effect.jid] = 4000 + len(self.fleet.entered)
                 self.jobs.forked(effect.jid, self.processes[effect.jid], 1)
-            case jobs.Go():
+            case job_effects.Go():
                 self.fleet.note(self.name, "enters the function")
                 self.fleet.entered[effect.jid, self.name] += 1
-            case jobs.Kill():
+            case job_effects.Kill():
                 if self.processes.pop(effect.jid, None) is not None:
                     self.jobs.exited(effect.jid, left_result=False, how="signal 15")
-            case jobs.Keep():
+            case job_effects.Keep():
                 result = SpoolEntry(effect.state, effect.code, b"", effect.start_ms, effect.dur_ms, effect.reason)
                 self.spool.write(effect.jid, result)
-            case jobs.Forget():
+            case job_effects.Forget():
                 self.spool.remove(effect.jid)
-            case jobs.Tell():
+            case job_effects.Tell():
                 self.connection.send(
                     {"t": "job_state", "jid": effect.jid, "state": effect.state, "reason": effect.reason}
                 )
-            case jobs.Offer():
+            case job_effects.Offer():
                 self._offer(effect.jid)
 
     def _offer(self, jid: str) -> None:

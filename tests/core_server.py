@@ -5,16 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from saltlite.adapters.clock import ManualClock
-from saltlite.core.jobs import (
-    Effect,
-    Fork,
-    Go,
-    Jobs,
-    Parcel,
-    Step,
-    Tell,
-    Write,
-)
+from saltlite.core.job_effects import Effect, Fork, Go, Parcel, Tell, Write
+from saltlite.core.jobs import Jobs
+from saltlite.core.minion_ports import Step
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState
 from saltlite.wire import merkle

@@ -27,13 +27,9 @@ from collections.abc import Collection, Iterable
 
 from saltlite.core.job_effects import (
     Effect,
-    EndPart,
     Forget,
-    Fork,
     Go,
-    Keep,
     Kill,
-    Offer,
     Parcel,
     Remembered,
     Tell,
@@ -51,6 +47,7 @@ from saltlite.core.job_endings import (
 )
 from saltlite.core.job_entry import NEVER, SIGKILL, SIGTERM, Entry, is_for_resources
 from saltlite.core.job_lanes import QUEUE_MAX, Lane
+from saltlite.core.job_offers import Offers
 from saltlite.core.job_segments import Segments
 from saltlite.core.jobcheck import TrustedKeys, body_of
 from saltlite.core.journal_rules import CLOCK_SLACK_S, ENDED
@@ -64,29 +61,8 @@ from saltlite.wire.jobbody import JobBody
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
 from saltlite.wire.messages import REASON_MAX
 
-__all__ = [
-    "Effect",
-    "EndPart",
-    "Forget",
-    "Fork",
-    "Go",
-    "Jobs",
-    "Keep",
-    "Kill",
-    "Offer",
-    "Parcel",
-    "Remembered",
-    "Step",
-    "Tell",
-    "Write",
-]
-
 KILL_GRACE_S = 2.0
 """Between the signal that asks a job to end and the one that ends it."""
-FOREIGN_S = 7 * 86_400.0
-"""A result is kept for the master that asked for it; after so long any master of the fleet may have it."""
-OFFER_AGAIN_S = 600.0
-"""A result that was not acknowledged for so long is offered again: the master could not store it."""
 UNWRITTEN_MAX = 10_000
 """Refusals that are remembered in memory only, as the disk is full or they are not for it. The oldest goes first."""
 CANCELS_AHEAD_MAX = 1000
@@ -104,12 +80,11 @@ class Jobs:
         self._clock = clock
         self._processes = Lane(limit)
         self._parts = Lane(PARTS_RUNNING_PER_MINION)
-        self._segments = Segments()
+        self._offers = Offers(clock, self._do)
+        self._segments = Segments(clock, self._offers, self._do)
         self._longest_s = longest_s
         self._keys = TrustedKeys(minion)
-        self._master = b""
         self._entries: dict[str, Entry] = {}
-        self._offered: dict[str, float] = {}
         self._floor = ""
         self._room = True
         self._full = ""
@@ -119,6 +94,9 @@ class Jobs:
         self._effects: list[Effect] = []
 
     # -- what the driver asks
+
+    def _do(self, effect: Effect) -> None:
+        self._effects.append(effect)
 
     def take(self) -> list[Effect]:
         """The effects since the last call, in the order in which they must be carried out."""
@@ -131,9 +109,7 @@ class Jobs:
         moments = [self._entries[jid].expires for lane in lanes for jid in lane.waiting]
         for entry in (self._entries[jid] for lane in lanes for jid in lane.active):
             moments.append(min(entry.limit, entry.kill_at))
-        # All are offered again after the same time, so the first is the next.
-        moments += [next(iter(self._offered.values()))] if self._offered else []
-        return min(moments, default=NEVER)
+        return min([*moments, self._offers.next()])
 
     @property
     def running(self) -> list[str]:
@@ -147,7 +123,7 @@ class Jobs:
         """The journal and the spool as they were found at the start."""
         self._floor = floor
         for segment in filter(is_segment_id, spooled):
-            self._segments.add(segment)
+            self._segments.found(segment)
         for job in remembered:
             entry = Entry(
                 job.jid, job.step, job.issuer, srns=job.srns, pid=job.pid, started_wall_ms=job.started_wall_ms
@@ -181,12 +157,12 @@ class Jobs:
         `until_s` is the certificate's last second, wall clock: after it the key counts no more. Until the next call
         it is this master that results are offered to.
         """
-        self._master = job_key
+        self._offers.master = job_key
         self._keys.trust(job_key, until_s, self._clock.wall())
 
     def connected(self, spooled: Iterable[str]) -> None:
         """The minion is READY: offer every result that the master has not acknowledged."""
-        self._offered.clear()
+        self._offers.clear()
         for jid in spooled:
             if jid not in self._processes.active:
                 self._offer(jid)
@@ -194,12 +170,12 @@ class Jobs:
     def received(self, parcel: Parcel) -> None:
         """A job arrived, for the first time or again."""
         entry = self._entries.get(parcel.jid)
-        if entry is not None and entry.issuer not in (b"", self._master):
+        if entry is not None and entry.issuer not in (b"", self._offers.master):
             # Two masters made the same jid in the same microsecond. What is known of one says nothing of the other.
             self._tell(parcel.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
             return
         if entry is not None:
-            if entry.step is Step.DONE and self._is_on_its_way(parcel.jid):
+            if entry.step is Step.DONE and self._segments.any_offered(parcel.jid):
                 # Its result is on its way, but an answer there must be now: until then this job has a place in
                 # the master's window, and jobs behind it wait.
                 self._tell(parcel.jid, TargetState.RUNNING)
@@ -299,7 +275,7 @@ class Jobs:
 
     def produced(self, segment: str) -> None:
         """What some resources of a part have answered is in the spool, under this id."""
-        if self._segments.add(segment):
+        if self._segments.found(segment):
             self._offer(segment)
 
     def part_ended(self, part: str, how: str) -> None:
@@ -312,11 +288,11 @@ class Jobs:
             return
         self._parts.drop(part)
         if how:
-            self._owe(entry, without_result(how))
+            self._segments.owe(entry, without_result(how))
         entry.step = Step.DONE
         # With the reason, so that the next job server knows that not all have answered.
         self._effects.append(Write(Step.DONE, part, {"reason": entry.owed} if entry.owed else {}, lazy=True))
-        self._settle_part(entry)
+        self._segments.settle(entry)
         self._start_queued()
 
     def unreadable(self, segment: str) -> None:
@@ -324,24 +300,21 @@ class Jobs:
 
         Of the result of a minion itself the master is told when it asks next.
         """
-        if not is_segment_id(segment):
-            return
-        entry = self._entries.get(part_of_segment(segment))
-        self._offered.pop(segment, None)
-        self._segments.drop(segment)
-        if entry is not None:
-            self._owe(entry, SEGMENT_UNREADABLE)
-            self._settle_part(entry)
+        if is_segment_id(segment) and self._segments.gone(segment):
+            entry = self._entries.get(part_of_segment(segment))
+            if entry is not None:
+                self._segments.owe(entry, SEGMENT_UNREADABLE)
+                self._segments.settle(entry)
 
     def acknowledged(self, jid: str) -> None:
         """The master has committed the return, or the segment of one."""
         entry = self._entries.get(part_of_segment(jid))
         if is_segment_id(jid):
-            self._acknowledged_segment(jid, entry)
+            self._segments.acknowledged(jid, entry)
             return
         if entry is not None and entry.step in (Step.RECEIVED, Step.STARTED):
             return
-        self._offered.pop(jid, None)
+        self._offers.drop(jid)
         if entry is not None and entry.step is Step.DONE:
             entry.step = Step.ACKED
             self._effects.append(Write(Step.ACKED, jid, lazy=True))
@@ -385,8 +358,8 @@ class Jobs:
             for jid in [jid for jid in lane.waiting if now >= self._entries[jid].expires]:
                 lane.drop(jid)
                 self._refuse(jid, TargetState.EXPIRED, "it waited too long on the minion for a free place")
-        while self._offered and now >= next(iter(self._offered.values())):
-            self._offer(next(iter(self._offered)))
+        for result in self._offers.due():
+            self._offer(result)
 
     # -- inside: what comes in
 
@@ -406,19 +379,8 @@ class Jobs:
     def _tell(self, jid: str, state: TargetState, reason: str = "") -> None:
         self._effects.append(Tell(jid, state, reason[:REASON_MAX]))
 
-    def _offer(self, jid: str) -> None:
-        self._offered.pop(jid, None)
-        if self._belongs_elsewhere(jid):
-            return
-        self._offered[jid] = self._clock.monotonic() + OFFER_AGAIN_S
-        self._effects.append(Offer(jid))
-
-    def _belongs_elsewhere(self, jid: str) -> bool:
-        """Another master asked for it, and a master that does not know the job would have it thrown away (G6)."""
-        entry = self._entries.get(part_of_segment(jid))
-        issuer = entry.issuer if entry is not None else b""
-        recent = jid > jid_at(int((self._clock.wall() - FOREIGN_S) * 1_000_000))
-        return issuer not in (b"", self._master) and recent
+    def _offer(self, result: str) -> None:
+        self._offers.offer(result, self._entries.get(part_of_segment(result)))
 
     def _refuse(self, jid: str, state: TargetState, reason: str) -> None:
         if jid > self._floor or jid in self._entries:
@@ -455,7 +417,7 @@ class Jobs:
             case Step.DONE:
                 # Only what is not on its way already: two transfers of one result would meet each other.
                 for jid in self._segments.of(entry.jid) or [entry.jid]:
-                    if jid not in self._offered:
+                    if jid not in self._offers:
                         self._offer(jid)
             case Step.REFUSED:
                 self._tell(entry.jid, entry.ending or TargetState.REFUSED, entry.reason)
@@ -497,45 +459,9 @@ class Jobs:
 
     def _keep(self, entry: Entry, why: str) -> str:
         """Have a result kept for a job that left none; what the journal says of it."""
-        kept = entry.keep(why, self._wall_ms())
+        kept = entry.keep(why, int(self._clock.wall() * 1000))
         self._effects.append(kept)
         return spelled(kept.state, kept.reason)
-
-    def _wall_ms(self) -> int:
-        return int(self._clock.wall() * 1000)
-
-    # -- inside: parts for resources
-
-    def _owe(self, entry: Entry, why: str) -> str:
-        """Note how a part ends that not all answered; the first reason stands. What the journal says of it."""
-        kept = entry.keep(why, self._wall_ms())
-        entry.owed = entry.owed or spelled(kept.state, kept.reason)
-        return entry.owed
-
-    def _is_on_its_way(self, jid: str) -> bool:
-        return any(offered in self._offered for offered in (jid, *self._segments.of(jid)))
-
-    def _acknowledged_segment(self, segment: str, entry: Entry | None) -> None:
-        if segment not in self._segments:
-            return
-        self._offered.pop(segment, None)
-        self._segments.drop(segment)
-        self._effects.append(Forget(segment))
-        if entry is not None:
-            self._settle_part(entry)
-
-    def _settle_part(self, entry: Entry) -> None:
-        """What is left to be said of a part that has ended, once the master has every segment of it."""
-        if entry.step is not Step.DONE or self._segments.of(entry.jid) or entry.jid in self._offered:
-            return
-        if entry.owed:
-            entry.ending, reason = read_spelled(entry.owed)
-            entry.owed = ""
-            self._keep(entry, reason)
-            self._offer(entry.jid)
-        else:
-            entry.step = Step.ACKED
-            self._effects.append(Write(Step.ACKED, entry.jid, lazy=True))
 
     # -- inside: after a restart
 
@@ -559,13 +485,13 @@ class Jobs:
             return
         noted = ""
         if entry.is_for_resources and job.jid not in spooled:
-            noted = self._owe(entry, without_result("the minion was restarted while it ran"))
+            noted = self._segments.owe(entry, without_result("the minion was restarted while it ran"))
         elif job.jid not in spooled:
             noted = self._keep(entry, without_result("while the minion was down"))
         entry.step = Step.DONE
         self._effects.append(Write(Step.DONE, job.jid, {"reason": noted} if noted else {}))
         if entry.owed:
-            self._settle_part(entry)
+            self._segments.settle(entry)
 
     def _replay_done(self, entry: Entry, reason: str) -> None:
         """It has ended, and the spool has no result under its own id."""

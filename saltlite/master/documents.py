@@ -11,6 +11,7 @@ import hashlib
 from collections import deque
 from dataclasses import dataclass, field
 
+from saltlite.core.cache.ports import GRAINS_MAX
 from saltlite.core.filelane import file_said
 from saltlite.core.ports import Clock
 from saltlite.model.ids import MinionId
@@ -19,13 +20,11 @@ from saltlite.wire.messages import Message
 
 DOCUMENTS_MEMORY = 2 * DOC_MAX
 """Bytes of documents that are not whole yet, in one MWorker."""
-GRAINS_SIZE_MAX = 256 * 1024
-"""Bytes of the grains of one minion. More is refused, and the old grains stay."""
 IDLE_S = 60.0
 PER_MINUTE = 30
 """Whole documents of one kind that one minion may send in a minute. More are answered `busy`."""
 
-_SIZE_MAX = {"grains": GRAINS_SIZE_MAX, "resources": DOC_MAX}
+_SIZE_MAX = {"grains": GRAINS_MAX, "resources": DOC_MAX}
 
 
 @dataclass(frozen=True, slots=True)

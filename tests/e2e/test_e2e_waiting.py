@@ -96,7 +96,7 @@ def test_with_deliver_by_a_minion_that_comes_back_runs_the_job_once(fleet: Fleet
     records = [json.loads(line) for line in out.splitlines()]
     assert following.returncode == 0
     assert [record["id"] for record in records if record["type"] == "return"] == ["b"]
-    assert records[-1]["summary"] == {"targeted": 2, "returned": 2, "failed": 0, "missing": 0}
+    assert records[-1]["summary"] == {"targeted": 2, "resources": 0, "returned": 2, "failed": 0, "missing": 0}
 
 
 def test_a_delivery_time_that_passes_ends_the_wait(fleet: Fleet) -> None:

@@ -121,7 +121,7 @@ def test_a_failed_minion_makes_exit_code_four(tmp_path: Path) -> None:
 def test_a_target_without_minions_makes_exit_code_three(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeMaster(tmp_path, fixed(published())) as master:
         assert main(["-c", master.config_dir, "zz*", "test.ping"]) == exitcodes.NOTHING_MATCHED
-    assert "no minion matches 'zz*'" in capsys.readouterr().err
+    assert "nothing matches 'zz*'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saltlite.core.hub import Decide, HangUp, Report
-from saltlite.core.jobs import Fork, Parcel
+from saltlite.core.job_effects import Fork, Parcel
 from saltlite.wire import frames, jobbody
 from saltlite.wire.messages import VERBS
 from tests.core_guest import MESSAGES, Guest, Table, of

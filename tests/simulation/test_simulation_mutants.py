@@ -135,7 +135,7 @@ def test_a_store_that_drops_a_job_when_it_is_over_is_seen(monkeypatch: pytest.Mo
         gone = expire(self, now)
         for jid, _minion in gone:
             if jid in self._tables.jobs and not self.open_targets(jid):
-                for table in (self._tables.jobs, self._tables.targets):
+                for table in (self._tables.jobs, self._tables.targets, self._tables.parts):
                     del table[jid]
         return gone
 
@@ -167,12 +167,12 @@ def test_a_segment_that_is_acknowledged_as_the_whole_part_is_seen(monkeypatch: p
 
 
 def test_an_ending_that_is_offered_before_the_segments_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = Jobs._settle_part
+    settle = Segments.settle
 
-    def impatient(self: Jobs, entry: Entry) -> None:
-        segments, self._segments = self._segments, Segments()
+    def impatient(self: Segments, entry: Entry) -> None:
+        segments, self._of = self._of, {}
         settle(self, entry)
-        self._segments = segments
+        self._of = segments
 
-    monkeypatch.setattr(Jobs, "_settle_part", impatient)
+    monkeypatch.setattr(Segments, "settle", impatient)
     assert found("G5")

@@ -14,6 +14,7 @@ from saltlite.cli.console import Console
 from saltlite.cli.verbs import job_fetch
 from saltlite.errors import SaltliteError, UsageError
 from saltlite.loader.encode import encode_return
+from tests.integration.fakemaster import FakeMaster, fixed
 from tests.terminals import Terminal
 
 JID = "20260131235959123456"
@@ -110,3 +111,18 @@ def test_a_return_that_fits_into_no_memory_is_not_fetched(tmp_path: Path, minion
     with pytest.raises(SaltliteError, match="no more than"):
         fetch(tmp_path)
     assert minion.asked == [0]
+
+
+@pytest.mark.parametrize(
+    ("targets", "sentence"),
+    [
+        ([{"id": "web1"}, {"id": "ssh:x", "minion": "web1"}], "ran on 2 targets: 1 minion, 1 resource: say which"),
+        ([{"id": "ssh:x", "minion": "web1"}], "ssh:x is a resource, and of resources no whole return is kept"),
+    ],
+)
+def test_without_a_minion_the_job_has_to_have_run_on_one_only(
+    targets: list[dict[str, str]], sentence: str, tmp_path: Path
+) -> None:
+    script = fixed({"ok": True, "job": {"jid": JID, "targets": targets}})
+    with FakeMaster(tmp_path, script) as master, pytest.raises(UsageError, match=sentence):
+        job_fetch.run([JID, "-c", master.config_dir], Console(None, None, None))

@@ -138,6 +138,13 @@ def test_root_dir_is_absolute(tmp_path: Path) -> None:
     assert master_error(tmp_path, "root_dir: srv") == ["master:1:11: 'root_dir' takes an absolute path, not 'srv'"]
 
 
+def test_limits_of_resource_types_are_whole_numbers_by_their_names(tmp_path: Path) -> None:
+    assert load_minion_text(tmp_path, "resource_type_limits: {ssh: 8, dummy: 1}").resource_type_limits == {
+        "ssh": 8,
+        "dummy": 1,
+    }
+
+
 # --- one mistake, one sentence with its position ---
 
 
@@ -244,6 +251,14 @@ def test_a_duration_out_of_form_or_range_is_refused(tmp_path: Path, text: str) -
         ("module_dirs: /x", "minion:1:14: 'module_dirs' takes a list of paths, not '/x'"),
         ("disable_modules: [{}]", "minion:1:19: 'disable_modules' takes a list of texts, not an empty map"),
         ("providers: {pkg: [a]}", "minion:1:18: 'providers' takes a map from text to text, not a list"),
+        (
+            "resource_type_limits: {ssh: 0}",
+            "minion:1:29: 'resource_type_limits' takes a map from text to a whole number from 1 to 1000, not '0'",
+        ),
+        (
+            "resource_type_limits: 8",
+            "minion:1:23: 'resource_type_limits' takes a map from text to a whole number from 1 to 1000, not '8'",
+        ),
         ("grains: 5", "minion:1:9: 'grains' takes a map, not '5'"),
         ("grains:\n  a: 1\n  a: 2", "minion:3:3: 'a' stands twice, first in line 2; remove one of them"),
     ],
@@ -442,3 +457,14 @@ def test_nesting_by_aliases_has_the_same_limit(tmp_path: Path) -> None:
 def test_a_megabyte_of_brackets_is_refused(tmp_path: Path) -> None:
     (line,) = master_error(tmp_path, b"[" * (paths.FILE_BYTES_MAX - 1))
     assert "stand in one another here" in line
+
+
+def test_nodegroups_are_texts_or_lists_and_the_resource_policy_has_lists_only(tmp_path: Path) -> None:
+    text = "nodegroups: {web: 'G@role:web', db: [db1, db2]}\nresource_policy: {'gate*': ['ssh:*']}\n"
+    (tmp_path / "master").write_text(text)
+    config = load_master(str(tmp_path)).config
+    assert config.nodegroups == {"web": "G@role:web", "db": ["db1", "db2"]}
+    assert config.resource_policy == {"gate*": ["ssh:*"]}
+    (error,) = master_error(tmp_path, "resource_policy: {'gate*': 'ssh:*'}\n")
+    assert error.startswith("master:1:")
+    assert "a map from text to lists of texts" in error

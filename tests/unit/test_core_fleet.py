@@ -7,7 +7,7 @@ import pytest
 from saltlite.adapters.memory_link import Fate, Flight
 from saltlite.core.connection import BACKOFF_MAX_S, Phase
 from saltlite.core.hub import SILENCE_BEATS
-from saltlite.core.jobs import OFFER_AGAIN_S
+from saltlite.core.job_offers import OFFER_AGAIN_S
 from saltlite.model.job import TargetState
 from saltlite.wire.limits import CHUNK, HEARTBEAT_MIN_S, RETURN_MAX
 from tests.core_fleet import Fleet

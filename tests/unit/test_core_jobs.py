@@ -8,21 +8,12 @@ from typing import Any
 import pytest
 
 from saltlite.adapters.clock import ManualClock
-from saltlite.core.jobs import (
-    OFFER_AGAIN_S,
-    QUEUE_MAX,
-    Forget,
-    Fork,
-    Go,
-    Jobs,
-    Keep,
-    Offer,
-    Parcel,
-    Step,
-    Tell,
-    Write,
-)
+from saltlite.core.job_effects import Forget, Fork, Go, Keep, Offer, Parcel, Tell, Write
+from saltlite.core.job_lanes import QUEUE_MAX
+from saltlite.core.job_offers import OFFER_AGAIN_S
+from saltlite.core.jobs import Jobs
 from saltlite.core.journal_rules import CLOCK_SLACK_S
+from saltlite.core.minion_ports import Step
 from saltlite.model.job import TargetState
 from saltlite.wire import jobbody
 from saltlite.wire.messages import REASON_MAX

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from saltlite.core import jobs
-from saltlite.core.jobs import SIGKILL, Fork, Go, Jobs, Keep, Kill, Offer, Remembered, Step, Tell, Write
+from saltlite.core.job_effects import Fork, Go, Keep, Kill, Offer, Remembered, Tell, Write
+from saltlite.core.job_entry import SIGKILL
+from saltlite.core.jobs import Jobs
+from saltlite.core.minion_ports import Step
 from saltlite.model.job import TargetState
 from tests.core_keys import JOB_PUBLIC, NOW
 from tests.core_server import PID, UNTIL, Server, jid, parcel, refusal, writes

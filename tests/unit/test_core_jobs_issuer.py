@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from saltlite.core.job_effects import Offer, Remembered, Write
-from saltlite.core.jobs import FOREIGN_S
+from saltlite.core.job_offers import FOREIGN_S
 from saltlite.core.journal_rules import advance
 from saltlite.core.minion_ports import JournalEntry, Record, Step
 from saltlite.errors import JournalError

@@ -6,22 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from saltlite.core.job_effects import Effect, EndPart, Forget, Fork, Go, Keep, Offer, Parcel, Remembered, Tell, Write
 from saltlite.core.job_endings import SEGMENT_UNREADABLE
 from saltlite.core.job_lanes import QUEUE_MAX
-from saltlite.core.jobs import (
-    Effect,
-    EndPart,
-    Forget,
-    Fork,
-    Go,
-    Keep,
-    Offer,
-    Parcel,
-    Remembered,
-    Step,
-    Tell,
-    Write,
-)
+from saltlite.core.job_offers import AWAITED_AGAIN_S, OFFER_AGAIN_S
+from saltlite.core.minion_ports import Step
 from saltlite.model.ids import Jid
 from saltlite.model.job import TargetState
 from saltlite.model.parts import part_id, segment_id
@@ -351,3 +340,24 @@ def test_an_ending_in_the_spool_is_offered_as_it_is() -> None:
     assert kept(effects) == []
     it.jobs.connected([PART])
     assert offered(it.take()) == [PART]
+
+
+def test_a_segment_that_an_ending_waits_for_is_offered_again_soon() -> None:
+    """Its acknowledgement may have been lost, and until it comes nobody is told the ending."""
+    it = Parts()
+    it.run()
+    it.produce(*SEGMENTS[:2])
+    it.part_over("killed by SIGKILL")
+    assert it.jobs.deadline() == it.clock.monotonic() + AWAITED_AGAIN_S
+    assert offered(it.wait(AWAITED_AGAIN_S)) == SEGMENTS[:2]
+    it.acknowledge(SEGMENTS[0])
+    assert offered(it.wait(AWAITED_AGAIN_S)) == [SEGMENTS[1]]
+
+
+def test_a_segment_of_a_part_that_all_have_answered_is_offered_again_as_any_result() -> None:
+    it = Parts()
+    it.run()
+    it.produce(SEGMENTS[0])
+    it.part_over()
+    assert it.wait(OFFER_AGAIN_S - 1.0) == []
+    assert offered(it.wait(1.0)) == [SEGMENTS[0]]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from saltlite.adapters.clock import ManualClock
-from saltlite.master.documents import GRAINS_SIZE_MAX, IDLE_S, PER_MINUTE, Document, Documents
+from saltlite.core.cache.ports import GRAINS_MAX
+from saltlite.master.documents import IDLE_S, PER_MINUTE, Document, Documents
 from saltlite.model.ids import MinionId
 from saltlite.wire.limits import DOC_MAX
 from saltlite.wire.messages import Sender, check
@@ -71,9 +72,7 @@ def test_documents_of_two_minions_do_not_meet(clock: ManualClock) -> None:
     assert told(documents.put(MB, piece(DATA, 60, 100))) == ("ok", 0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "size"), [("grains", GRAINS_SIZE_MAX + 1), ("resources", DOC_MAX + 1), ("resources", 0)]
-)
+@pytest.mark.parametrize(("kind", "size"), [("grains", GRAINS_MAX + 1), ("resources", DOC_MAX + 1), ("resources", 0)])
 def test_a_document_of_an_impossible_size_is_refused_with_a_sentence(clock: ManualClock, kind: str, size: int) -> None:
     answer = Documents(clock).put(MA, piece(DATA, 0, 0, kind=kind, size=size))
     assert told(answer)[0] == "refused"

@@ -60,7 +60,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "a NUL": (["a\0b"], "is not a resource id"),
     "a word of targets": (["and"], "'and' is not a resource id"),
     "too long": (["x" * 256], "is not a resource id"),
-    "twice the same": (["a", "a"], "dummy:a is registered twice"),
+    "twice the same": (["a", "a"], "the id 'a' is there twice for one type"),
     "no list": ("d1", "a map from types to lists of ids"),
 }
 
@@ -258,6 +258,21 @@ def test_too_large_grains_of_one_resource_are_kept_back_alone(office: Office) ->
     assert said["names"][0].startswith("the grains of dummy:d1 were not kept: ")
     assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d2"]
     assert office.owned("ma") == DUMMIES
+
+
+def test_too_deep_grains_of_one_resource_are_kept_back_alone(office: Office) -> None:
+    deep: Any = 1
+    for _ in range(40):
+        deep = [deep]
+    said = office.register("ma", DUMMIES, grains={"dummy:d1": {"a": deep}, "dummy:d2": {"a": [1]}})
+    (reason,) = said["names"]
+    assert reason.startswith("the grains of dummy:d1 were not kept: ")
+    assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d2"]
+
+
+def test_grains_whose_names_are_no_text_are_kept_back_alone(office: Office) -> None:
+    said = office.register("ma", DUMMIES, grains={"dummy:d1": {5: 1}, "dummy:d2": {"a": 1}})
+    assert said["names"] == ["the grains of dummy:d1 have names that are no text"]
 
 
 # -- keys

@@ -172,7 +172,7 @@ def test_a_target_that_selects_nothing_publishes_nothing(office: Office) -> None
 
 
 def test_completion_offers_ids_and_functions_of_resources(office: Office) -> None:
-    assert office.ask("complete", kind="minion", prefix="dummy-0").fields["words"] == ["dummy-01", "dummy-02"]
+    assert office.ask("complete", kind="target", prefix="dummy-0").fields["words"] == ["dummy-01", "dummy-02"]
     assert office.ask("complete", kind="function", prefix="test.s").fields["words"] == ["test.sleep"]
     found = office.ask("complete", kind="argument", prefix="", function="test.sleep").fields["words"]
     assert found == ["length="]

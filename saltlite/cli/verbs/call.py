@@ -47,7 +47,8 @@ Nobody else takes part. Modules, grains and module configuration are those of
 the minion's configuration, salt:// is its file_roots, and the pillar is made of
 its pillar_roots; there is no run timeout, no journal, and the master hears
 nothing of it. So --local changes nothing. The function has the rights of
-whoever calls it.
+whoever calls it. With --resources the return is a map by id, or that of the one
+target; TYPE is glob, list, pcre, grain, pillar, ipcidr, compound ...
 
 exit codes: 0 all is well, 2 usage or configuration, 4 the function failed or is
   not there, 130 interrupted; with --retcode-passthrough that of the function"""
@@ -62,11 +63,9 @@ def _table() -> Table:
             Option("--local", help="no effect: it always runs without a master"),
             Option("-g", "--grains", help="print the grains, and run nothing"),
             Option("-d", "--doc", help="print the documentation of functions, and run none"),
-            Option("-r", "--resources", help="run it on the resources of this machine too, as --tgt selects them"),
-            Option("--tgt", metavar="TARGET", help="with --resources: what to run it on; * is everything"),
-            Option(
-                "--tgt-type", metavar="TYPE", convert=choice(*TargetKind), help="how TARGET is read: glob, compound, …"
-            ),
+            Option("-r", "--resources", help="run it on the resources of this machine too"),
+            Option("--tgt", metavar="TARGET", help="with -r: run it on what matches: '*'"),
+            Option("--tgt-type", metavar="TYPE", convert=choice(*TargetKind), help="with -r: how TARGET is read: glob"),
             Option("-m", "--module-dirs", metavar="DIR", many=True, help="look for modules there first"),
             Option("--id", metavar="ID", convert=parse_minion_id, help="run as if the minion had this id"),
             Option("--metadata", help="print the job id, retcode and time with the return"),

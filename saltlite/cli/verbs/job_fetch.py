@@ -13,7 +13,7 @@ from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
 from saltlite.cli.console import printable
-from saltlite.cli.jobs import JobRow, amount, names_of
+from saltlite.cli.jobs import JobRow, amount
 from saltlite.cli.options import Option
 from saltlite.cli.outfile import OutFile
 from saltlite.cli.render.json import document
@@ -49,7 +49,7 @@ def run(argv: Sequence[str], console: Console) -> int:
         raise UsageError("say which return to fetch: saltlite job fetch JID MINION")
     jid = parse_jid(parsed.words[0])
     with open_client(parsed) as client:
-        minion = _minion(client.call("job_show", jid=jid)["job"], parsed.words[1:])
+        minion = parsed.words[1] if len(parsed.words) == 2 else _only_target(client.call("job_show", jid=jid)["job"])
         value = decode_value(_fetch(client, jid, minion, console), containers_max=CONTAINERS_MAX)
     if parsed.options.get("out") == "json":
         data: str | bytes = document({minion: value})
@@ -59,17 +59,14 @@ def run(argv: Sequence[str], console: Console) -> int:
     return exitcodes.OK
 
 
-def _minion(job: JobRow, words: Sequence[str]) -> str:
-    """The minion that is named, or the only target of the job. Raises UsageError when that is no minion."""
+def _only_target(job: JobRow) -> str:
     targets, jid = job["targets"], job["jid"]
-    if not words and len(targets) != 1:
+    if len(targets) != 1:
         raise UsageError(f"job {jid} ran on {amount(targets)}: say which, saltlite job fetch {jid} MINION")
-    wanted: str = words[0] if words else targets[0]["id"]
-    names = names_of(job)
-    for row in targets:
-        if "minion" in row and wanted in (row["id"], names[row["id"]]):
-            raise UsageError(f"{wanted} is a resource of {row['minion']}, and of resources no whole return is kept")
-    return wanted
+    target: str = targets[0]["id"]
+    if "minion" in targets[0]:
+        raise UsageError(f"{target} is a resource, and of resources no whole return is kept")
+    return target
 
 
 def _fetch(client: LocalClient, jid: str, minion: str, console: Console) -> bytes:

@@ -18,7 +18,7 @@ from saltlite.core.resources.claims import Conflict
 from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.signature import by_name, is_absent, is_function_name, parse_signature
-from saltlite.model.srn import check_resource_ids, check_resource_type, parse_srn, resource_index_srn_key
+from saltlite.model.srn import check_resource_ids, check_resource_type, resource_index_srn_key
 
 QUOTA = 100_000
 """Resources of one minion, where the configuration does not say."""
@@ -107,7 +107,7 @@ def _problems(document: Mapping[Any, Any], quota: int) -> Iterator[str]:
         return
     for kind, ids in resources.items():
         yield from _bad_type(kind)
-        yield from _bad_ids(kind, ids)
+        yield from _bad_ids(ids)
     yield from _bad_rest(document, resources)
 
 
@@ -118,7 +118,7 @@ def _bad_type(kind: object) -> Iterator[str]:
         yield str(error)
 
 
-def _bad_ids(kind: object, ids: Sequence[object]) -> Iterator[str]:
+def _bad_ids(ids: Sequence[object]) -> Iterator[str]:
     try:
         checked = check_resource_ids(ids)
     except UsageError:
@@ -129,7 +129,7 @@ def _bad_ids(kind: object, ids: Sequence[object]) -> Iterator[str]:
                 yield str(error)
         return
     if len(set(checked)) != len(checked):
-        yield f"{kind}:{Counter(checked).most_common(1)[0][0]} is registered twice"
+        yield f"the id {Counter(checked).most_common(1)[0][0]!r} is there twice for one type"
 
 
 def _bad_rest(document: Mapping[Any, Any], resources: Mapping[Any, Any]) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _bad_rest(document: Mapping[Any, Any], resources: Mapping[Any, Any]) -> Iter
         if kind not in resources:
             yield f"it has functions of the type {str(kind)[:64]!r}, and no resources of it"
         elif len(texts) > TYPE_FUNCTIONS_MAX:
-            yield f"the type {kind} has {len(texts)} functions, and there may be {TYPE_FUNCTIONS_MAX}"
+            yield f"the type {str(kind)[:64]!r} has {len(texts)} functions, and there may be {TYPE_FUNCTIONS_MAX}"
         else:
             yield from (f"{str(text)[:80]!r} is no function of a resource type" for text in texts if not _is_text(text))
 
@@ -197,9 +197,3 @@ def _allowed(policy: Mapping[str, Sequence[str]], minion: MinionId) -> Callable[
     globs = [glob for minions, globs in policy.items() if fnmatchcase(minion, minions) for glob in globs]
     # A set of no globs matches nothing.
     return re.compile("|".join(map(translate, globs)) or r"(?!)").fullmatch
-
-
-def is_srn_of(srn: str, resources: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the SRN is one of these resources (type -> a container of bare ids)."""
-    kind, bare_id = parse_srn(srn)
-    return kind is not None and bare_id is not None and bare_id in resources.get(kind, ())

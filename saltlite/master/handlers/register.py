@@ -7,20 +7,20 @@ happens inside one write transaction of the store, so that no key is accepted, r
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltlite.core.cache.ports import RESOURCE_GRAINS, RESOURCE_GRAINS_MAX, Bank
-from saltlite.core.cache.values import encoded
+from saltlite.core.cache.ports import GRAINS, PILLAR, RESOURCE_GRAINS
 from saltlite.core.ports import StoreReader, StoreWriter
-from saltlite.core.resources.admission import Registering, admit, read_registration, shortened
+from saltlite.core.resources.admission import admit, read_registration, shortened
 from saltlite.core.resources.claims import Registration
-from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
+from saltlite.errors import RefusedError, RemoteProtocolError
 from saltlite.master.context import Master
+from saltlite.master.handlers.resource_grains import checked_grains, drop_grains, keep_grains
 from saltlite.master.registrations import Registered
 from saltlite.model.events import tag_resource_conflict, tag_resource_refresh, tag_resource_refused
-from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
 from saltlite.wire.document import decode_document, document_digest
 
@@ -45,6 +45,7 @@ def register(master: Master, minion: MinionId, data: bytes) -> list[str]:
     except RefusedError as error:
         _refused(master, minion, str(error).splitlines())
         raise
+    grains, bad_grains = checked_grains(registering)
     with master.store.write() as store:
         if store.holder(minion) is None:
             raise RefusedError("the key is not accepted any more")
@@ -53,7 +54,9 @@ def register(master: Master, minion: MinionId, data: bytes) -> list[str]:
         admitted = admit(registering, minion, rules, is_minion=lambda ids: _minions_among(ids, before, store))
         done = master.registry.register(minion, admitted.resources, conflict=rules.conflict)
         conflicts = [f"{srn} is managed by {owner}, and stays so" for srn, owner in done.refused]
-        reasons = [*admitted.refused, *conflicts, *_keep_grains(master, minion, registering, done)]
+        drop_grains(master, done.taken)
+        not_kept = keep_grains(master, minion, grains, registering.stale)
+        reasons = [*admitted.refused, *conflicts, *bad_grains, *not_kept]
         count = sum(map(len, admitted.resources.values())) - len(done.refused)
         if rules.events and (before or count):
             store.put_event(tag_resource_refresh(minion), {"Resource cache refresh": minion}, master.clock.wall())
@@ -67,7 +70,7 @@ def register(master: Master, minion: MinionId, data: bytes) -> list[str]:
 def forget(master: Master, minion: MinionId) -> int:
     """The minion's key is gone: release its resources, and drop what the banks have of it; how many resources."""
     released = master.registry.unregister_minion(minion)
-    for name in ("grains", "pillar", RESOURCE_GRAINS):
+    for name in (GRAINS, PILLAR, RESOURCE_GRAINS):
         master.banks.bank(name).delete(minion)
     master.registrations.forget(minion)
     return released
@@ -105,69 +108,6 @@ def _minions_among(ids: Sequence[str], before: frozenset[str], store: StoreReade
     if len(fresh) <= ASK_EACH_MAX:
         return [one for one in fresh if one in pending or store.holder(MinionId(one)) is not None]
     return list(pending.union(store.accepted_ids()).intersection(fresh))
-
-
-def _keep_grains(master: Master, minion: MinionId, registering: Registering, done: Registration) -> list[str]:
-    """Store the grains of what the minion manages now, in place of those before; a sentence for what was not taken."""
-    bank = master.banks.bank(RESOURCE_GRAINS)
-    before = bank.get(minion) or {}
-    kept_back: list[str] = []
-    kept: dict[TargetId, dict[str, Any]] = {}
-    now = master.clock.wall()
-    held = master.registry.views().by_minion.get(minion, {})
-    for kind, holding in held.items():
-        for bare_id in holding.ids:
-            srn = f"{kind}:{bare_id}"
-            old = before.get(srn)
-            if srn in registering.stale:
-                if old is not None:
-                    kept[srn] = {**old, "stale_since": old["stale_since"] or now}
-            elif srn in registering.grains:
-                problem = _bad_grains(srn, registering.grains[srn])
-                if problem:
-                    kept_back.append(problem)
-                else:
-                    kept[srn] = {"grains": registering.grains[srn], "stale_since": None}
-    ours = frozenset(registering.srns())
-    kept_back += [
-        f"{str(srn)[:80]!r} has grains and is not registered" for srn in registering.grains if srn not in ours
-    ]
-    drop_grains(master, done.taken)
-    try:
-        if kept != before:
-            _put_grains(bank, minion, kept)
-    except UsageError as error:
-        kept_back.append(f"the grains of the resources were not kept: {error}")
-    return kept_back
-
-
-def _bad_grains(srn: TargetId, grains: Mapping[Any, Any]) -> str:
-    if not all(isinstance(name, str) for name in grains):
-        return f"the grains of {srn} have names that are no text"
-    try:
-        encoded(grains, RESOURCE_GRAINS_MAX)
-    except UsageError as error:
-        return f"the grains of {srn} were not kept: {error}"
-    return ""
-
-
-def drop_grains(master: Master, moved: Iterable[tuple[TargetId, str]]) -> None:
-    """Drop the grains of resources (SRN, the minion that had it): another minion has them now. Raises StoreError."""
-    by_minion: dict[str, set[TargetId]] = {}
-    for srn, minion in moved:
-        by_minion.setdefault(minion, set()).add(srn)
-    bank = master.banks.bank(RESOURCE_GRAINS)
-    for minion, srns in by_minion.items():
-        rows = bank.get(minion)
-        if rows is not None and not srns.isdisjoint(rows):
-            _put_grains(bank, minion, {srn: row for srn, row in rows.items() if srn not in srns})
-
-
-def _put_grains(bank: Bank, minion: str, rows: Mapping[TargetId, Mapping[str, Any]]) -> None:
-    if rows:
-        bank.put(minion, rows)
-    else:
-        bank.delete(minion)
 
 
 def _note(master: Master, store: StoreWriter, minion: MinionId, done: Registration, reasons: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from saltlite.core.acl import Action, Principal, authorize
 from saltlite.core.cache.ports import RESOURCE_GRAINS
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
-from saltlite.master.handlers.register import drop_grains
+from saltlite.master.handlers.resource_grains import drop_grains
 from saltlite.model.events import tag_resource_conflict
 from saltlite.model.ids import MinionId, TargetId, parse_minion_id
 from saltlite.model.srn import check_resource_id, check_resource_type, parse_srn

@@ -5,10 +5,10 @@ else (G8)."""
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltlite.core.ports import PartRow, ReturnCommit, Stored, StoreReader, StoreWriter, TargetRow
+from saltlite.core.ports import ReturnCommit, Stored, StoreReader, StoreWriter
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.events import tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, TargetId
@@ -40,8 +40,7 @@ class Results:
         self._now = now
         self._parts: dict[tuple[Jid, MinionId, int], frozenset[TargetId]] = {}
         self._commits: list[ReturnCommit] = []
-        self._targets: list[tuple[Jid, TargetRow]] = []
-        self._endings: list[PartRow] = []
+        self._endings: list[tuple[int, ReturnCommit]] = []
         self._refused: dict[tuple[MinionId, Jid], _Refused] = {}
         self._acknowledge: dict[Fingerprint, list[str]] = {}
 
@@ -66,17 +65,15 @@ class Results:
         elif message["state"] == TargetState.RETURNED:
             self._refuse(minion, jid, "a part for resources was said to have returned as a whole")
         else:
-            row = PartRow(result, minion, TargetState(message["state"]), message["reason"], self._now)
-            self._endings.append(row)
+            self._endings.append((number, ReturnCommit(key, _return(minion, message, jid, body))))
 
     def put(self, store: StoreWriter) -> set[Jid]:
         """Store all of it; the jobs of which it is news."""
-        # What was known, or never assigned, wakes nobody: a minion can say it a thousand times a second.
-        became = zip(self._commits, store.put_returns(self._commits, self._now), strict=True)
-        moved = {commit.ret.jid for commit, stored in became if stored is Stored.NEW}
-        moved.update(jid for jid, _target in store.set_targets(self._targets))
-        # Behind the returns: an ending holds for what has none.
-        moved.update(jid for jid, _target in store.set_parts(self._endings))
+        moved = self._put(store, self._commits)
+        for number, ending in self._endings:
+            # Looked up behind the returns: an ending holds for what has none.
+            unanswered = store.open_in_part(ending.ret.jid, MinionId(ending.ret.id), number)
+            moved |= self._put(store, [replace(ending, ret=replace(ending.ret, id=srn)) for srn in unanswered])
         for (minion, jid), refused in self._refused.items():
             data = {
                 "id": minion,
@@ -89,6 +86,11 @@ class Results:
             store.put_event(tag_resource_refused(minion), data, self._now)
         return moved
 
+    def _put(self, store: StoreWriter, commits: list[ReturnCommit]) -> set[Jid]:
+        # What was known, or never assigned, wakes nobody: a minion can say it a thousand times a second.
+        became = zip(commits, store.put_returns(commits, self._now), strict=True)
+        return {commit.ret.jid for commit, stored in became if stored is Stored.NEW}
+
     def _add_segment(self, minion: MinionId, key: Fingerprint, part: tuple[Jid, int], body: bytes) -> None:
         jid, number = part
         try:
@@ -100,8 +102,6 @@ class Results:
         for row in rows:
             if row.srn not in mine:
                 self._refuse(minion, jid, "it was not given the job for this resource", row.srn)
-            elif row.state is TargetState.REFUSED:
-                self._targets.append((jid, TargetRow(row.srn, row.state, row.reason, self._now)))
             else:
                 self._commits.append(ReturnCommit(key, _return_of_row(row, jid)))
 

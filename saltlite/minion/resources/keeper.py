@@ -318,9 +318,8 @@ class Keeper:
                 case _ if running is not self._current:
                     pass  # what an old process finds is old
                 case "tired":
-                    log.warning(
-                        "resource type %s: %d calls hang, so its process is replaced", self.name, message["hung"]
-                    )
+                    text = "resource type %s: %d calls that were given up still run, so its process is replaced"
+                    log.warning(text, self.name, message["hung"])
                     self.replace()
                 case "changed":
                     self.replace()
