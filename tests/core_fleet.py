@@ -16,7 +16,7 @@ from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.link import SendResult
 from saltlite.adapters.memory_disk import MemoryDisk, memory_journal, memory_spool
 from saltlite.adapters.memory_link import DEFAULT_ADDRESS, Fate, Flight, MemoryNetwork
-from saltlite.core import connection, hub
+from saltlite.core import connection, hub, job_effects
 from saltlite.core.connection import Connection, Phase
 from saltlite.core.dispatch import advance
 from saltlite.core.jobs import Jobs

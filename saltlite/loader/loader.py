@@ -81,6 +81,10 @@ class Loader(Mapping[str, Callable[..., Any]]):
         self._bound: dict[str, Function | None] = {}
         self._descriptions: dict[str, dict[str, Description]] = {}
 
+    def provide(self, dunder: str, value: Any) -> None:
+        """Let the modules that are loaded from here on see `value` under that dunder name."""
+        self._names[dunder] = value
+
     def refresh(self, grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
         """Let every module see these grains and this pillar, in the dicts that it has."""
         self._grains.refresh(grains)

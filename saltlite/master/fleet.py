@@ -87,9 +87,7 @@ class MasterFleet(Fleet):
 
     def grains(self, query: Query) -> tuple[Collection[MinionId], Collection[TargetId]]:
         minions = self._minions().keys() & self._indexes.grains.select(query)
-        # Grains may be there a moment longer than the resource, or than its owner's key.
-        resources = {srn for srn in self._indexes.resource_grains.select(query) if self.owner(srn) is not None}
-        return minions, resources
+        return minions, self._indexes.resource_grains.select(query)
 
     def pillar(self, query: Query) -> Collection[MinionId]:
         return self._minions().keys() & self._indexes.pillar.select(query)

@@ -91,6 +91,16 @@ class Surroundings:
     pillar: dict[str, Any] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
     """Who is told of pillar and resources."""
+    _made: tuple[tuple[object, ...], Loader] | None = field(default=None, init=False, repr=False)
+
+    def loader(self) -> Loader:
+        """A loader over what there is now, the same one until that changes. The job server makes it and forks: what the
+        process of a job then does not make itself, it need not pay for. Only such a process may load modules with it.
+        """
+        made_of = (self.index(), self.grains, self.pillar)
+        if self._made is None or any(old is not new for old, new in zip(self._made[0], made_of, strict=True)):
+            self._made = made_of, Loader(made_of[0], self.opts, self.grains, self.pillar)
+        return self._made[1]
 
 
 class JobProcess:
@@ -165,6 +175,7 @@ class JobProcess:
 
 def fork_waiting(surroundings: Surroundings) -> JobProcess:
     """Make a process that waits for its job. Raises OSError when there is no room for another process."""
+    surroundings.loader()
     ours, theirs = socket.socketpair()
     try:
         pid = os.fork()
@@ -250,8 +261,8 @@ def _run(job: JobCall, surroundings: Surroundings, waiting: int) -> bytes:
     """Enter the functions and leave the result; what to say then."""
     spool = DiskSpool(PosixFolder(surroundings.spool_dir))
     started, began = time.time(), time.monotonic()
-    files = {"__file_client__": _file_client(surroundings.opts, Errands(waiting))}
-    loader = Loader(surroundings.index(), surroundings.opts, surroundings.grains, surroundings.pillar, more=files)
+    loader = surroundings.loader()
+    loader.provide("__file_client__", _file_client(surroundings.opts, Errands(waiting)))
     outcome = call_each(loader, job.calls, jid=job.jid, user=job.user)
     dur_ms = int((time.monotonic() - began) * 1000)
     sealed = surroundings.returns.seal(job.jid, outcome.value)

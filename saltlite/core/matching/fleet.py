@@ -54,7 +54,10 @@ class Fleet(Protocol):
         ...
 
     def grains(self, query: Query) -> tuple[Collection[MinionId], Collection[TargetId]]:
-        """The minions whose grains match, and the resources whose do. UsageError for a bad regular expression."""
+        """The minions whose grains match, and the resources whose do. UsageError for a bad regular expression.
+
+        Grains may be there a moment longer than their resource: whoever asks looks for the `owner`.
+        """
         ...
 
     def pillar(self, query: Query) -> Collection[MinionId]:
