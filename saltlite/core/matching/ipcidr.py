@@ -11,8 +11,7 @@ from saltlite.errors import UsageError
 Network: TypeAlias = IPv4Network | IPv6Network
 Address: TypeAlias = IPv4Address | IPv6Address
 
-_LISTS = ("ipv4", "ipv6")
-_BY_INTERFACE = ("ip4_interfaces", "ip6_interfaces", "ip_interfaces")
+_GRAINS = ("ipv4", "ipv6")
 
 
 def parse_network(text: str) -> Network:
@@ -29,7 +28,7 @@ def parse_network(text: str) -> Network:
 
 
 def addresses_of(grains: Mapping[str, object]) -> set[Address]:
-    """The addresses in the grains ipv4, ipv6 and ip4_interfaces, ip6_interfaces, ip_interfaces, those that are some."""
+    """The addresses in the grains ipv4 and ipv6, which Salt's matcher reads as well; what is none is left out."""
     return {address for text in _texts(grains) if (address := _address(text)) is not None}
 
 
@@ -39,13 +38,8 @@ def has_address(grains: Mapping[str, object], network: Network) -> bool:
 
 
 def _texts(grains: Mapping[str, object]) -> Iterator[object]:
-    for name in _LISTS:
+    for name in _GRAINS:
         yield from _members(grains.get(name))
-    for name in _BY_INTERFACE:
-        by_interface = grains.get(name)
-        if isinstance(by_interface, Mapping):
-            for texts in by_interface.values():
-                yield from _members(texts)
 
 
 def _members(value: object) -> list[object]:
