@@ -45,10 +45,10 @@ from saltlite.core.job_endings import (
     without_result,
 )
 from saltlite.core.job_entry import NEVER, SIGKILL, SIGTERM, Entry, longest_s
-from saltlite.core.job_lanes import QUEUE_MAX, Places
+from saltlite.core.job_lanes import Places
 from saltlite.core.job_offers import Offers
 from saltlite.core.job_segments import Segments
-from saltlite.core.jobcheck import TrustedKeys, body_of
+from saltlite.core.jobcheck import Standing, TrustedKeys, body_of, refused_after_restart, refused_at_once
 from saltlite.core.journal_rules import CLOCK_SLACK_S, ENDED
 from saltlite.core.minion_ports import Step
 from saltlite.core.ports import Clock
@@ -158,23 +158,15 @@ class Jobs:
     def connected(self, spooled: Iterable[str]) -> None:
         """The minion is READY: offer every result that the master has not acknowledged."""
         self._offers.clear()
-        for jid in spooled:
-            if jid not in self._places.active:
-                self._offer(jid)
+        active = self._places.active
+        for jid in (jid for jid in spooled if jid not in active):
+            self._offer(jid)
 
     def received(self, parcel: Parcel) -> None:
         """A job arrived, for the first time or again."""
         entry = self._entries.get(parcel.jid)
-        if entry is not None and entry.issuer not in (b"", self._offers.master):
-            # Two masters made the same jid in the same microsecond. What is known of one says nothing of the other.
-            self._tell(parcel.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
-            return
         if entry is not None:
-            if entry.step is Step.DONE and self._segments.any_offered(parcel.jid):
-                # Its result is on its way, but an answer there must be now: until then this job has a place in
-                # the master's window, and jobs behind it wait.
-                self._tell(parcel.jid, TargetState.RUNNING)
-            self._report(entry)
+            self._received_again(entry)
             return
         try:
             body, issuer = self._keys.check(parcel, self._clock.wall())
@@ -183,12 +175,14 @@ class Jobs:
             self._tell(parcel.jid, TargetState.REFUSED, f"the job was not accepted: {error}")
             return
         deliver_ms = min(parcel.deliver_ms, body.deliver_ms)
-        refusal = self._refusal(parcel.jid, deliver_ms)
-        if refusal is None and self._full:
-            self._refuse_unwritten(parcel.jid, TargetState.REFUSED, disk_full(self._full))
-            return
+        is_crowded = self._places.of(parcel.jid).is_crowded
+        known = Standing(self._floor, has_room=self._room, is_crowded=is_crowded)
+        refusal = refused_at_once(parcel.jid, deliver_ms, known)
         if refusal is not None:
             self._refuse(parcel.jid, *refusal)
+            return
+        if self._full:
+            self._refuse_unwritten(parcel.jid, TargetState.REFUSED, disk_full(self._full))
             return
         expires = self._clock.monotonic() + deliver_ms / 1000
         entry = Entry(parcel.jid, Step.RECEIVED, issuer, body, tuple(parcel.srns), expires=expires)
@@ -344,19 +338,6 @@ class Jobs:
         for result in self._offers.due():
             self._offer(result)
 
-    # -- inside: what comes in
-
-    def _refusal(self, jid: str, deliver_ms: int) -> tuple[TargetState, str] | None:
-        if jid <= self._floor:
-            return TargetState.REFUSED, "the job is older than this minion's journal"
-        if deliver_ms <= 0:
-            return TargetState.EXPIRED, "it could not be delivered in time"
-        if not self._room:
-            return TargetState.REFUSED, "the minion's spool of unsent results is full"
-        if self._places.of(jid).is_crowded:
-            return TargetState.REFUSED, f"{QUEUE_MAX} jobs wait on the minion already"
-        return None
-
     # -- inside: what is told
 
     def _tell(self, jid: str, state: TargetState, reason: str = "") -> None:
@@ -390,6 +371,17 @@ class Jobs:
             del self._unwritten[oldest]
             self._entries.pop(oldest, None)
         self._tell(jid, state, reason)
+
+    def _received_again(self, entry: Entry) -> None:
+        if entry.issuer not in (b"", self._offers.master):
+            # Two masters made the same jid in the same microsecond. What is known of one says nothing of the other.
+            self._tell(entry.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
+            return
+        if entry.step is Step.DONE and self._segments.any_offered(entry.jid):
+            # Its result is on its way, but an answer there must be now: until then this job has a place in the
+            # master's window, and jobs behind it wait.
+            self._tell(entry.jid, TargetState.RUNNING)
+        self._report(entry)
 
     def _report(self, entry: Entry) -> None:
         match entry.step:
@@ -443,11 +435,9 @@ class Jobs:
     def _replay_received(self, entry: Entry, job: Remembered) -> None:
         waited_ms = int(self._clock.wall() * 1000) - job.received_wall_ms
         entry.body = body_of(job)
-        if not 0 <= waited_ms <= job.deliver_ms:
-            # A clock that was set back or far forward counts as expired: not running it is the safe side.
-            self._refuse(job.jid, TargetState.EXPIRED, "the minion was down past its delivery time")
-        elif entry.body is None:
-            self._refuse(job.jid, TargetState.REFUSED, "this version of the minion cannot read the job")
+        refusal = refused_after_restart(job, waited_ms, is_readable=entry.body is not None)
+        if refusal is not None:
+            self._refuse(job.jid, *refusal)
         else:
             entry.expires = self._clock.monotonic() + (job.deliver_ms - waited_ms) / 1000
             self._places.of(job.jid).waiting.append(job.jid)

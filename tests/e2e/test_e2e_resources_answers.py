@@ -104,7 +104,9 @@ def test_events_of_returns_name_the_resource_and_its_minion(site: Site) -> None:
     assert found
     with site.fleet.store() as store:
         tag = f"salt/job/{found[0]}/ret/"
-        rows = {event.tag.removeprefix(tag): event.data for event in store.events(0, 10**6) if event.tag.startswith(tag)}
+        rows = {
+            event.tag.removeprefix(tag): event.data for event in store.events(0, 10**6) if event.tag.startswith(tag)
+        }
     whose = {srn: (row["minion"], row["resource_type"], row["resource_id"]) for srn, row in rows.items()}
     assert whose == {"dummy:shared": ("mb", "dummy", "shared"), "probe:shared": ("ma", "probe", "shared")}
 
@@ -164,7 +166,10 @@ def test_a_type_whose_init_fails_says_so_for_its_resources_and_others_work(site:
         said = site.fleet.cli("--out", "json", "-L", "broken,whole", "test.ping")
         shown = json.dumps(said.json()) + said.err
         assert (said.code, said.json()["whole"]) == (exitcodes.FAILED, True)
-        assert "Resource type 'probe' is not initialised: init() raised RuntimeError: the probes' bus is not there" in shown
+        assert (
+            "Resource type 'probe' is not initialised: init() raised RuntimeError: the probes' bus is not there"
+            in shown
+        )
     finally:
         site.declare("mc", DECLARED["mc"])
         site.refresh("mc")

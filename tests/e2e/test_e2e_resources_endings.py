@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 COUNT = 300
 BEGUN = 50
 """So many have been called when something is killed; a call takes CALL_S, and some 32 are made at once."""
-CALL_S = 0.05
+CALL_S = 0.1
 SETTLED = {"returned", "interrupted"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from saltlite.adapters.memory_disk import JOURNAL_FOLDER, MemoryDisk
 from saltlite.adapters.packing import pack
 from saltlite.core.minion_ports import Step
-from saltlite.minion import inside, jobserver
+from saltlite.minion import inside, room
 from tests.core_server import jid
 from tests.job_servers import Minion
 
@@ -84,7 +84,7 @@ def test_a_disk_that_fails_stops_the_minion_with_a_sentence_and_enters_nothing(s
 def test_a_result_that_the_disk_does_not_take_is_offered_and_written_later(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobserver, "HELD_RETRY_S", 0.02)
+    monkeypatch.setattr(room, "HELD_RETRY_S", 0.02)
     minion = start(MemoryDisk())
     unusable = tmp_path / "spool" / f"{jid(0)}.tmp"
     unusable.mkdir()  # no file can be made under that name, and it cannot be removed as a file
