@@ -544,7 +544,7 @@ def test_grains_of_a_type_have_a_limit_together_and_those_beyond_it_are_left_out
     make: MakeRig, log_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One resource has {"rid": "pN", "role": "probe"}, which are 19 bytes.
-    monkeypatch.setattr(finding, "GRAINS_TOTAL_MAX", 40)
+    monkeypatch.setattr(finding, "RESOURCE_GRAINS_TOTAL_MAX", 40)
     said = make().found(["p1", "p2", "p3"])
     assert (len(said["grains"]), len(said["stale"])) == (2, 1)
     assert set(said["grains"]) | set(said["stale"]) == {"probe:p1", "probe:p2", "probe:p3"}

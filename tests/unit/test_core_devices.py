@@ -159,9 +159,9 @@ class Site:
             self.now += step_s
 
     def step(self) -> None:
-        for turn in [turn for turn in self.running if self.now - turn.began >= self.CALL_S]:
-            self.running.remove(turn)
-            self.devices.ended(turn, self.now, failed=True)
+        for over in [turn for turn in self.running if self.now - turn.began >= self.CALL_S]:
+            self.running.remove(over)
+            self.devices.ended(over, self.now, failed=True)
         while (turn := self.devices.take(self.now)) is not None:
             if turn.device.startswith("dead"):
                 self.running.append(turn)

@@ -13,6 +13,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.adapters.packing import Inside
+from saltlite.core.cache.ports import RESOURCE_GRAINS_TOTAL_MAX
 from saltlite.errors import UsageError
 from saltlite.loader.resourcetypes import ResourceType
 from saltlite.model.ids import TargetId
@@ -28,8 +29,6 @@ REPORT_S = 0.5
 """While grains are awaited, those that have come are told after so long, and then after twice as long …"""
 REPORT_MAX_S = 30.0
 """… and at last every so many seconds: the whole document travels each time."""
-GRAINS_TOTAL_MAX = 16 * 1024 * 1024
-"""Bytes of the grains of all resources of one type, packed: the master takes no more of all of a minion."""
 IDS_NAMED = 5
 """Of what is no id, and of what has too many grains, so many are named in the log."""
 
@@ -161,7 +160,7 @@ class Finding:
         """Count the grains of a resource, if there is room for them."""
         size = _size_of(grains)
         total = self._total - self._sizes.get(srn, 0) + size
-        if total > GRAINS_TOTAL_MAX:
+        if total > RESOURCE_GRAINS_TOTAL_MAX:
             return False
         self._sizes[srn], self._total = size, total
         return True
@@ -184,7 +183,7 @@ class Finding:
         if look.too_many:
             text = "resource type %s: the grains of %d resources are left out (%s): those of a type may have %d MiB"
             named = ", ".join([*sorted(look.too_many)[:IDS_NAMED], *["…"][: len(look.too_many) > IDS_NAMED]])
-            log.warning(text, self._type.name, len(look.too_many), named, GRAINS_TOTAL_MAX >> 20)
+            log.warning(text, self._type.name, len(look.too_many), named, RESOURCE_GRAINS_TOTAL_MAX >> 20)
             look.stale += look.too_many
         self._say_grains(look, last=True)
 
