@@ -190,6 +190,8 @@ class _Minion:
             self._server.functions_are(self._functions())
 
     def _phase(self, phase: str, reason: str) -> None:
+        if self._status.phase == STOPPED:
+            return  # said before it was told to stop: the last word has been written
         self._write_status(phase=phase, reason=reason, at=self._clock.wall())
         systemd.notify([f"STATUS=connection: {phase}{f' ({reason})' if reason else ''}"])
         if phase == READY:
