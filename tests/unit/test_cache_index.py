@@ -81,7 +81,7 @@ def test_a_minion_that_never_says_the_same_twice_costs_no_more_memory() -> None:
     finally:
         tracemalloc.stop()
     assert index.select(Query(f"serial:other {turn}")) == {"m0"}
-    # What is looked for again (texts, lists of keys) is bounded; all that was ever said would be more than twice as much.
+    # What is looked for again (texts, lists of keys) is bounded; all that was ever said would be much more.
     assert most < 4_000_000
 
 
