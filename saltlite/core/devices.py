@@ -9,9 +9,10 @@ Nothing here calls anything or knows the time: both are told.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from saltlite.model.ids import PartId, TargetId
@@ -30,6 +31,8 @@ class Turn:
     part: PartId
     device: TargetId
     began: float
+    until: float = math.inf
+    """When it has taken too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +46,16 @@ class GivenUp:
 
 
 class Devices:
-    """`most` calls run at once. One that has run for `timeout_s` seconds is given up; 0 is never."""
+    """`most` calls run at once. One that has run for `timeout_s` seconds is given up; 0 is never.
 
-    def __init__(self, most: int, timeout_s: float) -> None:
+    `limit_of` says of a part how many seconds its calls may take, where that is less; 0 where it is not.
+    """
+
+    def __init__(self, most: int, timeout_s: float, limit_of: Callable[[PartId], float] = lambda _part: 0.0) -> None:
         self._most = most
-        self._timeout_s = timeout_s
+        self._timeout_s = timeout_s or math.inf
+        self._limit_of = limit_of
+        self._limited: dict[Turn, None] = {}
         self._ready: OrderedDict[PartId, deque[TargetId]] = OrderedDict()
         self._behind: dict[TargetId, deque[PartId]] = {}
         self._busy: dict[TargetId, Turn] = {}
@@ -111,9 +119,12 @@ class Devices:
             if device in self._busy:
                 self._behind.setdefault(device, deque()).append(part)
                 continue
-            turn = Turn(part, device, now)
+            limit_s = min(self._timeout_s, self._limit_of(part) or math.inf)
+            turn = Turn(part, device, now, now + limit_s)
             self._busy[device] = turn
             self._running[turn] = None
+            if limit_s < self._timeout_s:
+                self._limited[turn] = None
             return turn
         return None
 
@@ -121,6 +132,7 @@ class Devices:
         """That call has ended. False when it was given up before: its answer is nobody's."""
         counts = turn in self._running
         self._running.pop(turn, None)
+        self._limited.pop(turn, None)
         self._hung.discard(turn)
         del self._busy[turn.device]
         behind = self._behind.pop(turn.device, None)
@@ -145,8 +157,7 @@ class Devices:
     def overdue(self, now: float) -> list[GivenUp]:
         """Give up what has run for too long, and what waits behind it."""
         given_up = []
-        while self._running and self.deadline() <= now:
-            turn = next(iter(self._running))
+        for turn in self._late(now):
             self._give_up(turn)
             given_up.append(GivenUp(turn.part, turn.device, turn.began))
         for turn in self._hung:
@@ -156,15 +167,21 @@ class Devices:
 
     def deadline(self) -> float:
         """When the next call has run for too long; infinite without one."""
-        if not self._timeout_s or not self._running:
-            return math.inf
-        return next(iter(self._running)).began + self._timeout_s
+        first = next((turn.until for turn in self._running if turn not in self._limited), math.inf)
+        return min([first, *(turn.until for turn in self._limited)])
+
+    def _late(self, now: float) -> list[Turn]:
+        late = [turn for turn in self._limited if turn.until <= now]
+        # All others may take as long as each other, and stand in the order in which they began.
+        others = (turn for turn in self._running if turn not in self._limited)
+        return [*late, *itertools.takewhile(lambda turn: turn.until <= now, others)]
 
     def _first(self, part: PartId, device: TargetId) -> None:
         self._ready.setdefault(part, deque()).appendleft(device)
 
     def _give_up(self, turn: Turn) -> None:
         del self._running[turn]
+        self._limited.pop(turn, None)
         self._hung.add(turn)
 
     def _enough_hang(self) -> list[GivenUp]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.adapters.logs import log_context
 from saltlite.loader.call import Outcome
+from saltlite.loader.chain import Chain
 from saltlite.loader.compound import Call, call_each
 from saltlite.loader.encode import encode_return
 from saltlite.loader.resourcetypes import ResourceType
+from saltlite.minion.resources.timing import AT_ONCE, Timing
 from saltlite.minion.returns import Returns
 from saltlite.model.ids import TargetId
 from saltlite.model.job import TargetState
@@ -40,6 +42,9 @@ class Work:
     jid: str
     calls: Sequence[Call]
     user: str
+    chain: Chain | None = None
+    """The executors that its calls go through; None for none."""
+    timing: Timing = AT_ONCE
 
 
 def unavailable(kind: str, why: str) -> str:
@@ -54,7 +59,7 @@ def answer(
     start_ms, began = int(time.time() * 1000), time.monotonic()
     bare_id = srn.partition(":")[2]
     with log_context(jid=work.jid, srn=srn), loaded.entered(bare_id, grains):
-        outcome = _ready(loaded) or call_each(loaded.slots, work.calls, jid=work.jid, user=work.user)
+        outcome = _ready(loaded) or _called(loaded, srn, work)
         sealed = returns.seal(work.jid, outcome.value)
     return SegmentRow(
         srn=srn,
@@ -65,6 +70,18 @@ def answer(
         dur_ms=int((time.monotonic() - began) * 1000),
         reason=" ".join([sealed.note, *outcome.warnings]).strip()[:REASON_MAX],
     )
+
+
+def _called(loaded: ResourceType, srn: TargetId, work: Work) -> Outcome:
+    if work.timing.problem:
+        return Outcome(work.timing.problem, 1)
+    if work.chain is None:
+        return call_each(loaded.slots, work.calls, jid=work.jid, user=work.user)
+    about = {"id": srn, "resource_type": loaded.name, "resource_id": srn.partition(":")[2]}
+    outcome = call_each(loaded.slots, work.calls, jid=work.jid, user=work.user, chain=work.chain, **about)
+    delay_s = work.timing.delays.get(srn)
+    note = f"the call was delayed by {delay_s:.1f} s" if delay_s else ""
+    return replace(outcome, warnings=(*filter(None, [note]), *outcome.warnings))
 
 
 def said(srn: TargetId, text: str) -> SegmentRow:

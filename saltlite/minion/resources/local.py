@@ -17,6 +17,7 @@ from saltlite.minion.resources.answering import GrainsError, Work
 from saltlite.minion.resources.calls import Calls
 from saltlite.minion.resources.declared import Declared
 from saltlite.minion.resources.finding import good_ids
+from saltlite.minion.resources.timing import AT_ONCE, Timing, Waiting
 from saltlite.minion.returns import Returns
 from saltlite.model.ids import TargetId
 from saltlite.model.srn import resource_index_srn_key
@@ -72,7 +73,7 @@ class LocalType:
         def late(srn: TargetId, why: str) -> None:
             rows[srn] = answering.late(srn, why, self._timeout_s)
 
-        self._each(srns, call, late)
+        self._each(srns, call, late, work.timing)
         # A call that was given up may still end while its row is read.
         return dict(rows)
 
@@ -90,28 +91,35 @@ class LocalType:
             log.warning("grains of %s are missing: %s", srn, error)
 
     def _each(
-        self, srns: Sequence[TargetId], call: Callable[[TargetId], None], late: Callable[[TargetId, str], None]
+        self,
+        srns: Sequence[TargetId],
+        call: Callable[[TargetId], None],
+        late: Callable[[TargetId, str], None],
+        timing: Timing = AT_ONCE,
     ) -> None:
         """Call for all of them, as many at once as there may be; `late` for those that take too long."""
+        limit_s = min(filter(None, [self._timeout_s, timing.limit_s]), default=0.0)
         ended: queue.SimpleQueue[tuple[TargetId, str]] = queue.SimpleQueue()
 
         def given_up(one: GivenUp) -> None:
-            ended.put((one.device, one.why or f"it did not answer within {self._timeout_s:g} s"))
+            ended.put((one.device, one.why or f"it did not answer within {limit_s:g} s"))
 
         def answered(turn: Turn, _answer: None) -> None:
             ended.put((turn.device, ""))
 
         calls = Calls[None](
-            Devices(self._places, self._timeout_s),
+            Devices(self._places, limit_s),
             lambda turn: call(turn.device),
             answered,
             given_up,
             now=time.monotonic,
         )
-        calls.add("", srns)
+        waiting = Waiting(calls.add)
+        waiting.add("", srns, timing, time.monotonic())
         awaited = set(srns)
         while awaited:
-            wait_s = min(LOOK_S, max(0.0, calls.tick() - time.monotonic()))
+            now = time.monotonic()
+            wait_s = min(LOOK_S, max(0.0, min(waiting.tick(now), calls.tick()) - now))
             try:
                 srn, why = ended.get(timeout=wait_s)
             except queue.Empty:

@@ -30,6 +30,7 @@ from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.process import set_parent_death_signal, set_title
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.devices import Devices, GivenUp, Turn
+from saltlite.loader.chain import Chain, Executors
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeFiles, TypeUnavailableError, find_type
 from saltlite.minion.errands import Errands
@@ -39,6 +40,8 @@ from saltlite.minion.resources.answering import GrainsError, Work
 from saltlite.minion.resources.calls import Calls
 from saltlite.minion.resources.finding import Finding, Ways
 from saltlite.minion.resources.segments import Segments, Told
+from saltlite.minion.resources.timing import Waiting, timing_of
+from saltlite.model.execution import Execution, is_direct
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.parts import split_part
 from saltlite.wire.segment import SegmentRow
@@ -151,8 +154,14 @@ class _Life:
             time.monotonic,
         )
         self._calls: Calls[SegmentRow | dict[str, Any] | str] = Calls(
-            Devices(start.places, start.timeout_s), self._run, self._answered, self._given_up, now=time.monotonic
+            Devices(start.places, start.timeout_s, self._limit_of),
+            self._run,
+            self._answered,
+            self._given_up,
+            now=time.monotonic,
         )
+        self._later = Waiting(self._calls.add)
+        self._executors: Executors | None = None
 
     def live(self) -> None:
         """Load the type, then hear and answer until the job server says that it is enough, or is gone."""
@@ -274,6 +283,7 @@ class _Life:
                 self._begin(message)
             case "cancel":
                 self._work.pop(message["part"], None)
+                self._later.cancel(message["part"])
                 self._calls.cancel(message["part"])
                 self._segments.end(message["part"], message["how"])
             case "find":
@@ -296,8 +306,21 @@ class _Life:
                 self._segments.put(part, answering.said(srn, self._why))
             return
         calls = [(fun, args, kwargs) for fun, args, kwargs in message["calls"]]
-        self._work[part] = Work(split_part(part)[0], calls, message["user"])
-        self._calls.add(part, srns)
+        chain = self._chain(Execution(message["executors"], message["options"]))
+        timing = timing_of(chain, srns)
+        self._work[part] = Work(split_part(part)[0], calls, message["user"], chain, timing)
+        self._later.add(part, srns, timing, time.monotonic())
+
+    def _chain(self, asked: Execution) -> Chain | None:
+        """The executors that a part goes through; the files are looked at once, as those of the type are."""
+        if self._minion is None or is_direct(self._minion.opts, asked):
+            return None
+        self._executors = self._executors or Executors(self._minion, threads=True)
+        return self._executors.chain(asked, remote=True)
+
+    def _limit_of(self, part: PartId) -> float:
+        work = self._work.get(part)
+        return 0.0 if work is None else work.timing.limit_s
 
     # -- calls, from their threads
 
@@ -329,7 +352,8 @@ class _Life:
 
     def _given_up(self, one: GivenUp) -> None:
         """From the main thread."""
-        late = f"it did not answer within {self._start.timeout_s:g} s"
+        limit_s = min(filter(None, [self._start.timeout_s, self._limit_of(one.part)]), default=0.0)
+        late = f"it did not answer within {limit_s:g} s"
         if one.part == GRAINS:
             self._its_grains(one.device, one.why or late)
             return
@@ -365,14 +389,20 @@ class _Life:
         now = time.monotonic()
         if now >= self._ready_by:
             self._is_ready(self._not_initialised(f"init() has not ended within {INIT_S:g} s"))
-        again = self._calls.tick()
+        again = min(self._later.tick(now), self._calls.tick())
         found_by = self._finding.tick(now) if self._finding is not None else math.inf
         self._look_whether_tired()
         return min(again, found_by, self._ready_by)
 
     def _look_whether_tired(self) -> None:
         hung = self._calls.hung
-        idle = hung and self._calls.idle and self._segments.idle and not (self._finding and self._finding.busy)
+        idle = (
+            hung
+            and self._calls.idle
+            and self._later.idle
+            and self._segments.idle
+            and not (self._finding and self._finding.busy)
+        )
         if not self._tired and (hung > HUNG_MAX or idle):
             self._tired = True
             self._say({"t": "tired", "hung": hung})
