@@ -55,7 +55,7 @@ def delay(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
     """
     How many seconds the target waits.
     """
-    splaytime = float(opts.get("splaytime") or 0 if "splaytime" in opts else DEFAULT_S)
+    splaytime = float(opts.get("splaytime", DEFAULT_S))
     if not math.isfinite(splaytime) or splaytime <= 0:
         raise SaltInvocationError(f"splaytime is a number of seconds above 0, not {splaytime:g}")
     most = opts.get("splay_max")

@@ -14,10 +14,13 @@ import math
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError
 from saltlite.model.execution import CallEnded
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __opts__
 
 SAFE_OPTS = {"call_timeout": float}
 STAYS = True
@@ -55,10 +58,11 @@ def limit(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
     """
     How many seconds a call may take; 0 for as long as it wants.
     """
-    del data
-    seconds = float(opts.get("call_timeout") or 0)
+    seconds, configured = float(opts.get("call_timeout") or 0), float(__opts__.get("call_timeout") or 0)
     if not math.isfinite(seconds) or seconds < 0:
         raise SaltInvocationError(f"call_timeout is a number of seconds, not {seconds:g}")
+    if "call_timeout" in data["executor_opts"] and configured and not 0 < seconds <= configured:
+        raise SaltInvocationError(f"call_timeout may be {configured:g} s at most here, not {seconds:g}")
     return seconds
 
 

@@ -25,12 +25,8 @@ def main() -> int:
     order: dict[str, Any] = msgpack.unpackb(sys.stdin.buffer.read(), strict_map_key=False)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    # What the minion keeps for itself is not for this user.
-    opts = {**order["opts"], "cachedir": ""}
-    layers = search_layers(opts)
-    closed = [layer.path for layer in layers if not os.access(layer.path, os.R_OK | os.X_OK)]
-    index = build_index([layer for layer in layers if layer.path not in closed])
-    loader = Loader(index, opts, order["grains"], order["pillar"])
+    opts, closed = _open_to_me(order["opts"])
+    loader = Loader(build_index(search_layers(opts)), opts, order["grains"], order["pillar"])
     pub = {"jid": order["jid"], "fun": order["fun"], "arg": order["args"], "user": order["user"]}
     outcome = call(loader, order["fun"], order["args"], order["kwargs"], pub=pub)
     value = decode_return(encode_whole(outcome.value, VALUE_MAX).body, VALUE_MAX)
@@ -41,6 +37,18 @@ def main() -> int:
     with answers:
         answers.write(msgpack.packb(answer))
     return 0
+
+
+def _open_to_me(opts: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The options without what the minion keeps for itself; folders of plug-ins that are closed to this user."""
+    found, closed = {**opts, "cachedir": ""}, []
+    for name in ("module_dirs", "utils_dirs", "extension_modules"):
+        folders = opts.get(name) or []
+        every = [folders] if isinstance(folders, str) else folders
+        mine = [folder for folder in every if os.access(folder, os.R_OK | os.X_OK)]
+        closed += [folder for folder in every if folder not in mine]
+        found[name] = "".join(mine) if isinstance(folders, str) else mine
+    return found, closed
 
 
 VALUE_MAX = 2**30

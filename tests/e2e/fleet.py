@@ -119,13 +119,15 @@ class Said:
 class Daemon:
     """One started daemon. `config_dir` is what its `-c` names; `output` is its stdout and stderr."""
 
-    def __init__(self, program: str, config_dir: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, program: str, config_dir: Path, environment: dict[str, str], through: Sequence[str | Path] = ()
+    ) -> None:
         self.program = program
         self.config_dir = config_dir
         self.output = config_dir / "output"
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [BIN / program, "-c", config_dir],
+                [*through, BIN / program, "-c", config_dir],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -181,6 +183,8 @@ class Fleet:
         self.mark = f"{os.getpid()}-{next(_numbers)}"
         self.daemons: dict[str, Daemon] = {}
         self.secrets: list[str] = []
+        self.through: Sequence[str | Path] = ()
+        """A command that minions are started by; it must become the minion."""
         self._ports: dict[str, int] = {}
         Fleet.running.append(self)
 
@@ -224,7 +228,7 @@ class Fleet:
 
     def restart_minion(self, name: str) -> Daemon:
         """Start it on the configuration that it has."""
-        return self._launch("saltlite-minion", name)
+        return self._launch("saltlite-minion", name, self.through)
 
     def join(self, *names: str, **options: Any) -> None:
         """Start minions that are let in by token, and wait until they are up."""
@@ -233,8 +237,8 @@ class Fleet:
             self.start_minion(name, join_token=token, **options)
         self.wait_up(*names)
 
-    def _launch(self, program: str, name: str) -> Daemon:
-        daemon = Daemon(program, self.folder / name, self.environment())
+    def _launch(self, program: str, name: str, through: Sequence[str | Path] = ()) -> Daemon:
+        daemon = Daemon(program, self.folder / name, self.environment(), through)
         self.daemons[name] = daemon
         return daemon
 

@@ -140,3 +140,25 @@ def test_it_is_idle_when_nothing_runs_or_waits_also_while_a_call_hangs() -> None
     seen.append(devices.idle)
     devices.overdue(10)
     assert [*seen, devices.idle] == [True, False, False, True]
+
+
+def test_a_part_with_a_limit_of_its_own_is_given_up_before_the_others() -> None:
+    devices = Devices(4, 10, lambda part: {"short": 2.0, "long": 60.0}.get(part, 0.0))
+    for part in ("plain", "short", "long"):
+        devices.add(part, [f"of {part}"])
+    turns = taken(devices, now=1.0)
+    assert devices.deadline() == 3.0
+    assert devices.overdue(2.9) == []
+    assert [one.part for one in devices.overdue(3.0)] == ["short"]
+    assert devices.deadline() == 11.0
+    assert {one.part for one in devices.overdue(11.0)} == {"plain", "long"}
+    assert [devices.ended(turn) for turn in turns] == [False, False, False]
+
+
+def test_a_limit_of_a_part_holds_where_there_is_no_other() -> None:
+    devices = Devices(4, 0, lambda part: 2.0 if part == "short" else 0.0)
+    devices.add("plain", ["x"])
+    devices.add("short", ["y"])
+    taken(devices, now=1.0)
+    assert [one.part for one in devices.overdue(1e9)] == ["short"]
+    assert devices.deadline() == math.inf
