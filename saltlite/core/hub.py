@@ -37,7 +37,7 @@ from saltlite.core.ports import Clock
 from saltlite.core.sessions import Sessions
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
-from saltlite.model.parts import part_of_segment
+from saltlite.model.parts import is_resource_part, part_of_segment
 from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
@@ -225,15 +225,11 @@ class Hub:
     def cancel(self, parts: Iterable[tuple[str, str]]) -> None:
         """Tell minions to end parts of jobs, by (minion, part); each answers by a state or a return."""
         for minion, part in parts:
-            peer = self.sessions.by_id.get(minion)
-            if peer is not None:
-                self._say(peer, {"t": "cancel", "jid": part})
+            self._say_to(minion, {"t": "cancel", "jid": part})
 
     def want(self, minion: str, what: str) -> None:
         """The master does not know the functions, the grains or the resources of this minion: ask for them."""
-        peer = self.sessions.by_id.get(minion)
-        if peer is not None:
-            self._say(peer, {"t": "want", "what": what})
+        self._say_to(minion, {"t": "want", "what": what})
 
     def pull(self, minions: Iterable[str]) -> None:
         """The store still holds jobs for these: ask for them again, for those that are up."""
@@ -330,10 +326,8 @@ class Hub:
                     raise RemoteProtocolError("bad-message", "digest")
                 peer.said = {**peer.said, "functions": message["digest"]}
                 self._effects.append(Report(peer.id, peer.fingerprint, message))
-            case "holds":
-                self._effects.append(Report(peer.id, peer.fingerprint, message))
-            case "job_state":
-                self._settle(peer, message["jid"])
+            case "holds" | "job_state":
+                self._settle(peer, message.get("jid", ""))
                 self._effects.append(Report(peer.id, peer.fingerprint, message))
             case "ret":
                 self._return(peer, message)
@@ -347,6 +341,9 @@ class Hub:
                 self._drop(peer)
 
     def _return(self, peer: Peer, message: Message) -> None:
+        if message["size"] and is_resource_part(message["jid"]):
+            # The body would be stored once for each resource that has not answered.
+            raise RemoteProtocolError("bad-message", "how a part for resources ended has no body: segments have")
         if message["size"] == len(message["body"]):
             self._effects.append(Report(peer.id, peer.fingerprint, message, message["body"]))
         elif message["body"]:
@@ -447,6 +444,10 @@ class Hub:
             peer = self.sessions.by_number.get(session)
             if peer is not None:
                 self._say(peer, {"t": "grant", "jid": jid})
+
+    def _say_to(self, minion: str, message: Message) -> None:
+        if peer := self.sessions.by_id.get(minion):
+            self._say(peer, message)
 
     def _say(self, peer: Peer, message: Message) -> None:
         if peer.held:

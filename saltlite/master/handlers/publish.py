@@ -41,9 +41,9 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
 
     `calls` is a list of [function, args, kwargs]; `module_executors`, a list or one name, are the executors that each
     minion is to use in place of its own, as far as it allows that, and `executor_opts` what they are told. `resources`
-    has those of each managing minion; `away` are minions
-    that are targets, or manage some, and have no session; `unknown` says of each name in a list target why it is none;
-    `skipped` counts the resources that were left out, as the type of these has no such function.
+    has those of each managing minion; `away` are minions that are targets, or manage some, and have no session;
+    `unknown` says of each name in a list or an expression why it is none; `skipped` counts the resources that were left
+    out, as the type of these has no such function.
     """
     # Before anything is read: a regular expression of somebody who may not publish must not keep the store waiting.
     authorize(principal, Action("publish"), master.terms.operators)
@@ -120,7 +120,7 @@ def _targets(
 
 def _refuse_nobody(chosen: Selection, target: Target, store: StoreReader) -> None:
     if not chosen.minions and not chosen.resources:
-        raise NoTargetError(nobody(target, store))
+        raise NoTargetError(nobody(target, chosen.unknown, store))
 
 
 def _refuse_crowded(ids: Sequence[MinionId], store: StoreReader) -> None:
@@ -143,7 +143,7 @@ def _answer(master: Master, jid: Jid, request: Mapping[str, Any], skipped: Seque
     fields = {
         "jid": jid,
         **whom(master, job),
-        "unknown": unknown_names(job, master.store) if job is not None and "subset" not in request else {},
+        "unknown": unknown_names(master, job) if job is not None and "subset" not in request else {},
         "skipped": [{"type": one.type, "fun": one.fun, "count": one.count} for one in skipped],
         "timeout_s": master.terms.timeout_s,
         "deliver_ms": job.deliver_ms if job is not None else 0,
