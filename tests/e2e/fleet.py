@@ -228,7 +228,7 @@ class Fleet:
 
     def restart_minion(self, name: str) -> Daemon:
         """Start it on the configuration that it has."""
-        return self._launch("saltlite-minion", name, self.through)
+        return self._launch("saltlite-minion", name)
 
     def join(self, *names: str, **options: Any) -> None:
         """Start minions that are let in by token, and wait until they are up."""
@@ -237,7 +237,8 @@ class Fleet:
             self.start_minion(name, join_token=token, **options)
         self.wait_up(*names)
 
-    def _launch(self, program: str, name: str, through: Sequence[str | Path] = ()) -> Daemon:
+    def _launch(self, program: str, name: str) -> Daemon:
+        through = self.through if program == "saltlite-minion" else ()
         daemon = Daemon(program, self.folder / name, self.environment(), through)
         self.daemons[name] = daemon
         return daemon
