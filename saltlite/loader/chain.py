@@ -76,8 +76,9 @@ class Executors:
     def __init__(self, loader: Loader, index: Index | None = None, *, threads: bool = False) -> None:
         self.opts = loader.opts
         self.threads = threads
+        self.index = index or executors_index(self.opts)
         more = {"__executors__": CrossCalls(lambda: self._loader)}
-        self._loader: Loader = loader.of_type(EXECUTORS, index, more)
+        self._loader: Loader = loader.of_type(EXECUTORS, self.index, more)
         self._links: dict[str, Link] = {}
 
     def chain(self, asked: Execution, *, remote: bool) -> Chain:

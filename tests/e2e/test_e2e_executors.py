@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite import __version__
-from tests.e2e.fleet import Fleet, Said
+from tests.e2e.fleet import Fleet, Said, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -217,6 +217,12 @@ def test_the_time_limit_of_an_executor_ends_the_function_and_says_so(site: Fleet
     assert time.monotonic() - begun < 15
 
 
+def test_a_program_that_a_function_waits_for_ends_with_its_time(site: Fleet) -> None:
+    said = through(site, "[timeout, direct_call]", "b", "cmd.run", "sleep 7531.5", options="{call_timeout: 0.5}")
+    assert "took longer than 0.5 s" in value(said)
+    wait_until(lambda: not _running(b"sleep\x007531.5"), "the program has ended")
+
+
 def test_nice_reaches_what_the_function_starts(site: Fleet) -> None:
     said = through(site, "[nice, direct_call]", "b", "cmd.run", "nice", options="{nice_level: 15}")
     assert value(said) == "15"
@@ -283,3 +289,14 @@ def test_what_there_is_can_be_listed(site: Fleet) -> None:
     assert "sudo" not in listed  # sudo_user is not set
     doc = site.cli("b", "sys.executor_doc", "splay", "--out", "json").json()["b"]
     assert "splaytime: 30" in doc["splay.execute"]
+
+
+def _running(command: bytes) -> bool:
+    """Whether a process with that in its command line is there."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            found.append(entry.name.isdigit() and command in (entry / "cmdline").read_bytes())
+        except OSError:
+            continue  # it has ended meanwhile
+    return any(found)

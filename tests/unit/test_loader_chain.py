@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -254,7 +255,10 @@ def test_options_for_no_executor_are_refused(minion: Minion) -> None:
 # --- resources
 
 
-@pytest.mark.parametrize("name", ["nice", "sudo"])
+@pytest.mark.parametrize(
+    "name",
+    ["nice", pytest.param("sudo", marks=pytest.mark.skipif(not shutil.which("sudo"), reason="there is no sudo"))],
+)
 def test_what_is_for_a_process_is_refused_for_resources(folder: Path, name: str) -> None:
     minion = Minion(folder, sudo_user="nobody" if name == "sudo" else "")
     text = minion.call([name, "direct_call"], "m.note", threads=True).value

@@ -30,7 +30,7 @@ from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.process import set_parent_death_signal, set_title
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.devices import Devices, GivenUp, Turn
-from saltlite.loader.chain import Chain, Executors
+from saltlite.loader.chain import Chain, Executors, executors_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeFiles, TypeUnavailableError, find_type
 from saltlite.minion.errands import Errands
@@ -314,10 +314,12 @@ class _Life:
         self._later.add(part, srns, timing, time.monotonic())
 
     def _chain(self, asked: Execution) -> Chain | None:
-        """The executors that a part goes through; the files are looked at once, as those of the type are."""
+        """The executors that a part goes through, as their files are now."""
         if self._minion is None or is_direct(self._minion.opts, asked):
             return None
-        self._executors = self._executors or Executors(self._minion, threads=True)
+        index = executors_index(self._minion.opts, self._executors.index if self._executors is not None else None)
+        if self._executors is None or index is not self._executors.index:
+            self._executors = Executors(self._minion, index, threads=True)
         return self._executors.chain(asked, remote=True)
 
     def _limit_of(self, part: PartId) -> float:
