@@ -273,6 +273,15 @@ def test_a_configured_audit_stays_whatever_is_asked_for(fleet: Fleet) -> None:
     ]
 
 
+def test_a_doctor_finds_a_chain_that_cannot_be_used(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("a", module_executors=["nope", "direct_call"])
+    assert fleet.cli("a", "test.ping").code == 4
+    said = fleet.cli("doctor", master="a")
+    assert said.code == 4
+    assert "no function can be called: Executor 'nope' is not available" in " ".join(said.out.split())
+
+
 def test_the_same_chain_under_call(site: Fleet) -> None:
     said = site.cli(
         "call", "--module-executors=[splay, own]", "--executor-opts={splaytime: 0.5, times: 2}", "test.ping",
