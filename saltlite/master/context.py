@@ -15,6 +15,7 @@ from saltlite.core.ports import Clock, OpenJob, Store
 from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.registry import Registry
 from saltlite.master.fleet import Indexes, MasterFleet, Nodegroups, indexes_of
+from saltlite.master.left_out import LeftOut
 from saltlite.master.pillars import Pillars
 from saltlite.master.registrations import Registrations
 from saltlite.model.ids import Jid, MinionId
@@ -116,12 +117,13 @@ class Master:
     registrations: Registrations = field(init=False)
     indexes: Indexes = field(init=False)
     proofs: RecentProofs = field(default_factory=RecentProofs)
+    left_out: LeftOut = field(default_factory=LeftOut)
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions that have a session now, and since when; kept up to date by the link."""
 
     def __post_init__(self) -> None:
         self.registrations = Registrations(self.banks)
-        self.indexes = indexes_of(self.banks)
+        self.indexes = indexes_of(self.banks, pillar=self.pillars.cached)
 
     @property
     def fleet(self) -> MasterFleet:

@@ -27,6 +27,11 @@ class Timing:
 AT_ONCE = Timing()
 
 
+def lesser(one_s: float, other_s: float) -> float:
+    """The shorter of two time limits; 0 is none."""
+    return min(filter(None, [one_s, other_s]), default=0.0)
+
+
 def timing_of(chain: Chain | None, srns: Sequence[TargetId]) -> Timing:
     """What the executors of the chain want for these resources; never raises."""
     if chain is None or chain.problem:
