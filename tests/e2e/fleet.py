@@ -119,13 +119,15 @@ class Said:
 class Daemon:
     """One started daemon. `config_dir` is what its `-c` names; `output` is its stdout and stderr."""
 
-    def __init__(self, program: str, config_dir: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, program: str, config_dir: Path, environment: dict[str, str], through: Sequence[str | Path] = ()
+    ) -> None:
         self.program = program
         self.config_dir = config_dir
         self.output = config_dir / "output"
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [BIN / program, "-c", config_dir],
+                [*through, BIN / program, "-c", config_dir],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -181,6 +183,8 @@ class Fleet:
         self.mark = f"{os.getpid()}-{next(_numbers)}"
         self.daemons: dict[str, Daemon] = {}
         self.secrets: list[str] = []
+        self.through: Sequence[str | Path] = ()
+        """A command that minions are started by; it must become the minion."""
         self._ports: dict[str, int] = {}
         Fleet.running.append(self)
 
@@ -234,7 +238,8 @@ class Fleet:
         self.wait_up(*names)
 
     def _launch(self, program: str, name: str) -> Daemon:
-        daemon = Daemon(program, self.folder / name, self.environment())
+        through = self.through if program == "saltlite-minion" else ()
+        daemon = Daemon(program, self.folder / name, self.environment(), through)
         self.daemons[name] = daemon
         return daemon
 
