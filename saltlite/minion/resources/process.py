@@ -30,6 +30,7 @@ from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.process import set_parent_death_signal, set_title
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.devices import Devices, GivenUp, Turn
+from saltlite.loader.blackout import blackout
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeFiles, TypeUnavailableError, find_type
 from saltlite.minion.errands import Errands
@@ -315,6 +316,9 @@ class _Life:
         work = self._work.get(turn.part)
         if work is None:
             return answering.late(turn.device, "it was ended before it began", 0)
+        left_alone = blackout(self._minion, (fun for fun, _args, _kwargs in work.calls))
+        if left_alone is not None:
+            return answering.said(turn.device, left_alone.value)
         return answering.answer(self._type, turn.device, work, grains, returns=self._returns)
 
     def _answered(self, turn: Turn, answer: SegmentRow | dict[str, Any] | str) -> None:
