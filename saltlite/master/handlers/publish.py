@@ -136,7 +136,7 @@ def _named(value: object) -> tuple[str, ...]:
 
 def _refuse_nobody(chosen: Selection, target: Target, store: StoreReader) -> None:
     if not chosen.minions and not chosen.resources:
-        raise NoTargetError(nobody(target, store))
+        raise NoTargetError(nobody(target, chosen.unknown, store))
 
 
 def _refuse_crowded(ids: Sequence[MinionId], store: StoreReader) -> None:

@@ -259,6 +259,8 @@ class _Life:
         match message["t"]:
             case "stop":
                 self._stopping = True
+            case "there":
+                self._say({"t": "there"})
             case "minion":
                 if self._minion is not None:
                     self._minion.refresh(message["grains"], self._start.pillar)
