@@ -318,6 +318,7 @@ class _Life:
         work = self._work.get(turn.part)
         if work is None:
             return answering.late(turn.device, "it was ended before it began", 0)
+        assert self._minion is not None  # noqa: S101 - as above
         left_alone = blackout(self._minion, (fun for fun, _args, _kwargs in work.calls))
         if left_alone is not None:
             return answering.said(turn.device, left_alone.value)
