@@ -134,7 +134,7 @@ def test_damage_inside_the_file_is_named_when_it_is_met(path: str) -> None:
         file.write(b"\xa5" * (size - BEHIND_THE_SCHEMA))
     broken = SqliteStore(path)
     with pytest.raises(StoreError, match=r"store\.db is damaged"):
-        broken.targets(job(1).jid)
+        _ = [broken.returns(job(n).jid) for n in range(50)]
     broken.close()
 
 
