@@ -239,8 +239,8 @@ class MinionConfig:
     )
     resource_timeout: float = option(
         60.0,
-        "How long one call of one resource may take; after that it is reported as timed out, and its answer is not "
-        "waited for. 0 means no limit.",
+        "How long one call of one resource may take, where its type names no other limit; after that it is reported "
+        "as timed out, and its answer is not waited for. 0 means no limit.",
         Duration(0.0, DAY),
     )
     return_max: int = option(
