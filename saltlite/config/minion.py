@@ -145,8 +145,14 @@ class MinionConfig:
     pillar_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
         "The folders of pillar files, by environment, of which `saltlite call` makes the pillar; without any it has "
-        "none. Jobs always have the pillar of their master.",
+        "what minion_pillar_cache keeps, or none. Jobs always have the pillar of their master.",
         FileRoots(),
+    )
+    minion_pillar_cache: bool = option(
+        False,
+        "Whether the last pillar of the master is kept in cachedir, where its owner alone can read it, so that "
+        "`saltlite call` has it. Pillar often holds secrets.",
+        Flag(),
     )
     clean_dynamic_modules: bool = option(
         True,
