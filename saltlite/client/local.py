@@ -6,12 +6,14 @@ A stream that breaks is taken up again where it stood: the job does not depend o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
 from saltlite.client.connection import Connection, ConnectionLostError
 from saltlite.client.waiting import Patience, Progress, Published
 from saltlite.errors import (
+    LoginError,
     NoTargetError,
     RefusedError,
     RemoteProtocolError,
@@ -93,7 +95,11 @@ class LocalClient:
     """
 
     def __init__(self, socket_path: str) -> None:
-        self._path = socket_path
+        self.path = socket_path
+        self.token = ""
+        """Of a login, "" for the user of this process; it stands in every request."""
+        self._ends_login = False
+        self._trusted: frozenset[int] | None = None
         self._connection: Connection | None = None
         self._followed = ""
         """The job whose stream the connection carries, "" for none."""
@@ -102,7 +108,25 @@ class LocalClient:
         return self
 
     def __exit__(self, *unused: object) -> None:
+        if self._ends_login:
+            # What is not ended here ends by itself.
+            with contextlib.suppress(SaltliteError):
+                self.call("logout")
         self.close()
+
+    def require_server(self, uids: frozenset[int]) -> None:
+        """From now on talk to nobody but a master that was started by one of these users."""
+        self.close()
+        self._trusted = uids
+
+    def log_in(self, backend: str, username: str, password: str, *, keep: bool = False) -> dict[str, Any]:
+        """Be that user from now on. Without `keep` the login ends when this context manager does.
+
+        Raises LoginError when the master does not let the user in.
+        """
+        answer = self.call("login", backend=backend, username=username, password=password)
+        self.token, self._ends_login = answer["token"], not keep
+        return answer
 
     def close(self) -> None:
         """End the connection. The next call makes a new one."""
@@ -118,7 +142,8 @@ class LocalClient:
         """
         self._followed = ""
         try:
-            answer = self._ask({"v": PROTOCOL_VERSION, "verb": verb, **fields})
+            who = {"token": self.token} if self.token else {}
+            answer = self._ask({"v": PROTOCOL_VERSION, "verb": verb, **who, **fields})
         except BaseException:  # whatever it was, the next answer on this connection is not ours
             self.close()
             raise
@@ -233,7 +258,7 @@ class LocalClient:
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._connection is None:
-            self._connection = Connection(self._path)
+            self._connection = Connection(self.path, self._trusted)
         self._connection.send(request)
         answer = self._connection.receive(ANSWER_TIMEOUT_S)
         if answer is None:
@@ -290,4 +315,6 @@ def _error_of(answer: Mapping[str, Any]) -> SaltliteError:
     code, text = answer.get("exit"), answer.get("error")
     if answer.get("ok") is not False or not isinstance(code, int) or not isinstance(text, str):
         return RemoteProtocolError("bad-answer", f"the master answered {sorted(answer)}")
+    if answer.get("login"):
+        return LoginError(text)
     return _ERRORS.get(code, SaltliteError)(text)

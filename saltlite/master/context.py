@@ -7,21 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from saltlite.adapters.packing import Inside
+from saltlite.core.acl import Granted, Principal
 from saltlite.core.cache.ports import Banks
+from saltlite.core.logins import Logins
 from saltlite.core.matching import resolve
 from saltlite.core.matching.fleet import Selection
 from saltlite.core.parts import SignedPart, SignedParts, signed_parts
 from saltlite.core.ports import Clock, OpenJob, Store
 from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.registry import Registry
+from saltlite.errors import UsageError
 from saltlite.master.fleet import Indexes, MasterFleet, Nodegroups, indexes_of
 from saltlite.master.left_out import LeftOut
 from saltlite.master.pillars import Pillars
 from saltlite.master.registrations import Registrations
-from saltlite.model.ids import Jid, MinionId
+from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Job
 from saltlite.model.keys import Fingerprint
-from saltlite.model.target import Target
+from saltlite.model.target import Target, TargetKind
 from saltlite.wire.certificate import MasterCertificate
 
 
@@ -70,8 +73,14 @@ class Terms:
     """Name -> a target that it stands for."""
     resources: Rules = field(default_factory=Rules)
     """Who may register which resources."""
+    granted: Granted = field(default_factory=Granted)
+    """Who else than operators may do what."""
+    login_s: float = 43_200.0
+    """How long the token of a login is good."""
 
 
+_COMPOUND = frozenset("@ ()")
+"""Letters that no glob of ids has."""
 PROOFS_KEPT = 4
 """Jobs whose audience proofs an MWorker remembers: those of 10,000 targets take 60 ms to make, and 3 MB."""
 
@@ -116,6 +125,7 @@ class Master:
     pillars: Pillars = field(default_factory=Pillars)
     registrations: Registrations = field(init=False)
     indexes: Indexes = field(init=False)
+    logins: Logins = field(init=False)
     proofs: RecentProofs = field(default_factory=RecentProofs)
     left_out: LeftOut = field(default_factory=LeftOut)
     present: dict[MinionId, float] = field(default_factory=dict)
@@ -124,6 +134,7 @@ class Master:
     def __post_init__(self) -> None:
         self.registrations = Registrations(self.banks)
         self.indexes = indexes_of(self.banks, pillar=self.pillars.cached)
+        self.logins = Logins(self.identity.job_private)
 
     @property
     def fleet(self) -> MasterFleet:
@@ -133,6 +144,18 @@ class Master:
     def resolve(self, target: Target) -> Selection:
         """What the target selects now. Raises UsageError for what is no target."""
         return resolve(target, self.fleet)
+
+    def selects(self, expression: str) -> frozenset[TargetId]:
+        """The minions and resources that a target expression of a rule selects now. One that is none selects nobody.
+
+        A single word is a glob, and so selects what a job with that target is for; anything else is compound.
+        """
+        kind = TargetKind.COMPOUND if _COMPOUND.intersection(expression) else TargetKind.GLOB
+        try:
+            chosen = self.resolve(Target(expression, kind))
+        except UsageError:
+            return frozenset()
+        return frozenset((*chosen.minions, *chosen.resources))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +173,10 @@ class Watch:
 
     pattern: str
     after: int
+    only_of: Principal | None = None
+    """Whose jobs and runners the events are to be about; None for all events."""
+    only_jobs: bool = False
+    """Only events of jobs, but of everybody's."""
 
 
 class Stream(Protocol):
@@ -173,6 +200,20 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginCheck:
+    """What an answer has to ask the process of the backends first.
+
+    `fields` makes the fields of the answer from the groups that the backend said; it is called when that has let the
+    user in, and the SaltliteError that it may raise is answered instead.
+    """
+
+    backend: str
+    user: str
+    password: str = field(repr=False)
+    fields: Callable[[tuple[str, ...]], dict[str, Any]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a handler answers: `fields` now, or those of `question` when the link has answered it.
 
@@ -182,4 +223,5 @@ class Answer:
     fields: dict[str, Any] = field(default_factory=dict)
     follow: Follow | Watch | None = None
     question: Question | None = None
+    login: LoginCheck | None = None
     committed: bool = False

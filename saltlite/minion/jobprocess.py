@@ -29,6 +29,7 @@ from saltlite.adapters.process import adopt_orphans, close_all_but, set_title, s
 from saltlite.adapters.spool import DiskSpool, decode, encode
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
+from saltlite.loader.blackout import blackout
 from saltlite.loader.chain import Chain, Executors, executors_index
 from saltlite.loader.compound import call_each
 from saltlite.loader.finder import Index
@@ -287,8 +288,11 @@ def _run(job: JobCall, surroundings: Surroundings, waiting: int) -> bytes:
     started, began = time.time(), time.monotonic()
     loader = surroundings.loader()
     loader.provide("__file_client__", _file_client(surroundings.opts, Errands(waiting)))
-    chain = surroundings.chain(loader, job.execution)
-    outcome = call_each(loader, job.calls, jid=job.jid, user=job.user, chain=chain)
+    calls = job.calls
+    outcome = blackout(loader, (fun for fun, _args, _kwargs in calls))
+    if outcome is None:
+        chain = surroundings.chain(loader, job.execution)
+        outcome = call_each(loader, calls, jid=job.jid, user=job.user, chain=chain)
     dur_ms = int((time.monotonic() - began) * 1000)
     sealed = surroundings.returns.seal(job.jid, outcome.value)
     entry = SpoolEntry(

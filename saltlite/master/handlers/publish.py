@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.acl_rules import Call
 from saltlite.core.matching.fleet import Selection
 from saltlite.core.parts import audience
 from saltlite.core.ports import BatchJob, StoreReader, StoreWriter
@@ -46,7 +47,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     out, as the type of these has no such function.
     """
     # Before anything is read: a regular expression of somebody who may not publish must not keep the store waiting.
-    authorize(principal, Action("publish"), master.terms.operators)
+    authorize(principal, Action("publish"), master.terms)
     request_id = parse_request_id(request["request_id"])
     target = target_of(request)
     calls = _calls(request["calls"])
@@ -70,7 +71,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
             job = Job(
                 jid=_free_jid(store, master.clock.wall()),
                 request_id=request_id,
-                user=principal.user,
+                user=principal.label,
                 uid=principal.uid,
                 fun=",".join(call.fun for call in calls),
                 target=target,
@@ -109,13 +110,35 @@ def _targets(
     """
     target = target_of(request)
     fit = fitting(master, master.resolve(target), [call.fun for call in calls])
-    chosen = subset_of(master, fit.chosen, request.get("subset"))
-    minions = sorted(chosen.minions)
+    # All that the target selects, and not the few that --subset takes by chance: the answer is the same each time.
     for call in calls:
-        authorize(principal, Action("publish", call.fun, minions, chosen.resources), master.terms.operators)
+        wanted = Call(call.fun, call.args, call.kwargs)
+        action = Action(
+            "publish",
+            wanted,
+            fit.chosen.minions,
+            fit.chosen.resources,
+            executors=_granted(asked),
+            returners=_named(request.get("ret")),
+        )
+        authorize(principal, action, master.terms, master.selects)
+    chosen = subset_of(master, fit.chosen, request.get("subset"))
     _refuse_nobody(chosen, target, master.store)
     refuse_misfits(calls, chosen, master, may_be_missing=not KNOWING.issuperset(asked.executors))
     return replace(fit, chosen=chosen)
+
+
+def _granted(asked: Execution) -> Sequence[str]:
+    """What of the way to a function is to be granted: options alone are for the executors that a minion has."""
+    return asked.executors or (("executor_opts",) if asked.options else ())
+
+
+def _named(value: object) -> tuple[str, ...]:
+    """The names in a field that is one, several with commas, or a list. Anything else is a name that no rule grants."""
+    if value is None:
+        return ()
+    names = value.strip("[] ").split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    return tuple(str(name).strip() for name in names)
 
 
 def _refuse_nobody(chosen: Selection, target: Target, store: StoreReader) -> None:

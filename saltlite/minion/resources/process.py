@@ -30,6 +30,7 @@ from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.process import set_parent_death_signal, set_title
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.devices import Devices, GivenUp, Turn
+from saltlite.loader.blackout import blackout
 from saltlite.loader.chain import Chain, Executors, executors_index
 from saltlite.loader.compound import Call
 from saltlite.loader.loader import Loader
@@ -349,6 +350,10 @@ class _Life:
         work = self._work.get(turn.part)
         if work is None:
             return Answer(answering.late(turn.device, "it was ended before it began", 0), raised=False)
+        assert self._minion is not None  # noqa: S101 - as above
+        left_alone = blackout(self._minion, (fun for fun, _args, _kwargs in work.calls))
+        if left_alone is not None:
+            return Answer(answering.said(turn.device, left_alone.value), raised=False)
         self._limit(turn, work.calls, grains, work.timing.limit_s)
         return answering.answer(self._type, turn.device, work, grains, returns=self._returns)
 
