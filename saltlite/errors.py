@@ -44,6 +44,10 @@ class RefusedError(SaltliteError):
     exit_code = 6
 
 
+class LoginError(RefusedError):
+    """The caller has not shown who he is: a wrong password, a token that is none or has expired."""
+
+
 class UnreachableError(SaltliteError):
     """The master cannot be reached, or it went away before it answered."""
 

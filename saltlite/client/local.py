@@ -12,6 +12,7 @@ import time
 from saltlite.client.connection import Connection, ConnectionLostError
 from saltlite.client.waiting import Patience, Progress, Published
 from saltlite.errors import (
+    LoginError,
     NoTargetError,
     RefusedError,
     RemoteProtocolError,
@@ -91,8 +92,10 @@ class LocalClient:
     and the error that the master answered, with its exit code.
     """
 
-    def __init__(self, socket_path: str) -> None:
+    def __init__(self, socket_path: str, *, token: str = "") -> None:
+        """`token` is that of a login; without one the master takes the user that this process belongs to."""
         self._path = socket_path
+        self._who = {"token": token} if token else {}
         self._connection: Connection | None = None
         self._followed = ""
         """The job whose stream the connection carries, "" for none."""
@@ -117,7 +120,7 @@ class LocalClient:
         """
         self._followed = ""
         try:
-            answer = self._ask({"v": PROTOCOL_VERSION, "verb": verb, **fields})
+            answer = self._ask({"v": PROTOCOL_VERSION, "verb": verb, **self._who, **fields})
         except BaseException:  # whatever it was, the next answer on this connection is not ours
             self.close()
             raise
@@ -241,7 +244,7 @@ class LocalClient:
             )
         if answer.get("ok") is True:
             return answer
-        raise _error_of(answer)
+        raise error_of(answer)
 
     def _last_look(self, progress: Progress) -> Iterator[dict[str, Any]]:
         """What the store has now and this stream did not say yet."""
@@ -285,8 +288,11 @@ class LocalClient:
                 return
 
 
-def _error_of(answer: Mapping[str, Any]) -> SaltliteError:
+def error_of(answer: Mapping[str, Any]) -> SaltliteError:
+    """The error in an answer that is one, or RemoteProtocolError."""
     code, text = answer.get("exit"), answer.get("error")
     if answer.get("ok") is not False or not isinstance(code, int) or not isinstance(text, str):
         return RemoteProtocolError("bad-answer", f"the master answered {sorted(answer)}")
+    if answer.get("login") is True:
+        return LoginError(text)
     return _ERRORS.get(code, SaltliteError)(text)
