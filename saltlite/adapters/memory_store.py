@@ -40,6 +40,7 @@ from saltlite.core.ports import (
     TokenRecord,
 )
 from saltlite.errors import StoreError
+from saltlite.model.authtoken import AuthToken
 from saltlite.model.events import Event
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import TERMINAL, Job, Return, TargetState
@@ -91,6 +92,12 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
 
     def token(self, token_id: str) -> TokenRecord | None:
         return self._tables.tokens.get(token_id)
+
+    def auth_token(self, token_id: str) -> AuthToken | None:
+        return self._tables.auth_tokens.get(token_id)
+
+    def auth_tokens(self) -> list[AuthToken]:
+        return sorted(self._tables.auth_tokens.values(), key=lambda token: (token.created_at, token.token_id))
 
     def preaccepted(self, minion: MinionId) -> Fingerprint | None:
         return self._tables.preaccepts.get(minion)
@@ -236,6 +243,22 @@ class _MemoryWriter(_MemoryReader):
 
     def delete_token(self, token_id: str) -> bool:
         return self._tables.tokens.pop(token_id, None) is not None
+
+    def put_auth_token(self, token: AuthToken, most: int) -> None:
+        tokens = self._tables.auth_tokens
+        tokens[token.token_id] = token
+        own = [one for one in tokens.values() if (one.backend, one.user) == (token.backend, token.user)]
+        newest = sorted(own, key=lambda one: (-one.created_at, one.token_id))
+        for one in newest[most:]:
+            del tokens[one.token_id]
+
+    def delete_auth_token(self, token_id: str) -> bool:
+        return self._tables.auth_tokens.pop(token_id, None) is not None
+
+    def expire_auth_tokens(self, now: float) -> None:
+        for one in self.auth_tokens():
+            if one.expires_at <= now:
+                del self._tables.auth_tokens[one.token_id]
 
     def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None:
         # `by` is for whoever audits the file of the real store; no question of the port answers it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 
 from saltlite.core.ports import FunctionSet, MinionRow, TargetRow, TokenRecord
+from saltlite.model.authtoken import AuthToken
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.job import Job, Return
 from saltlite.model.keys import Fingerprint, KeyRecord
@@ -27,6 +28,7 @@ class Tables:
     epoch: int = 0
     keys: dict[Fingerprint, KeyRecord] = field(default_factory=dict)
     tokens: dict[str, TokenRecord] = field(default_factory=dict)
+    auth_tokens: dict[str, AuthToken] = field(default_factory=dict)
     preaccepts: dict[MinionId, Fingerprint] = field(default_factory=dict)
     minions: dict[MinionId, MinionRow] = field(default_factory=dict)
     functions: dict[str, FunctionSet] = field(default_factory=dict)

@@ -6,8 +6,19 @@ This is all that `--help` of a group needs, so that no verb is imported for it.
 from __future__ import annotations
 
 from saltlite.cli.options import Option, Table, choice
+from saltlite.errors import UsageError
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "acl explain": (
+        "saltlite acl explain [options] USER TARGET MODULE.FUNCTION [ARGUMENT...]",
+        "Show whether a user may run a function, by which rule.",
+    ),
+    "auth entry": (
+        "saltlite auth entry NAME [options]",
+        "Make a user's line for the file of names and hashes.",
+    ),
+    "auth token list": ("saltlite auth token list [options]", "Show who is logged in."),
+    "auth token revoke": ("saltlite auth token revoke ID... [options]", "End logins."),
     "call": (
         "saltlite call [options] MODULE.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
         "Run a function on this machine, without master and daemon.",
@@ -116,10 +127,27 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
 }
 
-TAKES_DOTS = frozenset({"call", "cp", "doc", "explain", "lint", "match", "runner"})
+TAKES_DOTS = frozenset({"acl", "auth", "call", "cp", "doc", "explain", "lint", "match", "runner"})
 """Commands whose first word may have a dot: behind them a function makes no job."""
 
+
+def parse_descriptor(text: str) -> int:
+    """The number of an open descriptor. Raises UsageError."""
+    if text.isascii() and text.isdigit() and len(text) < 6:
+        return int(text)
+    raise UsageError(f"{text!r} is no number of a descriptor")
+
+
 CONFIG_DIR = Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)")
+_ASK_THE_MASTER = ("acl explain", "auth token", "events", "job", "key", "match", "status")
+"""Commands, and groups of such, that can be run as whoever has logged in."""
+LOGIN_OPTIONS = (
+    Option("-a", "--eauth", "--auth", metavar="BACKEND", help="log in: pam, file, sharedsecret"),
+    Option("-T", "--make-token", help="keep that login, and use it next time"),
+    Option("--username", metavar="NAME", help="the name to log in with (your own)"),
+    Option("--password-fd", metavar="N", convert=parse_descriptor, help="read the password there; 0 is stdin"),
+)
+"""What `saltlite.cli.connect` reads beside the configuration folder."""
 QUIET = Option("-q", "--quiet", help="print data and errors only")
 
 
@@ -128,7 +156,8 @@ def command_table(name: str, *options: Option, formats: tuple[str, ...] = ("text
     usage, summary = COMMANDS[name]
     *first, last = formats
     out = Option("--out", metavar="FORMAT", convert=choice(*formats), help=f"{', '.join(first)} or {last}")
-    return Table(usage, summary, (*options, CONFIG_DIR, out, QUIET))
+    login = LOGIN_OPTIONS if name.startswith(_ASK_THE_MASTER) else ()
+    return Table(usage, summary, (*options, *login, CONFIG_DIR, out, QUIET))
 
 
 def members(group: str) -> list[str]:

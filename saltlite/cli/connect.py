@@ -12,9 +12,16 @@ if TYPE_CHECKING:
 
 
 def open_client(parsed: Parsed) -> LocalClient:
-    """A client of the master whose configuration folder `-c` names. Raises ConfigError."""
+    """A client of the master whose configuration folder `-c` names. It is
+    whoever runs this, or with -a and -T whoever logs in. Raises ConfigError, and LoginError.
+    """
     config_dir: str = parsed.options.get("config_dir", DEFAULT_CONFIG_DIR)
-    return LocalClient(fast.socket_path(config_dir) or _configured_socket(config_dir))
+    client = LocalClient(fast.socket_path(config_dir) or _configured_socket(config_dir))
+    if "auth" in parsed.options or parsed.on("make_token"):
+        from saltlite.cli.credentials import log_in
+
+        log_in(client, parsed, config_dir)
+    return client
 
 
 def _configured_socket(config_dir: str) -> str:

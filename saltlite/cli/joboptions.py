@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from saltlite.cli.commands import command_lines
+from saltlite.cli.commands import LOGIN_OPTIONS, command_lines
 from saltlite.cli.durations import parse_duration
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
@@ -59,6 +59,7 @@ FOLLOW_OPTIONS = (
     Option("--no-color", help="no colours"),
     Option("-v", "--verbose", help="tell on stderr what runs where, and since when"),
     Option("-q", "--quiet", help="print returns and errors only"),
+    *LOGIN_OPTIONS,
     Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)"),
 )
 """What `saltlite.cli.job.follow_job` reads."""

@@ -34,8 +34,11 @@ class ConnectionLostError(UnreachableError):
 class Connection:
     """A connected socket. After any exception from it, close it and make a new one."""
 
-    def __init__(self, path: str) -> None:
-        """Connect to the socket at `path`. Raises UnreachableError, or RefusedError for a lack of rights."""
+    def __init__(self, path: str, trusted: frozenset[int] | None = None) -> None:
+        """Connect to the socket at `path`. Raises UnreachableError, or RefusedError for a lack of rights.
+
+        With `trusted` it is also a RefusedError when who listens there is none of these users.
+        """
         self._path = path
         self._buffer = bytearray()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -46,6 +49,13 @@ class Connection:
         except OSError as error:
             self._socket.close()
             raise _connect_error(path, error) from error
+        listening = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if trusted is not None and listening not in trusted:
+            self._socket.close()
+            raise RefusedError(
+                f"user {listening} listens on {path}, who is neither root nor the owner of the configuration: "
+                "nothing was sent there, least of all a password"
+            )
 
     def close(self) -> None:
         """Close the socket; a second time does nothing."""

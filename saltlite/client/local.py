@@ -6,6 +6,7 @@ A stream that breaks is taken up again where it stood: the job does not depend o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -92,10 +93,12 @@ class LocalClient:
     and the error that the master answered, with its exit code.
     """
 
-    def __init__(self, socket_path: str, *, token: str = "") -> None:
-        """`token` is that of a login; without one the master takes the user that this process belongs to."""
-        self._path = socket_path
-        self._who = {"token": token} if token else {}
+    def __init__(self, socket_path: str) -> None:
+        self.path = socket_path
+        self.token = ""
+        """Of a login, "" for the user of this process; it stands in every request."""
+        self._ends_login = False
+        self._trusted: frozenset[int] | None = None
         self._connection: Connection | None = None
         self._followed = ""
         """The job whose stream the connection carries, "" for none."""
@@ -104,7 +107,25 @@ class LocalClient:
         return self
 
     def __exit__(self, *unused: object) -> None:
+        if self._ends_login:
+            # What is not ended here ends by itself.
+            with contextlib.suppress(SaltliteError):
+                self.call("logout")
         self.close()
+
+    def require_server(self, uids: frozenset[int]) -> None:
+        """From now on talk to nobody but a master that was started by one of these users."""
+        self.close()
+        self._trusted = uids
+
+    def log_in(self, backend: str, username: str, password: str, *, keep: bool = False) -> dict[str, Any]:
+        """Be that user from now on. Without `keep` the login ends when this context manager does.
+
+        Raises LoginError when the master does not let the user in.
+        """
+        answer = self.call("login", backend=backend, username=username, password=password)
+        self.token, self._ends_login = answer["token"], not keep
+        return answer
 
     def close(self) -> None:
         """End the connection. The next call makes a new one."""
@@ -120,7 +141,8 @@ class LocalClient:
         """
         self._followed = ""
         try:
-            answer = self._ask({"v": PROTOCOL_VERSION, "verb": verb, **self._who, **fields})
+            who = {"token": self.token} if self.token else {}
+            answer = self._ask({"v": PROTOCOL_VERSION, "verb": verb, **who, **fields})
         except BaseException:  # whatever it was, the next answer on this connection is not ours
             self.close()
             raise
@@ -235,7 +257,7 @@ class LocalClient:
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._connection is None:
-            self._connection = Connection(self._path)
+            self._connection = Connection(self.path, self._trusted)
         self._connection.send(request)
         answer = self._connection.receive(ANSWER_TIMEOUT_S)
         if answer is None:
@@ -244,7 +266,7 @@ class LocalClient:
             )
         if answer.get("ok") is True:
             return answer
-        raise error_of(answer)
+        raise _error_of(answer)
 
     def _last_look(self, progress: Progress) -> Iterator[dict[str, Any]]:
         """What the store has now and this stream did not say yet."""
@@ -288,11 +310,10 @@ class LocalClient:
                 return
 
 
-def error_of(answer: Mapping[str, Any]) -> SaltliteError:
-    """The error in an answer that is one, or RemoteProtocolError."""
+def _error_of(answer: Mapping[str, Any]) -> SaltliteError:
     code, text = answer.get("exit"), answer.get("error")
     if answer.get("ok") is not False or not isinstance(code, int) or not isinstance(text, str):
         return RemoteProtocolError("bad-answer", f"the master answered {sorted(answer)}")
-    if answer.get("login") is True:
+    if answer.get("login"):
         return LoginError(text)
     return _ERRORS.get(code, SaltliteError)(text)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from saltlite.config.acl import Forbidden, Grants
 from saltlite.config.kinds import Choice, Duration, FilePath, FilePaths, FileRoots, Flag, Text, TextLists, Texts, Whole
 from saltlite.config.options import option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
@@ -161,6 +163,52 @@ class MasterConfig:
         "those of file_roots. It must not belong to `user`, or a network process that was taken over could have an "
         "operator run its code; '' for none.",
         FilePath(may_be_empty=True),
+    )
+    publisher_acl: dict[str, Any] = option(  # noqa: RUF009 - as above
+        {},
+        "What local users who are no operators may do, by name, glob or regular expression of the user, or group%: "
+        "lists of functions (regular expressions), of {target: [functions]}, {function: {args: [...], kwargs: {...}}}, "
+        "and of @runner, @wheel, @jobs ... With it, or external_auth, every local user may connect.",
+        Grants(),
+    )
+    publisher_acl_blacklist: dict[str, Any] = option(  # noqa: RUF009 - as above
+        {},
+        "Whom and what is refused whatever is granted elsewhere, operators apart: {users: [...], modules: ['cmd.*']}.",
+        Forbidden(),
+    )
+    external_auth: dict[str, Any] = option(  # noqa: RUF009 - as above
+        {},
+        "What users may do who log in (-a, -T, the API): a map from backends (pam, file, sharedsecret) to maps as in "
+        "publisher_acl; `*` is for whoever has no entry. Targets should name minions by id: grains are what a minion "
+        "says of itself.",
+        Grants(by_backend=True),
+    )
+    token_expire: float = option(
+        12 * HOUR,
+        "How long a login lasts.",
+        Duration(1.0, 365 * DAY),
+    )
+    auth_file: str = option(
+        "/etc/saltlite/auth",
+        "The names and hashes of the backend `file`; `saltlite auth entry NAME` makes a line of it.",
+        FilePath(),
+    )
+    pam_service: str = option(
+        "login",
+        "The PAM service of the backend `pam`: a file in /etc/pam.d.",
+        Text(required=True),
+    )
+    sharedsecret: str = option(
+        "",
+        "The secret of the backend `sharedsecret`: whoever has it can be any user that external_auth has for it.",
+        Text(),
+        secret=True,
+    )
+    auth_dirs: list[str] = option(  # noqa: RUF009 - as above
+        [],
+        "Folders with more backends; asked after module_dirs and extension_modules. They run with the rights that the "
+        "master was started with.",
+        FilePaths(),
     )
     log_level: str = option(
         "warning",

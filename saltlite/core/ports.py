@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from saltlite.model.authtoken import AuthToken
 from saltlite.model.events import Event
 from saltlite.model.history import JobFilter, JobSummary, TargetDetail
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
@@ -197,6 +198,12 @@ class StoreReader(Protocol):
 
     def token(self, token_id: str) -> TokenRecord | None: ...
 
+    def auth_token(self, token_id: str) -> AuthToken | None: ...
+
+    def auth_tokens(self) -> list[AuthToken]:
+        """Every one, the oldest first."""
+        ...
+
     def preaccepted(self, minion: MinionId) -> Fingerprint | None: ...
 
     def job(self, jid: Jid) -> Job | None: ...
@@ -362,6 +369,16 @@ class StoreWriter(StoreReader, Protocol):
         ...
 
     def delete_token(self, token_id: str) -> bool: ...
+
+    def put_auth_token(self, token: AuthToken, most: int) -> None:
+        """Insert it, and forget the oldest of that backend's user above `most`."""
+        ...
+
+    def delete_auth_token(self, token_id: str) -> bool: ...
+
+    def expire_auth_tokens(self, now: float) -> None:
+        """Forget those that expired at that time or before."""
+        ...
 
     def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None: ...
 

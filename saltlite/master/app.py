@@ -19,17 +19,21 @@ from saltlite.adapters.children import Spec
 from saltlite.adapters.clock import SystemClock
 from saltlite.adapters.lockfile import InstanceLock
 from saltlite.adapters.privileges import account_of, drop_to, private_dir, start_log
-from saltlite.adapters.process import raise_open_files
+from saltlite.adapters.process import PR_SET_DUMPABLE, prctl, raise_open_files
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
+from saltlite.adapters.trust import require_trusted
 from saltlite.config.master import MasterConfig
+from saltlite.config.opts import opts_of
+from saltlite.core.acl import Granted
+from saltlite.core.acl_rules import read_blacklist, read_rules
 from saltlite.core.cache.ports import Banks
 from saltlite.core.doorway import Doorway
 from saltlite.core.hub import Hub
 from saltlite.core.ports import Store
 from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.claims import Conflict
-from saltlite.errors import StartupError
+from saltlite.errors import RefusedError, StartupError
 from saltlite.master import identity, inside
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.supervisor import Supervisor
@@ -41,9 +45,12 @@ if TYPE_CHECKING:
 OPEN_FILES = 20_000
 """What the link process asks the kernel for: one descriptor a minion."""
 SOCKET_MODE = 0o600
+OPEN_SOCKET_MODE = 0o666
+"""That of the clients' socket when others than operators were granted something: who they are, the kernel says."""
 MIB = 1024 * 1024
 MWORKER = "MWorker"
 LINK = "master link"
+AUTH = "auth"
 PORT_WAIT_S = 2.0
 """How long to try for the port: the link process of a master that was killed holds it until its good-byes are said."""
 PORT_RETRY_S = 0.05
@@ -83,6 +90,11 @@ class Paths:
         return os.path.join(self.config.sock_dir, "master.ipc")
 
     @property
+    def auth_socket(self) -> str:
+        """Where MWorkers have passwords checked."""
+        return os.path.join(self.config.sock_dir, "auth.ipc")
+
+    @property
     def link_socket(self) -> str:
         """Where MWorkers connect to the link process."""
         return os.path.join(self.config.sock_dir, "link.ipc")
@@ -102,10 +114,14 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
     _prepare_store(config, paths)
     network = listen_for_minions(config)
     link_listener = listen_unix(paths.link_socket, SOCKET_MODE)
-    client_listener = listen_unix(paths.client_socket, SOCKET_MODE)
+    open_to_all = bool(config.publisher_acl or config.external_auth)
+    client_listener = listen_unix(paths.client_socket, OPEN_SOCKET_MODE if open_to_all else SOCKET_MODE)
+    auth_listener = listen_unix(paths.auth_socket, SOCKET_MODE) if config.external_auth else None
     if os.geteuid() == 0:
         os.chown(paths.link_socket, account.uid, account.gid)
         os.chown(paths.client_socket, account.uid, account.gid)
+        if auth_listener is not None:
+            os.chown(paths.auth_socket, account.uid, account.gid)
     started_at = SystemClock().wall()
     specs = [
         Spec(
@@ -123,12 +139,15 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
         ),
         Spec("maintenance", lambda ready: _run_maintenance(config, paths, ready), tuple),
     ]
+    if auth_listener is not None:
+        listener = auth_listener
+        specs.append(Spec(AUTH, lambda ready: _run_auth(config, listener, ready), lambda: (listener.fileno(),)))
     reactor = Reactor()
     supervisor = Supervisor(reactor, specs, what="the master", on_ready=on_ready)
     # Minions believe a certificate for 90 days at most; a link process with the old one makes way for the next.
     supervisor.every(RENEW_S, lambda: supervisor.restart(LINK) if _ensure_identity(config) else None)
     problem = supervisor.run()
-    for path in (paths.client_socket, paths.link_socket):
+    for path in (paths.client_socket, paths.link_socket, *([paths.auth_socket] if auth_listener else [])):
         os.unlink(path)
     lock.close()
     if problem:
@@ -253,6 +272,7 @@ def _run_mworker(
     from saltlite.adapters.jinja_templates import load_jinja  # noqa: PLC0415 - as above
     from saltlite.adapters.pillar_files import DiskPillarFiles  # noqa: PLC0415 - as above
     from saltlite.adapters.uploads import Uploads  # noqa: PLC0415 - as above
+    from saltlite.master.backends import Backends  # noqa: PLC0415 - as above
     from saltlite.master.fileserver import FileServer  # noqa: PLC0415 - as above
     from saltlite.master.mworker import LinkChannel, MWorker  # noqa: PLC0415 - as above
     from saltlite.master.pillars import Pillars  # noqa: PLC0415 - as above
@@ -261,11 +281,12 @@ def _run_mworker(
     who = Identity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
     open_store = _loaded_store(paths)
     open_inventory = _loaded_inventory(config)
-    operators = frozenset({0, os.geteuid()})
+    started_as = os.geteuid()
+    operators = frozenset({0, started_as})
     pillars = Pillars(DiskPillarFiles(config.pillar_roots), config.nodegroups, cached=config.minion_data_cache)
     if pillars.any_to_make():
         load_jinja()
-    drop_to(config.user)
+    became = drop_to(config.user)
     store = open_store()
     registry, banks = open_inventory()
     terms = Terms(
@@ -278,6 +299,8 @@ def _run_mworker(
         copies_dir=paths.copies,
         nodegroups=config.nodegroups,
         resources=_rules(config),
+        granted=_granted(config, became.uid),
+        login_s=config.token_expire,
     )
     reactor = Reactor()
 
@@ -292,12 +315,60 @@ def _run_mworker(
     )
     uploads = Uploads(paths.minions, config.file_recv_max_size * MIB) if config.file_recv else None
     files = FileServer(reactor, FileDesk(roots), uploads)
-    mworker = MWorker(reactor, make_master, files, paths.link_socket)
+    backends = Backends(reactor, paths.auth_socket, started_as) if config.external_auth else None
+    mworker = MWorker(reactor, make_master, files, paths.link_socket, backends=backends)
     mworker.serve(clients)
     _until_sigterm(reactor, ready)
     registry.close()
     banks.close()
     store.close()
+
+
+def _granted(config: MasterConfig, uid: int) -> Granted:
+    """What the configuration grants; `uid` is what this process has become."""
+    return Granted(
+        publisher=read_rules(config.publisher_acl, "publisher_acl", patterns=True),
+        external={name: read_rules(users, f"external_auth.{name}") for name, users in config.external_auth.items()},
+        blacklist=read_blacklist(config.publisher_acl_blacklist),
+        barred=frozenset({uid}),
+    )
+
+
+def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[], None]) -> None:
+    """Keeps its rights: PAM needs them, and files that MWorkers may not read."""
+    from saltlite.loader.finder import build_index  # noqa: PLC0415 - the other processes never load a plug-in
+    from saltlite.loader.loader import Loader  # noqa: PLC0415 - as above
+    from saltlite.loader.places import search_layers  # noqa: PLC0415 - as above
+    from saltlite.master.authprocess import AuthProcess  # noqa: PLC0415 - as above
+    from saltlite.master.backends import MESSAGE_MAX  # noqa: PLC0415 - as above
+
+    opts = {**opts_of(config, "master"), "sharedsecret": config.sharedsecret}
+    try:
+        require_trusted([*config.module_dirs, *config.auth_dirs, config.extension_modules])
+    except RefusedError as error:
+        raise StartupError(f"no backend of external_auth can be loaded: {error}") from error
+    loader = Loader(build_index(search_layers(opts, AUTH)), opts, {}, {})
+    for backend in config.external_auth:
+        if f"{backend}.auth" not in loader:
+            reason = loader.not_loaded().get(backend, "there is no such file among the folders of backends")
+            raise StartupError(f"external_auth names the backend {backend!r}, which cannot be used: {reason}")
+        _ = loader[f"{backend}.auth"]
+    prctl(PR_SET_DUMPABLE, 0)
+    reactor = Reactor()
+    process = AuthProcess(reactor, loader)
+
+    def accept(sock: socket.socket, _peer: Peer) -> None:
+        def make_channel(on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Channel:
+            def closed(reason: str) -> None:
+                acceptor.released()
+                on_close(reason)
+
+            return Channel(reactor, sock, on_batch, closed, message_max=MESSAGE_MAX, send_buffer_max=16 * MESSAGE_MAX)
+
+        process.add(make_channel)
+
+    acceptor = Acceptor(reactor, mworkers, accept)
+    _until_sigterm(reactor, ready)
 
 
 def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], None]) -> None:

@@ -7,20 +7,23 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from saltlite.adapters.packing import Inside
+from saltlite.core.acl import Granted, Principal
 from saltlite.core.cache.ports import Banks
+from saltlite.core.logins import Logins
 from saltlite.core.matching import resolve
 from saltlite.core.matching.fleet import Selection
 from saltlite.core.parts import SignedPart, SignedParts, signed_parts
 from saltlite.core.ports import Clock, OpenJob, Store
 from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.registry import Registry
+from saltlite.errors import UsageError
 from saltlite.master.fleet import Indexes, MasterFleet, Nodegroups, indexes_of
 from saltlite.master.pillars import Pillars
 from saltlite.master.registrations import Registrations
-from saltlite.model.ids import Jid, MinionId
+from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Job
 from saltlite.model.keys import Fingerprint
-from saltlite.model.target import Target
+from saltlite.model.target import Target, TargetKind
 from saltlite.wire.certificate import MasterCertificate
 
 
@@ -69,6 +72,10 @@ class Terms:
     """Name -> a target that it stands for."""
     resources: Rules = field(default_factory=Rules)
     """Who may register which resources."""
+    granted: Granted = field(default_factory=Granted)
+    """Who else than operators may do what."""
+    login_s: float = 43_200.0
+    """How long the token of a login is good."""
 
 
 PROOFS_KEPT = 4
@@ -115,6 +122,7 @@ class Master:
     pillars: Pillars = field(default_factory=Pillars)
     registrations: Registrations = field(init=False)
     indexes: Indexes = field(init=False)
+    logins: Logins = field(init=False)
     proofs: RecentProofs = field(default_factory=RecentProofs)
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions that have a session now, and since when; kept up to date by the link."""
@@ -122,6 +130,7 @@ class Master:
     def __post_init__(self) -> None:
         self.registrations = Registrations(self.banks)
         self.indexes = indexes_of(self.banks)
+        self.logins = Logins(self.identity.job_private)
 
     @property
     def fleet(self) -> MasterFleet:
@@ -131,6 +140,14 @@ class Master:
     def resolve(self, target: Target) -> Selection:
         """What the target selects now. Raises UsageError for what is no target."""
         return resolve(target, self.fleet)
+
+    def selects(self, expression: str) -> frozenset[TargetId]:
+        """The minions and resources that a target expression of a rule selects now. One that is none selects nobody."""
+        try:
+            chosen = self.resolve(Target(expression, TargetKind.COMPOUND))
+        except UsageError:
+            return frozenset()
+        return frozenset((*chosen.minions, *chosen.resources))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +165,10 @@ class Watch:
 
     pattern: str
     after: int
+    only_of: Principal | None = None
+    """Whose jobs and runners the events are to be about; None for all events."""
+    only_jobs: bool = False
+    """Only events of jobs, but of everybody's."""
 
 
 class Stream(Protocol):
@@ -171,6 +192,20 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginCheck:
+    """What an answer has to ask the process of the backends first.
+
+    `fields` makes the fields of the answer from the groups that the backend said; it is called when that has let the
+    user in, and the SaltliteError that it may raise is answered instead.
+    """
+
+    backend: str
+    user: str
+    password: str = field(repr=False)
+    fields: Callable[[tuple[str, ...]], dict[str, Any]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a handler answers: `fields` now, or those of `question` when the link has answered it.
 
@@ -180,4 +215,5 @@ class Answer:
     fields: dict[str, Any] = field(default_factory=dict)
     follow: Follow | Watch | None = None
     question: Question | None = None
+    login: LoginCheck | None = None
     committed: bool = False

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import functools
 import logging
-import pwd
 import socket
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from saltlite.adapters.accounts import groups_of, name_of
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, connect_unix
 from saltlite.core.acl import Principal
 from saltlite.core.parts import SignedPart
 from saltlite.core.ports import OpenJob
-from saltlite.errors import ProtocolError, SaltliteError, StoreError, UnreachableError
+from saltlite.errors import LoginError, ProtocolError, RefusedError, SaltliteError, StoreError, UnreachableError
 from saltlite.master import inside
-from saltlite.master.context import Answer, Follow, Master, Stream, Watch
+from saltlite.master.backends import Backends, Verdict
+from saltlite.master.context import Answer, Follow, LoginCheck, Master, Stream, Watch
 from saltlite.master.documents import Documents
 from saltlite.master.fileserver import FileServer
 from saltlite.master.handlers import presence
@@ -32,6 +34,7 @@ from saltlite.master.handlers.decide import handle_decide, handle_suspect
 from saltlite.master.handlers.documents import answer_document
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.login import WRONG
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pillar import answer_pillar
 from saltlite.master.handlers.pull import handle_pull
@@ -56,6 +59,12 @@ LINK_WAIT_S = 1.0
 QUESTION_S = 5.0
 """How long the answer to a client may wait for the link: for the sessions of a changed key to end, above all."""
 CLIENT_MESSAGE_MAX = 32 * 1024 * 1024
+GROUPS_S = 30.0
+"""How long the groups of a local user are believed: they may come from another machine."""
+CLIENTS_OF_UID = 256
+"""Connections to one MWorker that one user may have, who is no operator; there are CONNECTIONS_MAX for all."""
+RECHECK_S = 5.0
+"""How often the tokens of open streams are looked at."""
 CLIENT_AHEAD_MAX = 16 * 1024 * 1024
 """Bytes that may wait for a client before its stream waits for it."""
 CLIENT_BUFFER_MAX = 128 * 1024 * 1024
@@ -172,6 +181,8 @@ class Client:
     channel: Channel
     principal: Principal
     stream: Stream | None = None
+    token: str = ""
+    """What the stream was opened with; it ends with it."""
     told_at: float = 0.0
     telling_due: bool = False
 
@@ -180,19 +191,31 @@ class MWorker:
     """Joins the store, the link, the clients and the file server. `master.link` is this MWorker's LinkChannel."""
 
     def __init__(
-        self, reactor: Reactor, make_master: Callable[[LinkChannel], Master], files: FileServer, link_path: str
+        self,
+        reactor: Reactor,
+        make_master: Callable[[LinkChannel], Master],
+        files: FileServer,
+        link_path: str,
+        *,
+        backends: Backends | None = None,
     ) -> None:
+        """`backends` check passwords; without them nobody can log in."""
         self._reactor = reactor
         self._link = LinkChannel(reactor, link_path, inside.MWORKER, self._from_link)
         self._master = make_master(self._link)
         self._files = files
+        self._backends = backends
         self._documents = Documents(self._master.clock)
         self._clients: set[Client] = set()
+        self._of_uid: Counter[int] = Counter()
+        self._groups: dict[int, tuple[float, frozenset[str]]] = {}
+        """Of local users, by uid: until when, and which."""
         self._passing = Passing()
         self._passing_due = False
         self._listener: socket.socket | None = None
         self._acceptor: Acceptor | None = None
         self._look()
+        self._recheck()
 
     def serve(self, listener: socket.socket) -> None:
         """Take clients from this shared listening socket, once the link has said who is up.
@@ -324,6 +347,18 @@ class MWorker:
         self._ring()
         self._reactor.call_later(LOOK_S, self._look)
 
+    def _recheck(self) -> None:
+        """End the streams whose token has expired or was revoked."""
+        for client in [client for client in self._clients if client.stream is not None and client.token]:
+            try:
+                self._master.logins.holder(self._master.store, client.token, self._master.clock.wall())
+            except LoginError as error:
+                client.stream = None
+                self._refuse(client, error)
+            except StoreError as error:
+                log.error("tokens could not be looked at: %s", error)  # noqa: TRY400 - the sentence says it all
+        self._reactor.call_later(RECHECK_S, self._recheck)
+
     def _ring(self) -> None:
         for client in list(self._clients):
             if client.stream is None or client.telling_due:
@@ -337,6 +372,12 @@ class MWorker:
     # -- clients
 
     def _accept(self, sock: socket.socket, peer: Peer) -> None:
+        operator = peer.uid in self._master.terms.operators
+        if not operator and self._of_uid[peer.uid] >= CLIENTS_OF_UID:
+            # The others of this socket must not be kept out by one user; who is cut off tries again.
+            sock.close()
+            self._reactor.call_soon(self._released)
+            return
         client: Client
 
         def on_batch(batch: list[bytes]) -> None:
@@ -354,18 +395,32 @@ class MWorker:
             message_max=CLIENT_MESSAGE_MAX,
             send_buffer_max=CLIENT_BUFFER_MAX,
         )
-        client = Client(channel, Principal(_user_name(peer.uid), peer.uid))
+        name = name_of(peer.uid)
+        groups = frozenset() if operator else self._groups_of(peer.uid, name)
+        client = Client(channel, Principal(name, peer.uid, groups=groups))
         self._clients.add(client)
+        self._of_uid[peer.uid] += 1
+
+    def _groups_of(self, uid: int, name: str) -> frozenset[str]:
+        known = self._groups.get(uid)
+        if known is None or self._reactor.now() >= known[0]:
+            known = self._groups[uid] = (self._reactor.now() + GROUPS_S, groups_of(name))
+        return known[1]
 
     def _forget(self, client: Client) -> None:
         if client in self._clients:
             self._clients.discard(client)
-            if self._acceptor is not None:
-                self._acceptor.released()
+            self._of_uid[client.principal.uid] -= 1
+            self._released()
+
+    def _released(self) -> None:
+        if self._acceptor is not None:
+            self._acceptor.released()
 
     def _request(self, client: Client, data: bytes) -> None:
         client.stream = None
         client.told_at = 0.0
+        client.token = ""
         try:
             request = codec.decode(data, codec.LOCAL)
             answer = handle_request(self._master, client.principal, request)
@@ -374,10 +429,15 @@ class MWorker:
         except SaltliteError as error:
             self._refuse(client, error)
         else:
+            if answer.follow is not None:
+                client.token = request.get("token", "")
             self._answer(client, answer)
 
     def _refuse(self, client: Client, error: SaltliteError) -> None:
-        self._say(client, {"ok": False, "exit": error.exit_code, "error": str(error)})
+        said = {"ok": False, "exit": error.exit_code, "error": str(error)}
+        self._say(client, {**said, "login": True} if isinstance(error, LoginError) else said)
+        if isinstance(error, RefusedError):
+            log.info("refused: %s", error)
 
     def _answer(self, client: Client, answer: Answer) -> None:
         if answer.committed:
@@ -393,10 +453,27 @@ class MWorker:
 
             self._link.ask(question.message, done)
             return
+        if answer.login is not None:
+            self._log_in(client, answer.login)
+            return
         self._say(client, {"ok": True, **answer.fields})
         if answer.follow is not None:
             client.stream = self._open_stream(answer.follow)
             self._tell_news(client)
+
+    def _log_in(self, client: Client, login: LoginCheck) -> None:
+        def done(verdict: Verdict) -> None:
+            try:
+                if not verdict.ok:
+                    raise LoginError(verdict.reason or WRONG)
+                self._say(client, {"ok": True, **login.fields(verdict.groups)})
+            except SaltliteError as error:
+                self._refuse(client, error)
+
+        if self._backends is None:
+            self._refuse(client, LoginError("this master checks no passwords: set external_auth"))
+        else:
+            self._backends.check(login.backend, login.user, login.password, done)
 
     def _open_stream(self, wanted: Follow | Watch) -> Stream:
         return EventStream(self._master, wanted) if isinstance(wanted, Watch) else Follower(self._master, wanted)
@@ -431,10 +508,3 @@ class MWorker:
     def _say(self, client: Client, message: dict[str, Any]) -> None:
         # Our own answers: only encoded, not checked against the limits of what strangers may send.
         client.channel.send(pack(message))
-
-
-def _user_name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid-{uid}"

@@ -1,55 +1,264 @@
-"""Authorisation (S9): for every kind of principal and every verb the decision is the table; the rest is denied."""
+"""Authorisation (S9): who may do what is what the table and the rules say, and everything else is denied."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
 import pytest
 
-from saltlite.core.acl import OPERATOR_VERBS, Action, Principal, authorize
-from saltlite.errors import RefusedError
+from saltlite.core.acl import RIGHTS, Action, Granted, Principal, authorize, judge, may
+from saltlite.core.acl_rules import RULES_MAX, TEXT_MAX, Call, read_blacklist, read_rules
+from saltlite.errors import RefusedError, UsageError
 from saltlite.master.handlers import operator_verbs
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import MinionId, TargetId
 
-OPERATORS = frozenset({0, 990})
+SERVICE = 990
+"""The user that the master became."""
+UNKNOWN = ["", "Publish", "publish ", "shutdown", "__class__", "hb"]
+FLEET = {"web1": "web1", "web2": "web2", "db1": "db1", "ssh:web-gw": "web1"}
+"""Each target with the minion that it is, or that manages it."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    operators: frozenset[int] = frozenset({0})
+    granted: Granted = field(default_factory=Granted)
+
+
+def selects(expression: str) -> frozenset[TargetId]:
+    """Globs of minions, with what these manage, as the matchers do it."""
+    begin = expression.rstrip("*")
+    return frozenset(TargetId(one) for one, owner in FLEET.items() if owner.startswith(begin))
+
+
+def terms(rows: Any = None, *, external: Any = None, blacklist: Any = None) -> Terms:
+    """Rules for the local users, and for those of each backend."""
+    return Terms(
+        granted=Granted(
+            publisher=read_rules(rows or {}, "publisher_acl", patterns=True),
+            external={name: read_rules(users, f"external_auth.{name}") for name, users in (external or {}).items()},
+            blacklist=read_blacklist(blacklist or {}),
+            barred=frozenset({SERVICE}),
+        )
+    )
+
+
+FRED = Principal("fred", 1000)
+PAM_FRED = Principal("fred", -5, "pam")
 PRINCIPALS = {
     "root": (Principal("root", 0), True),
-    "the user of the master": (Principal("saltlite", 990), True),
-    "somebody": (Principal("mallory", 1000), False),
-    "somebody called root": (Principal("root", 1000), False),
+    "somebody": (Principal("mallory", 1001), False),
+    "somebody called root": (Principal("root", 1001), False),
+    "somebody who logged in as root": (Principal("root", 0, "pam"), False),
     "nobody": (Principal("nobody", 65534), False),
+    "the user of the master's processes": (Principal("saltlite", SERVICE), False),
 }
-UNKNOWN = ["", "Publish", "publish ", "shutdown", "__class__", "hb"]
 
 
-def allowed(principal: Principal, verb: str) -> bool:
+def allowed(principal: Principal, action: Action, rules: Terms) -> bool:
     try:
-        authorize(principal, Action(verb, "test.ping", (MinionId("web1"),)), OPERATORS)
+        authorize(principal, action, rules, selects)
     except RefusedError:
         return False
     return True
 
 
+def may_run(principal: Principal, rules: Terms, fun: str, *targets: str, **call: Any) -> bool:
+    minions = [MinionId(one) for one in targets if ":" not in one]
+    resources = [TargetId(one) for one in targets if ":" in one]
+    wanted = Call(fun, call.pop("args", ()), call.pop("kwargs", {}))
+    return allowed(principal, Action("publish", wanted, minions, resources, **call), rules)
+
+
+# --- without rules ----------------------------------------------------------------------------------
+
+OPEN_TO_ALL = {"login", "logout", "whoami", "acl_explain"}
+
+
 @pytest.mark.parametrize("kind", PRINCIPALS)
-@pytest.mark.parametrize("verb", sorted(OPERATOR_VERBS))
-def test_operators_may_everything_and_others_nothing(kind: str, verb: str) -> None:
-    principal, expected = PRINCIPALS[kind]
-    assert allowed(principal, verb) is expected
+@pytest.mark.parametrize("verb", sorted(RIGHTS))
+def test_without_rules_operators_may_everything_and_others_log_in(kind: str, verb: str) -> None:
+    principal, operator = PRINCIPALS[kind]
+    assert allowed(principal, Action(verb), terms()) is (operator or (verb in OPEN_TO_ALL and principal.uid != SERVICE))
 
 
 @pytest.mark.parametrize("kind", PRINCIPALS)
 @pytest.mark.parametrize("verb", UNKNOWN)
 def test_a_verb_that_is_not_in_the_table_is_denied_to_everybody(kind: str, verb: str) -> None:
-    assert not allowed(PRINCIPALS[kind][0], verb)
+    everything = {".*": [".*", "@runner", "@wheel", "@jobs", "@executor", "@returner"]}
+    assert not allowed(PRINCIPALS[kind][0], Action(verb), terms(everything))
 
 
 def test_without_operators_even_root_is_denied() -> None:
-    with pytest.raises(RefusedError):
-        authorize(Principal("root", 0), Action("publish"), frozenset())
+    assert not allowed(Principal("root", 0), Action("publish"), Terms(operators=frozenset()))
 
 
 def test_the_table_has_exactly_the_verbs_that_the_master_answers() -> None:
-    assert set(operator_verbs.VERBS) == OPERATOR_VERBS
+    assert set(operator_verbs.VERBS) == set(RIGHTS)
 
 
 def test_the_refusal_says_who_may_not_do_what_and_the_way_out() -> None:
     with pytest.raises(RefusedError, match=r"mallory \(uid 1000\) may not job kill: run it as root"):
-        authorize(Principal("mallory", 1000), Action("job_kill"), OPERATORS)
+        authorize(Principal("mallory", 1000), Action("job_kill"), terms())
+
+
+def test_the_user_of_the_masters_processes_is_refused_whatever_is_granted_to_it() -> None:
+    rules = terms({"saltlite": [".*"], ".*": [".*", "@runner", "@wheel"]})
+    service = Principal("saltlite", SERVICE)
+    assert not any(allowed(service, Action(verb), rules) for verb in RIGHTS)
+    assert not may_run(service, rules, "test.ping", "web1")
+    assert not allowed(service, Action("login"), rules)
+
+
+# --- jobs: principal x rule x function x target -----------------------------------------------------
+
+RULES = {
+    "fred": ["test.*", {"web*": ["pkg.*", {"cmd.run": {"args": ["ls( .*)?"], "kwargs": {"cwd": "/tmp"}}}]}],
+    "dev%": [{"db1": ["test.ping"]}],
+    "ops": [{"web1": ["service.restart"]}, {"web2": ["service.restart"]}],
+    "splayer": ["test.ping", {"@executor": ["splay"]}, {"@returner": ["json_file"]}],
+}
+RUNS: list[tuple[Principal, str, list[str], dict[str, Any], bool]] = [
+    (FRED, "test.ping", ["web1", "db1", "ssh:web-gw"], {}, True),
+    (FRED, "test", ["web1"], {}, False),
+    (FRED, "testing.ping", ["web1"], {}, False),
+    (FRED, "xtest.ping", ["web1"], {}, False),
+    (FRED, "test.ping\n", ["web1"], {}, False),
+    (FRED, "TEST.ping", ["web1"], {}, False),
+    (FRED, "pkg.install", ["web1"], {}, True),
+    (FRED, "pkg.install", ["web1", "web2", "ssh:web-gw"], {}, True),
+    (FRED, "pkg.install", ["db1"], {}, False),
+    (FRED, "pkg.install", ["web1", "db1"], {}, False),
+    (FRED, "pkg.install", ["ssh:other"], {}, False),
+    (FRED, "cmd.run", ["web1"], {"args": ["ls"], "kwargs": {"cwd": "/tmp"}}, True),
+    (FRED, "cmd.run", ["web1"], {"args": ["ls -l"], "kwargs": {"cwd": "/tmp"}}, True),
+    (FRED, "cmd.run", ["web1"], {"args": ["rm -rf /"], "kwargs": {"cwd": "/tmp"}}, False),
+    (FRED, "cmd.run", ["web1"], {"args": ["x\nls"], "kwargs": {"cwd": "/tmp"}}, False),
+    (FRED, "cmd.run", ["web1"], {"args": [], "kwargs": {"cwd": "/tmp", "cmd": "rm"}}, False),
+    (FRED, "cmd.run", ["web1"], {"args": ["ls", "/tmp"], "kwargs": {}}, False),
+    (FRED, "cmd.run", ["web1"], {"args": ["ls"], "kwargs": {"cwd": "/"}}, False),
+    (FRED, "cmd.run", ["web1"], {"args": [["ls"]], "kwargs": {"cwd": "/tmp"}}, False),
+    (FRED, "cmd.run", ["web1"], {"args": [b"ls"], "kwargs": {"cwd": "/tmp"}}, False),
+    (FRED, "cmd.run", ["web1"], {"args": ["ls " + "x" * TEXT_MAX], "kwargs": {"cwd": "/tmp"}}, False),
+    (FRED, "cmd.run", ["db1"], {"args": ["ls"], "kwargs": {"cwd": "/tmp"}}, False),
+    (FRED, "test.ping", ["web1"], {"executors": ["splay"]}, False),
+    (FRED, "test.ping", ["web1"], {"executors": ["direct_call"]}, False),
+    (FRED, "test.ping", ["web1"], {"returners": ["http"]}, False),
+    (PAM_FRED, "test.ping", ["web1"], {}, False),
+    (Principal("gina", 1002, groups=frozenset({"dev"})), "test.ping", ["db1"], {}, True),
+    (Principal("gina", 1002, groups=frozenset({"dev"})), "test.ping", ["web1"], {}, False),
+    (Principal("dev%", 1003), "test.ping", ["db1"], {}, False),
+    (Principal("dev", 1003), "test.ping", ["db1"], {}, False),
+    (Principal("fred", 1000, groups=frozenset({"dev"})), "test.ping", ["db1"], {}, True),
+    (Principal("ops", 1004), "service.restart", ["web1", "web2"], {}, True),
+    (Principal("ops", 1004), "service.restart", ["web1", "web2", "db1"], {}, False),
+    (Principal("splayer", 1005), "test.ping", ["web1"], {"executors": ["splay"], "returners": ["json_file"]}, True),
+    (Principal("splayer", 1005), "test.ping", ["web1"], {"executors": ["splay", "sudo"]}, False),
+    (Principal("splayer", 1005), "test.ping", ["web1"], {"executors": ["splay"], "returners": ["http"]}, False),
+]
+
+
+@pytest.mark.parametrize(("principal", "fun", "targets", "call", "expected"), RUNS)
+def test_a_job_is_allowed_where_rules_cover_its_function_arguments_and_each_target(
+    principal: Principal, fun: str, targets: list[str], call: dict[str, Any], expected: bool
+) -> None:
+    assert may_run(principal, terms(RULES), fun, *targets, **call) is expected
+
+
+def test_local_users_are_not_those_of_a_backend_and_backends_are_not_each_other() -> None:
+    rules = terms({"fred": ["pkg.*"]}, external={"pam": {"fred": ["test.*"]}, "file": {"fred": ["sys.*"]}})
+    for principal, own in ((FRED, "pkg.x"), (PAM_FRED, "test.x"), (Principal("fred", -6, "file"), "sys.x")):
+        assert [fun for fun in ("pkg.x", "test.x", "sys.x") if may_run(principal, rules, fun, "web1")] == [own]
+
+
+def test_the_star_is_for_whoever_has_no_entry_of_his_own() -> None:
+    rules = terms(external={"pam": {"*": ["test.ping"], "fred": ["pkg.*"]}})
+    assert may_run(Principal("gina", -7, "pam"), rules, "test.ping", "web1")
+    assert not may_run(PAM_FRED, rules, "test.ping", "web1")
+
+
+def test_what_is_blacklisted_is_refused_whatever_is_granted_but_not_to_operators() -> None:
+    rules = terms({"fred": [".*"], "gina": [".*"]}, blacklist={"users": ["gi.*"], "modules": ["cmd.*"]})
+    assert may_run(FRED, rules, "test.ping", "web1")
+    assert not may_run(FRED, rules, "cmd.run", "web1")
+    assert not may_run(Principal("gina", 1002), rules, "test.ping", "web1")
+    assert not allowed(Principal("gina", 1002), Action("job_list"), rules)
+    assert may_run(Principal("root", 0), rules, "cmd.run", "web1")
+
+
+def test_a_rule_for_some_targets_grants_nothing_where_nobody_resolves_them() -> None:
+    action = Action("publish", Call("pkg.install", kwargs={}), [MinionId("web1")])
+    with pytest.raises(RefusedError):
+        authorize(FRED, action, terms(RULES))
+
+
+def test_a_refusal_of_targets_names_the_users_own_and_not_the_others() -> None:
+    action = Action("publish", Call("pkg.install", kwargs={}), [MinionId("web1"), MinionId("db1")])
+    with pytest.raises(RefusedError) as caught:
+        authorize(FRED, action, terms(RULES), selects)
+    assert str(caught.value) == (
+        "fred (uid 1000) may not run pkg.install on 1 of the 2 targets, but on web* only: nothing was published"
+    )
+
+
+def test_a_verdict_has_the_rules_that_hold_and_the_targets_that_none_covers() -> None:
+    action = Action("publish", Call("pkg.install", kwargs={}), [MinionId("web1"), MinionId("db1")])
+    verdict = judge(FRED, action, terms(RULES), selects)
+    assert [rule.text for rule in verdict.rules] == ["publisher_acl.fred: pkg.* on web*"]
+    assert verdict.uncovered == {"db1"}
+
+
+# --- everything else --------------------------------------------------------------------------------
+
+NAMED = {
+    "@runner": {"runner": ["jobs.list_jobs", "manage.up", "pillar.show_pillar"], "wheel": []},
+    "@wheel": {"runner": [], "wheel": ["key.accept", "key.list_all"]},
+    "@jobs": {"runner": ["jobs.list_jobs", "jobs.kill"], "wheel": []},
+    "@key": {"runner": [], "wheel": ["key.accept"]},
+}
+
+
+@pytest.mark.parametrize("right", NAMED)
+def test_a_right_is_to_a_kind_or_to_a_module(right: str) -> None:
+    rules = terms({"fred": [right]})
+    every = {"jobs.list_jobs", "jobs.kill", "manage.up", "pillar.show_pillar", "key.accept", "key.list_all"}
+    for kind, names in NAMED[right].items():
+        assert all(may(FRED, kind, [name], rules) for name in names)
+    assert not may_run(FRED, rules, "test.ping", "web1")
+    assert not all(may(FRED, kind, [name], rules) for kind in ("runner", "wheel") for name in every)
+
+
+def test_a_right_to_some_functions_is_to_these_alone() -> None:
+    rules = terms({"fred": [{"@jobs": ["list_job"]}, {"@runner": ["manage.*"]}, {"@wheel": ["key.list_all"]}]})
+    assert may(FRED, "runner", ["jobs.list_job"], rules)
+    assert not may(FRED, "runner", ["jobs.list_jobs"], rules)
+    assert may(FRED, "runner", ["manage.up"], rules)
+    assert allowed(FRED, Action("key_list"), rules)
+    assert not allowed(FRED, Action("key_change", name="key.accept"), rules)
+    assert not allowed(FRED, Action("pillar_show"), rules)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "test.ping",
+        {"fred": "test.ping"},
+        {"fred": [1]},
+        {"fred": [{}]},
+        {"fred": ["test.("]},
+        {"fred": ["x" * 501]},
+        {"fred": [{"web*": "test.ping"}]},
+        {"fred": [{"web*": ["@jobs"]}]},
+        {"fred": [{"web*": [["test.ping"]]}]},
+        {"fred": [{"@jobs": "list_job"}]},
+        {"fred": [{"@jobs": [{"list_job": {}}]}]},
+        {"fred": [{"cmd.run": {"args": "ls"}}]},
+        {"fred": [{"cmd.run": {"argument": ["ls"]}}]},
+        {"fred": ["@"]},
+        {"fred": ["test.ping"] * (RULES_MAX + 1)},
+    ],
+)
+def test_what_is_no_rule_is_refused_when_it_is_read_and_not_taken_for_something_else(rows: Any) -> None:
+    with pytest.raises(UsageError):
+        read_rules(rows, "publisher_acl")

@@ -9,6 +9,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.adapters.sqlite_store.audience import Audience
+from saltlite.adapters.sqlite_store.auth_tokens import AuthTokenReader
 from saltlite.adapters.sqlite_store.batches import BatchReader
 from saltlite.adapters.sqlite_store.history import HistoryReader
 from saltlite.adapters.sqlite_store.parts import PartReader
@@ -62,7 +63,7 @@ _DIGESTS = (
 
 
 # PartReader is first: its constructor is the one that sets up all there is.
-class SqliteReader(PartReader, HistoryReader, BatchReader):
+class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
     """`saltlite.core.ports.StoreReader` over SQLite. Raises StoreError when the file cannot be read."""
 
     def store_id(self) -> str:

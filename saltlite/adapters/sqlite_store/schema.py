@@ -9,6 +9,7 @@
     keys         one row a fingerprint; at most one accepted an id
     minions      the last session of each id
     functions    what each digest of a function set stands for
+    auth_tokens  logins: one row a token, which itself is not in it
 
 Nothing is deleted by foreign keys: prune deletes by hand, in one place.
 """
@@ -23,7 +24,7 @@ from saltlite.errors import StoreError
 APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # Wide columns last: SQLite reads a row up to the last column that is asked for.
 _JOBS = """CREATE TABLE jobs (
@@ -52,6 +53,14 @@ _TARGET_INDEXES = (
 
 _FUNCTIONS = """CREATE TABLE functions (
         digest TEXT NOT NULL PRIMARY KEY, whole INTEGER NOT NULL, texts BLOB NOT NULL)"""
+
+_AUTH_TOKENS = (
+    """CREATE TABLE auth_tokens (
+        token_id TEXT NOT NULL PRIMARY KEY, backend TEXT NOT NULL, user TEXT NOT NULL, groups TEXT NOT NULL,
+        created_at REAL NOT NULL, expires_at REAL NOT NULL, seal TEXT NOT NULL) WITHOUT ROWID""",
+    "CREATE INDEX auth_tokens_by_user ON auth_tokens (backend, user, created_at)",
+    "CREATE INDEX auth_tokens_by_expiry ON auth_tokens (expires_at)",
+)
 
 _SCHEMA = (
     "CREATE TABLE store (id TEXT NOT NULL, epoch INTEGER NOT NULL)",
@@ -87,6 +96,7 @@ _SCHEMA = (
         retcode INTEGER NOT NULL, started_at REAL NOT NULL, duration_ms INTEGER NOT NULL,
         reason TEXT NOT NULL, body BLOB NOT NULL, UNIQUE (jid, target))""",
     "CREATE INDEX returns_by_job ON returns (jid)",
+    *_AUTH_TOKENS,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
@@ -132,6 +142,7 @@ _STEPS: dict[int, tuple[str, ...]] = {
         *_TARGET_INDEXES,
         "ALTER TABLE returns RENAME COLUMN minion TO target",
     ),
+    3: _AUTH_TOKENS,
 }
 """What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""
 

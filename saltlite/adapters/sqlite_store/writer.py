@@ -11,6 +11,7 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
+from saltlite.adapters.sqlite_store import auth_tokens
 from saltlite.adapters.sqlite_store.audience import pack_targets
 from saltlite.adapters.sqlite_store.connection import Values
 from saltlite.adapters.sqlite_store.history import OUTCOME_CODE
@@ -29,6 +30,7 @@ from saltlite.adapters.store_events import (
 from saltlite.core.dispatch import NEVER_RAN, RANK, TERMINAL_RANK, believed
 from saltlite.core.ports import FunctionSet, MinionRow, PartRow, ReturnCommit, Stored, TargetRow, TokenRecord
 from saltlite.errors import StoreError
+from saltlite.model.authtoken import AuthToken
 from saltlite.model.history import Outcome, outcome_of, outcome_of_return
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Job, Return, TargetState
@@ -167,6 +169,15 @@ class SqliteWriter(SqliteReader):
 
     def delete_token(self, token_id: str) -> bool:
         return self._transaction.run("DELETE FROM tokens WHERE token_id = ?", (token_id,)) == 1
+
+    def put_auth_token(self, token: AuthToken, most: int) -> None:
+        auth_tokens.put_auth_token(self._transaction, token, most)
+
+    def delete_auth_token(self, token_id: str) -> bool:
+        return auth_tokens.delete_auth_token(self._transaction, token_id)
+
+    def expire_auth_tokens(self, now: float) -> None:
+        auth_tokens.expire_auth_tokens(self._transaction, now)
 
     def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None:
         sql = "INSERT OR REPLACE INTO preaccepts (id, fingerprint, created_by) VALUES (?, ?, ?)"

@@ -16,18 +16,18 @@ from saltlite.adapters import logs
 from saltlite.adapters.file_client import FileClient
 from saltlite.adapters.file_desk import FileDesk
 from saltlite.adapters.file_roots import DiskFileRoots
+from saltlite.adapters.trust import require_trusted
 from saltlite.cli import exitcodes
-from saltlite.cli.commands import COMMANDS, QUIET
+from saltlite.cli.commands import COMMANDS, LOGIN_OPTIONS, QUIET
 from saltlite.cli.configs import config_dir_of
+from saltlite.cli.connect import open_client
 from saltlite.cli.inprocess import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
-from saltlite.cli.trust import require_trusted
 from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient
 from saltlite.config.load import load_master
 from saltlite.config.opts import opts_of
-from saltlite.config.paths import master_socket
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
 from saltlite.loader.crosscalls import CrossCalls
 from saltlite.loader.finder import build_index
@@ -82,6 +82,7 @@ def _table() -> Table:
                 help=", ".join(outputters.NAMES),
             ),
             Option("--no-color", help="no colours"),
+            *LOGIN_OPTIONS,
             QUIET,
             Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)"),
         ),
@@ -100,7 +101,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     opts = _opts(config)
     require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
     index = build_index(search_layers(opts, RUNNERS))
-    with LocalClient(master_socket(config.sock_dir)) as client:
+    with open_client(parsed) as client:
         there = RunnerClient(client)
         loader = _loader(index, opts, there, _files(config, opts["cachedir"]))
         if parsed.on("doc"):

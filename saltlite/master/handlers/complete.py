@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.acl import JOBS_OF_OTHERS, RIGHTS, Action, Principal, authorize, may
+from saltlite.core.acl_rules import RUNNER
 from saltlite.core.ports import FunctionSet
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
@@ -35,12 +36,22 @@ def handle_complete(master: Master, principal: Principal, request: Mapping[str, 
     `function` goes with the kind `argument`, `states` (names of key states) with `key`. A function is first
     completed up to its module and the dot. Raises UsageError for another kind.
     """
-    authorize(principal, Action("complete"), master.terms.operators)
+    authorize(principal, Action("complete"), master.terms)
     kind, prefix = request["kind"], request["prefix"]
     if kind not in KINDS:
         raise UsageError(f"words of kind {kind[:40]!r} cannot be completed: use one of {', '.join(KINDS)}")
+    if not _may_know(master, principal, kind):
+        return Answer({"words": []})
     words = _words(master, kind, prefix, request)
     return Answer({"words": list(islice(words, WORDS_MAX))})
+
+
+def _may_know(master: Master, principal: Principal, kind: str) -> bool:
+    """What functions there are is known to whoever may run some; ids, jobs and keys are for whoever may list them."""
+    if kind in ("function", "argument"):
+        return True
+    needs = {"jid": (RUNNER, JOBS_OF_OTHERS), "key": RIGHTS["key_list"]}
+    return may(principal, *needs.get(kind, RIGHTS["minions"]), master.terms)
 
 
 def _words(master: Master, kind: str, prefix: str, request: Mapping[str, Any]) -> Iterator[str]:

@@ -36,5 +36,5 @@ def handle_copy_end(master: Master, principal: Principal, request: Mapping[str, 
 
 
 def _areas(master: Master, principal: Principal, verb: str) -> CopyAreas:
-    authorize(principal, Action(verb), master.terms.operators)
+    authorize(principal, Action(verb), master.terms)
     return CopyAreas(master.terms.copies_dir)

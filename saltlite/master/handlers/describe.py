@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.acl_rules import Call
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.fitting import fitting
@@ -28,11 +29,14 @@ def handle_describe(master: Master, principal: Principal, request: Mapping[str, 
     it and have not said what it takes. No minion is asked. What a few minions say is told as theirs (`minions`, how
     many; `of`, how many have it; `one`, the first of them by id), for one that was broken into can say anything.
     """
-    authorize(principal, Action("describe"), master.terms.operators)
+    authorize(principal, Action("describe"), master.terms)
     funs = [checked_function(fun) for fun in request["funs"]]
     if not 1 <= len(funs) <= CALLS_MAX:
         raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
     chosen = fitting(master, master.resolve(target_of(request)), funs).chosen
+    for fun in funs:
+        wanted = Action("describe", Call(fun, kwargs=None), chosen.minions, chosen.resources)
+        authorize(principal, wanted, master.terms, master.selects)
     known = Known(chosen, master)
     owners = [*chosen.minions, *chosen.resources.values()]
     fields = {

@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from fnmatch import translate
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.acl import ALL_EVENTS, Action, Principal, authorize, may, sees_jobs_of_others
+from saltlite.core.acl_rules import RUNNER
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master, Watch
 from saltlite.model.events import Event
+from saltlite.model.ids import parse_jid
 
 PAGE = 500
 """Events that are read at once; so many at most are in one message of the stream."""
 PAGES = 8
 """Pages that are read in one go for a reader who wants none of their events: what takes 30 ms."""
 PATTERN_MAX = 256
+OWNED_MAX = 1000
+"""Jobs of which a stream remembers whose they are."""
 SIZE = 4 * 1024 * 1024
 """A message of the stream is closed when its events have so many characters of data."""
 
@@ -25,8 +29,9 @@ def handle_events(master: Master, principal: Principal, request: Mapping[str, An
     """Answers `seq`, the cursor that the stream starts from, and `first`, the oldest event that there is.
 
     `after` is a cursor, `since` a wall-clock time; without either the stream has what comes from now on.
+    Who has no right to all events is told of his own jobs and runners.
     """
-    authorize(principal, Action("events"), master.terms.operators)
+    authorize(principal, Action("events"), master.terms)
     pattern = request["pattern"]
     if not 1 <= len(pattern) <= PATTERN_MAX:
         raise UsageError(f"the pattern of events has 1 to {PATTERN_MAX} characters")
@@ -38,7 +43,9 @@ def handle_events(master: Master, principal: Principal, request: Mapping[str, An
             raise UsageError(f"there is no event {after} yet: the last one is {last}")
     elif "since" in request:
         after = master.store.seq_before(request["since"])
-    return Answer({"seq": after, "first": master.store.first_seq()}, follow=Watch(pattern, after))
+    everything = may(principal, RUNNER, ALL_EVENTS, master.terms)
+    watch = Watch(pattern, after, None if everything else principal, sees_jobs_of_others(principal, master.terms))
+    return Answer({"seq": after, "first": master.store.first_seq()}, follow=watch)
 
 
 class EventStream:
@@ -48,6 +55,9 @@ class EventStream:
         self._store = master.store
         self._matches = re.compile(translate(watch.pattern)).match
         self._after = watch.after
+        self._watch = watch
+        self._owned: dict[str, bool] = {}
+        """Whether a job, by its jid, is of whose events these are."""
 
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream; None when nothing that matches is new.
@@ -70,9 +80,27 @@ class EventStream:
         size = 0
         for event in events:
             self._after = event.seq
-            if self._matches(event.tag):
+            if self._matches(event.tag) and self._is_shown(event):
                 rows.append({"seq": event.seq, "tag": event.tag, "data": event.data, "at": event.at})
                 size += len(repr(event.data))
                 if size >= SIZE:
                     break
         return rows
+
+    def _is_shown(self, event: Event) -> bool:
+        who = self._watch.only_of
+        if who is None:
+            return True
+        kind, _, rest = event.tag.removeprefix("salt/").partition("/")
+        if kind == "run":
+            return event.data.get("user") == who.label
+        return kind == "job" and (self._watch.only_jobs or self._is_of(rest.partition("/")[0], who))
+
+    def _is_of(self, text: str, who: Principal) -> bool:
+        found = self._owned.get(text)
+        if found is None:
+            summary = self._store.job_summary(parse_jid(text))
+            found = self._owned[text] = summary is not None and summary.uid == who.uid
+            if len(self._owned) > OWNED_MAX:
+                del self._owned[next(iter(self._owned))]
+        return found

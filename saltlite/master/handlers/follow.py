@@ -8,7 +8,7 @@ from typing import Any
 from saltlite.core.acl import Action, Principal, authorize
 from saltlite.core.ports import RETURNS_SIZE, TargetRow
 from saltlite.master.context import Answer, Follow, Master
-from saltlite.master.handlers.jobs import no_such_job
+from saltlite.master.handlers.jobs import may_see, no_such_job
 from saltlite.master.handlers.targets import whom
 from saltlite.model.ids import Jid, MinionId, TargetId, parse_jid
 from saltlite.model.job import Return, TargetState
@@ -23,10 +23,10 @@ def handle_follow(master: Master, principal: Principal, request: Mapping[str, An
     With `once` the stream ends when it has told what is stored now: who is about to call a minion missing looks here
     first, because a bell may have been lost (G9).
     """
-    authorize(principal, Action("follow"), master.terms.operators)
+    authorize(principal, Action("follow"), master.terms)
     jid = parse_jid(request["jid"])
     job = master.store.job(jid)
-    if job is None:
+    if job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
     fields = {
         "jid": jid,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite.adapters.packing import Inside
-from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.acl import RIGHTS, Action, Principal, authorize, may
+from saltlite.core.acl_rules import RUNNER
 from saltlite.errors import UsageError
 from saltlite.master import inside
 from saltlite.master.context import Answer, Master, Question
@@ -19,10 +20,20 @@ def handle_heard(master: Master, principal: Principal, request: Mapping[str, Any
 
     Empty when the link process does not say: then nobody knows.
     """
-    authorize(principal, Action("heard"), master.terms.operators)
+    authorize(principal, Action("heard"), master.terms)
     ids = request["ids"]
     if len(ids) > IDS_MAX or not all(isinstance(minion, str) for minion in ids):
         raise UsageError(f"heard takes at most {IDS_MAX} minion ids")
+
+    if not may(principal, RUNNER, RIGHTS["minions"][1], master.terms):
+        # Of those on whom he may run anything: others are not there for him.
+        own = {
+            one
+            for rule in master.terms.granted.of(principal)
+            if not rule.kind
+            for one in master.selects(rule.where or "*")
+        }
+        ids = [minion for minion in ids if minion in own]
 
     def fields(said: Inside | None) -> dict[str, Any]:
         return {"heard": {minion: said["silent_s"].get(minion) for minion in ids} if said is not None else {}}

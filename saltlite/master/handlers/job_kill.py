@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.acl import KILL_OF_OTHERS, Action, Principal, authorize, may
+from saltlite.core.acl_rules import RUNNER
+from saltlite.errors import RefusedError
 from saltlite.master.context import Answer, Master
-from saltlite.master.handlers.jobs import no_such_job
+from saltlite.master.handlers.jobs import may_see, no_such_job
 from saltlite.master.handlers.pull import CANCELS_MAX
 from saltlite.model.events import tag_job_kill
 from saltlite.model.ids import MinionId, PartId, TargetId, parse_jid
@@ -21,21 +23,22 @@ def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, 
 
     Each of the first two says itself that it ended it; until then its state stays what it was.
     """
-    authorize(principal, Action("job_kill"), master.terms.operators)
+    authorize(principal, Action("job_kill"), master.terms)
     jid = parse_jid(request["jid"])
     job = master.store.job(jid)
-    if job is None:
+    if job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
+    if job.uid != principal.uid and not may(principal, RUNNER, KILL_OF_OTHERS, master.terms):
+        raise RefusedError(f"{principal} may end his own jobs only: this one is of {job.user}, and takes @jobs kill")
     owners: dict[TargetId, MinionId] = {srn: owner for owner, srns in job.resources.items() for srn in srns}
-    authorize(principal, Action("job_kill", job.fun, job.minions, owners), master.terms.operators)
     now = master.clock.wall()
     cancelled: list[str] = []
     with master.store.write() as store:
         open_ids = [row.id for row in store.targets(jid) if row.state not in TERMINAL]
         parts = store.open_parts(jid)
         if open_ids:
-            cancelled = list(store.cancel_job(jid, principal.user, now))
-            store.put_event(tag_job_kill(jid), {"jid": jid, "by": principal.user, "targets": len(open_ids)}, now)
+            cancelled = list(store.cancel_job(jid, principal.label, now))
+            store.put_event(tag_job_kill(jid), {"jid": jid, "by": principal.label, "targets": len(open_ids)}, now)
     # Also those of whom this MWorker does not know yet that they are back; who is not there is not told.
     if parts:
         master.link.cancel(_at_once(parts))

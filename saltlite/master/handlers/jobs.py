@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.acl import Action, Principal, authorize, sees_jobs_of_others
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
@@ -24,13 +25,19 @@ TARGET_MAX = 200
 def handle_job_list(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `jobs`, the newest first, and `more`: whether there are others behind the last of them.
 
-    A `tgt` of more than TARGET_MAX characters is cut there and ends in three dots; `job_show` has the whole.
+    Whoever has no right to the jobs of others is told of his own. A `tgt` of more than TARGET_MAX characters is cut
+    there and ends in three dots; `job_show` has the whole.
     """
-    authorize(principal, Action("job_list"), master.terms.operators)
+    authorize(principal, Action("job_list"), master.terms)
     limit = request.get("limit", LIMIT_DEFAULT)
     if not 1 <= limit <= LIMIT_MAX:
         raise UsageError(f"a list has 1 to {LIMIT_MAX} jobs at once, not {limit}")
-    found = master.store.jobs(_filter(request), limit + 1)
+    wanted = _filter(request)
+    if not sees_jobs_of_others(principal, master.terms):
+        if wanted.user not in ("", principal.label):
+            return Answer({"jobs": [], "more": False})
+        wanted = replace(wanted, user=principal.label)
+    found = master.store.jobs(wanted, limit + 1)
     rows = [_row(job) for job in found[:limit]]
     for row in rows:
         if len(row["tgt"]) > TARGET_MAX:
@@ -40,15 +47,20 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
 
 def handle_job_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `job`: the row of the list with its calls, run time limit, cancel and `targets`."""
-    authorize(principal, Action("job_show"), master.terms.operators)
+    authorize(principal, Action("job_show"), master.terms)
     jid = parse_jid(request["jid"])
     summary, job = master.store.job_summary(jid), master.store.job(jid)
-    if summary is None or job is None:
+    if summary is None or job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
     calls = [[call.fun, list(call.args), dict(call.kwargs)] for call in decode_body(job.body).calls]
     managing = master.store.managing_minions(jid)
     targets = [_target(detail, managing.get(detail.id)) for detail in master.store.target_details(jid)]
     return Answer({"job": {**_row(summary), "calls": calls, "targets": targets}})
+
+
+def may_see(master: Master, principal: Principal, owner: int) -> bool:
+    """Whether a job of the user with this uid is shown to the principal. If not, there is no such job for him."""
+    return owner == principal.uid or sees_jobs_of_others(principal, master.terms)
 
 
 def no_such_job(jid: Jid) -> UsageError:

@@ -33,7 +33,7 @@ DELETED = "deleted"
 
 def handle_key_list(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Every key, sorted by id."""
-    authorize(principal, Action("key_list"), master.terms.operators)
+    authorize(principal, Action("key_list"), master.terms)
     records = master.store.keys()
     rows = [
         {
@@ -52,10 +52,11 @@ def handle_key_list(master: Master, principal: Principal, _request: Mapping[str,
 
 def handle_key_change(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """accept, reject, revoke or delete exactly these fingerprints; answers `changed` and `refused`."""
-    authorize(principal, Action("key_change"), master.terms.operators)
+    authorize(principal, Action("key_change"), master.terms)
     action = request["action"]
     if action not in ACTIONS:
         raise UsageError(f"a key can be accepted, rejected, revoked or deleted, not {action[:40]!r}")
+    authorize(principal, Action("key_change", name=f"key.{action}"), master.terms)
     wanted = [parse_fingerprint(text) for text in request["fingerprints"]]
     changed: list[dict[str, str]] = []
     refused: list[dict[str, str]] = []
@@ -78,7 +79,7 @@ def handle_key_change(master: Master, principal: Principal, request: Mapping[str
 
 def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Accept the key with this fingerprint for this id, whenever it comes; if it is pending, now."""
-    authorize(principal, Action("key_preaccept"), master.terms.operators)
+    authorize(principal, Action("key_preaccept"), master.terms)
     minion = parse_minion_id(request["id"])
     key = parse_fingerprint(request["fingerprint"])
     changes: list[tuple[str, str, str]] = []
@@ -95,13 +96,13 @@ def handle_key_preaccept(master: Master, principal: Principal, request: Mapping[
             problem = namesake(master, minion)
             if problem:
                 raise UsageError(f"{minion}: {problem}")
-            store.put_preaccept(minion, key, principal.user)
+            store.put_preaccept(minion, key, principal.label)
     return _when_felt(changes, {})
 
 
 def handle_key_finger(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """The fleet's fingerprint, which minions pin, and this master's own."""
-    authorize(principal, Action("key_finger"), master.terms.operators)
+    authorize(principal, Action("key_finger"), master.terms)
     certificate = master.identity.certificate
     return Answer(
         {
@@ -140,7 +141,7 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
             reason = namesake(master, record.id)
         if reason:
             return reason
-        how = f"{action}ed by {principal.user}".replace("eed", "ed")
+        how = f"{action}ed by {principal.label}".replace("eed", "ed")
         store.put_key(replace(record, state=wanted, changed_at=now, epoch=store.next_epoch(), how=how))
         if wanted is KeyState.ACCEPTED:
             store.delete_preaccept(record.id)
@@ -155,7 +156,7 @@ def _change(store: StoreWriter, record: KeyRecord, action: str, principal: Princ
         "id": record.id,
         "fingerprint": record.fingerprint,
         "act": str(wanted or DELETED),
-        "by": principal.user,
+        "by": principal.label,
     }
     store.put_event(tag_key(), data, now)
     return ""

@@ -21,7 +21,7 @@ def handle_lacking(master: Master, principal: Principal, request: Mapping[str, A
 
     Unknown are those that never reported their functions, or not all of them. No minion is asked.
     """
-    authorize(principal, Action("lacking"), master.terms.operators)
+    authorize(principal, Action("lacking"), master.terms)
     fun = checked_function(request["fun"])
     digests = {row.id: row.functions for row in master.store.minions()}
     sets: dict[str, FunctionSet | None] = {"": None}

@@ -20,7 +20,7 @@ def handle_match(master: Master, principal: Principal, request: Mapping[str, Any
     That has id, owner (None for a minion), read_as, selected, verdict, and `terms`: word, number and column (from 1, 0
     where there is none), group (the nodegroup that has the word, or ""), true, why.
     """
-    authorize(principal, Action("match"), master.terms.operators)
+    authorize(principal, Action("match"), master.terms)
     target, fleet = target_of(request), master.fleet
     chosen = master.resolve(target)
     resources = {owner: list(srns) for owner, srns in by_owner(chosen.resources).items()}

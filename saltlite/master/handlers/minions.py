@@ -11,7 +11,7 @@ from saltlite.master.context import Answer, Master
 
 def handle_minions(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `minions`, the rows of minion_rows."""
-    authorize(principal, Action("minions"), master.terms.operators)
+    authorize(principal, Action("minions"), master.terms)
     return Answer({"minions": minion_rows(master)})
 
 

@@ -1,7 +1,8 @@
 """The table of operator verbs: verb -> fields, handler. A request that the table does not describe is refused.
 
-A request is `{"v": 1, "verb": verb, field: value, …}`; the answer `{"ok": True, …}` or
-`{"ok": False, "exit": exit code, "error": one sentence}`.
+A request is `{"v": 1, "verb": verb, field: value, …}`, of whoever has logged in with the field `token`; the answer
+`{"ok": True, …}` or `{"ok": False, "exit": exit code, "error": one sentence}`, with `"login": True` where a (new) login
+is what is missing.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.core.acl import Principal
+from saltlite.core.acl import Principal, refuse_barred
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.master.handlers import (
+    acl_explain,
+    auth_tokens,
     complete,
     copies,
     describe,
@@ -24,6 +27,7 @@ from saltlite.master.handlers import (
     jobs,
     keys,
     lacking,
+    login,
     match,
     minions,
     pillar,
@@ -52,6 +56,16 @@ class OperatorVerb:
 NUMBER = (int, float)
 
 VERBS: dict[str, OperatorVerb] = {
+    "login": OperatorVerb(login.handle_login, {"backend": str, "username": str, "password": str}),
+    "logout": OperatorVerb(login.handle_logout),
+    "whoami": OperatorVerb(login.handle_whoami),
+    "auth_token_list": OperatorVerb(auth_tokens.handle_auth_token_list),
+    "auth_token_revoke": OperatorVerb(auth_tokens.handle_auth_token_revoke, {"ids": list}),
+    "acl_explain": OperatorVerb(
+        acl_explain.handle_acl_explain,
+        {"user": str, "tgt": str, "tgt_type": str, "fun": str, "args": list, "kwargs": dict},
+        {"groups": list},
+    ),
     "publish": OperatorVerb(
         publish.handle_publish,
         {"request_id": str, "tgt": str, "tgt_type": str, "calls": list},
@@ -117,15 +131,18 @@ def handle_request(master: Master, principal: Principal, request: object) -> Ans
     verb = VERBS.get(name) if isinstance(name, str) else None
     if verb is None:
         raise UsageError(f"this master knows no request {str(name)[:40]!r}")
+    refuse_barred(principal, master.terms)
     _check(str(name), verb, request)
+    if "token" in request:
+        principal = master.logins.holder(master.store, request["token"], master.clock.wall())
     return verb.handle(master, principal, request)
 
 
 def _check(name: str, verb: OperatorVerb, request: Request) -> None:
-    unknown = set(request) - set(verb.needs) - set(verb.takes) - {"v", "verb"}
+    unknown = set(request) - set(verb.needs) - set(verb.takes) - {"v", "verb", "token"}
     if unknown:
         raise UsageError(f"{name} does not take {', '.join(sorted(map(str, unknown)))}")
-    for fields, needed in ((verb.needs, True), (verb.takes, False)):
+    for fields, needed in ((verb.needs, True), ({**verb.takes, "token": str}, False)):
         for key, kind in fields.items():
             if key not in request:
                 if needed:

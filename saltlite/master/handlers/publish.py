@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.acl_rules import Call
 from saltlite.core.matching.fleet import Selection
 from saltlite.core.parts import audience
 from saltlite.core.ports import BatchJob, StoreReader, StoreWriter
@@ -43,7 +44,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     `skipped` counts the resources that were left out, as the type of these has no such function.
     """
     # Before anything is read: a regular expression of somebody who may not publish must not keep the store waiting.
-    authorize(principal, Action("publish"), master.terms.operators)
+    authorize(principal, Action("publish"), master.terms)
     request_id = parse_request_id(request["request_id"])
     target = target_of(request)
     calls = _calls(request["calls"])
@@ -66,7 +67,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
             job = Job(
                 jid=_free_jid(store, master.clock.wall()),
                 request_id=request_id,
-                user=principal.user,
+                user=principal.label,
                 uid=principal.uid,
                 fun=",".join(call.fun for call in calls),
                 target=target,
@@ -101,10 +102,12 @@ def _targets(
     """
     target = target_of(request)
     fit = fitting(master, master.resolve(target), [call.fun for call in calls])
-    chosen = subset_of(master, fit.chosen, request.get("subset"))
-    minions = sorted(chosen.minions)
+    # All that the target selects, and not the few that --subset takes by chance: the answer is the same each time.
     for call in calls:
-        authorize(principal, Action("publish", call.fun, minions, chosen.resources), master.terms.operators)
+        wanted = Call(call.fun, call.args, call.kwargs)
+        action = Action("publish", wanted, fit.chosen.minions, fit.chosen.resources)
+        authorize(principal, action, master.terms, master.selects)
+    chosen = subset_of(master, fit.chosen, request.get("subset"))
     _refuse_nobody(chosen, target, master.store)
     refuse_misfits(calls, chosen, master)
     return replace(fit, chosen=chosen)

@@ -28,7 +28,7 @@ def handle_resource_list(master: Master, principal: Principal, request: Mapping[
 
     `type` and `minion` leave out the others.
     """
-    authorize(principal, Action("resource_list"), master.terms.operators)
+    authorize(principal, Action("resource_list"), master.terms)
     after, owner = request.get("after", ""), request.get("minion")
     fleet = master.fleet
     found = fleet.resources_of_type(request["type"]) if "type" in request else fleet.resources()
@@ -41,14 +41,14 @@ def handle_resource_list(master: Master, principal: Principal, request: Mapping[
 
 def handle_resource_owner(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `resources`: a row for each resource with this SRN or bare id, as `handle_resource_list` has them."""
-    authorize(principal, Action("resource_owner"), master.terms.operators)
+    authorize(principal, Action("resource_owner"), master.terms)
     return Answer({"resources": [_row(master, srn, minion) for srn, minion in _named(master, request["id"])]})
 
 
 def handle_resource_grains(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `grains` of one resource, None without any; `stale_since`, None when they are fresh; `at`, when its
     minion registered them, in seconds since 1970."""
-    authorize(principal, Action("resource_grains"), master.terms.operators)
+    authorize(principal, Action("resource_grains"), master.terms)
     srn = f"{request['type']}:{request['id']}"
     owner = master.fleet.owner(srn)
     bank = master.banks.bank(RESOURCE_GRAINS)
@@ -61,7 +61,7 @@ def handle_resource_grains(master: Master, principal: Principal, request: Mappin
 def handle_resource_list_grains(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `resources`: SRN -> grain_keys, sorted, grain_count, stale_since and at; and `more`, as the minions
     after `after`, in the order of their ids, have some."""
-    authorize(principal, Action("resource_list_grains"), master.terms.operators)
+    authorize(principal, Action("resource_list_grains"), master.terms)
     fleet, bank = master.fleet, master.banks.bank(RESOURCE_GRAINS)
     found: dict[TargetId, dict[str, Any]] = {}
     last = request.get("after", "")
@@ -84,7 +84,7 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
     Both minions are asked to register anew: the new owner keeps it when it declares it as well, and the former one is
     told that it has lost it.
     """
-    authorize(principal, Action("resource_transfer"), master.terms.operators)
+    authorize(principal, Action("resource_transfer"), master.terms)
     kind, bare_id = parse_srn(request["srn"])
     check_resource_type(kind)
     check_resource_id(bare_id)
@@ -97,7 +97,7 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
             raise UsageError(f"nobody manages {srn[:80]!r}: `saltlite-run resource.list` has what there is")
         if former != minion:
             drop_grains(master, [(srn, former)])
-            data = {"owner": minion, "taken_from": former, "by": principal.user}
+            data = {"owner": minion, "taken_from": former, "by": principal.label}
             store.put_event(tag_resource_conflict(srn), data, master.clock.wall())
     for one in {former, minion}:
         master.link.want(one, "resources")
@@ -107,7 +107,7 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
 def handle_resource_stats(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `registry`, what `ResourceRegistry.stats` says; `types`, how many of each; `minions`, how many manage
     any; and `refused`: minion -> refusals and reasons of what was refused or kept back last."""
-    authorize(principal, Action("resource_stats"), master.terms.operators)
+    authorize(principal, Action("resource_stats"), master.terms)
     views = master.registry.views()
     types = {kind: sum(len(one.ids) for one in holdings.values()) for kind, holdings in views.by_type.items()}
     return Answer(
@@ -122,7 +122,7 @@ def handle_resource_stats(master: Master, principal: Principal, _request: Mappin
 
 def handle_resource_compact(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `before` and `after`: records of the registry's log."""
-    authorize(principal, Action("resource_compact"), master.terms.operators)
+    authorize(principal, Action("resource_compact"), master.terms)
     before, after = master.registry.compact()
     return Answer({"before": before, "after": after})
 
@@ -130,7 +130,7 @@ def handle_resource_compact(master: Master, principal: Principal, _request: Mapp
 def handle_resource_verify(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Look at every row, and repair what is damaged; answers `rows`, `problems` (sentences) and `aside`, where the
     damaged file went, "" when there was nothing to repair."""
-    authorize(principal, Action("resource_verify"), master.terms.operators)
+    authorize(principal, Action("resource_verify"), master.terms)
     found = master.registry.verify()
     return Answer({"rows": found.rows, "problems": list(found.problems), "aside": found.aside})
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.errors import UsageError
+from saltlite.core.acl import Action, Principal, authorize, may
+from saltlite.core.acl_rules import RUNNER
+from saltlite.errors import RefusedError, UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.publish import checked_function
 from saltlite.model.events import tag_run_new, tag_run_return
@@ -19,11 +20,14 @@ def handle_runner_event(master: Master, principal: Principal, request: Mapping[s
 
     Only these two tags can be made so (R13). Arguments and returns are not in them: they may hold secrets.
     """
-    authorize(principal, Action("runner_event"), master.terms.operators)
+    authorize(principal, Action("runner_event"), master.terms)
     jid, funs = parse_jid(request["jid"]), request["funs"]
     if not 1 <= len(funs) <= CALLS_MAX:
         raise UsageError(f"a runner has 1 to {CALLS_MAX} functions, not {len(funs)}")
-    data: dict[str, Any] = {"fun": ",".join(checked_function(fun) for fun in funs), "user": principal.user}
+    for fun in funs:
+        if not may(principal, RUNNER, (checked_function(fun),), master.terms):
+            raise RefusedError(f"{principal} may not run the runner {fun}: that takes @runner {fun}")
+    data: dict[str, Any] = {"fun": ",".join(checked_function(fun) for fun in funs), "user": principal.label}
     tag = tag_run_new(jid)
     if "retcode" in request:
         tag = tag_run_return(jid)

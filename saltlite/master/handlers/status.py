@@ -23,7 +23,7 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
 
     Times are wall-clock seconds since 1970, lags seconds. A minion that is up was `last_seen` when it came.
     """
-    authorize(principal, Action("status"), master.terms.operators)
+    authorize(principal, Action("status"), master.terms)
     store, terms = master.store, master.terms
     minions, registry = minion_rows(master), master.registry.stats()["primary"]
     pending = [

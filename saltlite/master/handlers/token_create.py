@@ -20,7 +20,7 @@ GLOB_MAX = 256
 
 def handle_token_create(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers the token's text: the only time that it is seen, for the store keeps a hash."""
-    authorize(principal, Action("token_create"), master.terms.operators)
+    authorize(principal, Action("token_create"), master.terms)
     uses, expires_s, id_glob = request["uses"], float(request["expires_s"]), request["id_glob"]
     if not 1 <= uses <= USES_MAX:
         raise UsageError(f"a join token has 1 to {USES_MAX} uses, not {uses}")
@@ -43,10 +43,10 @@ def handle_token_create(master: Master, principal: Principal, request: Mapping[s
                 uses_left=uses,
                 created_at=now,
                 expires_at=now + expires_s,
-                created_by=principal.user,
+                created_by=principal.label,
             )
         )
-        store.put_event(tag_key(), {"act": "token", "token": token.token_id, "by": principal.user}, now)
+        store.put_event(tag_key(), {"act": "token", "token": token.token_id, "by": principal.label}, now)
     return Answer({"token": token.text()})
 
 

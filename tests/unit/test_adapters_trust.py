@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.cli.trust import require_trusted
+from saltlite.adapters.trust import require_trusted
 from saltlite.errors import RefusedError
 
 
