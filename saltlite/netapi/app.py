@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -146,7 +147,7 @@ def make_server(office: Office, context: Any) -> Server:
 
 
 async def _serve(config: ApiConfig, config_dir: str, sockets: list[socket.socket], context: Any) -> None:
-    link = MasterLink(master_socket(config.sock_dir))
+    link = MasterLink(master_socket(config.sock_dir), _trusted(config_dir))
     office = Office(config, link, Runners(link, config_dir, config.runner_timeout), Feeds(link))
     server = make_server(office, context)
     server.add_sockets(sockets)
@@ -167,6 +168,14 @@ async def _serve(config: ApiConfig, config_dir: str, sockets: list[socket.socket
     except TimeoutError:
         log.info("some connections were still open")
     link.close()
+
+
+def _trusted(config_dir: str) -> frozenset[int]:
+    """Who may have started the master that is talked to: root, and the owner of the configuration."""
+    found = {0}
+    with contextlib.suppress(OSError):
+        found.add(os.stat(config_dir).st_uid)
+    return frozenset(found)
 
 
 async def _feed_watchdog() -> None:

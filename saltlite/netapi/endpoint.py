@@ -153,6 +153,10 @@ class Endpoint(RequestHandler):
             raise LoginError(NO_TOKEN)
         return str(given)
 
+    def compute_etag(self) -> str | None:
+        """None: answers are not kept anywhere."""
+        return None
+
     def body(self) -> Any:
         """The body's value. Raises BodyError."""
         return parsed(self.request.body, self.request.headers.get("Content-Type", ""))

@@ -7,6 +7,7 @@ belongs to nobody.
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ OPEN_VERBS = frozenset({"login", "hook"})
 NO_TOKEN = "log in first: POST /login answers a token for the header X-Auth-Token"  # noqa: S105 - a sentence
 
 _LENGTH = struct.Struct(">I")
+_CREDENTIALS = struct.Struct("3i")
 
 Message = dict[str, Any]
 
@@ -115,8 +117,10 @@ class Line:
 class MasterLink:
     """The way to the master of this machine."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, trusted: frozenset[int]) -> None:
+        """`trusted` are the users of whom one must have started the master: another could read passwords here."""
         self._path = path
+        self._trusted = trusted
         self._kept: list[Line] = []
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)
 
@@ -149,11 +153,19 @@ class MasterLink:
     async def connect(self) -> Line:
         """A connection of its own, which the caller closes. Raises UnreachableError, RefusedError."""
         try:
-            return Line(*await asyncio.open_unix_connection(self._path, limit=256 * 1024))
+            reader, writer = await asyncio.open_unix_connection(self._path, limit=256 * 1024)
         except PermissionError as error:
             raise RefusedError(f"the API's user may not use {self._path}") from error
         except OSError as error:
             raise UnreachableError("the master is not running, or another sock_dir is configured there") from error
+        peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _pid, uid, _gid = _CREDENTIALS.unpack(peer)
+        if uid not in self._trusted:
+            writer.close()
+            raise UnreachableError(
+                f"user {uid} listens on {self._path}, who is neither root nor the owner of the API's configuration"
+            )
+        return Line(reader, writer)
 
     def close(self) -> None:
         """Close what is kept."""

@@ -28,7 +28,12 @@ BATCH_DEFAULT = "10%"
 _CREDENTIALS = {"token", "username", "password", "eauth"}
 _EVERY = {"client", "fun", "arg", "kwarg", "full_return"} | _CREDENTIALS
 _EXECUTORS = ("module_executors", "executor_opts")
-_LOCAL = {"tgt", "tgt_type", "expr_form", "timeout", "batch", "subset", "sub", "run_timeout", "deliver_by", *_EXECUTORS}
+_BATCH = ("batch", "batch_wait", "failhard")
+_LOCAL = {
+    *("tgt", "tgt_type", "expr_form", "timeout", "subset", "sub", "run_timeout", "deliver_by"),
+    *_BATCH,
+    *_EXECUTORS,
+}
 _KEYWORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.ASCII | re.DOTALL)
 _PERCENT = re.compile(r"([0-9]{1,3})%", re.ASCII)
 
@@ -156,15 +161,19 @@ def _options(client: str, given: Mapping[str, Any]) -> dict[str, Any]:
     if client == "local_subset":
         found["subset"] = _whole(given.get("subset", given.get("sub", SUBSET_DEFAULT)), "subset")
     elif client == "local_batch":
-        found["batch"] = _batch(given.get("batch", BATCH_DEFAULT))
+        found["batch"] = _batch(given)
     return found
 
 
-def _batch(written: Any) -> dict[str, Any]:
+def _batch(given: Mapping[str, Any]) -> dict[str, Any]:
+    written = given.get("batch", BATCH_DEFAULT)
     percent = _PERCENT.fullmatch(written) if isinstance(written, str) else None
-    if percent is not None:
-        return {"percent": int(percent[1])}
-    return {"size": _whole(written, "batch")}
+    return {
+        "size": _whole(written, "batch") if percent is None else int(percent[1]),
+        "percent": percent is not None,
+        "wait_ms": int((_seconds(given, "batch_wait", 86_400.0) or 0.0) * 1000),
+        "failhard": _flag(given, "failhard"),
+    }
 
 
 def _refuse_unknown(client: str, given: Mapping[str, Any], known: set[str]) -> None:

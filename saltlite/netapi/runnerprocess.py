@@ -57,7 +57,8 @@ def run(wanted: Mapping[str, Any]) -> dict[str, Any]:
     config = load_master(wanted["config_dir"]).config
     opts = {**opts_of(config, f"{config.master_name or socket.gethostname()}_master"), "cachedir": ""}
     index = build_index(search_layers(opts, "runners"))
-    with LocalClient(master_socket(config.sock_dir), token=wanted["token"]) as client:
+    with LocalClient(master_socket(config.sock_dir)) as client:
+        client.token = wanted["token"]
         loader = _loader(index, opts, RunnerClient(client))
         call = (wanted["fun"], wanted["args"], wanted["kwargs"])
         outcome = call_each(loader, [call], jid=wanted["jid"], user=wanted["user"])

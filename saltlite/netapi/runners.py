@@ -78,7 +78,7 @@ class Runners:
         if call.fun.count(".") != 1 or "," in call.fun:
             raise UsageError(f"{call.fun[:80]!r} is not a function: it is written module.function, as in manage.up")
         jid = jid_at(time.time_ns() // 1000)
-        await self._link.call(call.token, "runner_event", jid=jid, funs=[call.fun], elsewhere=True)
+        await self._link.call(call.token, "runner_event", jid=jid, funs=[call.fun])
         return jid
 
     async def _carry_out(self, call: RunnerCall, jid: str) -> dict[str, Any]:
