@@ -3,7 +3,8 @@
     file    magic(4) | u32 format | u32 crc32 of id and map | msgpack map            all integers big endian
 
 Rules of this file: a result has its name only when its content is on disk, and `write` returns only when the
-name is, too (G6); file names are made from validated ids of parts and segments; what cannot be read is put aside, never deleted.
+name is, too (G6); file names are made from validated ids of parts and segments; what cannot be read is put aside,
+never deleted.
 
 `reserve` is an empty file to which SPOOL_RESERVE bytes of the disk belong. Whoever finds the disk full removes it and
 writes into the room that it leaves; until it can be made again the spool calls itself full.
@@ -21,8 +22,8 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from saltlite.adapters.folder import FULL, Folder, Handle
 from saltlite.core.minion_ports import SPOOL_RESERVE, SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError, UsageError
-from saltlite.model.parts import is_segment_id, parse_part_id
 from saltlite.model.job import TERMINAL, TargetState
+from saltlite.model.parts import is_segment_id, parse_part_id
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
 
 MAGIC = b"SLRT"

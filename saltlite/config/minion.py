@@ -181,6 +181,17 @@ class MinionConfig:
         "each other, so this limits what is asked for, and not what happens.",
         Texts(),
     )
+    minion_blackout: bool = option(
+        False,
+        "Whether this minion refuses jobs, but for saltutil.refresh_pillar and those in minion_blackout_whitelist. The "
+        "same words work in its grains and its pillar. `saltlite call` is not refused.",
+        Flag(),
+    )
+    minion_blackout_whitelist: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [],
+        "The functions that jobs may run all the same while minion_blackout is set here, as in [test.ping].",
+        Texts(),
+    )
     utils_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
         "Folders with more files whose functions modules reach as __utils__; the last one that has a file of a name "

@@ -95,7 +95,7 @@ def _matches(pattern: re.Pattern[str], value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of one place, `publisher_acl` or a backend of `external_auth`, by user, `group%` or pattern of users."""
+    """The rules of one place: of `publisher_acl`, or of a backend of `external_auth`. By user, `group%` or pattern."""
 
     by_user: Mapping[str, tuple[Rule, ...]]
     patterns: bool = False

@@ -225,15 +225,11 @@ class Hub:
     def cancel(self, parts: Iterable[tuple[str, str]]) -> None:
         """Tell minions to end parts of jobs, by (minion, part); each answers by a state or a return."""
         for minion, part in parts:
-            peer = self.sessions.by_id.get(minion)
-            if peer is not None:
-                self._say(peer, {"t": "cancel", "jid": part})
+            self._say_to(minion, {"t": "cancel", "jid": part})
 
     def want(self, minion: str, what: str) -> None:
         """The master does not know the functions, the grains or the resources of this minion: ask for them."""
-        peer = self.sessions.by_id.get(minion)
-        if peer is not None:
-            self._say(peer, {"t": "want", "what": what})
+        self._say_to(minion, {"t": "want", "what": what})
 
     def pull(self, minions: Iterable[str]) -> None:
         """The store still holds jobs for these: ask for them again, for those that are up."""
@@ -330,10 +326,8 @@ class Hub:
                     raise RemoteProtocolError("bad-message", "digest")
                 peer.said = {**peer.said, "functions": message["digest"]}
                 self._effects.append(Report(peer.id, peer.fingerprint, message))
-            case "holds":
-                self._effects.append(Report(peer.id, peer.fingerprint, message))
-            case "job_state":
-                self._settle(peer, message["jid"])
+            case "holds" | "job_state":
+                self._settle(peer, message.get("jid", ""))
                 self._effects.append(Report(peer.id, peer.fingerprint, message))
             case "ret":
                 self._return(peer, message)
@@ -447,6 +441,10 @@ class Hub:
             peer = self.sessions.by_number.get(session)
             if peer is not None:
                 self._say(peer, {"t": "grant", "jid": jid})
+
+    def _say_to(self, minion: str, message: Message) -> None:
+        if peer := self.sessions.by_id.get(minion):
+            self._say(peer, message)
 
     def _say(self, peer: Peer, message: Message) -> None:
         if peer.held:

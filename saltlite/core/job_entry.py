@@ -60,3 +60,9 @@ class Entry:
 def is_for_resources(jid: str) -> bool:
     """Whether a part with this id is for resources."""
     return split_part(jid)[1] > 0
+
+
+def longest_s(body: JobBody | None, most_s: float) -> float:
+    """How long a job may run, by its own limit and that of its minion (0 for none)."""
+    wanted_s = body.run_ms / 1000 if body is not None and body.run_ms else NEVER
+    return min(wanted_s, most_s or NEVER)

@@ -10,6 +10,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from saltlite.core.job_entry import is_for_resources
+from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
+
 QUEUE_MAX = 1000
 """Jobs that wait on the minion for a free place. A further one is refused. Parts for resources count by themselves."""
 
@@ -33,13 +36,37 @@ class Lane:
         """Whether no further job may wait."""
         return len(self.waiting) >= QUEUE_MAX
 
+
+class Places:
+    """The lanes of a minion, of which `processes` jobs of its own run at once."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = Lane(processes)
+        self._parts = Lane(PARTS_RUNNING_PER_MINION)
+
+    def of(self, jid: str) -> Lane:
+        """The lane that the job is in."""
+        return self._parts if is_for_resources(jid) else self._processes
+
+    @property
+    def active(self) -> frozenset[str]:
+        """All that have a place."""
+        return frozenset(self._processes.active | self._parts.active)
+
+    @property
+    def waiting(self) -> list[str]:
+        """All that wait for one."""
+        return [*self._processes.waiting, *self._parts.waiting]
+
     def next(self) -> Iterator[str]:
         """Those that may start now, in order; each must be given its place before the next is asked for."""
-        while self.waiting and not self.is_full:
-            yield self.waiting.popleft()
+        for lane in (self._processes, self._parts):
+            while lane.waiting and not lane.is_full:
+                yield lane.waiting.popleft()
 
     def drop(self, jid: str) -> None:
         """It waits no more, and has no place."""
-        if jid in self.waiting:
-            self.waiting.remove(jid)
-        self.active.discard(jid)
+        lane = self.of(jid)
+        if jid in lane.waiting:
+            lane.waiting.remove(jid)
+        lane.active.discard(jid)

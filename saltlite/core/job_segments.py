@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from saltlite.core.job_effects import Effect, Forget, Write
-from saltlite.core.job_endings import read_spelled, spelled
+from saltlite.core.job_endings import SEGMENT_UNREADABLE, read_spelled, spelled, without_result
 from saltlite.core.job_entry import Entry
 from saltlite.core.job_offers import Offers
 from saltlite.core.minion_ports import Step
@@ -60,13 +60,27 @@ class Segments:
             if entry is not None:
                 self.settle(entry)
 
-    def owe(self, entry: Entry, why: str) -> str:
-        """Note how a part ends that not all answered; the first reason stands. What the journal says of it."""
+    def owe(self, entry: Entry, why: str) -> None:
+        """Note how a part ends that not all answered; the first reason stands."""
         kept = entry.keep(why, int(self._clock.wall() * 1000))
         entry.owed = entry.owed or spelled(kept.state, kept.reason)
         for segment in self.of(entry.jid):
             self._offers.hurry(segment)
-        return entry.owed
+
+    def ended(self, entry: Entry, how: str) -> None:
+        """The part is over: all have answered, or `how` it ended before is a phrase such as "killed by SIGKILL"."""
+        if how:
+            self.owe(entry, without_result(how))
+        entry.step = Step.DONE
+        # With the reason, so that the next job server knows that not all have answered.
+        self._do(Write(Step.DONE, entry.jid, {"reason": entry.owed} if entry.owed else {}, lazy=True))
+        self.settle(entry)
+
+    def unreadable(self, segment: str, entry: Entry | None) -> None:
+        """The disk has lost it."""
+        if self.gone(segment) and entry is not None:
+            self.owe(entry, SEGMENT_UNREADABLE)
+            self.settle(entry)
 
     def settle(self, entry: Entry) -> None:
         """Say what is left to be said of a part that has ended, when the master has every segment of it."""

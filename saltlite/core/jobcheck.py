@@ -1,15 +1,18 @@
-"""May this job run here at all? Signature, audience and age, checked on the side that has the rights.
+"""May this job run here at all, and now? Signature, audience and age, checked on the side that has the rights.
 
 The network process of the minion is not believed: what counts is what the master's job key signed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from saltlite.core.job_effects import Parcel, Remembered
+from saltlite.core.job_lanes import QUEUE_MAX
 from saltlite.core.journal_rules import CLOCK_SLACK_S
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.job import TargetState
 from saltlite.model.parts import split_part
 from saltlite.wire.jobbody import JobBody, decode_body, verify
 from saltlite.wire.merkle import admits, member
@@ -56,6 +59,40 @@ def body_of(job: Remembered) -> JobBody | None:
         return decode_body(job.body) if job.body else None
     except RemoteProtocolError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How this minion stands when a job arrives: what it has forgotten, and whether it can take more."""
+
+    floor: str
+    has_room: bool
+    """In its spool."""
+    is_crowded: bool
+    """So many wait already that no further one may."""
+
+
+def refused_at_once(jid: str, deliver_ms: int, standing: Standing) -> tuple[TargetState, str] | None:
+    """Why a job that may run here does not, None when it does. `deliver_ms` is what is left of its delivery time."""
+    if jid <= standing.floor:
+        return TargetState.REFUSED, "the job is older than this minion's journal"
+    if deliver_ms <= 0:
+        return TargetState.EXPIRED, "it could not be delivered in time"
+    if not standing.has_room:
+        return TargetState.REFUSED, "the minion's spool of unsent results is full"
+    if standing.is_crowded:
+        return TargetState.REFUSED, f"{QUEUE_MAX} jobs wait on the minion already"
+    return None
+
+
+def refused_after_restart(job: Remembered, waited_ms: int, *, is_readable: bool) -> tuple[TargetState, str] | None:
+    """Why a job that had not started is not started now; None when it is."""
+    if not 0 <= waited_ms <= job.deliver_ms:
+        # A clock that was set back or far forward counts as expired: not running it is the safe side.
+        return TargetState.EXPIRED, "the minion was down past its delivery time"
+    if not is_readable:
+        return TargetState.REFUSED, "this version of the minion cannot read the job"
+    return None
 
 
 def _signed(key: bytes, parcel: Parcel) -> bool:

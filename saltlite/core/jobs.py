@@ -38,18 +38,17 @@ from saltlite.core.job_effects import (
 )
 from saltlite.core.job_endings import (
     CANCELLED_AHEAD,
-    SEGMENT_UNREADABLE,
     disk_full,
     read_spelled,
     result_unwritten,
     spelled,
     without_result,
 )
-from saltlite.core.job_entry import NEVER, SIGKILL, SIGTERM, Entry, is_for_resources
-from saltlite.core.job_lanes import QUEUE_MAX, Lane
+from saltlite.core.job_entry import NEVER, SIGKILL, SIGTERM, Entry, longest_s
+from saltlite.core.job_lanes import Places
 from saltlite.core.job_offers import Offers
 from saltlite.core.job_segments import Segments
-from saltlite.core.jobcheck import TrustedKeys, body_of
+from saltlite.core.jobcheck import Standing, TrustedKeys, body_of, refused_after_restart, refused_at_once
 from saltlite.core.journal_rules import CLOCK_SLACK_S, ENDED
 from saltlite.core.minion_ports import Step
 from saltlite.core.ports import Clock
@@ -58,7 +57,6 @@ from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState
 from saltlite.model.parts import is_segment_id, part_of_segment
 from saltlite.wire.jobbody import JobBody
-from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
 from saltlite.wire.messages import REASON_MAX
 
 KILL_GRACE_S = 2.0
@@ -78,8 +76,7 @@ class Jobs:
 
     def __init__(self, minion: str, clock: Clock, *, limit: int, longest_s: float) -> None:
         self._clock = clock
-        self._processes = Lane(limit)
-        self._parts = Lane(PARTS_RUNNING_PER_MINION)
+        self._places = Places(limit)
         self._offers = Offers(clock, self._do)
         self._segments = Segments(clock, self._offers, self._do)
         self._longest_s = longest_s
@@ -105,17 +102,15 @@ class Jobs:
 
     def deadline(self) -> float:
         """Monotonic time at which `tick()` has something to do; infinity for never."""
-        lanes = (self._processes, self._parts)
-        moments = [self._entries[jid].expires for lane in lanes for jid in lane.waiting]
-        for entry in (self._entries[jid] for lane in lanes for jid in lane.active):
+        moments = [self._entries[jid].expires for jid in self._places.waiting]
+        for entry in (self._entries[jid] for jid in self._places.active):
             moments.append(min(entry.limit, entry.kill_at))
         return min([*moments, self._offers.next()])
 
     @property
     def running(self) -> list[str]:
         """The jids whose process was started and has not ended, sorted."""
-        active = self._processes.active | self._parts.active
-        return sorted(jid for jid in active if self._entries[jid].step is Step.STARTED)
+        return sorted(jid for jid in self._places.active if self._entries[jid].step is Step.STARTED)
 
     # -- what happens
 
@@ -163,23 +158,15 @@ class Jobs:
     def connected(self, spooled: Iterable[str]) -> None:
         """The minion is READY: offer every result that the master has not acknowledged."""
         self._offers.clear()
-        for jid in spooled:
-            if jid not in self._processes.active:
-                self._offer(jid)
+        active = self._places.active
+        for jid in (jid for jid in spooled if jid not in active):
+            self._offer(jid)
 
     def received(self, parcel: Parcel) -> None:
         """A job arrived, for the first time or again."""
         entry = self._entries.get(parcel.jid)
-        if entry is not None and entry.issuer not in (b"", self._offers.master):
-            # Two masters made the same jid in the same microsecond. What is known of one says nothing of the other.
-            self._tell(parcel.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
-            return
         if entry is not None:
-            if entry.step is Step.DONE and self._segments.any_offered(parcel.jid):
-                # Its result is on its way, but an answer there must be now: until then this job has a place in
-                # the master's window, and jobs behind it wait.
-                self._tell(parcel.jid, TargetState.RUNNING)
-            self._report(entry)
+            self._received_again(entry)
             return
         try:
             body, issuer = self._keys.check(parcel, self._clock.wall())
@@ -188,18 +175,20 @@ class Jobs:
             self._tell(parcel.jid, TargetState.REFUSED, f"the job was not accepted: {error}")
             return
         deliver_ms = min(parcel.deliver_ms, body.deliver_ms)
-        refusal = self._refusal(parcel.jid, deliver_ms)
-        if refusal is None and self._full:
-            self._refuse_unwritten(parcel.jid, TargetState.REFUSED, disk_full(self._full))
-            return
+        is_crowded = self._places.of(parcel.jid).is_crowded
+        known = Standing(self._floor, has_room=self._room, is_crowded=is_crowded)
+        refusal = refused_at_once(parcel.jid, deliver_ms, known)
         if refusal is not None:
             self._refuse(parcel.jid, *refusal)
+            return
+        if self._full:
+            self._refuse_unwritten(parcel.jid, TargetState.REFUSED, disk_full(self._full))
             return
         expires = self._clock.monotonic() + deliver_ms / 1000
         entry = Entry(parcel.jid, Step.RECEIVED, issuer, body, tuple(parcel.srns), expires=expires)
         self._entries[parcel.jid] = entry
         self._effects.append(received(parcel, issuer, deliver_ms, wall_ms=int(self._clock.wall() * 1000)))
-        lane = self._lane(parcel.jid)
+        lane = self._places.of(parcel.jid)
         if self._open and not lane.is_full:
             self._fork(entry, body)
         else:
@@ -207,8 +196,7 @@ class Jobs:
             self._tell(parcel.jid, TargetState.RECEIVED)
 
     def forked(self, jid: str, pid: int, ticks: int) -> None:
-        """The job's process waits under this pid; `ticks` is its start time, which no later process
-        shares."""
+        """The job's process waits under this pid; `ticks` is its start time, which no later process shares."""
         entry = self._entries[jid]
         if entry.ending is not None:
             # Cancelled while it was being made: it waits, and is never let into the function.
@@ -216,7 +204,7 @@ class Jobs:
             self._effects.append(entry.end(SIGKILL, late=False))
             self._not_started(jid, entry.ending, entry.reason)
             return
-        entry.limit = self._clock.monotonic() + self._longest(entry.body)
+        entry.limit = self._clock.monotonic() + longest_s(entry.body, self._longest_s)
         entry.step, entry.pid, entry.body = Step.STARTED, pid, None
         entry.started_wall_ms = int(self._clock.wall() * 1000)
         fields = {"pid": pid, "ticks": ticks, "wall_ms": entry.started_wall_ms}
@@ -237,7 +225,7 @@ class Jobs:
         entry = self._entries.get(jid)
         if entry is None or entry.step not in (Step.RECEIVED, Step.STARTED):
             return
-        self._lane(jid).drop(jid)
+        self._places.drop(jid)
         if entry.step is Step.STARTED:
             # It waits, and is never let into the function.
             self._effects.append(entry.end(SIGKILL, late=False))
@@ -260,7 +248,7 @@ class Jobs:
         entry = self._entries.get(jid)
         if entry is None or entry.step is not Step.STARTED:
             return
-        self._processes.drop(jid)
+        self._places.drop(jid)
         why = result_unwritten(unwritten) if unwritten else without_result(how)
         noted = spelled(TargetState.INTERRUPTED, why) if unwritten else ""
         if not left_result:
@@ -286,13 +274,8 @@ class Jobs:
         entry = self._entries.get(part)
         if entry is None or entry.step is not Step.STARTED:
             return
-        self._parts.drop(part)
-        if how:
-            self._segments.owe(entry, without_result(how))
-        entry.step = Step.DONE
-        # With the reason, so that the next job server knows that not all have answered.
-        self._effects.append(Write(Step.DONE, part, {"reason": entry.owed} if entry.owed else {}, lazy=True))
-        self._segments.settle(entry)
+        self._places.drop(part)
+        self._segments.ended(entry, how)
         self._start_queued()
 
     def unreadable(self, segment: str) -> None:
@@ -300,11 +283,7 @@ class Jobs:
 
         Of the result of a minion itself the master is told when it asks next.
         """
-        if is_segment_id(segment) and self._segments.gone(segment):
-            entry = self._entries.get(part_of_segment(segment))
-            if entry is not None:
-                self._segments.owe(entry, SEGMENT_UNREADABLE)
-                self._segments.settle(entry)
+        self._segments.unreadable(segment, self._entries.get(part_of_segment(segment)))
 
     def acknowledged(self, jid: str) -> None:
         """The master has committed the return, or the segment of one."""
@@ -327,17 +306,16 @@ class Jobs:
             self._cancel_ahead(jid)
         elif entry.step is Step.STARTED:
             self._end(entry, TargetState.CANCELLED)
-        elif jid in self._lane(jid).active:
+        elif jid in self._places.active:
             entry.ending, entry.reason = TargetState.CANCELLED, "cancelled before it started"
         elif entry.step is Step.RECEIVED:
-            self._lane(jid).drop(jid)
+            self._places.drop(jid)
             self._refuse(jid, TargetState.CANCELLED, "cancelled before it started")
         else:
             self._report(entry)
 
     def forgotten(self, floor: str) -> None:
-        """The journal was compacted: what ended up to this jid is forgotten, and refused if it comes
-        again."""
+        """The journal was compacted: what ended up to this jid is forgotten, and refused if it comes again."""
         self._floor = max(self._floor, floor)
         gone = [entry.jid for entry in self._entries.values() if entry.jid <= floor and entry.step in ENDED]
         for jid in gone:
@@ -347,32 +325,18 @@ class Jobs:
     def tick(self) -> None:
         """Time has passed: end what has run too long, drop what waited too long, offer again."""
         now = self._clock.monotonic()
-        for jid in sorted(self._processes.active | self._parts.active):
+        for jid in sorted(self._places.active):
             entry = self._entries[jid]
             if entry.ending is None and now >= entry.limit:
                 self._end(entry, TargetState.TIMED_OUT)
             elif now >= entry.kill_at:
                 entry.kill_at = NEVER
                 self._effects.append(entry.end(SIGKILL, late=False))
-        for lane in (self._processes, self._parts):
-            for jid in [jid for jid in lane.waiting if now >= self._entries[jid].expires]:
-                lane.drop(jid)
-                self._refuse(jid, TargetState.EXPIRED, "it waited too long on the minion for a free place")
+        for jid in [jid for jid in self._places.waiting if now >= self._entries[jid].expires]:
+            self._places.drop(jid)
+            self._refuse(jid, TargetState.EXPIRED, "it waited too long on the minion for a free place")
         for result in self._offers.due():
             self._offer(result)
-
-    # -- inside: what comes in
-
-    def _refusal(self, jid: str, deliver_ms: int) -> tuple[TargetState, str] | None:
-        if jid <= self._floor:
-            return TargetState.REFUSED, "the job is older than this minion's journal"
-        if deliver_ms <= 0:
-            return TargetState.EXPIRED, "it could not be delivered in time"
-        if not self._room:
-            return TargetState.REFUSED, "the minion's spool of unsent results is full"
-        if self._lane(jid).is_crowded:
-            return TargetState.REFUSED, f"{QUEUE_MAX} jobs wait on the minion already"
-        return None
 
     # -- inside: what is told
 
@@ -408,6 +372,17 @@ class Jobs:
             self._entries.pop(oldest, None)
         self._tell(jid, state, reason)
 
+    def _received_again(self, entry: Entry) -> None:
+        if entry.issuer not in (b"", self._offers.master):
+            # Two masters made the same jid in the same microsecond. What is known of one says nothing of the other.
+            self._tell(entry.jid, TargetState.REFUSED, "another master gave this job id to another job: publish again")
+            return
+        if entry.step is Step.DONE and self._segments.any_offered(entry.jid):
+            # Its result is on its way, but an answer there must be now: until then this job has a place in the
+            # master's window, and jobs behind it wait.
+            self._tell(entry.jid, TargetState.RUNNING)
+        self._report(entry)
+
     def _report(self, entry: Entry) -> None:
         match entry.step:
             case Step.RECEIVED:
@@ -426,28 +401,20 @@ class Jobs:
 
     # -- inside: processes
 
-    def _lane(self, jid: str) -> Lane:
-        return self._parts if is_for_resources(jid) else self._processes
-
     def _fork(self, entry: Entry, body: JobBody) -> None:
-        self._lane(entry.jid).active.add(entry.jid)
+        self._places.of(entry.jid).active.add(entry.jid)
         self._effects.append(entry.fork(body))
 
     def _start_queued(self) -> None:
-        for lane in (self._processes, self._parts) if self._open else ():
-            for jid in lane.next():
-                entry = self._entries[jid]
-                if entry.body is not None:
-                    self._fork(entry, entry.body)
+        for jid in self._places.next() if self._open else ():
+            entry = self._entries[jid]
+            if entry.body is not None:
+                self._fork(entry, entry.body)
 
     def _not_started(self, jid: str, state: TargetState, reason: str) -> None:
-        self._lane(jid).drop(jid)
+        self._places.drop(jid)
         self._refuse(jid, state, reason)
         self._start_queued()
-
-    def _longest(self, body: JobBody | None) -> float:
-        wanted_s = body.run_ms / 1000 if body is not None and body.run_ms else NEVER
-        return min(wanted_s, self._longest_s or NEVER)
 
     def _end(self, entry: Entry, state: TargetState) -> None:
         if entry.ending is None:
@@ -468,30 +435,27 @@ class Jobs:
     def _replay_received(self, entry: Entry, job: Remembered) -> None:
         waited_ms = int(self._clock.wall() * 1000) - job.received_wall_ms
         entry.body = body_of(job)
-        if not 0 <= waited_ms <= job.deliver_ms:
-            # A clock that was set back or far forward counts as expired: not running it is the safe side.
-            self._refuse(job.jid, TargetState.EXPIRED, "the minion was down past its delivery time")
-        elif entry.body is None:
-            self._refuse(job.jid, TargetState.REFUSED, "this version of the minion cannot read the job")
+        refusal = refused_after_restart(job, waited_ms, is_readable=entry.body is not None)
+        if refusal is not None:
+            self._refuse(job.jid, *refusal)
         else:
             entry.expires = self._clock.monotonic() + (job.deliver_ms - waited_ms) / 1000
-            self._lane(job.jid).waiting.append(job.jid)
+            self._places.of(job.jid).waiting.append(job.jid)
 
     def _replay_started(self, entry: Entry, job: Remembered, spooled: Collection[str]) -> None:
         if job.alive:
-            self._lane(job.jid).active.add(job.jid)
+            self._places.of(job.jid).active.add(job.jid)
             ran_s = max(0.0, self._clock.wall() - job.started_wall_ms / 1000)
-            entry.limit = self._clock.monotonic() + self._longest(body_of(job)) - ran_s
+            entry.limit = self._clock.monotonic() + longest_s(body_of(job), self._longest_s) - ran_s
             return
         noted = ""
         if entry.is_for_resources and job.jid not in spooled:
-            noted = self._segments.owe(entry, without_result("the minion was restarted while it ran"))
-        elif job.jid not in spooled:
+            self._segments.ended(entry, "the minion was restarted while it ran")
+            return
+        if job.jid not in spooled:
             noted = self._keep(entry, without_result("while the minion was down"))
         entry.step = Step.DONE
         self._effects.append(Write(Step.DONE, job.jid, {"reason": noted} if noted else {}))
-        if entry.owed:
-            self._segments.settle(entry)
 
     def _replay_done(self, entry: Entry, reason: str) -> None:
         """It has ended, and the spool has no result under its own id."""

@@ -83,7 +83,7 @@ class Outbox:
         return True
 
     def refill(self, parcels: Iterable[Parcel], *, starved: bool, rest: str | None) -> None:
-        """Take in what was pulled, in the order of jids and parts. `starved`: the store has more; `rest`: where a fresh pull
+        """Take in what was pulled, by jid and part. `starved`: the store has more; `rest`: where a fresh pull
         left off, "" when it did not, None for one that was not fresh."""
         for parcel in parcels:
             if not self.put(parcel) and parcel.jid not in self._parcels and rest is not None:

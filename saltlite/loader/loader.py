@@ -81,6 +81,11 @@ class Loader(Mapping[str, Callable[..., Any]]):
         self._bound: dict[str, Function | None] = {}
         self._descriptions: dict[str, dict[str, Description]] = {}
 
+    @property
+    def settings(self) -> Mapping[str, Mapping[str, Any]]:
+        """What this minion is told about itself, by where it stands: configuration, grains, pillar."""
+        return {"configuration": self.opts, "grains": self._grains, "pillar": self._pillar}
+
     def provide(self, dunder: str, value: Any) -> None:
         """Let the modules that are loaded from here on see `value` under that dunder name."""
         self._names[dunder] = value

@@ -78,6 +78,8 @@ class Terms:
     """How long the token of a login is good."""
 
 
+_COMPOUND = frozenset("@ ()")
+"""Letters that no glob of ids has."""
 PROOFS_KEPT = 4
 """Jobs whose audience proofs an MWorker remembers: those of 10,000 targets take 60 ms to make, and 3 MB."""
 
@@ -142,9 +144,13 @@ class Master:
         return resolve(target, self.fleet)
 
     def selects(self, expression: str) -> frozenset[TargetId]:
-        """The minions and resources that a target expression of a rule selects now. One that is none selects nobody."""
+        """The minions and resources that a target expression of a rule selects now. One that is none selects nobody.
+
+        A single word is a glob, and so selects what a job with that target is for; anything else is compound.
+        """
+        kind = TargetKind.COMPOUND if _COMPOUND.intersection(expression) else TargetKind.GLOB
         try:
-            chosen = self.resolve(Target(expression, TargetKind.COMPOUND))
+            chosen = self.resolve(Target(expression, kind))
         except UsageError:
             return frozenset()
         return frozenset((*chosen.minions, *chosen.resources))

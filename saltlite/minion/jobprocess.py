@@ -29,6 +29,7 @@ from saltlite.adapters.process import adopt_orphans, close_all_but, set_title, s
 from saltlite.adapters.spool import DiskSpool, decode, encode
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
+from saltlite.loader.blackout import blackout
 from saltlite.loader.compound import call_each
 from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
@@ -263,7 +264,8 @@ def _run(job: JobCall, surroundings: Surroundings, waiting: int) -> bytes:
     started, began = time.time(), time.monotonic()
     loader = surroundings.loader()
     loader.provide("__file_client__", _file_client(surroundings.opts, Errands(waiting)))
-    outcome = call_each(loader, job.calls, jid=job.jid, user=job.user)
+    left_alone = blackout(loader, (fun for fun, _args, _kwargs in job.calls))
+    outcome = left_alone or call_each(loader, job.calls, jid=job.jid, user=job.user)
     dur_ms = int((time.monotonic() - began) * 1000)
     sealed = surroundings.returns.seal(job.jid, outcome.value)
     entry = SpoolEntry(

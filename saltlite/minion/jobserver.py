@@ -46,6 +46,7 @@ from saltlite.minion.partruns import RESTARTED, MakeRuns, PartRuns
 from saltlite.minion.passing import Passing
 from saltlite.minion.remembering import remembered_job
 from saltlite.minion.results import Results
+from saltlite.minion.room import Room
 from saltlite.minion.running import RunningNotes
 from saltlite.minion.spares import Spares
 from saltlite.model.job import TargetState
@@ -56,8 +57,6 @@ log = logging.getLogger(__name__)
 
 STATUS_S = 1.0
 """Heartbeats are seconds apart: what they report need not be fresher."""
-HELD_RETRY_S = 5.0
-"""Between two attempts to write results that the disk did not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +99,7 @@ class JobServer:
         self._channel: Channel | None = None
         self._session = 0
         self._results = Results(disk.spool)
-        self._retrying = False
-        self._full = ""
+        self._room = Room(reactor, jobs, disk.journal, self._results, disk.path)
         self.asks = Asks(reactor, self._tell, surroundings.refresh)
         self.documents = Documents(
             reactor, self.asks.ask, lambda message: self._tell(inside.ask(message)), surroundings.hooks
@@ -111,7 +109,7 @@ class JobServer:
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
         self._handing = Handing(self._results, self._tell, self._unreadable)
-        self._parts = PartRuns(reactor, jobs, self._results, changed=self._part_changed, fail=fail)
+        self._parts = PartRuns(reactor, jobs, self._results, changed=self._something_ended, fail=fail)
         self._timer: Timer | None = None
         self._status_due = False
         self._passing = Passing(reactor, self._tell, self._note)
@@ -135,10 +133,7 @@ class JobServer:
                 self._adopt(job.jid, job.pid)
         self._notes.only([job.jid for job in alive])
         self._jobs.replay(remembered, spool.jids(), journal.floor)
-        self._look_for_room()
-        self._carry_out()
-        if journal.should_compact():
-            self._compact()
+        self._something_ended()
 
     def grains_are(self, grains: dict[str, Any]) -> None:
         """The grains were found: the next job sees these."""
@@ -203,7 +198,7 @@ class JobServer:
         jid = message.get("jid", "")
         match message["t"]:
             case "job":
-                self._look_for_room()
+                self._room.look()
                 body, signature, proof = message["body"], message["sig"], message["proof"]
                 self._jobs.received(Parcel(jid, body, signature, proof, message["deliver_ms"], message["resources"]))
             case "cancel":
@@ -311,11 +306,11 @@ class JobServer:
                 self._kill(jid, pid, signum)
             case Keep(jid, state, code, reason, start_ms, dur_ms):
                 self._results.keep(jid, SpoolEntry(state, code, b"", start_ms, dur_ms, reason))
-                self._retry_later()
+                self._room.write_later()
             case Forget(jid):
                 self._handing.forget(jid)
                 self._results.remove(jid)
-                self._look_for_room()
+                self._room.look()
             case Write():
                 raise AssertionError("records are written by _write")
 
@@ -404,11 +399,8 @@ class JobServer:
         except JournalError as error:
             self._fail(str(error))
             return
-        self._look_for_room()
         self._jobs.exited(jid, left_result=left_result, how=how_it_ended, unwritten=unwritten)
-        self._carry_out()
-        if self._disk.journal.should_compact():
-            self._compact()
+        self._something_ended()
 
     def _take_over(self, jid: str, report: bytes) -> str:
         """Hold the result that a job's process could not write; why it could not."""
@@ -419,7 +411,7 @@ class JobServer:
             return ""
         if entry is None or not self._results.hold(jid, entry, why):
             log.error("its result is lost, because the disk did not take it: %s; make room there", why)
-        self._retry_later()
+        self._room.write_later()
         return why
 
     def _kill(self, jid: str, pid: int, signum: int) -> None:
@@ -428,35 +420,14 @@ class JobServer:
             # One that was only just made may lead no group yet.
             self._children[pid].signal(signum)
 
-    # -- room on the disk
-
-    def _look_for_room(self) -> None:
-        full = self._disk.journal.full() or self._results.full()
-        if full and not self._full:
-            log.warning("new jobs are refused, because the disk is full (%s); make room in %s", full, self._disk.path)
-        elif self._full and not full:
-            log.warning("the disk has room again, and new jobs are taken")
-        self._full = full
-        self._jobs.room(in_spool=self._results.has_room(), full=full)
-
-    def _retry_later(self) -> None:
-        if self._results.holding and not self._retrying:
-            self._retrying = True
-            self._reactor.call_later(HELD_RETRY_S, self._retry)
-
-    def _retry(self) -> None:
-        self._retrying = False
-        self._results.retry()
-        self._retry_later()
-
     # -- results
 
     def _unreadable(self, result: str) -> None:
         self._jobs.unreadable(result)
         self._reactor.call_soon(self._carry_out)
 
-    def _part_changed(self) -> None:
-        self._look_for_room()
+    def _something_ended(self) -> None:
+        self._room.look()
         self._carry_out()
         if self._disk.journal.should_compact():
             self._compact()

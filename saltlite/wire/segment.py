@@ -7,7 +7,7 @@ function returned, encoded as that of a minion's own return; it is empty where t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.ids import TargetId
@@ -55,7 +55,8 @@ class SegmentRow:
 
 def encode_segment(rows: Sequence[SegmentRow]) -> bytes:
     """The bytes of a segment. Raises LocalProtocolError when it would have more than SEGMENT_MAX of them."""
-    return codec.encode([list(astuple(row)) for row in rows], SEGMENT)
+    packed = [[row.srn, row.state, row.retcode, row.body, row.start_ms, row.dur_ms, row.reason] for row in rows]
+    return codec.encode(packed, SEGMENT)
 
 
 def decode_segment(data: bytes) -> list[SegmentRow]:

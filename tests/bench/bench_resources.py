@@ -35,7 +35,7 @@ FIGURES = {
     "ping_100": Figure("s", 0.3, "26, with 0 to 19 answers"),
     "ping_1000": Figure("s", 1.5, "-"),
     "ping_10000": Figure("s", 12.0, "-"),
-    "p95_of_99_delayed_by_one_that_hangs": Figure("s", 0.05, "-"),
+    "p95_of_99_delayed_by_one_that_hangs": Figure("s", 0.06, "-"),
     "grain_of_one_in_10000": Figure("s", 0.2, "0.77 for the match alone"),
     "compound_of_9_in_10000": Figure("s", 0.2, "1.6 for the match alone"),
 }
@@ -130,7 +130,10 @@ def ping(site: Site) -> Report:
 
 
 def hanging(site: Site) -> Report:
-    """99 dummies of 50 ms, with and without one among them that never answers: when a client has their answers."""
+    """99 dummies of 50 ms, with and without one among them that never answers: when a client has their answers.
+
+    That one has one of 32 places to itself, so the others may need one round of 50 ms more.
+    """
     p95s: dict[bool, list[float]] = {}
     lasts: dict[bool, list[float]] = {}
     for hangs in (False, True):
@@ -181,7 +184,7 @@ def _all_true(command: Sequence[str], count: int) -> tuple[float, float]:
 
 
 def _arrivals(site: Site) -> list[float]:
-    """Seconds from the publish until a client was shown each of the good ones; the job is killed behind them."""
+    """Seconds from the publish until a client was shown each of the good ones; one that hangs is left behind."""
     found: list[float] = []
     with site.fleet.client() as client:
         began = time.perf_counter()
@@ -194,8 +197,6 @@ def _arrivals(site: Site) -> list[float]:
                 break
     if len(found) != GOOD:
         raise RuntimeError(f"{len(found)} of {GOOD} answered")
-    with site.fleet.client() as client:
-        client.call("job_kill", jid=job.jid)
     return found
 
 

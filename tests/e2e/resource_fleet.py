@@ -1,4 +1,4 @@
-"""Fixture F as real daemons: three minions, and eight resources of two types, each of which leaves a trace of its calls.
+"""Fixture F as real daemons: three minions, and eight resources of two types, each of which traces its calls.
 
     ma    dummy:dummy-01 dummy:dummy-02 dummy:web-9 probe:p1 probe:p2 probe:shared
     mb    dummy:dummy-11 dummy:shared
@@ -76,7 +76,15 @@ def mark(path, seconds=0):
     return name
 """,
     "test": """
+import subprocess
 import time
+
+def program(path, seconds):
+    "Reach the device by a program, whose pid is in PATH."
+    with subprocess.Popen(["sleep", str(seconds)]) as program:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(str(program.pid))
+        return program.wait()
 
 def ping():
     return True

@@ -186,7 +186,7 @@ def test_a_job_of_the_past_shows_and_runs_its_resources_again(site: Fleet) -> No
 
 def test_resources_complete_as_targets(site: Fleet) -> None:
     def offered(*words: str) -> list[str]:
-        command = [BIN / "saltlite", "__complete", "--", "-c", str(site.folder / "master"), *words]
+        command = [str(BIN / "saltlite"), "__complete", "--", "-c", str(site.folder / "master"), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
     assert offered("dummy-") == ["dummy-1", "dummy-2"]

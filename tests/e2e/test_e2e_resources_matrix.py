@@ -21,7 +21,6 @@ from tests.e2e.resource_fleet import (
 pytestmark = pytest.mark.e2e
 
 NOTHING_MATCHED = 3
-USAGE = 2
 SHARED = ("dummy:shared", "probe:shared")
 
 COMPOUND = {
@@ -95,7 +94,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def check(site: Site, option: str, target: str, wanted: list[str]) -> None:
     """Run on that target; who is in the store, in the trace and in the output."""
     trace = site.trace()
-    said = site.fleet.cli(*([option] if option else []), "--show-jid", "--out", "json", target, "trace.mark", str(trace))
+    said = site.fleet.cli(
+        *([option] if option else []), "--show-jid", "--out", "json", target, "trace.mark", str(trace)
+    )
     if not wanted:
         assert (said.code, trace.read_text()) == (NOTHING_MATCHED, ""), said
         return

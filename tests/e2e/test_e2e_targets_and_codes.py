@@ -49,7 +49,7 @@ def test_a_target_reaches_exactly_whom_it_names(shared: Fleet, words: tuple[str,
 def test_a_listed_name_that_nobody_has_is_named_and_the_others_answer(shared: Fleet) -> None:
     said = shared.cli("-L", "a,nobody", "test.ping", "--out", "json")
     assert (said.code, said.json()) == (5, {"a": True})
-    assert said.err == "nobody: no minion of this id has a key here\n"
+    assert said.err == "nobody: neither an accepted minion nor a resource has this name\n"
 
 
 @pytest.mark.parametrize("words", [("nobody",), ("",), ("-E", "x+"), ("-L", "x,y"), ("-L", ",")])
@@ -57,7 +57,7 @@ def test_a_target_that_matches_nobody_publishes_nothing_and_is_code_3(shared: Fl
     before = shared.jobs_published()
     said = shared.cli(*words, "test.ping")
     assert (said.code, said.out) == (3, "")
-    assert "no accepted minion matches" in said.err
+    assert "no accepted minion and no resource matches" in said.err
     assert shared.jobs_published() == before
 
 

@@ -3,122 +3,18 @@
 from __future__ import annotations
 
 import errno
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from saltlite.adapters.clock import SystemClock
-from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.memory_disk import JOURNAL_FOLDER, MemoryDisk, memory_journal
-from saltlite.adapters.packing import pack, unpack
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.spool import DiskSpool
-from saltlite.core.jobs import Jobs
+from saltlite.adapters.memory_disk import JOURNAL_FOLDER, MemoryDisk
+from saltlite.adapters.packing import pack
 from saltlite.core.minion_ports import Step
-from saltlite.loader.finder import build_index
-from saltlite.loader.places import search_layers
-from saltlite.minion import inside, jobserver
-from saltlite.minion.jobprocess import Surroundings
-from saltlite.minion.jobserver import Disk, JobServer
-from saltlite.minion.returns import Returns
-from tests.core_keys import JOB_PUBLIC, NOW
-from tests.core_server import UNTIL, jid, parcel
-
-WITHIN_S = 20.0
-
-
-class Clock(SystemClock):
-    """The reactor's own, in the year of the keys of the tests."""
-
-    def wall(self) -> float:
-        return NOW
-
-
-class Told:
-    """In the place of the network process: what it is told."""
-
-    def __init__(self) -> None:
-        self.messages: list[dict[str, Any]] = []
-
-    def send(self, data: bytes) -> None:
-        self.messages.append(unpack(data))
-
-    def states(self, number: int) -> list[tuple[str, str]]:
-        return [(m["state"], m["reason"]) for m in self.messages if m["t"] == "state" and m["jid"] == jid(number)]
-
-    def result(self, number: int) -> dict[str, Any] | None:
-        return next((m for m in self.messages if m["t"] == "result" and m["jid"] == jid(number)), None)
-
-
-class Minion:
-    """A job server with a journal in memory, real processes, and a real spool."""
-
-    def __init__(self, folder: Path, disk: MemoryDisk) -> None:
-        self.disk = disk
-        self.failed: list[str] = []
-        self.told = Told()
-        self.reactor = Reactor()
-        (folder / "running").mkdir(exist_ok=True)
-        clock = Clock()
-        self.jobs = Jobs("web1", clock, limit=2, longest_s=0.0)
-        self.jobs.trust(JOB_PUBLIC, UNTIL)
-        index = build_index(search_layers({}))
-        returns = Returns("web1", 1 << 20, str(folder / "kept"), 0)
-        spool = str(folder / "spool")
-        surroundings = Surroundings({}, {}, lambda: index, spool, returns, lambda *_: None)
-        self.journal = memory_journal(disk, entropy=bytes)
-        self.spool = DiskSpool(PosixFolder(spool))
-        self.server = JobServer(
-            self.reactor,
-            self.jobs,
-            Disk(self.journal, self.spool, str(folder / "running"), str(folder)),
-            clock,
-            surroundings,
-            fleet_of=lambda _: b"",
-            fail=self.failed.append,
-        )
-        self.server.replay()
-        self.server.attach(self.told)  # type: ignore[arg-type]  # it has what is used of a channel
-        self.server.open()
-
-    def close(self) -> None:
-        """Let its processes end, and wait for them: nothing in the product stops a job server but its exit."""
-        for pid in self.server._children:
-            os.kill(pid, signal.SIGKILL)
-        self.until(lambda: not self.server._children)
-        self.reactor.close()
-
-    def job(self, number: int) -> None:
-        it = parcel(number)
-        message = {
-            "t": "job",
-            "jid": it.jid,
-            "resources": [],
-            "body": it.body,
-            "sig": it.signature,
-            "proof": list(it.proof),
-        }
-        self.server.on_batch([pack({**message, "deliver_ms": it.deliver_ms})])
-
-    def until(self, look: Callable[[], object]) -> None:
-        """Run the loop until `look` is true."""
-        deadline = self.reactor.now() + WITHIN_S
-
-        def check() -> None:
-            if look() or self.reactor.now() > deadline:
-                self.reactor.stop()
-            else:
-                self.reactor.call_later(0.005, check)
-
-        check()
-        self.reactor.run()
-        assert look()
-
+from saltlite.minion import inside, room
+from tests.core_server import jid
+from tests.job_servers import Minion
 
 Start = Callable[[MemoryDisk], Minion]
 
@@ -188,7 +84,7 @@ def test_a_disk_that_fails_stops_the_minion_with_a_sentence_and_enters_nothing(s
 def test_a_result_that_the_disk_does_not_take_is_offered_and_written_later(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobserver, "HELD_RETRY_S", 0.02)
+    monkeypatch.setattr(room, "HELD_RETRY_S", 0.02)
     minion = start(MemoryDisk())
     unusable = tmp_path / "spool" / f"{jid(0)}.tmp"
     unusable.mkdir()  # no file can be made under that name, and it cannot be removed as a file

@@ -21,6 +21,7 @@ from saltlite.loader.finder import build_index
 from saltlite.loader.places import search_layers
 from saltlite.minion.asks import Asks
 from saltlite.minion.jobprocess import JobCall, Surroundings
+from saltlite.minion.resources import keeper
 from saltlite.minion.resources.declared import Declared
 from saltlite.minion.resources.keeper import RESTART_MIN_S
 from saltlite.minion.resources.ports import Runs
@@ -539,3 +540,25 @@ def test_when_more_than_a_few_calls_hang_a_fresh_process_takes_what_comes_next(m
     assert not set(busy) <= rig.done.keys()
     rig.until(lambda: set(busy) <= rig.done.keys())
     assert {rig.rows(part)["busy"].state for part in busy} == {TargetState.RETURNED}
+
+
+def test_a_process_that_is_not_heard_of_any_more_is_killed_and_its_calls_end(
+    make: MakeRig, log_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "LISTEN_S", 0.2)
+    rig = make()
+    rig.found(["p1"])
+    frozen = rig.values(["p1"], "test.pid")["p1"]
+    part = rig.begin(["p1"], "test.sleep", 60)
+    os.kill(frozen, signal.SIGSTOP)
+    rig.until(lambda: part in rig.done)
+    assert rig.done[part] == "killed by SIGKILL"
+    assert "its process has not been heard of for 0.6 s, and is killed" in log_file.read_text()
+    assert rig.values(["p1"], "test.pid")["p1"] != frozen
+
+
+def test_a_process_that_waits_for_its_devices_is_heard_of(make: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "LISTEN_S", 0.05)
+    rig = make()
+    rig.found(["p1"])
+    assert rig.values(["p1"], "test.sleep", 0.5) == {"p1": 0.5}

@@ -15,7 +15,7 @@ from saltlite.model.ids import MinionId, jid_at
 from saltlite.model.job import TargetState
 
 FOLDER = Path(__file__).parent
-OLDER = (1, 2)
+OLDER = (1, 2, 3)
 
 
 @pytest.fixture(params=OLDER)
@@ -51,7 +51,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one_with_all_that_it_hold
         store.close()
 
 
-@pytest.mark.parametrize("version", [2])
+@pytest.mark.parametrize("version", [2, 3])
 def test_jobs_that_are_open_in_an_older_store_are_handed_over_from_it(path: str) -> None:
     store = SqliteStore(path)
     batch = jid_at(1_800_000_000_000_001)
@@ -78,7 +78,17 @@ def tables_of(path: str) -> dict[str, list[str]]:
     return {name: sorted(re.findall(r"\w+", sql)) for name, sql in rows}
 
 
-@pytest.mark.parametrize("last", ["ALTER TABLE returns", "INSERT INTO job_targets"])
+@pytest.mark.parametrize(
+    ("version", "last"),
+    [
+        (1, "ALTER TABLE returns"),
+        (1, "INSERT INTO job_targets"),
+        (2, "ALTER TABLE returns"),
+        (2, "INSERT INTO job_targets"),
+        (2, "CREATE INDEX auth_tokens"),
+        (3, "CREATE INDEX auth_tokens"),
+    ],
+)
 def test_an_older_store_on_a_full_disk_stays_what_it_was(
     path: str, version: int, last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

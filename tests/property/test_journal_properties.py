@@ -12,7 +12,6 @@ from saltlite.adapters.journal_format import HEADER, frame, header, record_map, 
 from saltlite.core.journal_rules import FIELDS, MOVES, changes
 from saltlite.core.minion_ports import JournalEntry, Record, Step
 from saltlite.errors import JournalError
-from saltlite.model.ids import Jid
 
 HEAD = header(bytes(range(16)))
 SEED = int.from_bytes(HEAD[-4:], "big")
@@ -52,9 +51,9 @@ def written(records: Sequence[Record], syncs: Sequence[bool]) -> tuple[bytes, li
     return data, [*starts, len(data)]
 
 
-def states(records: Sequence[Record]) -> list[dict[Jid, JournalEntry]]:
+def states(records: Sequence[Record]) -> list[dict[str, JournalEntry]]:
     """What is known after none, one, two … of the records."""
-    known: list[dict[Jid, JournalEntry]] = [{}]
+    known: list[dict[str, JournalEntry]] = [{}]
     for record in records:
         known.append(known[-1] | changes(known[-1], [record], ""))
     return known

@@ -361,7 +361,8 @@ def _lie(story: Story) -> None:
     tables = story.master().disk.tables
     foreign = [jid for jid, rows in tables.targets.items() if minion.name not in rows]
     again = [jid for jid, rows in tables.returns.items() if minion.name in rows]
-    with_resources = [jid for jid, job in tables.jobs.items() if set(job.resources) - {minion.name}]
+    # Where it has a part itself the lie could only have its own segment taken for handed over.
+    with_resources = [jid for jid, job in tables.jobs.items() if job.resources and minion.name not in job.resources]
     kind, jids = story.random.choice((("foreign", foreign), ("again", again), ("resources", with_resources)))
     if not jids:
         return
@@ -370,7 +371,7 @@ def _lie(story: Story) -> None:
     if kind != "resources":
         minion.lie(jid, b"\xa3lie")
         return
-    others = [srn for owner, srns in tables.jobs[jid].resources.items() if owner != minion.name for srn in srns]
+    others = [srn for srns in tables.jobs[jid].resources.values() for srn in srns]
     row = SegmentRow(story.random.choice(others), TargetState.RETURNED, 0, b"\xa3lie", 0, 0)
     minion.lie(segment_id(part_id(jid, story.random.randint(1, 3)), 0), encode_segment([row]))
 

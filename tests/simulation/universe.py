@@ -57,14 +57,15 @@ class Universe:
         """Let time pass, from one moment to the next."""
         until = self.now + seconds
         while self._queue and self._queue[0][0] <= until:
-            when, _, process, callback = heapq.heappop(self._queue)
+            when, number, process, callback = heapq.heappop(self._queue)
             self.now = when
             if process is None:
                 self.steps += 1
                 callback()
             elif process.alive:
                 if process.stopped_until > when:
-                    self.at(process.stopped_until, callback, process)
+                    # Under its old number: what came first is done first, however often the process was stopped.
+                    heapq.heappush(self._queue, (process.stopped_until, number, process, callback))
                 else:
                     self.steps += 1
                     process.run(callback)

@@ -298,7 +298,7 @@ def test_a_part_that_had_not_started_starts_with_its_resources() -> None:
 def test_a_part_that_had_started_hands_over_what_was_answered_and_then_says_that_it_was_interrupted() -> None:
     it, effects = replayed(remembered(Step.STARTED), [SEGMENTS[0]])
     assert kept(effects) == []
-    assert effects == [Write(Step.DONE, PART, {"reason": f"interrupted:{RESTARTED}"})]
+    assert effects == [Write(Step.DONE, PART, {"reason": f"interrupted:{RESTARTED}"}, lazy=True)]
     it.jobs.connected([SEGMENTS[0]])
     assert offered(it.take()) == [SEGMENTS[0]]
     effects = it.acknowledge(SEGMENTS[0])

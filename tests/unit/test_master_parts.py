@@ -298,16 +298,22 @@ def test_a_state_of_a_part_holds_for_all_in_it_and_for_no_others(office: Office)
     assert office.states(jid) == {"web1": QUEUED, A: REFUSED, B: REFUSED, C: QUEUED}
 
 
-def test_that_a_part_runs_is_stored_for_those_that_have_not_answered(office: Office) -> None:
-    jid = office.jid("a", "b")
-    part = part_id(jid, 1)
+def test_what_some_of_a_part_answered_says_that_the_others_run(office: Office) -> None:
+    """A minion that comes back with another disk must not be given them once more."""
+    jid = office.jid("a", "b", "c")
+    office.segment(WEB1, segment_id(part_id(jid, 1), 0), answered(A))
+    assert office.states(jid) == {A: RETURNED, B: RUNNING, C: QUEUED}
+    office.segment(WEB1, segment_id(part_id(jid, 1), 1), answered(B))
+    assert office.states(jid)[B] is RETURNED
+
+
+def test_that_a_part_runs_is_stored_for_all_in_it(office: Office) -> None:
+    jid = office.jid("a", "b", "c")
     passing = Passing()
-    key_of = key(WEB1).fingerprint
-    running = {"t": "job_state", "jid": part, "state": "running", "reason": ""}
-    segment = Reported(WEB1, key_of, ret(segment_id(part, 0)), encode_segment([answered(A)]))
-    store_reports(office.master, [Reported(WEB1, key_of, running, None), segment], passing)
+    running = {"t": "job_state", "jid": part_id(jid, 1), "state": "running", "reason": ""}
+    store_reports(office.master, [Reported(WEB1, key(WEB1).fingerprint, running, None)], passing)
     assert store_passing(office.master, passing)
-    assert office.states(jid) == {A: RETURNED, B: RUNNING}
+    assert office.states(jid) == {A: RUNNING, B: RUNNING, C: QUEUED}
 
 
 # -- what a reader is told

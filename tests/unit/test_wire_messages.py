@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from saltlite.core.outbox import Parcel
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
-from saltlite.wire.codec import encode
-from saltlite.wire.limits import CHUNK, FILE_NAMES, FRAME_MAX, JOB_BODY_MAX, SEGMENT_MAX
-from saltlite.wire.merkle import PROOF_MAX
+from saltlite.model.parts import PART_BYTES, PART_RESOURCES, resource_parts
+from saltlite.wire.codec import decode, encode
+from saltlite.wire.limits import CHUNK, DOC_MAX, FILE_NAMES, FRAME_MAX, JOB_BODY_MAX, KIB, SEGMENT_MAX
+from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX
 from saltlite.wire.messages import (
     AUTH_FIELDS,
+    DIGEST_DIGITS,
     FUNCTIONS_BYTES_MAX,
     FUNCTIONS_MAX,
     JIDS_MAX,
@@ -124,6 +127,13 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("job", "body", b"b" * JOB_BODY_MAX, b"b" * (JOB_BODY_MAX + 1)),
     ("job", "proof", [b"p" * 32] * PROOF_MAX, [b"p" * 32] * (PROOF_MAX + 1)),
     ("job", "proof", [b"p" * 32], [b"p" * 31]),
+    ("job", "resources", ["dummy:a"] * PART_RESOURCES, ["dummy:a"] * (PART_RESOURCES + 1)),
+    ("job", "resources", ["dummy:10.0.0.1:22"], ["dummy"]),
+    ("job", "resources", ["dummy:a"], ["dummy:../a"]),
+    ("job", "jid", f"{JID}-999999", f"{JID}-0"),
+    ("cancel", "jid", f"{JID}-1", f"{JID}-1.0"),
+    ("grant", "jid", f"{JID}-1.0", f"{JID}.0"),
+    ("want", "what", "resources", "pillar"),
     ("job", "sig", b"s" * 64, b"s" * 63),
     ("job", "deliver_ms", 0, -1),
     ("ret_ack", "jids", [JID] * JIDS_MAX, [JID] * (JIDS_MAX + 1)),
@@ -146,6 +156,14 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("functions", "whole", True, 1),
     ("part", "data", b"d" * CHUNK, b""),
     ("part", "offset", SEGMENT_MAX, SEGMENT_MAX + 1),
+    ("ret", "jid", f"{JID}-1.999999", f"{JID}-1.1000000"),
+    ("job_state", "jid", f"{JID}-7", f"{JID}-7.1"),
+    ("holds", "grains", "d" * DIGEST_DIGITS, "d" * (DIGEST_DIGITS + 1)),
+    ("doc_put", "size", DOC_MAX, DOC_MAX + 1),
+    ("doc_put", "data", b"d" * CHUNK, b"d" * (CHUNK + 1)),
+    ("doc_put", "kind", "resources", "pillar"),
+    ("doc_get", "kind", "pillar", "grains"),
+    ("doc_get", "offset", DOC_MAX, -1),
     ("file_ask", "act", "find", "remove"),
     ("file_ask", "path", "p" * PATH_BYTES_MAX, "p" * (PATH_BYTES_MAX + 1)),
     ("file_ask", "env", "e" * ENV_MAX, "e" * (ENV_MAX + 1)),
@@ -162,6 +180,17 @@ def test_each_limit_holds_at_its_value(verb: str, field: str, last: Any, beyond:
     sender = VERBS[verb].sender
     assert reason({"t": verb, **GOOD[verb], field: last}, sender) == ""
     assert reason({"t": verb, **GOOD[verb], field: beyond}, sender) == "bad-message"
+
+
+def test_the_largest_part_fits_into_a_frame() -> None:
+    # The longest SRNs that a part may have are as many as its bytes allow.
+    longest = "t" * 64 + ":" + "i" * 255
+    srns = next(iter(resource_parts(sorted(f"{longest[:-3]}{number:03}" for number in range(500)))))[1]
+    parcel = Parcel(f"{JID}-1", b"b" * JOB_BODY_MAX, b"s" * 64, [b"p" * HASH_BYTES] * PROOF_MAX, 0.0, srns)
+    message = parcel.message(0.0)
+    assert sum(map(len, srns)) > PART_BYTES - len(longest)
+    assert len(encode(message)) < FRAME_MAX - KIB
+    assert reason(decode(encode(message)), Sender.MASTER) == ""
 
 
 AUTH = {"id": "web1", "boot": "b", "incarnation": "i", "version": "1.0", "token": "", "functions": ""}

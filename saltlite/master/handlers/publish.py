@@ -105,7 +105,14 @@ def _targets(
     # All that the target selects, and not the few that --subset takes by chance: the answer is the same each time.
     for call in calls:
         wanted = Call(call.fun, call.args, call.kwargs)
-        action = Action("publish", wanted, fit.chosen.minions, fit.chosen.resources)
+        action = Action(
+            "publish",
+            wanted,
+            fit.chosen.minions,
+            fit.chosen.resources,
+            executors=_executors(request),
+            returners=_named(request.get("ret")),
+        )
         authorize(principal, action, master.terms, master.selects)
     chosen = subset_of(master, fit.chosen, request.get("subset"))
     _refuse_nobody(chosen, target, master.store)
@@ -113,9 +120,23 @@ def _targets(
     return replace(fit, chosen=chosen)
 
 
+def _executors(request: Mapping[str, Any]) -> tuple[str, ...]:
+    """What of the way to a function the request names: options alone are for the executors that a minion has."""
+    named = _named(request.get("module_executors"))
+    return named if named or not request.get("executor_opts") else ("executor_opts",)
+
+
+def _named(value: object) -> tuple[str, ...]:
+    """The names in a field that is one, several with commas, or a list. Anything else is a name that no rule grants."""
+    if value is None:
+        return ()
+    names = value.strip("[] ").split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    return tuple(str(name).strip() for name in names)
+
+
 def _refuse_nobody(chosen: Selection, target: Target, store: StoreReader) -> None:
     if not chosen.minions and not chosen.resources:
-        raise NoTargetError(nobody(target, store))
+        raise NoTargetError(nobody(target, chosen.unknown, store))
 
 
 def _refuse_crowded(ids: Sequence[MinionId], store: StoreReader) -> None:

@@ -8,13 +8,13 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltlite.core.ports import ReturnCommit, Stored, StoreReader, StoreWriter
+from saltlite.core.ports import PartRow, ReturnCommit, Stored, StoreReader, StoreWriter
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.events import tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Return, TargetState
 from saltlite.model.keys import Fingerprint
-from saltlite.model.parts import is_segment_id, part_of_segment, split_part
+from saltlite.model.parts import is_segment_id, part_id, part_of_segment, split_part
 from saltlite.wire.segment import SegmentRow, decode_segment
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,8 @@ class Results:
         self._parts: dict[tuple[Jid, MinionId, int], frozenset[TargetId]] = {}
         self._commits: list[ReturnCommit] = []
         self._endings: list[tuple[int, ReturnCommit]] = []
+        self._unanswered: dict[tuple[Jid, MinionId, int], set[TargetId]] = {}
+        """Of parts with segments here: those of which nothing is here."""
         self._refused: dict[tuple[MinionId, Jid], _Refused] = {}
         self._acknowledge: dict[Fingerprint, list[str]] = {}
 
@@ -70,6 +72,7 @@ class Results:
     def put(self, store: StoreWriter) -> set[Jid]:
         """Store all of it; the jobs of which it is news."""
         moved = self._put(store, self._commits)
+        moved.update(jid for jid, _target in store.set_parts(self._running()))
         for number, ending in self._endings:
             # Looked up behind the returns: an ending holds for what has none.
             unanswered = store.open_in_part(ending.ret.jid, MinionId(ending.ret.id), number)
@@ -91,6 +94,15 @@ class Results:
         became = zip(commits, store.put_returns(commits, self._now), strict=True)
         return {commit.ret.jid for commit, stored in became if stored is Stored.NEW}
 
+    def _running(self) -> list[PartRow]:
+        """Parts that have begun, for some of their resources answered: the others must not be begun once more, where
+        the minion comes back with another disk."""
+        return [
+            PartRow(part_id(jid, number), minion, TargetState.RUNNING, "", self._now)
+            for (jid, minion, number), unanswered in self._unanswered.items()
+            if unanswered
+        ]
+
     def _add_segment(self, minion: MinionId, key: Fingerprint, part: tuple[Jid, int], body: bytes) -> None:
         jid, number = part
         try:
@@ -99,10 +111,12 @@ class Results:
             self._refuse(minion, jid, f"a segment could not be read: {error}")
             return
         mine = self._targets_of(jid, minion, number)
+        unanswered = self._unanswered.setdefault((jid, minion, number), set(mine))
         for row in rows:
             if row.srn not in mine:
                 self._refuse(minion, jid, "it was not given the job for this resource", row.srn)
             else:
+                unanswered.discard(row.srn)
                 self._commits.append(ReturnCommit(key, _return_of_row(row, jid)))
 
     def _targets_of(self, jid: Jid, minion: MinionId, number: int) -> frozenset[TargetId]:

@@ -23,7 +23,9 @@ _NOT_ACCEPTED = {
     KeyState.REVOKED: "its key is revoked",
 }
 """Why somebody who came here is no target; the first that holds is told."""
-_NO_KEY = "no minion of this id has a key here"
+_NOBODY = "neither an accepted minion nor a resource has this name"
+_NO_RESOURCE = "no such resource is registered"
+"""Of an SRN: the ids of minions have no colon."""
 
 
 def subset_of(master: Master, selection: Selection, subset: int | None) -> Selection:
@@ -92,12 +94,12 @@ def unknown_names(job: Job, store: StoreReader) -> dict[str, str]:
     return _why_not([name for name in listed(job.target.expression) if name not in known], store)
 
 
-def nobody(target: Target, store: StoreReader) -> str:
-    """The sentence for a target that selects nobody."""
-    sentence = f"no accepted minion matches {target.expression!r}: nothing was published"
-    if target.kind not in (TargetKind.LIST, TargetKind.GLOB):
-        return sentence
-    names = listed(target.expression) if target.kind is TargetKind.LIST else [target.expression]
+def nobody(target: Target, unknown: Sequence[str], store: StoreReader) -> str:
+    """The sentence for a target that selects nobody; `unknown` are the names in it that nothing has."""
+    sentence = f"no accepted minion and no resource matches {target.expression!r}: nothing was published"
+    names = unknown
+    if target.kind in (TargetKind.LIST, TargetKind.GLOB):
+        names = listed(target.expression) if target.kind is TargetKind.LIST else [target.expression]
     if any(letter in name for name in names for letter in "*?["):
         return sentence
     reasons = _why_not(names[:_REASONS_MAX], store)
@@ -105,7 +107,7 @@ def nobody(target: Target, store: StoreReader) -> str:
 
 
 def _why_not(names: Sequence[str], store: StoreReader) -> dict[str, str]:
-    """Why each of these is no id of an accepted minion."""
+    """Why each of these is neither the id of an accepted minion nor a resource."""
     if not names:
         return {}
     states: dict[str, set[KeyState]] = {name: set() for name in names}
@@ -113,6 +115,9 @@ def _why_not(names: Sequence[str], store: StoreReader) -> dict[str, str]:
         if key.id in states:
             states[key.id].add(key.state)
     return {
-        name: next((text.format(name) for state, text in _NOT_ACCEPTED.items() if state in known), _NO_KEY)
+        name: next(
+            (text.format(name) for state, text in _NOT_ACCEPTED.items() if state in known),
+            _NO_RESOURCE if ":" in name else _NOBODY,
+        )
         for name, known in states.items()
     }

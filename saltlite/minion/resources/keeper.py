@@ -36,6 +36,12 @@ AGAIN_S = 60.0
 STOP_S = SHUTDOWN_S + 1.0
 """Between asking a process to end and ending it."""
 
+LISTEN_S = 20.0
+"""A process that has something to do is asked after so long whether it is there."""
+SILENT_MAX = 3
+"""One that was asked so often and has not said a word is killed, for a call holds up all its threads: to ask once would
+do, if no machine were ever that busy."""
+
 LAST_WORDS_S = 0.5
 """What a process said before it ended is read for so long: somebody that it started may keep its socket open."""
 STOPPED = "the minion was stopped, or has this type no more"
@@ -92,6 +98,10 @@ class _Running:
         self.began = began
         self.ticks = start_ticks(process.pid) or 0
         self.parts: set[PartId] = set()
+        self.listened = False
+        """Whether somebody listens for it."""
+        self.silent = 0
+        """How often it was asked since it said something."""
         self.faulty = False
         self.stopping = False
         self.status: int | None = None
@@ -150,6 +160,7 @@ class Keeper:
         calls = [[fun, list(args), dict(kwargs)] for fun, args, kwargs in call.calls]
         message = {"t": "run", "part": call.jid, "calls": calls, "user": call.user, "srns": list(part.srns)}
         self._current.say({**message, "number": FIRST})
+        self._listen(self._current)
 
     def cancel(self, part: PartId, why: str) -> bool:
         """End that part; it is told as done. False when it is not here."""
@@ -171,7 +182,7 @@ class Keeper:
         if self._current is not None and self._current.faulty:
             self.replace()
         elif self._current is not None:
-            self._current.say({"t": "find", "n": self._number})
+            self._say_find(self._current)
 
     def minion_is(self, grains: Mapping[str, Any]) -> None:
         """The grains of the minion were found anew."""
@@ -211,7 +222,11 @@ class Keeper:
         for part in waiting.values():
             self.run(part)
         if self.looking:
-            self._current.say({"t": "find", "n": self._number})
+            self._say_find(self._current)
+
+    def _say_find(self, running: _Running) -> None:
+        running.say({"t": "find", "n": self._number})
+        self._listen(running)
 
     def _watched(self, process: TypeProcess) -> _Running:
         def closed(_reason: str) -> None:
@@ -219,7 +234,7 @@ class Keeper:
             if running.exited:
                 self._gone(running)
             else:
-                self._reactor.call_later(STOP_S, lambda: self._kill(running))
+                self._reactor.call_later(STOP_S, lambda: self._kill(running, "does not end"))
 
         channel = Channel(
             self._reactor,
@@ -257,11 +272,29 @@ class Keeper:
             return
         running.stopping = True
         running.say({"t": "stop"})
-        self._reactor.call_later(STOP_S, lambda: self._kill(running))
+        self._reactor.call_later(STOP_S, lambda: self._kill(running, "does not end"))
 
-    def _kill(self, running: _Running) -> None:
+    def _listen(self, running: _Running) -> None:
+        """See to it that the process says something, for as long as it has something to do."""
+        if not running.listened:
+            running.listened, running.silent = True, 0
+            self._reactor.call_later(LISTEN_S, lambda: self._ask(running))
+
+    def _ask(self, running: _Running) -> None:
+        has_work = running.parts or (self.looking and running is self._current)
+        running.listened = bool(has_work) and running in self._all
+        if not running.listened:
+            return
+        if running.silent == SILENT_MAX:
+            self._kill(running, f"has not been heard of for {SILENT_MAX * LISTEN_S:g} s")
+            return
+        running.silent += 1
+        running.say({"t": "there"})
+        self._reactor.call_later(LISTEN_S, lambda: self._ask(running))
+
+    def _kill(self, running: _Running, why: str) -> None:
         if running in self._all:
-            log.warning("resource type %s: its process does not end, and is killed", self.name)
+            log.warning("resource type %s: its process %s, and is killed", self.name, why)
             with contextlib.suppress(PermissionError):
                 ProcessTree(running.process.pid).signal(signal.SIGKILL)
             running.child.signal(signal.SIGKILL)
@@ -305,6 +338,7 @@ class Keeper:
     # -- what a process says
 
     def _heard(self, running: _Running, batch: Sequence[bytes]) -> None:
+        running.silent = 0
         for data in batch:
             message = unpack(data)
             match message["t"]:

@@ -30,6 +30,7 @@ from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.process import set_parent_death_signal, set_title
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.devices import Devices, GivenUp, Turn
+from saltlite.loader.blackout import blackout
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeFiles, TypeUnavailableError, find_type
 from saltlite.minion.errands import Errands
@@ -258,6 +259,8 @@ class _Life:
         match message["t"]:
             case "stop":
                 self._stopping = True
+            case "there":
+                self._say({"t": "there"})
             case "minion":
                 if self._minion is not None:
                     self._minion.refresh(message["grains"], self._start.pillar)
@@ -315,6 +318,10 @@ class _Life:
         work = self._work.get(turn.part)
         if work is None:
             return answering.late(turn.device, "it was ended before it began", 0)
+        assert self._minion is not None  # noqa: S101 - as above
+        left_alone = blackout(self._minion, (fun for fun, _args, _kwargs in work.calls))
+        if left_alone is not None:
+            return answering.said(turn.device, left_alone.value)
         return answering.answer(self._type, turn.device, work, grains, returns=self._returns)
 
     def _answered(self, turn: Turn, answer: SegmentRow | dict[str, Any] | str) -> None:

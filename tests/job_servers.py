@@ -1,0 +1,123 @@
+"""A job server on its own: a journal in memory, real processes, a real spool, and a test for the network process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from saltlite.adapters.clock import SystemClock
+from saltlite.adapters.folder import PosixFolder
+from saltlite.adapters.memory_disk import MemoryDisk, memory_journal
+from saltlite.adapters.packing import pack, unpack
+from saltlite.adapters.reactor import Reactor
+from saltlite.adapters.spool import DiskSpool
+from saltlite.core.job_effects import Parcel
+from saltlite.core.jobs import Jobs
+from saltlite.loader.finder import build_index
+from saltlite.loader.places import search_layers
+from saltlite.minion import inside
+from saltlite.minion.jobprocess import Surroundings
+from saltlite.minion.jobserver import Disk, JobServer
+from saltlite.minion.partruns import MakeRuns
+from saltlite.minion.returns import Returns
+from tests.core_keys import JOB_PUBLIC, NOW
+from tests.core_server import UNTIL, jid, parcel
+
+WITHIN_S = 20.0
+
+
+class Clock(SystemClock):
+    """The reactor's own, in the year of the keys of the tests."""
+
+    def wall(self) -> float:
+        return NOW
+
+
+class Told:
+    """In the place of the network process: what it is told."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, data: bytes) -> None:
+        self.messages.append(unpack(data))
+
+    def states(self, number: int) -> list[tuple[str, str]]:
+        return [(m["state"], m["reason"]) for m in self.messages if m["t"] == "state" and m["jid"] == jid(number)]
+
+    def result(self, number: int) -> dict[str, Any] | None:
+        return next((m for m in self.messages if m["t"] == "result" and m["jid"] == jid(number)), None)
+
+
+class Minion:
+    """A job server with a journal in memory, real processes, and a real spool."""
+
+    def __init__(self, folder: Path, disk: MemoryDisk, resources: MakeRuns | None = None) -> None:
+        self.disk = disk
+        self.failed: list[str] = []
+        self.told = Told()
+        self.reactor = Reactor()
+        (folder / "running").mkdir(exist_ok=True)
+        clock = Clock()
+        self.jobs = Jobs("web1", clock, limit=2, longest_s=0.0)
+        self.jobs.trust(JOB_PUBLIC, UNTIL)
+        index = build_index(search_layers({}))
+        returns = Returns("web1", 1 << 20, str(folder / "kept"), 0)
+        spool = str(folder / "spool")
+        surroundings = Surroundings({}, {}, lambda: index, spool, returns, lambda *_: None)
+        self.journal = memory_journal(disk, entropy=bytes)
+        self.spool = DiskSpool(PosixFolder(spool))
+        self.server = JobServer(
+            self.reactor,
+            self.jobs,
+            Disk(self.journal, self.spool, str(folder / "running"), str(folder)),
+            clock,
+            surroundings,
+            fleet_of=lambda _: b"",
+            fail=self.failed.append,
+        )
+        if resources is not None:
+            self.server.manage_resources(resources)
+        self.server.replay()
+        self.server.attach(self.told)  # type: ignore[arg-type]  # it has what is used of a channel
+        self.server.open()
+
+    def close(self) -> None:
+        """Let its processes end, and wait for them: nothing in the product stops a job server but its exit."""
+        for pid in self.server._children:
+            os.kill(pid, signal.SIGKILL)
+        self.until(lambda: not self.server._children)
+        self.reactor.close()
+
+    def job(self, number: int) -> None:
+        self.parcel(parcel(number))
+
+    def parcel(self, it: Parcel) -> None:
+        """The network process passes it on."""
+        message = {"t": "job", "jid": it.jid, "resources": list(it.srns), "body": it.body, "sig": it.signature}
+        self.says({**message, "proof": list(it.proof), "deliver_ms": it.deliver_ms})
+
+    def says(self, *messages: dict[str, Any]) -> None:
+        """The network process says so."""
+        self.server.on_batch([pack(message) for message in messages])
+
+    def connects(self) -> None:
+        """A session with the master begins."""
+        self.says(inside.ready(1))
+
+    def until(self, look: Callable[[], object]) -> None:
+        """Run the loop until `look` is true."""
+        deadline = self.reactor.now() + WITHIN_S
+
+        def check() -> None:
+            if look() or self.reactor.now() > deadline:
+                self.reactor.stop()
+            else:
+                self.reactor.call_later(0.005, check)
+
+        check()
+        self.reactor.run()
+        assert look()

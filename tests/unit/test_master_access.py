@@ -1,0 +1,341 @@
+"""What users with less than everything get from a master: jobs, histories, events, logins; and no way around a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from saltlite.core.acl import Granted, Principal
+from saltlite.core.acl_rules import read_blacklist, read_rules
+from saltlite.core.logins import external
+from saltlite.errors import LoginError, RefusedError, UsageError
+from saltlite.master.context import Answer, Watch
+from saltlite.master.handlers.events import EventStream
+from saltlite.master.handlers.operator_verbs import handle_request
+from tests.core_keys import NOW
+from tests.master_office import ROOT, Office
+
+FRED = Principal("fred", 1000)
+GINA = Principal("gina", 1001)
+HANS = Principal("hans", 1002)
+SERVICE = 990
+PUBLISHER = {
+    "fred": ["test.*", {"web*": ["pkg.*", {"cmd.run": {"args": ["ls"]}}]}],
+    "gina": ["test.ping", "@jobs"],
+    "hans": [{"@runner": ["manage.up"]}, {"G@role:web": ["test.ping"]}],
+    ".*": [],
+}
+EXTERNAL = {"file": {"fred": ["test.ping"], "ops%": [{"web1": ["service.restart"]}]}}
+
+
+class Place(Office):
+    """A master with rules."""
+
+    def __init__(self) -> None:
+        granted = Granted(
+            publisher=read_rules(PUBLISHER, "publisher_acl", patterns=True),
+            external={name: read_rules(users, name) for name, users in EXTERNAL.items()},
+            blacklist=read_blacklist({"modules": ["test.exception"]}),
+            barred=frozenset({SERVICE}),
+        )
+        super().__init__("web1", "web2", "db1", granted=granted)
+        self._requests = 0
+
+    def by(self, who: Principal, verb: str, **fields: Any) -> Answer:
+        return handle_request(self.master, who, {"v": 1, "verb": verb, **fields})
+
+    def publish(self, who: Principal, tgt: str, *calls: list[Any], tgt_type: str = "glob", **fields: Any) -> Answer:
+        self._requests += 1
+        rows = [call if isinstance(call, list) else [call, [], {}] for call in calls]
+        request = {"request_id": f"{self._requests:032x}", "tgt": tgt, "tgt_type": tgt_type, "calls": rows}
+        return self.by(who, "publish", **(request | fields))
+
+    def log_in(self, user: str, *groups: str, backend: str = "file") -> str:
+        """The token of somebody whose password was right."""
+        answer = self.by(HANS, "login", backend=backend, username=user, password="x")
+        assert answer.login is not None
+        token: str = answer.login.fields(groups)["token"]
+        return token
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+PING = ["test.ping", [], {}]
+INSTALL = ["pkg.install", ["vim"], {}]
+
+
+def ls(*args: Any, **kwargs: Any) -> list[Any]:
+    return ["cmd.run", list(args), kwargs]
+
+
+JOBS: list[tuple[str, Principal, str, list[Any], dict[str, Any], bool]] = [
+    ("a function on everything", FRED, "*", [PING], {}, True),
+    ("a function on its targets", FRED, "web*", [INSTALL], {}, True),
+    ("a wider target", FRED, "*", [INSTALL], {}, False),
+    ("the same targets written otherwise", FRED, "web1,web2", [INSTALL], {"tgt_type": "list"}, True),
+    ("another target in a list", FRED, "web1,db1", [INSTALL], {"tgt_type": "list"}, False),
+    ("another target by a regular expression", FRED, "web1|db1", [INSTALL], {"tgt_type": "pcre"}, False),
+    ("another target in a compound", FRED, "web* or E@db.", [INSTALL], {"tgt_type": "compound"}, False),
+    ("a subset of a wider target", FRED, "*", [INSTALL], {"subset": 1}, False),
+    ("a subset of its targets", FRED, "web*", [INSTALL], {"subset": 1}, True),
+    (
+        "a batch of a wider target",
+        FRED,
+        "*",
+        [INSTALL],
+        {"batch": {"size": 1, "percent": False, "wait_ms": 0, "failhard": False}},
+        False,
+    ),
+    ("a compound job of what is granted", FRED, "web*", [PING, INSTALL], {}, True),
+    ("a compound job with one more", FRED, "web*", [PING, INSTALL, ["service.stop", ["x"], {}]], {}, False),
+    ("a compound job with one more in front", FRED, "web*", [["service.stop", ["x"], {}], PING], {}, False),
+    ("a compound job that is granted elsewhere", FRED, "*", [PING, INSTALL], {}, False),
+    ("granted arguments", FRED, "web1", [ls("ls")], {}, True),
+    ("other arguments", FRED, "web1", [ls("ls; id")], {}, False),
+    ("other arguments by name", FRED, "web1", [ls(cmd="id")], {}, False),
+    ("no arguments", FRED, "web1", [ls()], {}, False),
+    ("a list where a text was granted", FRED, "web1", [ls(["ls"])], {}, False),
+    ("bytes where a text was granted", FRED, "web1", [ls(b"ls")], {}, False),
+    ("the second call with other arguments", FRED, "web1", [ls("ls"), ls("id")], {}, False),
+    ("what is blacklisted", FRED, "*", [["test.exception", [], {}]], {}, False),
+    ("a function of somebody else's", GINA, "*", [["test.version", [], {}]], {}, False),
+    ("his own function", GINA, "*", [PING], {}, True),
+    ("a runner's right is none to the function", HANS, "*", [["manage.up", [], {}]], {}, False),
+    ("targets by a grain that nobody has", HANS, "web1", [PING], {}, False),
+    ("the user of the master's processes", Principal("saltlite", SERVICE), "*", [PING], {}, False),
+    ("somebody without rules", Principal("mallory", 1009), "*", [PING], {}, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("who", "tgt", "calls", "more", "expected"), [row[1:] for row in JOBS], ids=[r[0] for r in JOBS]
+)
+def test_a_job_is_published_where_every_call_is_granted_on_every_target(
+    place: Place, who: Principal, tgt: str, calls: list[Any], more: dict[str, Any], expected: bool
+) -> None:
+    if expected:
+        assert place.publish(who, tgt, *calls, **more).fields["jid"]
+        assert len(place.by(ROOT, "job_list").fields["jobs"]) == 1
+    else:
+        with pytest.raises(RefusedError):
+            place.publish(who, tgt, *calls, **more)
+        assert place.link.published == []
+        assert place.by(ROOT, "job_list").fields["jobs"] == []
+
+
+def test_what_a_rule_selects_is_what_is_so_at_that_moment(place: Place) -> None:
+    with pytest.raises(RefusedError):
+        place.publish(HANS, "web1", PING)
+    place.grains("web1", role="web")
+    assert place.publish(HANS, "web1", PING).fields["minions"] == ["web1"]
+    with pytest.raises(RefusedError):
+        place.publish(HANS, "web*", PING)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [["test.ping,pkg.install", [], {}]],
+        [["test.ping\n", [], {}]],
+        [[["test.ping", "pkg.install"], [], {}]],
+        [["TEST.ping ", [], {}]],
+        [["test.ping", [], {}, "more"]],
+        [["test\N{FULLWIDTH FULL STOP}ping", [], {}]],
+        [b"test.ping"],
+    ],
+)
+def test_a_function_that_is_written_in_another_way_is_no_function(place: Place, calls: list[Any]) -> None:
+    with pytest.raises((UsageError, RefusedError)):
+        place.publish(FRED, "*", *calls)
+
+
+def test_resources_are_covered_by_what_selects_them(place: Place) -> None:
+    place.register("web1", {"dummy": ["d1"]}, functions={"dummy": ["pkg.install(name)", "test.ping()"]})
+    place.register("db1", {"dummy": ["d2"]}, functions={"dummy": ["pkg.install(name)", "test.ping()"]})
+    assert place.publish(FRED, "web*", INSTALL).fields["resources"] == {"web1": ["dummy:d1"]}
+    assert place.publish(FRED, "d1", INSTALL, tgt_type="list").fields["resources"] == {"web1": ["dummy:d1"]}
+    for target, kind in (("T@dummy", "compound"), ("d1,d2", "list"), ("dummy:d2", "list"), ("*", "glob")):
+        with pytest.raises(RefusedError):
+            place.publish(FRED, target, INSTALL, tgt_type=kind)
+
+
+def test_the_request_id_of_another_user_leads_to_no_job_of_his(place: Place) -> None:
+    jid = place.publish(ROOT, "*", PING, request_id="a" * 32).fields["jid"]
+    assert place.publish(FRED, "*", PING, request_id="a" * 32).fields["jid"] != jid
+
+
+# --- what is seen -----------------------------------------------------------------------------------
+
+
+def tags(place: Place, who: Principal, pattern: str = "*") -> list[str]:
+    watch = place.by(who, "events", pattern=pattern, after=0).follow
+    assert isinstance(watch, Watch)
+    news = EventStream(place.master, watch).news()
+    return [] if news is None else [row["tag"] for row in news["events"]]
+
+
+def test_a_user_sees_his_own_jobs_and_with_a_right_those_of_others(place: Place) -> None:
+    own = place.publish(FRED, "*", PING).fields["jid"]
+    others = place.publish(ROOT, "*", PING).fields["jid"]
+    listed = {who.user: {job["jid"] for job in place.by(who, "job_list").fields["jobs"]} for who in (FRED, GINA, HANS)}
+    assert listed == {"fred": {own}, "gina": {own, others}, "hans": set()}
+    assert place.by(FRED, "job_list", user="root").fields["jobs"] == []
+    for verb, more in (("job_show", {}), ("follow", {"after": 0}), ("job_kill", {})):
+        with pytest.raises(UsageError, match="there is no job"):
+            place.by(FRED, verb, jid=others, **more)
+    assert place.by(GINA, "job_show", jid=others).fields["job"]["user"] == "root"
+
+
+def test_a_user_ends_his_own_jobs_only(place: Place) -> None:
+    own = place.publish(FRED, "web1", PING, deliver_ms=60_000).fields["jid"]
+    with pytest.raises(RefusedError):
+        handle_request(place.master, Principal("seer", 1010), {"v": 1, "verb": "job_kill", "jid": own})
+    ended: list[Any] = []
+    place.link.cancel = ended.append  # type: ignore[attr-defined]  # the office's link has no jobs to end
+    assert place.by(FRED, "job_kill", jid=own).fields["cancelled"] == ["web1"]
+
+
+def test_a_user_is_told_of_his_own_jobs_and_runners_and_of_no_keys(place: Place) -> None:
+    own = place.publish(FRED, "*", PING).fields["jid"]
+    others = place.publish(ROOT, "*", PING).fields["jid"]
+    run = "20260131235959123456"
+    place.by(HANS, "runner_event", jid=run, funs=["manage.up"])
+    with place.store.write() as tx:
+        tx.put_event("salt/key", {"act": "accept"}, NOW)
+    assert tags(place, FRED) == [f"salt/job/{own}/new"]
+    assert tags(place, HANS) == [f"salt/run/{run}/new"]
+    assert tags(place, GINA) == [f"salt/job/{own}/new", f"salt/job/{others}/new"]
+    assert len(tags(place, ROOT)) == 4
+
+
+def test_a_runner_is_announced_by_whoever_has_a_right_to_it(place: Place) -> None:
+    run = "20260131235959123456"
+    assert place.by(HANS, "runner_event", jid=run, funs=["manage.up"]).committed
+    for who, funs in ((HANS, ["manage.down"]), (HANS, ["manage.up", "manage.down"]), (FRED, ["manage.up"])):
+        with pytest.raises(RefusedError):
+            place.by(who, "runner_event", jid=run, funs=funs)
+
+
+def test_a_right_to_a_runner_is_one_to_what_that_runner_asks(place: Place) -> None:
+    assert len(place.by(HANS, "minions").fields["minions"]) == 3
+    for verb, more in (("pillar_show", {"id": "web1"}), ("key_list", {}), ("resource_stats", {}), ("status", {})):
+        with pytest.raises(RefusedError):
+            place.by(HANS, verb, **more)
+
+
+def test_describe_answers_for_what_may_be_run_and_completion_for_what_may_be_listed(place: Place) -> None:
+    assert place.by(FRED, "describe", tgt="web*", tgt_type="glob", funs=["pkg.install"]).fields["count"] == 2
+    with pytest.raises(RefusedError):
+        place.by(FRED, "describe", tgt="*", tgt_type="glob", funs=["pkg.install"])
+    assert place.by(FRED, "complete", kind="minion", prefix="").fields["words"] == []
+    assert place.by(HANS, "complete", kind="minion", prefix="").fields["words"] == ["db1", "web1", "web2"]
+    assert place.by(HANS, "complete", kind="key", prefix="").fields["words"] == []
+
+
+# --- logins -----------------------------------------------------------------------------------------
+
+
+def test_a_token_makes_a_request_that_of_its_holder_whoever_sends_it(place: Place) -> None:
+    token = place.log_in("fred")
+    jid = place.publish(ROOT, "*", PING, token=token).fields["jid"]
+    job = place.store.job(jid)
+    assert job is not None
+    assert (job.user, job.uid) == ("file:fred", external("file", "fred", ()).uid)
+    with pytest.raises(RefusedError):
+        place.publish(ROOT, "*", INSTALL, token=token)
+    assert place.by(ROOT, "job_list", token=token).fields["jobs"][0]["jid"] == jid
+    assert place.by(FRED, "job_list").fields["jobs"] == [], "fred of this machine is somebody else"
+
+
+def test_groups_are_those_of_the_login(place: Place) -> None:
+    restart = ["service.restart", ["x"], {}]
+    assert place.publish(HANS, "web1", restart, token=place.log_in("zoe", "ops")).fields["minions"] == ["web1"]
+    with pytest.raises(RefusedError):
+        place.publish(HANS, "web2", restart, token=place.log_in("zoe", "ops"))
+    with pytest.raises(RefusedError):
+        place.publish(HANS, "web1", restart, token=place.log_in("fred"))
+
+
+def test_who_has_a_password_and_no_rule_is_told_what_a_wrong_password_is_told(place: Place) -> None:
+    with pytest.raises(LoginError, match="the name or the password is wrong"):
+        place.log_in("zoe", "other")
+
+
+@pytest.mark.parametrize("token", ["", "0" * 64, "x", "\0", "ä" * 64])
+def test_a_token_that_is_none_is_refused_and_the_caller_is_not_asked_instead(place: Place, token: str) -> None:
+    with pytest.raises(LoginError):
+        place.by(ROOT, "minions", token=token)
+
+
+def test_a_token_ends_with_logout_revocation_and_time(place: Place) -> None:
+    tokens = [place.log_in("fred") for _ in range(3)]
+    assert len(set(tokens)) == 3
+    place.by(HANS, "logout", token=tokens[0])
+    rows = place.by(ROOT, "auth_token_list").fields["tokens"]
+    assert [(row["user"], row["eauth"]) for row in rows] == [("fred", "file")] * 2
+    assert not any(token in repr(rows) for token in tokens)
+    (second,) = [row["id"] for row in rows if row["id"] == place.master.logins.id_of(tokens[1])]
+    assert place.by(ROOT, "auth_token_revoke", ids=[second]).fields["revoked"] == [second]
+    place.by(HANS, "whoami", token=tokens[2])
+    place.clock.advance(place.master.terms.login_s)
+    for token in tokens:
+        with pytest.raises(LoginError):
+            place.by(HANS, "whoami", token=token)
+
+
+def test_a_user_sees_and_ends_his_own_logins_only(place: Place) -> None:
+    own, others = place.log_in("fred"), place.log_in("zoe", "ops")
+    ids = [place.master.logins.id_of(token) for token in (own, others)]
+    assert [row["id"] for row in place.by(HANS, "auth_token_list", token=own).fields["tokens"]] == ids[:1]
+    assert place.by(HANS, "auth_token_revoke", ids=ids, token=own).fields["revoked"] == ids[:1]
+
+
+def test_the_masters_own_user_is_refused_also_with_a_good_token(place: Place) -> None:
+    token = place.log_in("fred")
+    for verb, more in (("whoami", {"token": token}), ("login", {"backend": "file", "username": "x", "password": "y"})):
+        with pytest.raises(RefusedError, match="may ask nothing"):
+            place.by(Principal("saltlite", SERVICE), verb, **more)
+
+
+# --- explain ----------------------------------------------------------------------------------------
+
+
+def explained(
+    place: Place, who: Principal, user: str, tgt: str, fun: str, *args: Any, **more: Any
+) -> Mapping[str, Any]:
+    fields = {"user": user, "tgt": tgt, "tgt_type": "glob", "fun": fun, "args": list(args), "kwargs": {}}
+    return place.by(who, "acl_explain", **(fields | more)).fields
+
+
+def test_explain_says_what_is_allowed_by_which_rule_and_what_not(place: Place) -> None:
+    said = explained(place, ROOT, "fred", "web*", "pkg.install", "vim")
+    assert (said["allowed"], said["rules"], said["targets"]) == (True, ["publisher_acl.fred: pkg.* on web*"], 2)
+    said = explained(place, ROOT, "fred", "*", "pkg.install", "vim")
+    assert (said["allowed"], said["refused"], said["refused_count"]) == (False, ["db1"], 1)
+    assert not explained(place, ROOT, "fred", "web1", "cmd.run", "id")["allowed"]
+    assert explained(place, ROOT, "fred", "web1", "cmd.run", "ls")["allowed"]
+    assert explained(place, ROOT, "hans", "@runner", "manage.up")["allowed"]
+    assert not explained(place, ROOT, "hans", "@wheel", "key.accept")["allowed"]
+    assert explained(place, ROOT, "file:zoe", "web1", "service.restart", groups=["ops"])["allowed"]
+    assert not explained(place, ROOT, "file:zoe", "web1", "service.restart")["allowed"]
+
+
+def test_explain_decides_as_publish_does(place: Place) -> None:
+    for label, who, tgt, calls, more, expected in JOBS:
+        if len(calls) == 1 and set(more) <= {"tgt_type"} and who.uid != SERVICE and isinstance(calls[0][1], list):
+            fun, args, kwargs = calls[0]
+            said = explained(place, who, who.user, tgt, fun, *args, kwargs=kwargs, **more)
+            assert said["allowed"] is expected, label
+
+
+def test_a_user_may_ask_about_himself_and_learns_no_other_targets(place: Place) -> None:
+    assert explained(place, FRED, "fred", "*", "pkg.install", "vim")["refused"] == []
+    with pytest.raises(RefusedError):
+        explained(place, FRED, "gina", "*", "test.ping")
+    with pytest.raises(RefusedError):
+        explained(place, FRED, "root", "*", "test.ping")
