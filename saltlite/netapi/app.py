@@ -45,26 +45,23 @@ STOP_S = 5.0
 WS_MESSAGE_MAX = 1024
 
 
-def routes(office: Office) -> list[Any]:
-    """Every path there is."""
-    shared = {"office": office}
-    table: list[tuple[str, type[Any]]] = [
-        (r"/", Root),
-        (r"/run", Run),
-        (r"/login", Login),
-        (r"/logout", Logout),
-        (r"/token", Token),
-        (r"/minions(?:/([^/]+))?", Minions),
-        (r"/jobs(?:/([^/]+))?", Jobs),
-        (r"/keys(?:/([^/]+))?", Keys),
-        (r"/events", Events),
-        (r"/ws(?:/(.*))?", Ws),
-        (r"/hook(?:/(.*))?", Hook),
-        (r"/stats", Stats),
-        (r"/metrics", Prometheus),
-        (r"/openapi\.json", Openapi),
-    ]
-    return [(pattern, kind, shared) for pattern, kind in table]
+PATHS: dict[str, type[Any]] = {
+    r"/": Root,
+    r"/run": Run,
+    r"/login": Login,
+    r"/logout": Logout,
+    r"/token": Token,
+    r"/minions(?:/([^/]+))?": Minions,
+    r"/jobs(?:/([^/]+))?": Jobs,
+    r"/keys(?:/([^/]+))?": Keys,
+    r"/events": Events,
+    r"/ws(?:/(.*))?": Ws,
+    r"/hook(?:/(.*))?": Hook,
+    r"/stats": Stats,
+    r"/metrics": Prometheus,
+    r"/openapi\.json": Openapi,
+}
+"""Every path there is."""
 
 
 class Server(HTTPServer):
@@ -125,7 +122,7 @@ def make_server(office: Office, context: Any) -> Server:
     """The HTTP server, which listens to nothing yet."""
     config = office.config
     application = Application(
-        routes(office),
+        [(pattern, kind, {"office": office}) for pattern, kind in PATHS.items()],
         default_handler_class=NothingHere,
         default_handler_args={"office": office},
         log_function=lambda _handler: None,
