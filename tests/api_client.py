@@ -1,4 +1,4 @@
-"""A client of the HTTP API for tests: requests over TLS without verification, event streams, users of the backend file."""
+"""A client of the HTTP API for tests: requests over TLS that is not verified, event streams, users of a file."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ PATH_MAX = 200
 DATA_MAX = 128 * 1024
 """Characters of what a hook says: each is stored until it is pruned."""
 
-_PATH = re.compile(r"[A-Za-z0-9_.:@-]+(?:/[A-Za-z0-9_.:@-]+)*", re.ASCII)
+_PART = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:@-]+"
+_PATH = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
 
 
 def handle_hook(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
