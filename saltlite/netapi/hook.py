@@ -30,7 +30,7 @@ class Hook(Endpoint):
             token,
             "hook",
             path=(path or "").strip("/"),
-            data={"headers": headers, "body": self._body(), "post": self._form()},
+            said={"headers": headers, "body": self._body(), "post": self._form()},
         )
         self.answer({"success": True})
 

@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from saltlite.adapters import logs
+from saltlite.adapters.trust import require_trusted
 from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient
 from saltlite.config.load import load_master
@@ -56,6 +57,8 @@ def run(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """`value` and `retcode` of the runner. Raises ConfigError when the master's configuration cannot be read."""
     config = load_master(wanted["config_dir"]).config
     opts = {**opts_of(config, f"{config.master_name or socket.gethostname()}_master"), "cachedir": ""}
+    # Whoever can write there could otherwise use the tokens of callers.
+    require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
     index = build_index(search_layers(opts, "runners"))
     with LocalClient(master_socket(config.sock_dir)) as client:
         client.token = wanted["token"]

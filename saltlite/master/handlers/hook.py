@@ -20,9 +20,9 @@ _PATH = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
 
 
 def handle_hook(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Writes `salt/netapi/hook/<path>` with `data` and who has said it."""
+    """Writes `salt/netapi/hook/<path>` with what was `said`, and by whom in `_user`."""
     authorize(principal, Action("hook"), master.terms)
-    path, data = request["path"], request["data"]
+    path, data = request["path"], request["said"]
     if path and (len(path) > PATH_MAX or not _PATH.fullmatch(path)):
         raise UsageError(f"the path of a hook has at most {PATH_MAX} letters, digits, _ . : @ - and single slashes")
     if len(repr(data)) > DATA_MAX:

@@ -106,7 +106,7 @@ VERBS: dict[str, OperatorVerb] = {
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": str, "fingerprint": str}),
     "key_finger": OperatorVerb(keys.handle_key_finger),
     "token_create": OperatorVerb(token_create.handle_token_create, {"uses": int, "expires_s": NUMBER, "id_glob": str}),
-    "hook": OperatorVerb(hook.handle_hook, {"path": str, "data": dict}),
+    "hook": OperatorVerb(hook.handle_hook, {"path": str, "said": dict}),
     "heard": OperatorVerb(heard.handle_heard, {"ids": list}),
     "minions": OperatorVerb(minions.handle_minions),
     "match": OperatorVerb(match.handle_match, {"tgt": str, "tgt_type": str}, {"explain": str}),
