@@ -76,7 +76,7 @@ class Api:
 
     def get(self, path: str, **headers: str) -> Said:
         """GET."""
-        return self.ask("GET", path, **headers)
+        return self.ask("GET", path, None, **headers)
 
     def post(self, path: str, value: Any, **headers: str) -> Said:
         """POST a value as JSON."""

@@ -284,9 +284,9 @@ def test_a_request_that_never_ends_is_hung_up_on(admin: Api) -> None:
 def raw_connection(api: Api) -> Iterator[ssl.SSLSocket]:
     """A TLS connection on which nothing was said yet."""
     place = urllib.parse.urlsplit(api.url)
-    with socket.create_connection((place.hostname or "", place.port or 0), timeout=10) as plain:
-        with api.tls.wrap_socket(plain) as sock:
-            yield sock
+    plain = socket.create_connection((place.hostname or "", place.port or 0), timeout=10)
+    with api.tls.wrap_socket(plain) as sock:
+        yield sock
 
 
 def test_events_of_a_job_come_in_their_order(admin: Api) -> None:
