@@ -23,7 +23,7 @@ FUNCTION_LINES_MAX = 60
 CLASS_LINES_MAX = 400
 ENTRY_POINT_LINES_MAX = 30
 
-PLUGIN_FOLDERS = ("modules", "grains", "resources", "runners", "interfaces")
+PLUGIN_FOLDERS = ("modules", "grains", "resources", "runners", "auth", "interfaces")
 DUNDERS = {
     "__client__", "__context__", "__execution__", "__func_alias__", "__grains__", "__minion__", "__opts__",
     "__pillar__", "__proxy__", "__resource__", "__resource_funcs__", "__salt__", "__salt_system_encoding__",

@@ -37,7 +37,7 @@ from saltlite.core.ports import Clock
 from saltlite.core.sessions import Sessions
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
-from saltlite.model.parts import part_of_segment
+from saltlite.model.parts import is_resource_part, part_of_segment
 from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
@@ -341,6 +341,9 @@ class Hub:
                 self._drop(peer)
 
     def _return(self, peer: Peer, message: Message) -> None:
+        if message["size"] and is_resource_part(message["jid"]):
+            # The body would be stored once for each resource that has not answered.
+            raise RemoteProtocolError("bad-message", "how a part for resources ended has no body: segments have")
         if message["size"] == len(message["body"]):
             self._effects.append(Report(peer.id, peer.fingerprint, message, message["body"]))
         elif message["body"]:

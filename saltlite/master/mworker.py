@@ -10,12 +10,10 @@ from __future__ import annotations
 import functools
 import logging
 import socket
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.adapters.accounts import groups_of, name_of
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, connect_unix
@@ -28,6 +26,7 @@ from saltlite.master.backends import Backends, Verdict
 from saltlite.master.context import Answer, Follow, LoginCheck, Master, Stream, Watch
 from saltlite.master.documents import Documents
 from saltlite.master.fileserver import FileServer
+from saltlite.master.guests import Guests
 from saltlite.master.handlers import presence
 from saltlite.master.handlers.batch import release_due
 from saltlite.master.handlers.decide import handle_decide, handle_suspect
@@ -59,10 +58,6 @@ LINK_WAIT_S = 1.0
 QUESTION_S = 5.0
 """How long the answer to a client may wait for the link: for the sessions of a changed key to end, above all."""
 CLIENT_MESSAGE_MAX = 32 * 1024 * 1024
-GROUPS_S = 30.0
-"""How long the groups of a local user are believed: they may come from another machine."""
-CLIENTS_OF_UID = 256
-"""Connections to one MWorker that one user may have, who is no operator; there are CONNECTIONS_MAX for all."""
 RECHECK_S = 5.0
 """How often the tokens of open streams are looked at."""
 CLIENT_AHEAD_MAX = 16 * 1024 * 1024
@@ -207,9 +202,7 @@ class MWorker:
         self._backends = backends
         self._documents = Documents(self._master.clock)
         self._clients: set[Client] = set()
-        self._of_uid: Counter[int] = Counter()
-        self._groups: dict[int, tuple[float, frozenset[str]]] = {}
-        """Of local users, by uid: until when, and which."""
+        self._guests = Guests()
         self._passing = Passing()
         self._passing_due = False
         self._listener: socket.socket | None = None
@@ -372,9 +365,7 @@ class MWorker:
     # -- clients
 
     def _accept(self, sock: socket.socket, peer: Peer) -> None:
-        operator = peer.uid in self._master.terms.operators
-        if not operator and self._of_uid[peer.uid] >= CLIENTS_OF_UID:
-            # The others of this socket must not be kept out by one user; who is cut off tries again.
+        if peer.uid not in self._master.terms.operators and self._guests.is_full(peer.uid):
             sock.close()
             self._reactor.call_soon(self._released)
             return
@@ -395,22 +386,13 @@ class MWorker:
             message_max=CLIENT_MESSAGE_MAX,
             send_buffer_max=CLIENT_BUFFER_MAX,
         )
-        name = name_of(peer.uid)
-        groups = frozenset() if operator else self._groups_of(peer.uid, name)
-        client = Client(channel, Principal(name, peer.uid, groups=groups))
+        client = Client(channel, self._guests.came(peer.uid, self._reactor.now()))
         self._clients.add(client)
-        self._of_uid[peer.uid] += 1
-
-    def _groups_of(self, uid: int, name: str) -> frozenset[str]:
-        known = self._groups.get(uid)
-        if known is None or self._reactor.now() >= known[0]:
-            known = self._groups[uid] = (self._reactor.now() + GROUPS_S, groups_of(name))
-        return known[1]
 
     def _forget(self, client: Client) -> None:
         if client in self._clients:
             self._clients.discard(client)
-            self._of_uid[client.principal.uid] -= 1
+            self._guests.went(client.principal.uid)
             self._released()
 
     def _released(self) -> None:

@@ -44,6 +44,11 @@ def is_segment_id(text: object) -> bool:
     return isinstance(text, str) and _SEGMENT.fullmatch(text) is not None
 
 
+def is_resource_part(text: str) -> bool:
+    """Whether the id of a job, a part or a segment is that of a part for resources."""
+    return "-" in text and not is_segment_id(text)
+
+
 def part_id(jid: Jid, number: int) -> PartId:
     """The id of that part."""
     return f"{jid}-{number}" if number else jid

@@ -43,7 +43,7 @@ def test_files_are_found_by_their_path_in_their_environment(make: Make) -> None:
 
 
 def test_a_file_that_is_not_there_is_an_error_with_its_name(make: Make) -> None:
-    with pytest.raises(RenderError, match="gone.sls"):
+    with pytest.raises(RenderError, match=r"gone\.sls"):
         make({"base": {}}).render("base", "gone.sls", {})
 
 

@@ -35,6 +35,15 @@ def test_a_name_in_a_list_that_nothing_has_is_said_and_the_others_answer(site: S
     ]
 
 
+def test_a_name_in_an_expression_that_nothing_has_is_said_and_the_others_answer(site: Site) -> None:
+    said = site.fleet.cli("--out", "json", "-C", "mc or T@dummy:typo or L@nosuch", "test.ping")
+    assert (said.code, said.json()) == (exitcodes.MISSING, {"mc": True})
+    assert said.err.splitlines() == [
+        "dummy:typo: no such resource is registered",
+        "nosuch: neither an accepted minion nor a resource has this name",
+    ]
+
+
 @pytest.mark.parametrize("words", [("-C", "T@dummy:typo"), ("dummy:typo",), ("-C", "mc and dummy:typo")])
 def test_a_resource_that_is_not_registered_is_said_at_once(site: Site, words: tuple[str, ...]) -> None:
     said = site.fleet.cli(*words, "test.ping")

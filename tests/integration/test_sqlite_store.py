@@ -118,6 +118,10 @@ def test_a_file_that_is_not_a_database_is_named_and_left_as_it_is(path: str) -> 
     assert Path(path).read_bytes() == b"not a database at all" * 1000
 
 
+BEHIND_THE_SCHEMA = 40 * PAGE
+"""What stands before is read by whoever opens the file."""
+
+
 def test_damage_inside_the_file_is_named_when_it_is_met(path: str) -> None:
     store = SqliteStore(path)
     with store.write() as tx:
@@ -126,11 +130,11 @@ def test_damage_inside_the_file_is_named_when_it_is_met(path: str) -> None:
     store.close()
     size = os.path.getsize(path)
     with open(path, "r+b") as file:
-        file.seek(PAGE)
-        file.write(b"\xa5" * (size - PAGE))
+        file.seek(BEHIND_THE_SCHEMA)
+        file.write(b"\xa5" * (size - BEHIND_THE_SCHEMA))
     broken = SqliteStore(path)
     with pytest.raises(StoreError, match=r"store\.db is damaged"):
-        broken.targets(job(1).jid)
+        _ = [broken.returns(job(n).jid) for n in range(50)]
     broken.close()
 
 

@@ -59,7 +59,6 @@ _AUTH_TOKENS = (
         token_id TEXT NOT NULL PRIMARY KEY, backend TEXT NOT NULL, user TEXT NOT NULL, groups TEXT NOT NULL,
         created_at REAL NOT NULL, expires_at REAL NOT NULL, seal TEXT NOT NULL) WITHOUT ROWID""",
     "CREATE INDEX auth_tokens_by_user ON auth_tokens (backend, user, created_at)",
-    "CREATE INDEX auth_tokens_by_expiry ON auth_tokens (expires_at)",
 )
 
 _SCHEMA = (

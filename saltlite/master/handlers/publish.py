@@ -40,8 +40,8 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     """Fields as in `operator_verbs`; answers jid, minions, resources, away, unknown, skipped, timeout_s, deliver_ms.
 
     `calls` is a list of [function, args, kwargs]. `resources` has those of each managing minion; `away` are minions
-    that are targets, or manage some, and have no session; `unknown` says of each name in a list target why it is none;
-    `skipped` counts the resources that were left out, as the type of these has no such function.
+    that are targets, or manage some, and have no session; `unknown` says of each name in a list or an expression why
+    it is none; `skipped` counts the resources that were left out, as the type of these has no such function.
     """
     # Before anything is read: a regular expression of somebody who may not publish must not keep the store waiting.
     authorize(principal, Action("publish"), master.terms)
@@ -159,7 +159,7 @@ def _answer(master: Master, jid: Jid, request: Mapping[str, Any], skipped: Seque
     fields = {
         "jid": jid,
         **whom(master, job),
-        "unknown": unknown_names(job, master.store) if job is not None and "subset" not in request else {},
+        "unknown": unknown_names(master, job) if job is not None and "subset" not in request else {},
         "skipped": [{"type": one.type, "fun": one.fun, "count": one.count} for one in skipped],
         "timeout_s": master.terms.timeout_s,
         "deliver_ms": job.deliver_ms if job is not None else 0,

@@ -85,13 +85,15 @@ def whom(master: Master, job: Job | None) -> dict[str, Any]:
     }
 
 
-def unknown_names(job: Job, store: StoreReader) -> dict[str, str]:
-    """Why each name of a list that is no target of this job is none."""
+def unknown_names(master: Master, job: Job) -> dict[str, str]:
+    """Why each name in a list, or in an expression, that is no target of this job is none."""
+    if job.target.kind in (TargetKind.COMPOUND, TargetKind.NODEGROUP):
+        return _why_not(master.resolve(job.target).unknown, master.store)
     if job.target.kind is not TargetKind.LIST:
         return {}
     srns = [srn for some in job.resources.values() for srn in some]
     known = {*job.minions, *srns, *(srn.partition(":")[2] for srn in srns)}
-    return _why_not([name for name in listed(job.target.expression) if name not in known], store)
+    return _why_not([name for name in listed(job.target.expression) if name not in known], master.store)
 
 
 def nobody(target: Target, unknown: Sequence[str], store: StoreReader) -> str:
