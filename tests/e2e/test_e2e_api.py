@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import json
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.websocket import websocket_connect
 
 from tests.api_client import PASSWORD, Api, user_file
 from tests.e2e.fleet import Fleet, wait_until
@@ -315,6 +318,38 @@ def test_a_stream_that_was_cut_goes_on_without_a_gap(admin: Api) -> None:
     assert ids == [first["id"] + 1, first["id"] + 2, first["id"] + 3]
 
 
+async def listened(api: Api, hello: str, origin: str = "") -> str | bytes | None:
+    """The first message of a WebSocket after `hello`, while a job runs; None when it was closed instead."""
+    headers = {"X-Auth-Token": api.token, **({"Origin": origin} if origin else {})}
+    url = api.url.replace("http", "ws", 1) + "/ws"
+    there = await websocket_connect(HTTPRequest(url, headers=headers, ssl_options=api.tls))
+    await there.write_message(hello)
+    coming = asyncio.ensure_future(there.read_message())
+    while not coming.done():
+        await asyncio.to_thread(returned, api, client="local", tgt="a", fun="test.ping")
+    there.close()
+    return await coming
+
+
+def test_a_websocket_that_says_it_is_ready_gets_events(admin: Api) -> None:
+    message = asyncio.run(listened(admin, "websocket client ready"))
+    assert isinstance(message, str)
+    assert message.startswith('data: {"tag": "salt/')
+
+
+def test_a_websocket_that_says_something_else_is_closed(admin: Api) -> None:
+    assert asyncio.run(listened(admin, "hello")) is None
+
+
+@pytest.mark.parametrize(("token", "origin", "status"), [("0" * 64, "", 401), ("", "https://evil.example", 403)])
+def test_a_websocket_without_a_token_or_of_another_page_is_refused(
+    admin: Api, token: str, origin: str, status: int
+) -> None:
+    with pytest.raises(HTTPClientError) as refused:
+        asyncio.run(listened(Api(admin.url, token or admin.token), "websocket client ready", origin))
+    assert refused.value.code == status
+
+
 @pytest.mark.parametrize("cursor", ["x", "-1", "999999999", "9" * 40])
 def test_a_cursor_that_is_none_is_400(admin: Api, cursor: str) -> None:
     assert admin.get("/events", Last_Event_ID=cursor).status == 400
@@ -388,7 +423,7 @@ def test_salt_pepper_works_unmodified(served: tuple[Fleet, str]) -> None:
     options = ["-c", os.devnull, "-u", served[1], "--ignore-ssl-errors", "--non-interactive"]
     login = ["-a", "file", "--username", "admin", "--password", PASSWORD]
     done = subprocess.run(
-        [Path(sys.executable).parent / "pepper", *options, *login, "*", "test.ping"],
+        [sys.executable, "-c", "import pepper.script as s; s.Pepper()()", *options, *login, "*", "test.ping"],
         capture_output=True,
         text=True,
         check=True,
