@@ -94,7 +94,8 @@ def _selection(machine: Machine, types: Sequence[LocalType], target: Target) -> 
     fleet = MemoryFleet({machine.id: Member(machine.grains, machine.pillar, resources)})
     selection = resolve(target, fleet)
     if not selection.minions and not selection.resources:
-        raise NoTargetError(f"nothing here matches {target.expression}: {len(resources)} resources were found")
+        hint = "" if resources else "; the pillar declares them: set pillar_roots or minion_pillar_cache here"
+        raise NoTargetError(f"nothing here matches {target.expression}: {len(resources)} resources were found{hint}")
     return selection
 
 

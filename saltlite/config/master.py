@@ -85,7 +85,7 @@ class MasterConfig:
     minion_data_cache: bool = option(
         True,
         "Whether the master keeps the pillar that it made for each minion below cachedir, readable by `user` only, so "
-        "that targets can select minions by it (-I, -J). Without it they select none.",
+        "that targets can select minions by it (-I, -J). Without it such a target is an error, and what was kept goes.",
         Flag(),
     )
     file_ignore_glob: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration

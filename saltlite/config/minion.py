@@ -145,8 +145,14 @@ class MinionConfig:
     pillar_roots: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
         "The folders of pillar files, by environment, of which `saltlite call` makes the pillar; without any it has "
-        "none. Jobs always have the pillar of their master.",
+        "what minion_pillar_cache keeps, or none. Jobs always have the pillar of their master.",
         FileRoots(),
+    )
+    minion_pillar_cache: bool = option(
+        False,
+        "Whether the last pillar of the master is kept in cachedir, where its owner alone can read it, so that "
+        "`saltlite call` has it. Pillar often holds secrets.",
+        Flag(),
     )
     clean_dynamic_modules: bool = option(
         True,
@@ -239,8 +245,8 @@ class MinionConfig:
     )
     resource_timeout: float = option(
         60.0,
-        "How long one call of one resource may take; after that it is reported as timed out, and its answer is not "
-        "waited for. 0 means no limit.",
+        "How long one call of one resource may take, where its type names no other limit; after that it is reported "
+        "as timed out, and its answer is not waited for. 0 means no limit.",
         Duration(0.0, DAY),
     )
     return_max: int = option(

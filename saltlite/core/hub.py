@@ -32,12 +32,12 @@ from saltlite.core.filelane import FileLane
 from saltlite.core.hub_effects import Decide, Effect, HangUp, Presence, Pull, Report, Send, Suspect
 from saltlite.core.outbox import Parcel
 from saltlite.core.pace import Pace
-from saltlite.core.peer import Peer
+from saltlite.core.peer import Peer, comes_whole
 from saltlite.core.ports import Clock
 from saltlite.core.sessions import Sessions
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
-from saltlite.model.parts import is_resource_part, part_of_segment
+from saltlite.model.parts import part_of_segment
 from saltlite.wire import frames
 from saltlite.wire.limits import OPEN_HANDSHAKES
 from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
@@ -341,13 +341,8 @@ class Hub:
                 self._drop(peer)
 
     def _return(self, peer: Peer, message: Message) -> None:
-        if message["size"] and is_resource_part(message["jid"]):
-            # The body would be stored once for each resource that has not answered.
-            raise RemoteProtocolError("bad-message", "how a part for resources ended has no body: segments have")
-        if message["size"] == len(message["body"]):
+        if comes_whole(message):
             self._effects.append(Report(peer.id, peer.fingerprint, message, message["body"]))
-        elif message["body"]:
-            raise RemoteProtocolError("bad-message", "a return comes whole, or is announced by its size alone")
         else:
             self._grant(self._assembly.announce(peer.session.id, message, self._clock.monotonic()))
         self._settle(peer, message["jid"])

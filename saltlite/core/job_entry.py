@@ -8,7 +8,7 @@ from saltlite.core.job_effects import EndPart, Fork, Keep, Kill
 from saltlite.core.job_endings import ending
 from saltlite.core.minion_ports import Step
 from saltlite.model.job import TargetState
-from saltlite.model.parts import split_part
+from saltlite.model.parts import is_resource_part
 from saltlite.wire.jobbody import JobBody
 
 SIGTERM = 15
@@ -40,7 +40,7 @@ class Entry:
     @property
     def is_for_resources(self) -> bool:
         """Whether it runs on resources, and in no process of its own."""
-        return is_for_resources(self.jid)
+        return is_resource_part(self.jid)
 
     def fork(self, body: JobBody) -> Fork:
         """What makes it wait to be let go."""
@@ -55,11 +55,6 @@ class Entry:
         state, code, reason = ending(self.ending, why)
         ran_ms = max(0, wall_ms - self.started_wall_ms) if self.started_wall_ms else 0
         return Keep(self.jid, state, code, reason, self.started_wall_ms, ran_ms)
-
-
-def is_for_resources(jid: str) -> bool:
-    """Whether a part with this id is for resources."""
-    return split_part(jid)[1] > 0
 
 
 def longest_s(body: JobBody | None, most_s: float) -> float:

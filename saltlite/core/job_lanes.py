@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from saltlite.core.job_entry import is_for_resources
+from saltlite.model.parts import is_resource_part
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
 
 QUEUE_MAX = 1000
@@ -46,7 +46,7 @@ class Places:
 
     def of(self, jid: str) -> Lane:
         """The lane that the job is in."""
-        return self._parts if is_for_resources(jid) else self._processes
+        return self._parts if is_resource_part(jid) else self._processes
 
     @property
     def active(self) -> frozenset[str]:

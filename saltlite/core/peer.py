@@ -9,6 +9,7 @@ from saltlite.core.outbox import Outbox
 from saltlite.core.pace import Pace
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState
+from saltlite.model.parts import is_resource_part
 from saltlite.wire import codec
 from saltlite.wire.limits import HEARTBEAT_MIN_S
 from saltlite.wire.messages import Message, Sender, check
@@ -90,3 +91,13 @@ class Peer:
             incarnation=said["incarnation"],
             functions=said["functions"],
         )
+
+
+def comes_whole(message: Message) -> bool:
+    """Whether that `ret` brings its body, and does not only announce it. Raises RemoteProtocolError for neither."""
+    if message["size"] and is_resource_part(message["jid"]):
+        # The body would be stored once for each resource that has not answered.
+        raise RemoteProtocolError("bad-message", "how a part for resources ended has no body: segments have")
+    if message["body"] and message["size"] != len(message["body"]):
+        raise RemoteProtocolError("bad-message", "a return comes whole, or is announced by its size alone")
+    return bool(message["size"] == len(message["body"]))

@@ -5,7 +5,8 @@
 
 The folders are those of any type of plug-in (`saltlite.loader.places`), and each file is looked for by itself: a slot
 in one's own folder is added to a shipped type, or takes the place of a shipped slot. What is in no slot cannot be
-called on a resource; the functions of the connection module, and the minion's own modules, are not.
+called on a resource; the functions of the connection module, and the minion's own modules, are not. A connection module
+that has `timeout(fun, args, kwargs)` names the seconds that a call may take there, or None for `resource_timeout`.
 
     name                   in the connection module            in slots
     __resource__           {"id", "type"} of the call; empty in init, discover and shutdown, and while files are loaded
@@ -23,7 +24,7 @@ Contract: Salt's guide to resources.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,6 +122,8 @@ class ResourceType:
         self.slots: Loader = _Slots(files, opts, pillar, slots)
         self._opts = self._connection.opts
         self._check()
+        self.names_limits = f"{self.name}.timeout" in self._connection
+        """Whether `timeout` may name any."""
         self.slot_faults = self.slots.not_loaded()
 
     def _check(self) -> None:
@@ -165,6 +168,11 @@ class ResourceType:
     def grains(self) -> Any:
         """The grains of the resource that was entered; a dict, if the type keeps to the contract. Raises anything."""
         return self._function("grains")()
+
+    def timeout(self, fun: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The seconds that a call of this function may take on the resource that was entered, if the type names any;
+        "grains" is its own function. None otherwise. Raises whatever it raises."""
+        return self._function("timeout")(fun, list(args), dict(kwargs)) if self.names_limits else None
 
     def shutdown(self) -> None:
         """Let the type close what it has open, if it wants to. Raises whatever it raises."""

@@ -388,6 +388,8 @@ def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], Non
     clock = SystemClock()
     kept = Maintenance(reactor, store, clock, keep_s=config.keep_jobs, store_max=store_max, link=link, clean=clean)
     upkeep = Upkeep(store, clock, link, lambda: _opened(open_inventory))
+    if not config.minion_data_cache:
+        upkeep.drop_pillars()
     kept.repeat(LOOK_S, upkeep.look)
     kept.repeat(ORPHANS_S, upkeep.drop_orphans)
     _until_sigterm(reactor, ready)

@@ -18,6 +18,7 @@ from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.registry import Registry
 from saltlite.errors import UsageError
 from saltlite.master.fleet import Indexes, MasterFleet, Nodegroups, indexes_of
+from saltlite.master.left_out import LeftOut
 from saltlite.master.pillars import Pillars
 from saltlite.master.registrations import Registrations
 from saltlite.model.ids import Jid, MinionId, TargetId
@@ -126,12 +127,13 @@ class Master:
     indexes: Indexes = field(init=False)
     logins: Logins = field(init=False)
     proofs: RecentProofs = field(default_factory=RecentProofs)
+    left_out: LeftOut = field(default_factory=LeftOut)
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions that have a session now, and since when; kept up to date by the link."""
 
     def __post_init__(self) -> None:
         self.registrations = Registrations(self.banks)
-        self.indexes = indexes_of(self.banks)
+        self.indexes = indexes_of(self.banks, pillar=self.pillars.cached)
         self.logins = Logins(self.identity.job_private)
 
     @property

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from ipaddress import ip_address
 
 from saltlite.core.cache.bank_index import BankIndex, of_resources
 from saltlite.core.cache.ports import GRAINS, PILLAR, RESOURCE_GRAINS, Banks
 from saltlite.core.matching.fleet import Fleet, Query
-from saltlite.core.matching.ipcidr import Address, parse_network
+from saltlite.core.matching.ipcidr import ADDRESS_GRAINS, lies_in, parse_network
 from saltlite.core.resources.registry import Registry
 from saltlite.core.resources.views import Views
+from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.srn import parse_srn, resource_index_srn_key
 
 Nodegroups = Mapping[str, str | list[str]]
-
-ADDRESS_GRAINS = ("ipv4", "ipv6")
-"""The grains that list every address of a minion."""
-_ADDRESSES_KEPT = 200_000
-"""Texts that are remembered as addresses: to read one takes as long as to compare ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +23,15 @@ class Indexes:
     """What is asked by content. One set a process: each follows its bank's changes."""
 
     grains: BankIndex
-    pillar: BankIndex
+    pillar: BankIndex | None
+    """None: the master keeps no pillar, and no question has an answer."""
     resource_grains: BankIndex
 
 
-def indexes_of(banks: Banks) -> Indexes:
-    """The indexes of one process; nothing is read before the first question."""
+def indexes_of(banks: Banks, *, pillar: bool = True) -> Indexes:
+    """The indexes of one process; nothing is read before the first question. `pillar`: whether that is kept."""
     resources = BankIndex(banks.bank(RESOURCE_GRAINS), of_resources)
-    return Indexes(BankIndex(banks.bank(GRAINS)), BankIndex(banks.bank(PILLAR)), resources)
+    return Indexes(BankIndex(banks.bank(GRAINS)), BankIndex(banks.bank(PILLAR)) if pillar else None, resources)
 
 
 class MasterFleet(Fleet):
@@ -90,14 +85,18 @@ class MasterFleet(Fleet):
         return minions, self._indexes.resource_grains.select(query)
 
     def pillar(self, query: Query) -> Collection[MinionId]:
+        if self._indexes.pillar is None:
+            raise UsageError(
+                "this master keeps no pillar to select by: minion_data_cache is false in its configuration. Target by "
+                "id or grains instead, or set it to true"
+            )
         return self._minions().keys() & self._indexes.pillar.select(query)
 
     def addresses(self, network: str) -> Collection[MinionId]:
         wanted, found = parse_network(network), set[str]()
         for grain in ADDRESS_GRAINS:
             for text, minions in self._indexes.grains.texts(grain):
-                address = _address(text)
-                if address is not None and address in wanted:
+                if lies_in(text, wanted):
                     found |= minions
         return self._minions().keys() & found
 
@@ -119,12 +118,3 @@ class MasterFleet(Fleet):
         """The owner, while its key is accepted: the rows of one whose key is gone are on their way out."""
         owner = MinionId(minion)
         return owner if owner in self._minions() else None
-
-
-@lru_cache(_ADDRESSES_KEPT)
-def _address(text: str) -> Address | None:
-    """The address that a minion claims to have, None for anything else that it says."""
-    try:
-        return ip_address(text)
-    except ValueError:
-        return None

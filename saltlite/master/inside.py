@@ -124,9 +124,10 @@ def decided(session: int, state: str, minion: str) -> Inside:
     return {"t": "decided", "session": session, "state": state, "id": minion}
 
 
-def committed(number: int, items: Sequence[tuple[str, list[str]]]) -> Inside:
-    """The batch is stored (or refused for good): (fingerprint, jids to acknowledge)."""
-    return {"t": "committed", "n": number, "items": items}
+def committed(number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> Inside:
+    """The batch is stored (or refused for good): (fingerprint, jids to acknowledge), and how many results of it were
+    left out, for they were none of their minion's."""
+    return {"t": "committed", "n": number, "items": items, "left_out": left_out}
 
 
 def uncommitted(number: int) -> Inside:

@@ -85,6 +85,7 @@ class LinkProcess:
         self._recorded = False
         self._stopping = False
         self._unstored: list[Report] = []
+        self._left_out = 0
         self._homes: OrderedDict[str, MWorkerChannel] = OrderedDict()
         self._ringers: set[MWorkerChannel] = set()
         self._tick()
@@ -291,6 +292,7 @@ class LinkProcess:
                 self._joined(mworker)
             case "committed":
                 mworker.batches.pop(message["n"], None)
+                self._left_out += message["left_out"]
                 for key, jids in message["items"]:
                     hub.committed(Fingerprint(key), jids)
             case "uncommitted":
@@ -324,6 +326,7 @@ class LinkProcess:
             "mworkers": len(self._mworkers),
             "uncommitted": sum(len(batch.reports) for batch in batches) + len(self._unstored),
             "lag_s": self._reactor.now() - oldest,
+            "left_out": self._left_out,
         }
 
     def _deliver(self, mworker: MWorkerChannel, message: Inside) -> None:

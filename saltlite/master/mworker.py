@@ -33,6 +33,7 @@ from saltlite.master.handlers.decide import handle_decide, handle_suspect
 from saltlite.master.handlers.documents import answer_document
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.left_out import tell_left_out
 from saltlite.master.handlers.login import WRONG
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pillar import answer_pillar
@@ -101,9 +102,9 @@ class LinkChannel:
         """Ask a minion for its functions, its grains or the resources that it manages."""
         self._send(inside.want(minion, what))
 
-    def committed(self, number: int, items: Sequence[tuple[str, list[str]]]) -> None:
-        """A batch of reports is stored."""
-        self._send(inside.committed(number, items))
+    def committed(self, number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> None:
+        """A batch of reports is stored, but for so many results."""
+        self._send(inside.committed(number, items, left_out))
 
     def uncommitted(self, number: int) -> None:
         """A batch of reports could not be stored."""
@@ -201,7 +202,7 @@ class MWorker:
         self._files = files
         self._backends = backends
         self._documents = Documents(self._master.clock)
-        self._clients: set[Client] = set()
+        self._clients: dict[Client, None] = {}
         self._guests = Guests()
         self._passing = Passing()
         self._passing_due = False
@@ -290,7 +291,7 @@ class MWorker:
             return
         for number in numbers[:-1]:
             self._link.committed(number, [])
-        self._link.committed(numbers[-1], settled.acknowledge)
+        self._link.committed(numbers[-1], settled.acknowledge, settled.left_out)
         if settled.moved:
             self._guarded(lambda: self._release(settled.moved))
             self._committed()
@@ -315,6 +316,7 @@ class MWorker:
         return Settled(
             [pair for settled in one_by_one for pair in settled.acknowledge],
             moved=frozenset(jid for settled in one_by_one for jid in settled.moved),
+            left_out=sum(settled.left_out for settled in one_by_one),
         )
 
     def _release(self, jids: frozenset[Jid]) -> None:
@@ -336,7 +338,12 @@ class MWorker:
         self._link.bell()
         self._ring()
 
+    def _tell_left_out(self) -> None:
+        if tell_left_out(self._master):
+            self._committed()
+
     def _look(self) -> None:
+        self._guarded(self._tell_left_out)
         self._ring()
         self._reactor.call_later(LOOK_S, self._look)
 
@@ -387,11 +394,11 @@ class MWorker:
             send_buffer_max=CLIENT_BUFFER_MAX,
         )
         client = Client(channel, self._guests.came(peer.uid, self._reactor.now()))
-        self._clients.add(client)
+        self._clients[client] = None
 
     def _forget(self, client: Client) -> None:
         if client in self._clients:
-            self._clients.discard(client)
+            del self._clients[client]
             self._guests.went(client.principal.uid)
             self._released()
 

@@ -5,17 +5,14 @@ The bank `resource_types` has it for all processes. A row is there once a minion
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from saltlite.core.cache.ports import RESOURCE_TYPES, Bank, Banks
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.signature import by_name
-
-_SETS_KEPT = 1024
-"""Function sets of types that are remembered by what is in them: the minions of a fleet share a few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +24,17 @@ class Registered:
     count: int = 0
     """Resources that became the minion's."""
     refusals: int = 0
-    """Registrations that were refused since the last one that counted."""
+    """Registrations that were refused, wholly or in part, since the last one of which all counted."""
     reasons: Sequence[str] = ()
     """What was refused last, in sentences; also what was kept back of a registration that counted."""
+    lost: frozenset[TargetId] = frozenset()
+    """Resources that it registered and that went to another minion: they stay there when it registers them again."""
+
+
+class _FunctionSet(dict[str, str]):
+    """Functions of a type by name. The minions of a fleet share a few sets; one that no row has is forgotten."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Registrations:
@@ -38,6 +43,7 @@ class Registrations:
     def __init__(self, banks: Banks) -> None:
         self._bank: Bank = banks.bank(RESOURCE_TYPES)
         self._rows: dict[MinionId, Registered] = {}
+        self._sets: WeakValueDictionary[tuple[str, ...], _FunctionSet] = WeakValueDictionary()
         self._cursor = ""
 
     def of(self, minion: MinionId) -> Registered | None:
@@ -61,8 +67,20 @@ class Registrations:
             "count": row.count,
             "refusals": row.refusals,
             "reasons": list(row.reasons),
+            "lost": sorted(row.lost),
         }
         self._bank.put(minion, value, digest)
+
+    def lose(self, minion: MinionId, srns: Iterable[TargetId]) -> None:
+        """Another minion has these resources from now on. Raises StoreError.
+
+        That they are missing is no disagreement then. Its digest goes: asked in its next session, it gets back what
+        nobody has by then.
+        """
+        row = self.of(minion)
+        if row is not None:
+            gone = row.lost.union(srns)
+            self.put(minion, replace(row, count=row.count - len(gone) + len(row.lost), lost=gone), "")
 
     def forget(self, minion: MinionId) -> None:
         """The minion is gone."""
@@ -77,19 +95,20 @@ class Registrations:
             if value is None:
                 self._rows.pop(MinionId(minion), None)
             else:
-                self._rows[MinionId(minion)] = _row(value)
+                self._rows[MinionId(minion)] = self._row(value)
         self._cursor = changes.cursor
 
+    def _row(self, value: Mapping[str, Any]) -> Registered:
+        return Registered(
+            functions={kind: self._functions(tuple(texts)) for kind, texts in value["functions"].items()},
+            count=value["count"],
+            refusals=value["refusals"],
+            reasons=tuple(value["reasons"]),
+            lost=frozenset(value["lost"]),
+        )
 
-def _row(value: Mapping[str, Any]) -> Registered:
-    return Registered(
-        functions={kind: _functions(tuple(texts)) for kind, texts in value["functions"].items()},
-        count=value["count"],
-        refusals=value["refusals"],
-        reasons=tuple(value["reasons"]),
-    )
-
-
-@functools.lru_cache(_SETS_KEPT)
-def _functions(texts: tuple[str, ...]) -> Mapping[str, str]:
-    return by_name(texts)
+    def _functions(self, texts: tuple[str, ...]) -> Mapping[str, str]:
+        known = self._sets.get(texts)
+        if known is None:
+            known = self._sets[texts] = _FunctionSet(by_name(texts))
+        return known

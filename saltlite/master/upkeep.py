@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from saltlite.core.cache.ports import NAMES, Banks
+from saltlite.core.cache.ports import NAMES, PILLAR, Banks
 from saltlite.core.ports import Clock, Store
 from saltlite.core.resources.views import Views
 from saltlite.master.registrations import Registrations
@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 15.0
 ORPHANS_S = 600.0
+ASK_AGAIN_S = 600.0
+"""Who is asked to register and does not is asked again after LOOK_S, then after twice that, and so on up to this: what
+it sends may be large, and refused each time."""
 
 
 class KeptRegistry(Protocol):
@@ -54,6 +57,15 @@ class Upkeep:
         self._link = link
         self._opened = opened
         self._told = False
+        self._asked: dict[MinionId, tuple[float, float]] = {}
+        """When a minion may be asked again, monotonic, and how long it was left alone until then."""
+
+    def drop_pillars(self) -> None:
+        """Forget every pillar that the master kept: it is to keep none. Raises StoreError."""
+        with self._opened() as (_registry, banks):
+            bank = banks.bank(PILLAR)
+            for minion in bank.keys():  # noqa: SIM118 - a bank is no dict
+                bank.delete(minion)
 
     def look(self) -> None:
         """Compact the registry when it is due. Where rows were lost to damage, ask their minions for them. Raises
@@ -98,7 +110,17 @@ class Upkeep:
             log.warning("the resource registry is complete again")
         # One of whom nothing is known may have had some: the banks can be lost as well.
         never = {minion for minion in up & accepted if registrations.of(minion) is None}
-        for minion in up.intersection(waiting) | never:
+        lacking = up.intersection(waiting) | never
+        self._asked = {minion: asked for minion, asked in self._asked.items() if minion in lacking}
+        for minion in lacking:
+            self._ask(minion)
+
+    def _ask(self, minion: MinionId) -> None:
+        now = self._clock.monotonic()
+        again_at, alone_s = self._asked.get(minion, (now, 0.0))
+        if now >= again_at:
+            alone_s = min(max(LOOK_S, 2 * alone_s), ASK_AGAIN_S)
+            self._asked[minion] = (now + alone_s, alone_s)
             self._link.want(minion, "resources")
 
     def _say(self, data: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from saltlite.adapters.children import Children, Spec
 from saltlite.adapters.clock import SystemClock
 from saltlite.adapters.folder import PosixFolder
 from saltlite.adapters.journal import DiskJournal
+from saltlite.adapters.kept_pillar import forget_pillar, keep_pillar
 from saltlite.adapters.lockfile import InstanceLock
 from saltlite.adapters.privileges import Account, account_of, drop_to, private_dir, start_log
 from saltlite.adapters.process import freeze_heap
@@ -33,7 +34,7 @@ from saltlite.config.opts import opts_of
 from saltlite.config.values import parse_address
 from saltlite.core.jobs import Jobs
 from saltlite.core.pillar.compiler import ERRORS
-from saltlite.errors import JournalError, StartupError
+from saltlite.errors import CommandExecutionError, JournalError, StartupError
 from saltlite.grains.network import names
 from saltlite.loader.finder import Index, build_index, refreshed_index
 from saltlite.loader.indexfile import remembered_index
@@ -233,9 +234,19 @@ class _Minion:
         self._resources.grains_are(grains)
         self._server.documents.grains_are(grains)
 
+    def _keep(self, pillar: dict[str, Any]) -> None:
+        try:
+            keep_pillar(self._config.cachedir, pillar)
+        except CommandExecutionError as error:
+            log.warning("%s", error)
+
     def _pillar_came(self, pillar: dict[str, Any]) -> None:
         if pillar.get(ERRORS):
             log.error("the pillar is not whole: pillar.item %s says why, and so does the log of the master", ERRORS)
+        if self._config.minion_pillar_cache:
+            self._keep(pillar)
+        else:
+            forget_pillar(self._config.cachedir)
         self._server.pillar_is(pillar)
         self._resources.pillar_is(pillar)
         self._opening.pillar_came()

@@ -23,6 +23,8 @@ ASK = b"?"
 """What a process says to ask the minion for something; the length of a message follows, and it."""
 PATIENCE_S = 600.0
 """How long a question waits for its answer: a master may be restarted meanwhile, and its minions come back slowly."""
+REFRESH_S = 150.0
+"""How long a new look is waited for: longer than a resource type may take to say what it has."""
 BUSY_S = 0.5
 """After so long a piece that the master had no room for is offered again."""
 
@@ -60,8 +62,19 @@ class Errands:
             self._unwanted.update(number for number, _question in ahead)
 
     def refresh(self, what: str) -> None:
-        """Have the minion look at its "modules" or "grains" anew, and return when it has."""
-        self._answer(self._say({"t": "refresh", "what": what}))
+        """Have the minion look anew at its "modules", "grains", "pillar" or "resources", and return when it has.
+
+        Raises CommandExecutionError when that takes longer than REFRESH_S; it goes on nevertheless.
+        """
+        number = self._say({"t": "refresh", "what": what})
+        patience_s = min(REFRESH_S, self._patience_s)
+        answer = self._answer_within(number, patience_s)
+        if answer is None:
+            self._unwanted.add(number)
+            raise CommandExecutionError(
+                f"The minion still refreshes its {what} after {patience_s:g} s, and goes on with it: its log says what "
+                "it waits for, and `saltlite doctor` there whether it has a master."
+            )
 
     def _settled(self, ahead: deque[tuple[int, Message]]) -> Message:
         number, question = ahead.popleft()
@@ -84,15 +97,21 @@ class Errands:
             return self._numbers
 
     def _answer(self, number: int) -> Inside:
-        give_up_at = time.monotonic() + self._patience_s
+        answer = self._answer_within(number, self._patience_s)
+        if answer is None:
+            text = f"The master has not answered for {self._patience_s:g} s: look at the minion's log."
+            raise CommandExecutionError(text)
+        return answer
+
+    def _answer_within(self, number: int, patience_s: float) -> Inside | None:
+        give_up_at = time.monotonic() + patience_s
         while True:
             with self._hearing:
                 if number in self._answers:
                     return self._answers.pop(number)
                 left = give_up_at - time.monotonic()
                 if left <= 0 or not self._poll.poll(left * 1000):
-                    text = f"The master has not answered for {self._patience_s:g} s: look at the minion's log."
-                    raise CommandExecutionError(text)
+                    return None
                 answer = unpack(self._read(_LENGTH.unpack(self._read(_LENGTH.size))[0]))
             if answer["n"] in self._unwanted:
                 self._unwanted.discard(answer["n"])

@@ -31,7 +31,7 @@ from saltlite.core.job_effects import (
     Tell,
     Write,
 )
-from saltlite.core.job_entry import SIGKILL, is_for_resources
+from saltlite.core.job_entry import SIGKILL
 from saltlite.core.jobs import Jobs
 from saltlite.core.minion_ports import Journal, Record, Spool, SpoolEntry, Step
 from saltlite.core.ports import Clock
@@ -50,6 +50,7 @@ from saltlite.minion.room import Room
 from saltlite.minion.running import RunningNotes
 from saltlite.minion.spares import Spares
 from saltlite.model.job import TargetState
+from saltlite.model.parts import is_resource_part
 from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
 from saltlite.wire.messages import Message, Sender, check
 
@@ -328,7 +329,7 @@ class JobServer:
         self._jobs.forked(call.jid, process.pid, process.ticks)
 
     def _go(self, jid: str) -> None:
-        if is_for_resources(jid):
+        if is_resource_part(jid):
             self._parts.go(jid)
             return
         process, call = self._running[jid]

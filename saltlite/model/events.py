@@ -84,6 +84,11 @@ def tag_resource_refused(minion: MinionId) -> str:
     return f"resource/refused/{minion}"
 
 
+def tag_resource_namesake(minion: MinionId) -> str:
+    """What a minion registered has the bare ids of resources that others manage."""
+    return f"resource/namesake/{minion}"
+
+
 def tag_resource_registry() -> str:
     """The registry lost rows to damage, or has all of them again."""
     return "resource/registry"

@@ -56,11 +56,12 @@ def check_resource_type(text: object) -> str:
 def check_resource_id(text: object) -> str:
     """`text`, when it can be the bare id of a resource. Raises UsageError."""
     looks_right = isinstance(text, str) and _ID.fullmatch(text) and text not in _WORDS_OF_TARGETS
-    if isinstance(text, str) and looks_right and len(text.encode()) <= RESOURCE_ID_MAX:
+    # What nobody can see or that turns text around (Cf, Co, Cn, Z) would make one id look like another.
+    if isinstance(text, str) and looks_right and text.isprintable() and len(text.encode()) <= RESOURCE_ID_MAX:
         return text
     raise UsageError(
-        f"{_shown(text)} is not a resource id: use 1 to {RESOURCE_ID_MAX} bytes without spaces, control characters "
-        "and / \\ , * ? [ ], and none of the words . .. and or not ( )"
+        f"{_shown(text)} is not a resource id: use 1 to {RESOURCE_ID_MAX} bytes without spaces, control and invisible "
+        "characters and / \\ , * ? [ ], and none of the words . .. and or not ( )"
     )
 
 

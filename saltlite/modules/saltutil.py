@@ -345,7 +345,9 @@ def refresh_pillar(wait: bool = True) -> bool:  # noqa: ARG001 - Salt's signatur
 
 def refresh_resources() -> bool:
     """
-    Have the minion look for its resources and their grains, and register them; True when the master has answered.
+    Have the minion look for its resources and their grains, and register them; True when the master has the resources.
+
+    Grains that take longer than a second are registered as they come.
 
     CLI Example::
 

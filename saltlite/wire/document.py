@@ -14,13 +14,17 @@ from saltlite.errors import RemoteProtocolError
 from saltlite.wire.codec import Limits, decode, encode_checked
 from saltlite.wire.limits import DOC_MAX, MIB
 
+CONTAINERS_MAX = 400_000
+"""Maps and lists in one document: a minion with 100,000 resources has a map for the grains of each. They take a hundred
+times their bytes in memory, and a document of nothing else would be read for a minute."""
+
 DOCUMENT = Limits(
     depth=64,
     map=1_000_000,
     array=1_000_000,
     string=MIB,
     binary=MIB,
-    containers=4_000_000,
+    containers=CONTAINERS_MAX,
     total=DOC_MAX,
 )
 """One document."""

@@ -148,3 +148,19 @@ def test_call_makes_the_pillar_of_its_own_folders(webs: Fleet, tmp_path: Path) -
     said = webs.cli("call", "pillar.get", "who", "--out", "json", master="web")
     assert said.json() == {"local": "web"}
     assert "the pillar is not whole: Specified SLS 'gone'" in said.err
+
+
+def test_call_has_the_last_pillar_of_the_master_where_it_is_kept(webs: Fleet) -> None:
+    put(webs, "all.sls", "who: {{ grains.id }}\nresources: {dummy: {resource_ids: [d1]}}\n")
+    webs.join("gate", minion_pillar_cache=True)
+    run(webs, "gate", "test.ping")
+    kept = webs.root("gate") / "var/cache/saltlite/minion/pillar"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert webs.cli("call", "pillar.get", "who", "--out", "json", master="gate").json() == {"local": "gate"}
+    said = webs.cli("call", "-r", "--tgt", "d1", "test.ping", "--out", "json", master="gate")
+    assert said.json() == {"local": True}
+    assert not (webs.root("db") / "var/cache/saltlite/minion/pillar").exists()
+    kept.write_bytes(b"\xc1")
+    said = webs.cli("call", "pillar.items", master="gate")
+    assert said.code != 0
+    assert f"the pillar in {kept} cannot be read" in said.err

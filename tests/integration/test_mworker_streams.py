@@ -21,6 +21,7 @@ from saltlite.core.hub import Report
 from saltlite.core.ports import RETURNS_SIZE
 from saltlite.master import inside, mworker
 from saltlite.master.context import Identity, Master, Terms
+from saltlite.master.left_out import LeftOut, Refused
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
@@ -32,12 +33,12 @@ RETURN = {"t": "ret", "state": "returned", "code": 0, "size": 1, "start_ms": 0, 
 
 
 @contextmanager
-def serving(folder: Path, disk: MemoryDisk) -> Iterator[str]:
+def serving(folder: Path, disk: MemoryDisk, left_out: LeftOut | None = None) -> Iterator[str]:
     """An MWorker on that disk, without a link process; the path of its socket."""
     path = str(folder / "master.ipc")
     listener = listen_unix(path, 0o600)
     started, stop = threading.Event(), threading.Event()
-    thread = threading.Thread(target=_run, args=(listener, folder, disk, started, stop))
+    thread = threading.Thread(target=_run, args=(listener, folder, disk, left_out or LeftOut(), started, stop))
     thread.start()
     try:
         assert started.wait(10)
@@ -48,13 +49,20 @@ def serving(folder: Path, disk: MemoryDisk) -> Iterator[str]:
         listener.close()
 
 
-def _run(listener: object, folder: Path, disk: MemoryDisk, started: threading.Event, stop: threading.Event) -> None:
+def _run(
+    listener: object,
+    folder: Path,
+    disk: MemoryDisk,
+    left_out: LeftOut,
+    started: threading.Event,
+    stop: threading.Event,
+) -> None:
     reactor = Reactor()
     who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
     terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
 
     def make(link: mworker.LinkChannel) -> Master:
-        return Master(MemoryStore(disk), SystemClock(), who, terms, link, *inventory())
+        return Master(MemoryStore(disk), SystemClock(), who, terms, link, *inventory(), left_out=left_out)
 
     serves = mworker.MWorker(reactor, make, no_files(reactor), str(folder / "link.ipc"))
     serves.serve(listener)  # type: ignore[arg-type]  # a thread's arguments are objects
@@ -88,6 +96,16 @@ def test_a_stream_goes_on_though_the_bell_was_lost(tmp_path: Path) -> None:
             tx.put_event("tag/1", {}, NOW)
         within(mworker.LOOK_S + 5.0, lambda: seen.append(next(reader)["tag"]))
     assert seen == ["tag/1"]
+
+
+def test_what_was_left_out_of_results_is_told_though_nothing_more_is_reported(tmp_path: Path) -> None:
+    seen: list[object] = []
+    left_out = LeftOut()
+    with serving(tmp_path, MemoryDisk(), left_out) as path, LocalClient(path) as client:
+        reader = EventReader(client, "resource/refused/*")
+        left_out.add(MinionId("web1"), Refused(job(1).jid, "why", 3))
+        within(mworker.LOOK_S + 5.0, lambda: seen.append(next(reader)["data"]["count"]))
+    assert seen == [3]
 
 
 def test_a_client_gets_more_than_may_wait_for_it_without_being_cut_off(tmp_path: Path) -> None:

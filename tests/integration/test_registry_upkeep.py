@@ -15,7 +15,7 @@ from saltlite.adapters.resource_registry import ResourceRegistry
 from saltlite.adapters.resource_registry.registry import FILE
 from saltlite.core.ports import MinionRow
 from saltlite.master.registrations import Registered, Registrations
-from saltlite.master.upkeep import Upkeep
+from saltlite.master.upkeep import ASK_AGAIN_S, LOOK_S, Upkeep
 from saltlite.model.ids import MinionId
 from tests.core_keys import NOW
 from tests.store_samples import key, row
@@ -31,7 +31,8 @@ class Site:
         self.path = cachedir / FILE
         self.store = MemoryStore()
         self.wanted: list[tuple[str, str]] = []
-        self.upkeep = Upkeep(self.store, ManualClock(wall=NOW), self, self.opened)
+        self.clock = ManualClock(wall=NOW)
+        self.upkeep = Upkeep(self.store, self.clock, self, self.opened)
         with self.store.write() as tx:
             for minion in (MA, MB):
                 tx.put_key(key(minion))
@@ -101,6 +102,28 @@ def test_a_damaged_registry_is_made_good_by_the_minions_and_says_so(site: Site) 
     site.register(MB, 2)
     site.look()
     assert (site.incomplete(), site.said(), site.held()) == (False, ["incomplete", "complete"], {"ma": 3, "mb": 2})
+
+
+def test_who_does_not_register_is_asked_less_and_less(site: Site) -> None:
+    site.register(MA, 3)
+    damage(site)
+    asked_at: list[float] = []
+    begun_at = site.clock.monotonic()
+    for _ in range(200):
+        if site.look():
+            asked_at.append(site.clock.monotonic() - begun_at)
+        site.clock.advance(LOOK_S)
+    assert asked_at[:4] == [0.0, LOOK_S, 3 * LOOK_S, 7 * LOOK_S]
+    assert asked_at[-1] - asked_at[-2] == ASK_AGAIN_S
+
+
+def test_pillars_that_were_kept_go_where_none_is_to_be_kept(site: Site) -> None:
+    with site.opened() as (_registry, banks):
+        banks.bank("pillar").put("ma", {"password": "x"})
+        banks.bank("grains").put("ma", {"os": "x"})
+    site.upkeep.drop_pillars()
+    with site.opened() as (_registry, banks):
+        assert (banks.bank("pillar").keys(), banks.bank("grains").keys()) == ([], ["ma"])
 
 
 def test_of_a_minion_whose_key_is_gone_nothing_is_waited_for(site: Site) -> None:

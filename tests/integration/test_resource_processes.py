@@ -16,12 +16,13 @@ from saltlite.adapters import logs
 from saltlite.adapters.folder import PosixFolder
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.spool import DiskSpool
+from saltlite.core.devices import DOUBT_S
 from saltlite.loader.encode import decode_return
 from saltlite.loader.finder import build_index
 from saltlite.loader.places import search_layers
 from saltlite.minion.asks import Asks
 from saltlite.minion.jobprocess import JobCall, Surroundings
-from saltlite.minion.resources import keeper
+from saltlite.minion.resources import finding, keeper
 from saltlite.minion.resources.declared import Declared
 from saltlite.minion.resources.keeper import RESTART_MIN_S
 from saltlite.minion.resources.ports import Runs
@@ -35,6 +36,7 @@ from tests.loading import write
 
 JID = "20260131235959123456"
 BOUND_S = 20.0
+PLACES = 32
 
 CONNECTION = """
     import os, time
@@ -202,7 +204,7 @@ def make(tmp_path: Path) -> Iterator[MakeRig]:
         server = ResourceServer(
             reactor,
             around,
-            Declared(pillar_key, 32, timeout_s, {}),
+            Declared(pillar_key, PLACES, timeout_s, {}),
             spool,
             around=Around(
                 Asks(reactor, lambda _message: None, lambda _what, done: done()),
@@ -422,6 +424,22 @@ def test_a_look_that_is_asked_for_finds_what_has_changed_outside(make: MakeRig) 
     assert "new" in rig.registered[-1]["resources"]["probe"]
 
 
+def test_a_pillar_that_says_the_same_of_a_type_is_seen_by_its_process_and_does_not_replace_it(make: MakeRig) -> None:
+    own = """
+        import os
+
+        def seen():
+            return os.getpid(), __pillar__.get('colour'), __minion__['pillar.get']('colour')
+        """
+    rig = make({**FILES, "resources/probe/modules/own": own})
+    rig.found(["p1"])
+    pid, before, _ = rig.values(["p1"], "own.seen")["p1"]
+    rig.found(["p1"], colour="red")
+    assert (rig.values(["p1"], "own.seen")["p1"], before) == ([pid, "red", "red"], None)
+    rig.found(["p1", "p2"], colour="red")
+    assert rig.values(["p1"], "own.seen")["p1"][0] != pid
+
+
 def test_without_the_key_there_are_no_resources_any_more(make: MakeRig) -> None:
     rig = make()
     rig.found(["d1"])
@@ -494,10 +512,43 @@ def test_ids_are_registered_before_slow_grains_are_there(make: MakeRig) -> None:
         'return {"rid"', 'time.sleep(0 if __resource__["id"] != "slow" else 2)\n        return {"rid"'
     )
     rig = make({**FILES, "resources/probe/__init__": slow})
-    last = rig.found(["p1", "slow"])
-    first = rig.registered[0]
-    assert (first["resources"], first["stale"]) == ({"probe": ["p1", "slow"]}, ["probe:p1", "probe:slow"])
-    assert last["stale"] == []
+    said = rig.found(["p1", "slow"])
+    assert (said["resources"], said["stale"]) == ({"probe": ["p1", "slow"]}, ["probe:slow"])
+    rig.until(lambda: rig.registered[-1]["stale"] == [])
+
+
+HANGING = CONNECTION.replace(
+    'return {"rid"', 'time.sleep(60 if __resource__["id"] == "hung" else 0)\n        return {"rid"'
+)
+
+
+def test_grains_are_registered_while_those_of_another_resource_hang(make: MakeRig) -> None:
+    late = HANGING.replace("else 0)", 'else 1.5 if __resource__["id"] == "late" else 0)')
+    rig = make({**FILES, "resources/probe/__init__": late})
+    assert sorted(rig.found(["p1", "late", "hung"])["grains"]) == ["probe:p1"]
+    rig.until(lambda: sorted(rig.registered[-1]["grains"]) == ["probe:late", "probe:p1"], 8)
+    assert rig.registered[-1]["stale"] == ["probe:hung"]
+
+
+def test_a_look_does_not_wait_for_grains_that_hang_and_asks_nobody_twice(make: MakeRig) -> None:
+    rig = make({**FILES, "resources/probe/__init__": HANGING})
+    rig.found(["p1", "hung"])
+    over: list[bool] = []
+    rig.server.refresh(lambda: over.append(True))
+    rig.until(lambda: over, 8)
+    assert rig.registered[-1]["resources"] == {"probe": ["hung", "p1"]}
+    assert rig.count("grains") == 3
+
+
+def test_grains_of_a_type_have_a_limit_together_and_those_beyond_it_are_left_out(
+    make: MakeRig, log_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One resource has {"rid": "pN", "role": "probe"}, which are 19 bytes.
+    monkeypatch.setattr(finding, "RESOURCE_GRAINS_TOTAL_MAX", 40)
+    said = make().found(["p1", "p2", "p3"])
+    assert (len(said["grains"]), len(said["stale"])) == (2, 1)
+    assert set(said["grains"]) | set(said["stale"]) == {"probe:p1", "probe:p2", "probe:p3"}
+    assert "the grains of 1 resources are left out (probe:p" in log_file.read_text()
 
 
 def test_a_device_can_be_asked_while_another_one_gives_its_grains(make: MakeRig) -> None:
@@ -562,3 +613,50 @@ def test_a_process_that_waits_for_its_devices_is_heard_of(make: MakeRig, monkeyp
     rig = make()
     rig.found(["p1"])
     assert rig.values(["p1"], "test.sleep", 0.5) == {"p1": 0.5}
+
+
+LIMITS = (
+    CONNECTION
+    + """
+    def timeout(fun, args, kwargs):
+        return {"test.sleep": 0.3}.get(fun)
+    """
+)
+
+
+def test_a_type_names_the_limit_of_a_call_and_what_has_none_has_the_one_of_the_minion(make: MakeRig) -> None:
+    rig = make({**FILES, "resources/probe/__init__": LIMITS}, timeout_s=2.0)
+    rig.found(["p1", "p2"])
+    both = [rig.begin(["p1"], "test.sleep", 60), rig.begin(["p2"], "test.sleep_if", "p2", 0.8)]
+    rig.until(lambda: set(both) <= rig.done.keys())
+    first, second = (next(iter(rig.rows(part).values())) for part in both)
+    assert (first.state, first.reason) == (TargetState.TIMED_OUT, "it did not answer within 0.3 s")
+    assert (second.state, second.reason) == (TargetState.RETURNED, "")
+
+
+def test_a_limit_of_a_type_may_be_longer_than_that_of_the_minion(make: MakeRig) -> None:
+    longer = LIMITS.replace('"test.sleep": 0.3', '"test.sleep": 30')
+    rig = make({**FILES, "resources/probe/__init__": longer}, timeout_s=0.5)
+    rig.found(["p1"])
+    assert rig.values(["p1"], "test.sleep", 1.0) == {"p1": 1.0}
+
+
+def test_a_type_that_fails_to_name_a_limit_has_the_one_of_the_minion(make: MakeRig, log_file: Path) -> None:
+    rig = make({**FILES, "resources/probe/__init__": LIMITS.replace("return {", "return 1 / 0 or {")}, timeout_s=0.3)
+    rig.found(["p1"])
+    assert rig.run(["p1"], "test.sleep", 60)["p1"].reason == "it did not answer within 0.3 s"
+    assert "timeout() raised ZeroDivisionError: division by zero; 0.3 s are the limit" in log_file.read_text()
+
+
+def test_devices_whose_calls_fail_after_a_while_leave_half_of_the_places_to_the_others(make: MakeRig) -> None:
+    dead = "import time\n\n\ndef reach(seconds):\n    time.sleep(seconds)\n    raise ValueError('no route')\n"
+    rig = make({**FILES, "resources/probe/modules/dead": dead})
+    ids = [f"p{number}" for number in range(PLACES)]
+    rig.found([*ids, "alive"])
+    rig.run(ids, "dead.reach", DOUBT_S)
+    part = rig.begin(ids, "dead.reach", 2.0)
+    assert rig.values(["alive"], "test.ping") == {"alive": True}
+    assert part not in rig.done
+    rig.until(lambda: part in rig.done)
+    began = {row.start_ms for row in rig.rows(part).values()}
+    assert max(began) - min(began) >= 1900

@@ -351,6 +351,68 @@ def test_no_locale_and_no_variable_of_the_minion_travels(on: Call, monkeypatch: 
 
 
 @pytest.mark.parametrize(
+    ("more", "fun", "kwargs", "limit"),
+    [
+        ({}, "cmd.run", {}, None),
+        ({"timeout": 5}, "cmd.run", {}, None),
+        ({"timeout": 300}, "cmd.run", {}, 600),
+        ({}, "cmd.run", {"timeout": 90}, 180),
+        ({}, "pkg.install", {}, 1200),
+        ({}, "pkg.install", {"timeout": 60}, 120),
+        ({"timeout": 300}, "grains", {}, 600),
+        ({"timeout": -1}, "cmd.run", {}, None),
+    ],
+)
+def test_a_call_may_take_twice_what_its_longest_command_may(
+    tmp_path: Path, more: dict[str, Any], fun: str, kwargs: dict[str, Any], limit: float | None
+) -> None:
+    made = TypeHere("ssh", tmp_path, {"hosts": {"web-1": {"host": "192.0.2.1", **more}}}).type
+    with made.entered("web-1", {}):
+        assert made.timeout(fun, [], kwargs) == limit
+    made.shutdown()
+
+
+@pytest.fixture
+def told_to_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[str], list[str]]]:
+    """What ssh makes of a call: its settings as it prints them, and the names of its variables."""
+    real = shutil.which("ssh")
+    fake = tmp_path / "bin" / "ssh"
+    fake.parent.mkdir()
+    fake.write_text(f'#!/bin/sh\n{real} -G "$@" > {tmp_path}/settings\nenv > {tmp_path}/env\nexit 1\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/nowhere")
+
+    def told(**more: Any) -> tuple[list[str], list[str]]:
+        made = TypeHere("ssh", tmp_path, {"hosts": {"web-1": {"host": "192.0.2.1", **more}}})
+        sentence(made)
+        made.type.shutdown()
+        names = [line.partition("=")[0] for line in (tmp_path / "env").read_text().splitlines()]
+        return (tmp_path / "settings").read_text().splitlines(), names
+
+    return told
+
+
+def test_nothing_is_forwarded_and_no_local_command_runs_whatever_the_pillar_says(
+    told_to_ssh: Callable[..., tuple[list[str], list[str]]],
+) -> None:
+    names = ("ForwardAgent", "PermitLocalCommand", "GSSAPIDelegateCredentials", "ForwardX11")
+    settings, _ = told_to_ssh(ssh_options=[f"{name}=yes" for name in names])
+    assert {f"{name.lower()} no" for name in names} <= set(settings)
+
+
+@pytest.mark.parametrize(
+    ("more", "offered"),
+    [({}, False), ({"use_auth_sock": True}, True), ({"use_auth_sock": True, "identities_only": True}, False)],
+)
+def test_the_agent_of_the_minion_is_used_only_where_the_pillar_names_it(
+    told_to_ssh: Callable[..., tuple[list[str], list[str]]], more: dict[str, bool], offered: bool
+) -> None:
+    _, names = told_to_ssh(**more)
+    assert ("SSH_AUTH_SOCK" in names) is offered
+
+
+@pytest.mark.parametrize(
     ("forced", "retcode"),
     [('echo noise; echo noise >&2; eval "$SSH_ORIGINAL_COMMAND"', 0), ("echo This account is closed.; exit 1", None)],
 )

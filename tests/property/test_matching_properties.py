@@ -29,6 +29,8 @@ class Entity:
     """A grain."""
     role: str
     """In the pillar of a minion."""
+    called: frozenset[str] = frozenset()
+    """The names in lists that mean this resource: its SRN, and its bare id where that is no SRN of another."""
 
     @property
     def bare(self) -> str:
@@ -60,8 +62,8 @@ def _term(text: str, minion: Callable[[Entity], bool], resource: Callable[[Entit
 def _word(name: str) -> Part:
     if "*" in name:
         return _term(name, lambda one: fnmatchcase(one.id, name), lambda one: fnmatchcase(one.owner, name), names=False)
-    part = _term(name, lambda one: one.id == name, lambda one: name in (one.id, one.bare, one.owner), names=False)
-    return Part(name, part.true, lambda one: name in (one.id, one.bare), _never)
+    part = _term(name, lambda one: one.id == name, lambda one: name == one.owner or name in one.called, names=False)
+    return Part(name, part.true, lambda one: name in one.called, _never)
 
 
 def _manager(name: str) -> Part:
@@ -74,7 +76,7 @@ def _list(names: list[str]) -> Part:
     return _term(
         f"L@{','.join(names)}",
         lambda one: one.id in names,
-        lambda one: one.id in names or one.bare in names,
+        lambda one: not one.called.isdisjoint(names),
         names=True,
     )
 
@@ -153,8 +155,10 @@ def fleets(draw: st.DrawFn) -> list[Entity]:
     minions = draw(st.lists(st.sampled_from(MINIONS), unique=True))
     found = [Entity(name, "", draw(colours), draw(st.sampled_from(["db", "web"]))) for name in minions]
     if minions:
-        for srn in draw(st.lists(st.sampled_from(SRNS), unique=True)):
-            found.append(Entity(srn, draw(st.sampled_from(minions)), draw(colours), ""))
+        srns = draw(st.lists(st.sampled_from(SRNS), unique=True))
+        for srn in srns:
+            called = frozenset({srn, srn.partition(":")[2]}.difference(set(srns) - {srn}))
+            found.append(Entity(srn, draw(st.sampled_from(minions)), draw(colours), "", called))
     return found
 
 
@@ -187,18 +191,15 @@ def test_an_explanation_agrees_with_what_is_selected(entities: list[Entity], par
     fleet, target = _fleet(entities), Target(part.text, TargetKind.COMPOUND)
     selection = resolve(target, fleet)
     selected = {*selection.minions, *selection.resources}
-    minions = {one.id for one in entities if not one.owner}
-    srns = [one.id for one in entities if one.owner]
-    clear = [srn for srn in srns if all(each.partition(":")[2] != srn for each in srns)]
-    for name in [*minions, *clear]:
-        assert explain(target, fleet, name).selected is (name in selected)
+    for one in entities:
+        assert explain(target, fleet, one.id).selected is (one.id in selected)
 
 
 @given(fleets(), PARTS)
 @settings(max_examples=100, deadline=None)
 def test_every_name_is_selected_unknown_or_left_out(entities: list[Entity], part: Part) -> None:
     selection = resolve(Target(part.text, TargetKind.COMPOUND), _fleet(entities))
-    assert selection.named <= {*selection.minions, *selection.resources}
+    assert selection.named.union(*selection.namesakes) <= {*selection.minions, *selection.resources}
     known = {text for one in entities for text in (one.id, one.bare)}
     minions = {one.id for one in entities if not one.owner}
     for name in selection.unknown:

@@ -18,7 +18,6 @@ from saltlite.adapters.memory_disk import JOURNAL_FOLDER, SPOOL_FOLDER, MemoryDi
 from saltlite.adapters.packing import unpack
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.connection import Connection, Identity, Phase
-from saltlite.core.job_entry import is_for_resources
 from saltlite.core.jobs import Jobs
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
@@ -28,7 +27,7 @@ from saltlite.minion.network import NetworkProcess
 from saltlite.minion.returns import Returns
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint, fingerprint_bytes
-from saltlite.model.parts import is_segment_id, part_of_segment, split_part
+from saltlite.model.parts import is_resource_part, is_segment_id, part_of_segment, split_part
 from saltlite.wire.limits import CHUNK, RETURN_MAX
 from saltlite.wire.noise import public_of
 from saltlite.wire.segment import decode_segment
@@ -59,7 +58,7 @@ class SimSpool(DiskSpool):
                 if row.state is not TargetState.REFUSED:
                     digest = row.body.hex()[:64]
                     self._owner.note("spooled", jid=job, minion=row.srn, digest=digest, on=self._owner.name)
-        elif kept and not is_for_resources(jid):
+        elif kept and not is_resource_part(jid):
             self._owner.note("spooled", jid=jid, digest=result.body.hex()[:64])
         return kept
 

@@ -15,7 +15,7 @@ from saltlite.core.cache.bank_index import BankIndex, of_resources
 from saltlite.core.cache.index import Index
 from saltlite.core.cache.ports import GRAINS_MAX, VALUE_DEPTH_MAX
 from saltlite.core.matching.fleet import Query
-from saltlite.core.matching.subdict import subdict_match
+from saltlite.core.matching.subdict import Subdict
 from saltlite.errors import StoreError, UsageError
 
 
@@ -166,7 +166,7 @@ def test_every_short_question_to_odd_data_is_answered_as_the_reference_does(monk
             for length in (2, 3):
                 for pieces in itertools.product(PIECES[: 9 if length == 3 else None], repeat=length):
                     query = Query(":".join(pieces))
-                    expected = {name for name in data if subdict_match(data[name], query)}
+                    expected = {name for name in data if Subdict(query).match(data[name])}
                     assert index.select(query) == expected, query
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from saltlite.core.devices import HANGS, HUNG_MOST, MANY_HANG, Devices, GivenUp, Turn
+from saltlite.core.devices import DOUBT_S, HANGS, HUNG_MOST, MANY_HANG, Devices, GivenUp, Turn
 
 
 def taken(devices: Devices, now: float = 0.0) -> list[Turn]:
@@ -24,7 +24,7 @@ def test_as_many_calls_run_as_there_are_places() -> None:
     devices.add("a", ["x", "y", "z"])
     first = taken(devices)
     assert named(first) == [("a", "x"), ("a", "y")]
-    assert devices.ended(first[0])
+    assert devices.ended(first[0], 0.0)
     assert named(taken(devices)) == [("a", "z")]
 
 
@@ -33,9 +33,9 @@ def test_a_device_has_one_call_at_a_time_and_the_next_when_that_has_ended() -> N
     for part in ("a", "b", "c"):
         devices.add(part, ["x"])
     (first,) = taken(devices)
-    devices.ended(first)
+    devices.ended(first, 0.0)
     (second,) = taken(devices)
-    devices.ended(second)
+    devices.ended(second, 0.0)
     assert named([first, second, *taken(devices)]) == [("a", "x"), ("b", "x"), ("c", "x")]
 
 
@@ -46,7 +46,7 @@ def test_a_part_for_one_device_does_not_wait_for_one_that_is_for_many() -> None:
     devices.add("one", ["y"])
     order = []
     for _ in range(2):
-        devices.ended(running)
+        devices.ended(running, 0.0)
         (running,) = taken(devices)
         order.append(running.part)
     assert "one" in order
@@ -57,10 +57,10 @@ def test_a_call_that_takes_too_long_is_given_up_and_its_place_is_free_but_not_it
     devices.add("a", ["x", "y"])
     (hanging,) = taken(devices, now=5)
     assert devices.overdue(14.9) == []
-    assert devices.overdue(15) == [GivenUp("a", "x", began=5)]
+    assert devices.overdue(15) == [GivenUp("a", "x", began=5, limit_s=10)]
     assert named(taken(devices, 15)) == [("a", "y")]
     assert devices.add("b", ["x"]) == [GivenUp("b", "x", why=HANGS)]
-    assert not devices.ended(hanging)
+    assert not devices.ended(hanging, 0.0)
 
 
 def test_a_device_is_asked_again_when_the_call_that_hung_has_ended() -> None:
@@ -68,7 +68,7 @@ def test_a_device_is_asked_again_when_the_call_that_hung_has_ended() -> None:
     devices.add("a", ["x"])
     (hanging,) = taken(devices)
     devices.overdue(10)
-    devices.ended(hanging)
+    devices.ended(hanging, 0.0)
     assert devices.add("b", ["x"]) == []
     assert named(taken(devices, 11)) == [("b", "x")]
 
@@ -78,7 +78,7 @@ def test_what_waits_behind_a_call_that_hangs_is_told_so_with_it() -> None:
     devices.add("a", ["x"])
     devices.add("b", ["x"])
     taken(devices)
-    assert devices.overdue(10) == [GivenUp("a", "x", began=0), GivenUp("b", "x", why=HANGS)]
+    assert devices.overdue(10) == [GivenUp("a", "x", began=0, limit_s=10), GivenUp("b", "x", why=HANGS)]
     assert devices.idle
 
 
@@ -96,7 +96,7 @@ def test_the_deadline_is_that_of_the_call_that_began_first() -> None:
     devices.take(2)
     assert devices.deadline() == 11
     assert first is not None
-    devices.ended(first)
+    devices.ended(first, 0.0)
     assert devices.deadline() == 12
 
 
@@ -107,7 +107,7 @@ def test_a_cancelled_part_begins_nothing_more_and_the_answer_of_its_running_call
     (running,) = taken(devices)
     devices.cancel("a")
     assert named(taken(devices)) == [("b", "z")]
-    assert not devices.ended(running)
+    assert not devices.ended(running, 0.0)
 
 
 def test_a_cancelled_part_leaves_its_place_behind_a_busy_device() -> None:
@@ -116,7 +116,7 @@ def test_a_cancelled_part_leaves_its_place_behind_a_busy_device() -> None:
         devices.add(part, ["x"])
     (running,) = taken(devices)
     devices.cancel("b")
-    devices.ended(running)
+    devices.ended(running, 0.0)
     assert named(taken(devices)) == [("c", "x")]
 
 
@@ -127,7 +127,7 @@ def test_when_too_many_hang_nothing_waits_and_nothing_more_is_begun() -> None:
     given_up = devices.overdue(10)
     assert given_up[-1] == GivenUp("a", f"x{HUNG_MOST}", why=MANY_HANG)
     assert devices.add("b", ["y"]) == [GivenUp("b", "y", why=MANY_HANG)]
-    devices.ended(hanging[0])
+    devices.ended(hanging[0], 0.0)
     assert devices.add("c", ["z"]) == []
 
 
@@ -140,3 +140,102 @@ def test_it_is_idle_when_nothing_runs_or_waits_also_while_a_call_hangs() -> None
     seen.append(devices.idle)
     devices.overdue(10)
     assert [*seen, devices.idle] == [True, False, False, True]
+
+
+class Site:
+    """Calls on a clock of its own: those of dead devices fail after `CALL_S`, the others answer at once."""
+
+    CALL_S = 30.0
+
+    def __init__(self, places: int) -> None:
+        self.devices = Devices(places, 60)
+        self.now = 0.0
+        self.running: list[Turn] = []
+        self.answered: dict[str, float] = {}
+
+    def until_idle(self, step_s: float = 1.0) -> None:
+        while not self.devices.idle:
+            self.step()
+            self.now += step_s
+
+    def step(self) -> None:
+        for over in [turn for turn in self.running if self.now - turn.began >= self.CALL_S]:
+            self.running.remove(over)
+            self.devices.ended(over, self.now, failed=True)
+        while (turn := self.devices.take(self.now)) is not None:
+            if turn.device.startswith("dead"):
+                self.running.append(turn)
+            else:
+                self.devices.ended(turn, self.now)
+                self.answered[turn.device] = self.now
+
+
+DEAD = [f"dead{number}" for number in range(100)]
+
+
+def test_a_device_that_answers_does_not_wait_for_a_hundred_that_are_known_to_be_dead() -> None:
+    site = Site(32)
+    site.devices.add("first", DEAD)
+    site.until_idle()
+    site.devices.add("second", DEAD)
+    site.step()
+    site.devices.add("third", ["healthy"])
+    asked_at = site.now
+    site.until_idle()
+    assert site.answered["healthy"] == asked_at
+    assert len(site.running) == 0
+
+
+def test_devices_that_are_known_to_be_dead_hold_half_of_the_places() -> None:
+    site = Site(32)
+    site.devices.add("first", DEAD)
+    site.until_idle()
+    site.devices.add("second", DEAD)
+    site.step()
+    assert (site.devices.running, site.devices.queued) == (16, False)
+
+
+def test_with_one_place_a_doubtful_device_is_still_asked() -> None:
+    site = Site(1)
+    site.devices.add("first", DEAD[:1])
+    site.until_idle()
+    site.devices.add("second", DEAD[:1])
+    site.step()
+    assert site.devices.running == 1
+
+
+def test_a_doubtful_device_does_not_wait_for_all_that_answer() -> None:
+    devices = Devices(1, 10)
+    devices.add("a", ["x"])
+    (turn,) = taken(devices)
+    devices.ended(turn, DOUBT_S, failed=True)
+    devices.add("b", ["x", *(f"y{number}" for number in range(100))])
+    order = []
+    while (turn_now := devices.take(2)) is not None:
+        order.append(turn_now.device)
+        devices.ended(turn_now, 2)
+    assert order.index("x") < 3
+
+
+def test_a_device_that_answers_again_or_fails_at_once_is_not_doubtful() -> None:
+    devices = Devices(4, 10)
+    for part, took_s, failed in (("a", DOUBT_S, True), ("b", DOUBT_S, False), ("c", 0.0, True)):
+        devices.add(part, ["w", "x", "y", "z"])
+        for turn in [*taken(devices, 0.0), *taken(devices, 0.0)]:
+            devices.ended(turn, took_s, failed=failed)
+        for turn in taken(devices, 0.0):
+            devices.ended(turn, took_s, failed=failed)
+    devices.add("d", ["w", "x", "y", "z"])
+    assert len(taken(devices)) == 4
+
+
+def test_a_call_may_have_a_limit_of_its_own() -> None:
+    devices = Devices(3, 10)
+    devices.add("a", ["long", "short", "endless"])
+    turns = {turn.device: turn for turn in taken(devices)}
+    devices.limit(turns["long"], 600)
+    devices.limit(turns["short"], 1)
+    devices.limit(turns["endless"], 0)
+    assert devices.overdue(20) == [GivenUp("a", "short", began=0, limit_s=1)]
+    assert devices.deadline() == 600
+    assert devices.overdue(1e9) == [GivenUp("a", "long", began=0, limit_s=600)]

@@ -18,6 +18,7 @@ from saltlite.core.hub import (
 )
 from saltlite.core.outbox import PARCELS_MAX, RESEND_MIN_S
 from saltlite.core.peer import HELD_MAX
+from saltlite.model.ids import Jid
 from saltlite.model.parts import part_id, segment_id
 from saltlite.wire import codec
 from saltlite.wire.limits import (
@@ -334,12 +335,14 @@ def test_how_a_part_for_resources_ended_has_no_body(body: bytes) -> None:
     """Else it would be stored once for each resource that has not answered."""
     table = Table()
     guest = table.join("web1")
-    guest.say({"t": "ret", **MESSAGES["ret"], "jid": part_id(JID, 1), "state": "interrupted", "body": body, "size": 1})
+    guest.say(
+        {"t": "ret", **MESSAGES["ret"], "jid": part_id(Jid(JID), 1), "state": "interrupted", "body": body, "size": 1}
+    )
     assert table.refused() == {"bad-message": 1}
     assert of(Report, table.take()) == []
 
 
-@pytest.mark.parametrize(("result", "body"), [(part_id(JID, 1), b""), (segment_id(part_id(JID, 1), 0), b"x")])
+@pytest.mark.parametrize(("result", "body"), [(part_id(Jid(JID), 1), b""), (segment_id(part_id(Jid(JID), 1), 0), b"x")])
 def test_the_end_of_a_part_and_segments_of_it_are_reported(result: str, body: bytes) -> None:
     table = Table()
     guest = table.join("web1")

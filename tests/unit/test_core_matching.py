@@ -178,7 +178,8 @@ def test_a_nodegroup_inside_of_a_compound_target_is_as_in_parentheses() -> None:
 @pytest.mark.parametrize(
     ("kind", "expression", "unknown", "named"),
     [
-        (TargetKind.LIST, "zz,mc,dummy-01,aa,shared,zz", ("zz", "aa"), f"mc dummy:dummy-01 {SHARED}"),
+        (TargetKind.LIST, "zz,mc,dummy-01,aa,shared,zz", ("zz", "aa"), "mc dummy:dummy-01"),
+        (TargetKind.COMPOUND, "shared and M@mb", (), "dummy:shared"),
         (TargetKind.GLOB, "nosuch", ("nosuch",), ""),
         (TargetKind.GLOB, "m*", (), ""),
         (TargetKind.GLOB, "ma", (), "ma"),
@@ -195,6 +196,12 @@ def test_names_are_told_from_descriptions(
 ) -> None:
     selection = select(expression, kind)
     assert (selection.unknown, selection.named) == (unknown, frozenset(named.split()))
+
+
+def test_what_one_name_means_together_is_told_from_what_is_named_alone() -> None:
+    selection = select("shared or L@dummy:shared,p1")
+    assert selection.namesakes == (frozenset(SHARED.split()),)
+    assert selection.named == {"dummy:shared", "probe:p1"}
 
 
 @pytest.mark.parametrize(
@@ -334,6 +341,29 @@ def test_an_explanation_places_every_word_and_writes_nodegroups_out() -> None:
 def test_whom_nobody_knows_cannot_be_explained() -> None:
     with pytest.raises(UsageError, match="'zz' is neither an accepted minion nor a registered resource"):
         explain(Target("*"), FLEET, "zz")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression", "wanted"),
+    [
+        (TargetKind.GLOB, "dummy:d1", {"dummy:d1"}),
+        (TargetKind.LIST, "dummy:d1", {"dummy:d1"}),
+        (TargetKind.COMPOUND, "dummy:d1", {"dummy:d1"}),
+        (TargetKind.COMPOUND, "L@dummy:d1 and M@m*", {"dummy:d1"}),
+        (TargetKind.COMPOUND, "T@evil and not dummy:d1", {"evil:dummy:d1", "evil:a:b"}),
+        (TargetKind.GLOB, "evil:dummy:d1", {"evil:dummy:d1"}),
+        (TargetKind.GLOB, "a:b", {"evil:a:b"}),
+    ],
+)
+def test_the_srn_of_a_resource_never_means_another_with_such_a_bare_id(
+    kind: TargetKind, expression: str, wanted: set[str]
+) -> None:
+    fleet = MemoryFleet(
+        {MA: Member(resources={"dummy:d1": {}}), MB: Member(resources={"evil:dummy:d1": {}, "evil:a:b": {}})}
+    )
+    selection = resolve(Target(expression, kind), fleet)
+    assert {*selection.resources} == wanted
+    assert explain(Target(expression, kind), fleet, "dummy:d1").id == "dummy:d1"
 
 
 def test_a_bare_id_of_several_resources_is_asked_back() -> None:

@@ -51,6 +51,9 @@ class Hub:
 
     def tick(self) -> None: ...
 
+    def figures(self) -> dict[str, Any]:
+        return {}
+
     def present(self) -> list[Any]:
         return []
 
@@ -118,6 +121,14 @@ def test_a_whole_fleet_that_reports_its_functions_at_once_fits_into_the_messages
     link.report(*map(functions, range(count)))
     assert max(map(len, link.sent)) < inside.MESSAGE_MAX
     assert sum(len(batch["items"]) for batch in link.batches()) == count
+
+
+def test_results_that_were_left_out_are_counted() -> None:
+    link = Link()
+    for left_out in (2, 3):
+        link.says(inside.committed(0, [], left_out))
+    link.says({"t": "stats", "n": 1})
+    assert unpack(link.sent[-1])["figures"]["left_out"] == 5
 
 
 def test_what_waits_while_the_store_fails_is_bounded_in_bytes_and_in_number() -> None:

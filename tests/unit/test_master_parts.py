@@ -12,14 +12,16 @@ from saltlite.adapters.memory_store import MemoryStore
 from saltlite.core.acl import Principal
 from saltlite.core.parts import SignedPart
 from saltlite.core.ports import OpenJob
-from saltlite.errors import NoTargetError, RefusedError
+from saltlite.errors import NoTargetError, RefusedError, StoreError
 from saltlite.master.context import Answer, Identity, Master, Terms
-from saltlite.master.handlers import publish
+from saltlite.master.handlers import publish, reports
 from saltlite.master.handlers.batch import release_due
 from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.left_out import tell_left_out
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import CANCELS_MAX, handle_pull
 from saltlite.master.handlers.reports import Passing, Reported, Settled, store_passing, store_reports
+from saltlite.master.left_out import TELL_S
 from saltlite.model.events import tag_job_return, tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import TargetState
@@ -254,6 +256,55 @@ def test_a_segment_that_cannot_be_read_is_acknowledged_and_told(office: Office) 
     assert office.states(jid) == {A: QUEUED}
 
 
+def test_bad_results_are_told_once_a_minute_with_how_many_there_were(office: Office) -> None:
+    jid, other = office.jid("a"), office.jid("b")
+    for number in range(30):
+        office.segment(WEB1, segment_id(part_id(jid, 1), number), answered(OTHERS))
+    for number in range(10):
+        office.segment(WEB1, segment_id(part_id(other, 1), number), answered(A))
+    office.segment(WEB2, segment_id(part_id(jid, 1), 0), answered(A))
+    tag = tag_resource_refused(WEB1)
+    assert [event["count"] for event in office.events(tag)] == [1]
+    assert len(office.events(tag_resource_refused(WEB2))) == 1, "each minion is told of"
+    office.clock.advance(TELL_S)
+    assert tell_left_out(office.master)
+    assert not tell_left_out(office.master)
+    event = office.events(tag)[1]
+    assert (event["jid"], event["count"], event["srns"]) == (jid, 39, [OTHERS] * 5)
+
+
+def test_bad_results_of_jobs_that_there_are_not_only_count(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+    jid = "20010101000000000000"
+    settled = [
+        office.segment(WEB1, segment_id(part_id(Jid(jid), 1), 0), answered(A), answered(B)),
+        office.says(WEB1, ret(segment_id(part_id(Jid(jid), 1), 1)), body=b"\xc1"),
+        office.says(WEB1, ret(jid), body=b"\xc3"),
+    ]
+    assert [one.left_out for one in settled] == [2, 1, 1]
+    assert office.events(tag_resource_refused(WEB1)) == []
+    assert caplog.records == []
+
+
+def test_how_a_part_ended_is_stored_without_a_body(office: Office) -> None:
+    """Or a few bytes of the minion's would be stored once for each resource of the part."""
+    jid = office.jid("a", "b")
+    office.says(WEB1, ret(part_id(jid, 1), "interrupted"), body=b"x" * 1000)
+    assert office.returned(jid) == {A: b"", B: b""}
+
+
+def test_a_bank_that_cannot_be_read_leaves_results_committed(
+    office: Office, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_given: Any) -> None:
+        raise StoreError("the bank is away")
+
+    monkeypatch.setattr(reports, "handle_holds", broken)
+    jid = office.jid("web1")
+    settled = office.says(WEB1, {"t": "holds", "grains": "0" * 64, "resources": ""}, ret(jid), body=b"\xc3")
+    assert settled.acknowledge == [(key(WEB1).fingerprint, [jid])]
+    assert "what web1 holds cannot be compared for now: the bank is away" in caplog.text
+
+
 def test_how_a_part_ended_holds_for_what_has_not_returned(office: Office) -> None:
     jid = office.jid("a", "b")
     part = part_id(jid, 1)
@@ -269,11 +320,11 @@ def test_segment_and_ending_in_one_batch_leave_the_returns_what_they_are(office:
     part = part_id(jid, 1)
     body = encode_segment([answered(A)])
     key_of = key(WEB1).fingerprint
-    reports = [
+    batch = [
         Reported(WEB1, key_of, ret(part, "interrupted"), b""),
         Reported(WEB1, key_of, ret(segment_id(part, 0)), body),
     ]
-    store_reports(office.master, reports, Passing())
+    store_reports(office.master, batch, Passing())
     assert office.states(jid) == {A: RETURNED, B: INTERRUPTED}
 
 

@@ -14,6 +14,7 @@ from saltlite.adapters.memory_pillar import MemoryPillarFiles
 from saltlite.adapters.memory_store import MemoryStore
 from saltlite.core.acl import Principal
 from saltlite.core.cache.ports import GRAINS, PILLAR
+from saltlite.core.matching.fleet import Query
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.pillar import answer_pillar, handle_pillar_show
@@ -88,6 +89,8 @@ def test_without_minion_data_cache_no_pillar_is_kept() -> None:
     one = master(cached=False)
     assert decode_document(ask(one)["data"]) == {"password": "sesame"}
     assert one.banks.bank(PILLAR).keys() == []
+    with pytest.raises(UsageError, match="minion_data_cache is false"):
+        one.fleet.pillar(Query("password:sesame"))
 
 
 def test_a_full_disk_keeps_no_pillar_from_its_minion(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from saltlite.core.resources.admission import QUOTA, REASONS_MAX, Rules
-from saltlite.core.resources.claims import Conflict
 from saltlite.master.documents import PER_MINUTE
 from saltlite.master.handlers import register as registering
 from saltlite.model.ids import MinionId
@@ -77,6 +76,15 @@ def test_a_bad_id_refuses_the_whole_registration_and_the_old_one_stays(office: O
     assert office.ask("resource_stats").fields["refused"]["ma"] == {"refusals": 1, "reasons": said["names"]}
 
 
+def test_registrations_that_are_kept_back_in_part_count_as_refusals_until_one_counts_whole(office: Office) -> None:
+    office.register("mb", {"dummy": ["d3", "ma"]})
+    office.register("mb", {"dummy": ["d3", "ma", "mc"]})
+    office.register("mb", {"dummy": ["a/b"]})
+    assert office.ask("resource_stats").fields["refused"]["mb"]["refusals"] == 3
+    office.register("mb", {"dummy": ["d3"]})
+    assert office.ask("resource_stats").fields["refused"] == {}
+
+
 DOCUMENTS: dict[str, tuple[dict[str, Any], str]] = {
     "no resources": ({}, "a registration has `resources`"),
     "an unknown field": ({"resources": {}, "id": "mb"}, "no field 'id'"),
@@ -132,16 +140,23 @@ def test_a_million_ids_are_refused_by_the_quota(office: Office) -> None:
 # -- names of minions
 
 
-@pytest.mark.parametrize("state", [KeyState.ACCEPTED, KeyState.PENDING])
-def test_a_resource_with_the_id_of_a_minion_is_kept_back_and_the_others_are_taken(
-    office: Office, state: KeyState
-) -> None:
-    office.add_keys("md", state=state)
+def test_a_resource_with_the_id_of_a_minion_is_kept_back_and_the_others_are_taken(office: Office) -> None:
+    office.add_keys("md")
     said = office.register("mb", {"dummy": ["d3", "md"]})
     assert said["state"] == "ok"
     assert said["names"] == ["dummy:md has the id of a minion: give the resource another id"]
     assert office.owned("mb") == {"dummy": ["d3"]}
     assert [event.tag for event in office.events("resource/refused")] == ["resource/refused/mb"]
+
+
+def test_a_key_that_nobody_has_accepted_keeps_no_resource_back_and_the_log_names_it(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
+    office.add_keys("md", state=KeyState.PENDING)
+    for _ in range(2):
+        assert office.register("mb", {"dummy": ["d3", "md"]})["names"] == []
+    assert office.owned("mb") == {"dummy": ["d3", "md"]}
+    assert caplog.text.count("mb registers md, the id of a minion whose key waits") == 1
 
 
 def test_a_resource_cannot_have_the_id_of_its_own_minion(office: Office) -> None:
@@ -161,118 +176,6 @@ def test_a_key_is_not_accepted_for_the_id_of_a_resource(office: Office) -> None:
     answer = office.ask("key_change", action="accept", fingerprints=[pending.fingerprint])
     assert answer.fields["changed"] == []
     assert answer.fields["refused"][0]["reason"].startswith("a resource has this id: dummy:d1 (of ma). ")
-
-
-# -- ownership
-
-
-def test_a_resource_of_another_minion_stays_with_it_and_both_are_told(office: Office) -> None:
-    office.register("ma", DUMMIES)
-    said = office.register("mb", {"dummy": ["d1", "d11"]})
-    assert (said["state"], said["names"]) == ("ok", ["dummy:d1 is managed by ma, and stays so"])
-    assert office.owned("ma") == DUMMIES
-    assert office.owned("mb") == {"dummy": ["d11"]}
-    (event,) = office.events("resource/conflict/")
-    assert (event.tag, event.data) == ("resource/conflict/dummy:d1", {"owner": "ma", "refused": "mb"})
-
-
-def test_where_the_newest_wins_the_resource_moves_with_its_grains() -> None:
-    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
-    office.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}, "dummy:d2": {"of": "ma"}})
-    office.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}})
-    assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
-    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "mb"}
-    assert office.ask("resource_grains", type="dummy", id="d2").fields["grains"] == {"of": "ma"}
-    (event,) = office.events("resource/conflict/")
-    assert event.data == {"owner": "mb", "taken_from": "ma"}
-
-
-def test_one_registration_makes_a_limited_number_of_conflict_events(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registering, "CONFLICT_EVENTS_MAX", 3)
-    office.register("ma", {"dummy": [f"d{n}" for n in range(10)]})
-    office.register("mb", {"dummy": [f"d{n}" for n in range(10)]})
-    assert len(office.events("resource/conflict/")) == 3
-
-
-def test_the_same_refusal_again_is_no_news(office: Office) -> None:
-    office.register("ma", DUMMIES)
-    for _ in range(3):
-        assert office.register("mb", {"dummy": ["d1"]})["names"] == ["dummy:d1 is managed by ma, and stays so"]
-    assert len(office.events("resource/conflict/")) == 1
-    assert len(office.events("resource/refused/")) == 1
-
-
-def test_a_policy_keeps_back_what_a_minion_may_not_register() -> None:
-    office = Office("ma", "mb", rules=Rules(policy={"m[a]": ["dummy:d*", "ssh:*"]}))
-    assert office.register("ma", {"dummy": ["d1", "x1"], "ssh": ["x1"]})["names"] == [
-        "dummy:x1 may not be registered by ma: resource_policy of the master"
-    ]
-    assert office.owned("ma") == {"dummy": ["d1"], "ssh": ["x1"]}
-    office.register("mb", {"dummy": ["d2"]})
-    assert office.owned("mb") == {}
-
-
-def test_a_release_by_a_minion_does_not_touch_what_another_took_meanwhile() -> None:
-    first = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
-    second = Office(rules=Rules(conflict=Conflict.NEWEST), shared=first.shared)
-    first.register("ma", {"dummy": ["x"]})
-    second.register("mb", {"dummy": ["x"]})
-    first.register("ma", {})
-    assert first.owned("mb") == {"dummy": ["x"]}
-
-
-# -- grains
-
-
-def test_grains_of_what_is_not_in_the_registration_are_not_kept(office: Office) -> None:
-    said = office.register("ma", DUMMIES, grains={"dummy:d1": {}, "dummy:d9": {"a": 1}, "../../x": {"a": 1}})
-    assert said["state"] == "ok"
-    assert said["names"] == [
-        "'../../x' has grains and is not registered",
-        "'dummy:d9' has grains and is not registered",
-    ]
-    assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d1"]
-
-
-def test_grains_of_a_resource_of_another_minion_are_not_kept(office: Office) -> None:
-    office.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}})
-    office.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}})
-    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "ma"}
-
-
-def test_grains_that_could_not_be_collected_stay_and_are_marked_stale(office: Office) -> None:
-    office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}, "dummy:d2": {"n": 2}})
-    office.clock.advance(100.0)
-    office.register("ma", DUMMIES, grains={"dummy:d2": {"n": 3}}, stale=["dummy:d1"])
-    rows = office.ask("resource_list_grains").fields["resources"]
-    assert rows["dummy:d1"]["stale_since"] == office.clock.wall()
-    assert rows["dummy:d2"]["stale_since"] is None
-    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"n": 1}
-
-
-def test_too_large_grains_of_one_resource_are_kept_back_alone(office: Office) -> None:
-    grains = {"dummy:d1": {"a": "x" * 65_536}, "dummy:d2": {"a": "x"}}
-    said = office.register("ma", DUMMIES, grains=grains)
-    assert said["names"][0].startswith("the grains of dummy:d1 were not kept: ")
-    assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d2"]
-    assert office.owned("ma") == DUMMIES
-
-
-def test_too_deep_grains_of_one_resource_are_kept_back_alone(office: Office) -> None:
-    deep: Any = 1
-    for _ in range(40):
-        deep = [deep]
-    said = office.register("ma", DUMMIES, grains={"dummy:d1": {"a": deep}, "dummy:d2": {"a": [1]}})
-    (reason,) = said["names"]
-    assert reason.startswith("the grains of dummy:d1 were not kept: ")
-    assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d2"]
-
-
-def test_grains_whose_names_are_no_text_are_kept_back_alone(office: Office) -> None:
-    said = office.register("ma", DUMMIES, grains={"dummy:d1": {5: 1}, "dummy:d2": {"a": 1}})
-    assert said["names"] == ["the grains of dummy:d1 have names that are no text"]
 
 
 # -- keys
@@ -309,7 +212,12 @@ def test_a_full_disk_is_an_answer_and_the_next_try_succeeds(office: Office) -> N
     office.shared.cache.full = True
     said = office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})
     assert said["state"] == "busy"
+    assert "the registry has its resources" in said["names"][0]
     assert "the disk is full" in said["names"][0]
+    # The rows stand, the rest does not: whatever the minion holds when it comes back, it is asked.
+    assert office.owned("ma") == DUMMIES
+    for held in (DUMMIES, {"dummy": ["d9"]}):
+        assert office.holds("ma", resources=encode_document({"resources": held})) == [("ma", "resources")]
     office.shared.cache.full = False
     assert office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})["state"] == "ok"
     assert office.owned("ma") == DUMMIES

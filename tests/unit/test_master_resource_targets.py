@@ -120,6 +120,20 @@ def test_a_wildcard_skips_types_without_the_function_and_counts_them(office: Off
     assert said["skipped"] == [{"type": "probe", "fun": "test.sleep", "count": 3}]
 
 
+@pytest.mark.parametrize(("target", "kind"), [("dummy-01", "glob"), ("dummy-01", "list"), ("dummy-01", "compound")])
+def test_who_registers_the_name_of_anothers_resource_keeps_no_function_from_that(
+    office: Office, target: str, kind: str
+) -> None:
+    office.register("mc", {"evil": ["dummy-01"]}, functions={"evil": ["test.ping()"]})
+    said = publish(office, target, kind, "test.sleep", 1)
+    assert said["resources"] == {"ma": ["dummy:dummy-01"]}
+    assert said["skipped"] == [{"type": "evil", "fun": "test.sleep", "count": 1}]
+    with pytest.raises(UsageError, match=r"Function 'cmd.run' is not supported for resource type 'dummy'\."):
+        publish(office, target, kind, "cmd.run")
+    with pytest.raises(UsageError, match=r"Function 'test.sleep' is not supported for resource type 'evil'\."):
+        publish(office, "evil:dummy-01", kind, "test.sleep", 1)
+
+
 @pytest.mark.parametrize(
     ("target", "kind", "fun"),
     [

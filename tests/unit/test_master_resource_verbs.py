@@ -44,14 +44,21 @@ def test_a_long_list_comes_in_pages(office: Office, monkeypatch: pytest.MonkeyPa
     assert srns(office, after="dummy:d3") == ["probe:d1"]
 
 
-def test_grains_are_listed_in_pages_of_whole_minions(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    office.register("mb", {"dummy": ["d3"]}, grains={"dummy:d3": {}})
-    monkeypatch.setattr(resources, "ROWS_MAX", 1)
-    first = office.ask("resource_list_grains").fields
-    assert first["resources"]["dummy:d1"]["grain_keys"] == ["a", "os"]
-    assert (first["resources"]["dummy:d1"]["grain_count"], first["more"], first["last"]) == (2, True, "ma")
-    second = office.ask("resource_list_grains", after=first["last"]).fields
-    assert (list(second["resources"]), second["more"]) == (["dummy:d3"], False)
+def test_grains_are_listed_in_pages_of_rows(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    office.register("mb", {"dummy": ["d3", "d4", "d5"]}, grains={f"dummy:d{n}": {} for n in (3, 4, 5)})
+    monkeypatch.setattr(resources, "ROWS_MAX", 2)
+    pages: list[list[str]] = []
+    more, after = True, ""
+    while more:
+        said = office.ask("resource_list_grains", after=after).fields
+        pages.append(list(said["resources"]))
+        more, after = said["more"], said["last"]
+    assert pages == [["dummy:d1", "dummy:d3"], ["dummy:d4", "dummy:d5"]]
+
+
+def test_a_row_of_grains_says_their_names(office: Office) -> None:
+    row = office.ask("resource_list_grains").fields["resources"]["dummy:d1"]
+    assert (row["grain_keys"], row["grain_count"], row["stale_since"]) == (["a", "os"], 2, None)
 
 
 def test_grains_of_a_resource_without_any_are_none(office: Office) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from saltlite.core.matching import resolve
-from saltlite.core.matching.ipcidr import addresses_of, has_address, parse_network
+from saltlite.core.matching.ipcidr import ADDRESS_MAX, has_address, lies_in, parse_network
 from saltlite.core.matching.memory_fleet import Member, MemoryFleet
 from saltlite.core.matching.parser import DEPTH_MAX, TARGET_MAX, WORDS_MAX
 from saltlite.errors import UsageError
@@ -93,4 +93,13 @@ def test_what_is_no_network_is_refused(text: str) -> None:
 
 
 def test_strange_grains_have_no_addresses() -> None:
-    assert addresses_of({"ipv4": [None, 7, ["10.0.0.1"], "x"], "ipv6": 5, "ip4_interfaces": ["10.0.0.1"]}) == set()
+    grains = {"ipv4": [None, 7, ["10.0.0.1"], "x"], "ipv6": 5, "ip4_interfaces": ["10.0.0.1"]}
+    assert not has_address(grains, parse_network("0.0.0.0/0"))
+    assert not has_address(grains, parse_network("::/0"))
+
+
+def test_a_long_text_is_no_address() -> None:
+    """What minions send is remembered by the text, so it must be short."""
+    fits = "fe80::1%".ljust(ADDRESS_MAX, "e")
+    assert lies_in(fits, parse_network("::/0"))
+    assert not lies_in(fits + "e", parse_network("::/0"))

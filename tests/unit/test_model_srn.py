@@ -45,7 +45,8 @@ def test_what_an_operator_calls_a_thing_is_a_resource_id(text: str) -> None:
 
 BAD_IDS = [
     "", ".", "..", "and", "or", "not", "(", ")", "a b", " a", "a,b", "a/b", "a\\b", "*", "a?", "[a]", "a\nb", "a\0",
-    "\x7f", "a\u2028b", "\ud800", "x" * (RESOURCE_ID_MAX + 1), "é" * (RESOURCE_ID_MAX // 2 + 1), 5, None, b"a", ["a"],
+    "\x7f", "a\u2028b", "\ud800", "web\u200b1", "\u202ebew", "a\u00ad", "a\ue000", "a\U000e0041", "a\ufdd0", "a\u00a0",
+    "a\u3000", "x" * (RESOURCE_ID_MAX + 1), "é" * (RESOURCE_ID_MAX // 2 + 1), 5, None, b"a", ["a"],
 ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.full = False
+        self.crowded = False
         self.kept: dict[str, list[str]] = {}
         self.said: list[object] = []
 
@@ -33,6 +34,12 @@ class Disk:
             raise UnwrittenError("no room", "No space left on device")
         self.kept[jid] = [row.srn for row in decode_segment(result.body)]
         return True
+
+    def jids(self) -> list[str]:
+        return list(self.kept)
+
+    def has_room(self) -> bool:
+        return not self.crowded
 
     def until(self, condition: Callable[[], object]) -> None:
         end = time.monotonic() + BOUND_S
@@ -133,3 +140,21 @@ def test_a_process_that_ends_while_the_disk_is_full_says_of_no_answer_that_it_is
         segments.put(PART, row(1))
         disk.until(lambda: disk.said == [True])
     assert disk.said == [True]
+
+
+def test_while_the_spool_has_as_much_as_it_may_nothing_is_begun_and_what_was_answered_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "CROWDED_S", 0.01)
+    monkeypatch.setattr(module, "LOOK_SEGMENTS", 1)
+    disk = Disk()
+    disk.crowded = True
+    with writing(disk) as segments:
+        segments.begin(PART, 1, 2)
+        segments.put(PART, row(1))
+        disk.until(lambda: disk.said == [f"{PART}.1", True])
+        segments.put(PART, row(2))
+        disk.until(lambda: (PART, "") in disk.said)
+        disk.crowded = False
+        disk.until(lambda: disk.said[-1] is False)
+    assert disk.said == [f"{PART}.1", True, f"{PART}.2", (PART, ""), False]

@@ -143,7 +143,7 @@ def get_registry(opts: Mapping[str, Any]) -> ResourceRegistry | InertRegistry:
 def _boot_id() -> bytes:
     """What tells this life of the machine from others; where the kernel does not say, every opening is a new one."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
             return bytes.fromhex(file.read().strip().replace("-", ""))
     except (OSError, ValueError):
         return os.urandom(16)

@@ -45,10 +45,11 @@ test.ping,test.echo , hello
 
 Nobody else takes part. Modules, grains and module configuration are those of
 the minion's configuration, salt:// is its file_roots, and the pillar is made of
-its pillar_roots; there is no run timeout, no journal, and the master hears
-nothing of it. So --local changes nothing. The function has the rights of
-whoever calls it. With --resources the return is a map by id, or that of the one
-target; TYPE is glob, list, pcre, grain, pillar, ipcidr, compound ...
+its pillar_roots, or the last of its master where minion_pillar_cache keeps it;
+there is no run timeout, no journal, and the master hears nothing of it. So
+--local changes nothing. The function has the rights of whoever calls it. With
+--resources the return is a map by id, or that of the one target; TYPE is glob,
+list, pcre, grain, pillar, ipcidr, compound ...
 
 exit codes: 0 all is well, 2 usage or configuration, 4 the function failed or is
   not there, 130 interrupted; with --retcode-passthrough that of the function"""
@@ -165,9 +166,14 @@ def _files(config: MinionConfig) -> dict[str, Any]:
 
 
 def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dict[str, Any]:
-    """What the folders of pillar_roots have for this minion, as a master with these folders would give it."""
+    """What the folders of pillar_roots have for this minion, as a master with these folders would give it; without
+    such folders what the minion was given last and keeps."""
     if not config.pillar_roots:
-        return {}
+        if not config.minion_pillar_cache:
+            return {}
+        from saltlite.adapters.kept_pillar import kept_pillar  # as below
+
+        return kept_pillar(config.cachedir)
     from saltlite.adapters.pillar_files import DiskPillarFiles  # most calls need no pillar
     from saltlite.core.pillar.subject import pillar_of
     from saltlite.wire.document import decode_document, encode_document

@@ -79,8 +79,11 @@ def _targets(queues: Mapping[str, Any]) -> str:
 
 
 def _reports(link: Mapping[str, Any]) -> str:
-    count = link["uncommitted"]
-    return f"{count} wait to be stored, the first for {link['lag_s']:.1f} s" if count else "all stored"
+    count, out = link["uncommitted"], link["left_out"]
+    parts = [f"{count} wait to be stored, the first for {link['lag_s']:.1f} s" if count else "all stored"]
+    if out:
+        parts.append(f"{out} results left out, of jobs that their minions do not have")
+    return "; ".join(parts)
 
 
 def _refused(refused: Mapping[str, int]) -> str:

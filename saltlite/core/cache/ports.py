@@ -32,6 +32,23 @@ GRAINS_MAX = 256 * _KIB
 RESOURCE_GRAINS_MAX = 64 * _KIB
 """Bytes of one resource's grains, encoded. More is refused."""
 
+RESOURCE_GRAINS_TOTAL_MAX = 16 * _KIB * _KIB
+"""Bytes of the grains of all resources of one minion, encoded. The grains of further ones are refused."""
+
+RESOURCE_KEYS_MAX = 256
+"""Top-level names in the grains of one resource. Grains with more are refused."""
+
+KEY_NAMES_MAX = 1000
+"""Different top-level names in the grains of one minion, and in those of all its resources: each is a column of the
+index. Grains that bring in further ones are refused."""
+
+RESOURCE_LEAVES_MAX = 1_000_000
+"""Plain values, with empty maps and lists, in the grains of all resources of one minion: ten each where it has
+100,000. Grains beyond them are refused."""
+
+LEAVES_MAX = 20_000
+"""Plain values, with empty maps and lists, in the grains of one minion or of one resource. More is refused."""
+
 VALUE_DEPTH_MAX = 32
 """Levels of maps and lists inside each other in the grains of one minion or one resource. Deeper is refused."""
 
@@ -49,8 +66,8 @@ class Room(NamedTuple):
 NAMES = {
     GRAINS: Room(GRAINS_MAX),
     PILLAR: Room(DOC_MAX),
-    # The grains of a resource are two levels below the whole.
-    RESOURCE_GRAINS: Room(DOC_MAX, VALUE_DEPTH_MAX + 2),
+    # The names of a whole document, the grains, and what stands around them: those are two levels below the whole.
+    RESOURCE_GRAINS: Room(DOC_MAX + 2 * RESOURCE_GRAINS_TOTAL_MAX, VALUE_DEPTH_MAX + 2),
     RESOURCE_TYPES: Room(DOC_MAX),
 }
 """The banks, with the room that a value of each has."""

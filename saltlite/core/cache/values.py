@@ -35,6 +35,31 @@ def check_digest(digest: str) -> str:
     return digest
 
 
+_EMPTY = (None,)
+
+
+def leaves_of(content: Mapping[Any, Any], depth: int = VALUE_DEPTH_MAX) -> int:
+    """How many plain values, empty maps and empty lists are in it: what an index may have to take up of it.
+
+    Raises UsageError where maps and lists are inside each other for more than `depth` levels.
+    """
+    count, level = 0, [content.values() or _EMPTY]
+    for _ in range(depth):
+        below: list[Any] = []
+        for values in level:
+            count += len(values)
+            for value in values:
+                if isinstance(value, dict):
+                    below.append(value.values() or _EMPTY)
+                elif isinstance(value, list):
+                    below.append(value or _EMPTY)
+        if not below:
+            return count
+        count -= len(below)
+        level = below
+    raise UsageError(f"this cannot be cached: there are more than {depth} levels of maps and lists")
+
+
 @cache
 def limits_of(most: int, depth: int) -> Limits:
     """Limits of a value: only its size and its depth have some of their own."""

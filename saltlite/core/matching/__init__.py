@@ -39,14 +39,20 @@ def resolve(target: Target, fleet: Fleet) -> Selection:
     """
     evaluation = _evaluation(target, fleet)
     named: set[TargetId] = set()
+    namesakes: list[frozenset[TargetId]] = []
     unknown: dict[str, None] = {}
     for name in evaluation.names():
         if name.minion is None and not name.rows:
             unknown[name.text] = None
+        meant = {srn for srn, owner in name.rows if evaluation.selects(srn, owner)}
         if name.minion is not None and name.minion in evaluation.minions:
-            named.add(name.minion)
-        named.update(srn for srn, owner in name.rows if evaluation.selects(srn, owner))
-    return Selection(evaluation.minions, _Resources(evaluation), frozenset(named), tuple(unknown))
+            meant.add(name.minion)
+        if len(meant) > 1:
+            namesakes.append(frozenset(meant))
+        else:
+            named |= meant
+    resources = _Resources(evaluation)
+    return Selection(evaluation.minions, resources, frozenset(named), tuple(unknown), tuple(namesakes))
 
 
 def explain(target: Target, fleet: Fleet, name: str) -> Explanation:

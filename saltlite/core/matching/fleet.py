@@ -85,3 +85,6 @@ class Selection:
     not a reason to leave them out."""
     unknown: tuple[str, ...] = ()
     """Names in the expression that are neither a minion nor a resource, in their order."""
+    namesakes: tuple[frozenset[TargetId], ...] = ()
+    """What one name in the expression means together, as resources of several types have that bare id: who registers a
+    name that others have already must not make an error of it."""

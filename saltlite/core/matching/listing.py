@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
+from functools import cached_property
 
 from saltlite.core.matching.fleet import Fleet
-from saltlite.core.matching.matcher import GUESS_OF_OWNER, Named, Row, bare_id, look_up
+from saltlite.core.matching.matcher import GUESS_OF_OWNER, Named, Row, bare_id, look_up, registered
 from saltlite.model.ids import MinionId, TargetId
 
 
@@ -15,7 +16,7 @@ def listed(expression: str) -> list[str]:
 
 
 class ListMatcher:
-    """Minions with these ids, and resources that have one of them as bare id or as SRN."""
+    """Minions with these ids, and resources that have one of them as SRN, or as bare id where it is no SRN."""
 
     def __init__(self, fleet: Fleet, expression: str) -> None:
         self._fleet = fleet
@@ -25,7 +26,12 @@ class ListMatcher:
         return {minion for name in self._names if (minion := MinionId(name)) in among}
 
     def of_resource(self, srn: TargetId, _owner: MinionId) -> bool:
-        return srn in self._names or bare_id(srn) in self._names
+        return srn in self._names or bare_id(srn) in self._bare_ids
+
+    @cached_property
+    def _bare_ids(self) -> Set[str]:
+        """The names that are bare ids, where any resource has them."""
+        return {name for name in self._names if registered(self._fleet, name) is None}
 
     def names_resource(self, srn: TargetId, owner: MinionId) -> bool:
         return self.of_resource(srn, owner)

@@ -72,7 +72,14 @@ def as_set(found: Collection[MinionId]) -> Set[MinionId]:
 
 
 def look_up(fleet: Fleet, name: str) -> list[Row]:
-    """The resources that have this name as SRN or as bare id."""
-    rows = list(fleet.with_bare_id(name))
-    owner = fleet.owner(name) if ":" in name else None
-    return [*rows, (name, owner)] if owner is not None else rows
+    """The resource whose SRN this name is, alone; where there is none, those that have it as bare id.
+
+    A bare id may have colons, so who registers one that is called like an SRN of others must not be meant by that.
+    """
+    owner = registered(fleet, name)
+    return [(name, owner)] if owner is not None else list(fleet.with_bare_id(name))
+
+
+def registered(fleet: Fleet, name: str) -> MinionId | None:
+    """The owner of the resource whose SRN this name is, None when it is none's."""
+    return fleet.owner(name) if ":" in name else None

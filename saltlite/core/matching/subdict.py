@@ -5,6 +5,7 @@ hold the delimiter; what is left when the keys end is the pattern, and it may ho
 when one such reading does:
 
 * a pattern compares with the text of a value, without regard to case: as a glob, or with `regex` from its start;
+  to a text of more than VALUE_MAX characters no pattern is put, and only `*`, which asks for any value, matches it;
 * a list is matched by each of its members, and a number as a key is also a place in a list;
 * a map is matched by the pattern that is one of its keys, so `a:b` asks whether `a` has a `b`;
 * `*` as a key is any key, and `*` as the pattern means that the keys in front of it exist.
@@ -25,12 +26,11 @@ from saltlite.errors import UsageError
 PIECES_MAX = 64
 """Pieces that an expression is cut into; delimiters after those belong to the last of them."""
 
+VALUE_MAX = 4096
+"""Characters of a value up to which it is compared with patterns: a regular expression can take a time that grows with
+the square of the text, and worse, and minions say of themselves what they want."""
+
 ValueTest = Callable[[object], bool]
-
-
-def subdict_match(data: Mapping[str, object], query: Query) -> bool:
-    """Whether the question holds for the data. Raises UsageError for a bad regular expression."""
-    return Subdict(query).match(data)
 
 
 def value_text(value: object) -> str:
@@ -159,9 +159,9 @@ def _regex_test(tail: str) -> ValueTest:
     if tail == "*":
         return _always
     matches = regex_matcher(tail, re.IGNORECASE)
-    return lambda value: bool(matches(value_text(value)))
+    return lambda value: len(text := value_text(value)) <= VALUE_MAX and bool(matches(text))
 
 
 def _glob_test(tail: str) -> ValueTest:
     matches = glob_matcher(tail.lower())
-    return lambda value: bool(matches(value_text(value).lower()))
+    return lambda value: len(text := value_text(value)) <= VALUE_MAX and bool(matches(text.lower()))

@@ -32,6 +32,9 @@ TYPES_MAX = 256
 TYPE_FUNCTIONS_MAX = 4096
 """Functions of one resource type."""
 
+FUNCTIONS_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of the texts of all functions in one registration: the master keeps them in memory."""
+
 _FIELDS = frozenset({"resources", "grains", "stale", "functions"})
 
 
@@ -142,6 +145,10 @@ def _bad_rest(document: Mapping[Any, Any], resources: Mapping[Any, Any]) -> Iter
     functions = document.get("functions", {})
     if not isinstance(functions, dict) or not all(isinstance(texts, list) for texts in functions.values()):
         yield "`functions` of a registration is a map from types to lists of functions"
+        return
+    size = sum(len(str(text).encode(errors="replace")) for texts in functions.values() for text in texts)
+    if size > FUNCTIONS_BYTES_MAX:
+        yield f"its functions have {size} bytes, and there may be {FUNCTIONS_BYTES_MAX}"
         return
     for kind, texts in functions.items():
         if kind not in resources:

@@ -2,7 +2,8 @@
 
 A function that the minion itself carries out (all of `saltutil`, `sys.reload_modules`), or that makes one return of
 many (`state`), is for no resource. Resources that a target only describes are left out; counted are those that lack a
-function which other types may have. For one that a target names, and when nothing is left, it is an error.
+function which other types may have. For one that a target names, and when nothing is left, it is an error. So it is for
+a bare id that several types have, when none of them has the functions.
 """
 
 from __future__ import annotations
@@ -74,20 +75,25 @@ def kinds(master: Master, resources: Mapping[TargetId, MinionId]) -> Iterator[Ki
 def fitting(master: Master, chosen: Selection, funs: Sequence[str]) -> Fitting:
     """Leave out the resources whose type lacks one of the functions.
 
-    Raises UsageError when one of them was named, and when nothing is left of the selection.
+    Raises UsageError when nothing that a name in the target means has them, and when nothing is left of the selection.
     """
     if not chosen.resources:
         return Fitting(chosen)
+    named = [*(frozenset({one}) for one in chosen.named), *chosen.namesakes]
+    asked = frozenset[TargetId]().union(*named)
+    unfit: dict[TargetId, tuple[str, str]] = {}
     counts: dict[tuple[str, str], int] = {}
     kept: dict[TargetId, MinionId] = {}
     for one in kinds(master, chosen.resources):
         lacking = next((fun for fun in funs if one.lacks(fun)), "")
         if not lacking:
             kept.update(dict.fromkeys(one.srns, one.minion))
-        elif chosen.named.isdisjoint(one.srns):
-            counts[one.type, lacking] = counts.get((one.type, lacking), 0) + len(one.srns)
         else:
-            raise _unsupported(one.type, lacking)
+            counts[one.type, lacking] = counts.get((one.type, lacking), 0) + len(one.srns)
+            unfit |= dict.fromkeys(asked.intersection(one.srns), (one.type, lacking))
+    for meant in named:
+        if meant <= unfit.keys():
+            raise _unsupported(*min(unfit[srn] for srn in meant))
     if not counts:
         return Fitting(chosen)
     if not kept and not chosen.minions:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from saltlite.core.cache.ports import GRAINS
+from saltlite.core.cache.ports import GRAINS, KEY_NAMES_MAX, LEAVES_MAX
+from saltlite.core.cache.values import leaves_of
 from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
 from saltlite.master.context import Master
 from saltlite.model.ids import MinionId
@@ -23,7 +24,12 @@ def take_grains(master: Master, minion: MinionId, data: bytes) -> list[str]:
     strange = [name for name in grains if not isinstance(name, str)]
     if strange:
         raise RefusedError(f"{str(strange[0])[:40]!r} is not the name of a grain: it is no text")
+    if len(grains) > KEY_NAMES_MAX:
+        raise RefusedError(f"there are {len(grains)} grains, and there may be {KEY_NAMES_MAX}")
     try:
+        leaves = leaves_of(grains)
+        if leaves > LEAVES_MAX:
+            raise RefusedError(f"the grains have {leaves} values, and there may be {LEAVES_MAX}")
         # What a minion is called is decided here, by its key, and not by what it says of itself.
         master.banks.bank(GRAINS).put(minion, {**grains, "id": minion}, document_digest(data))
     except UsageError as error:

@@ -1,27 +1,31 @@
 """A minion registers the resources that it manages: checked, written, acknowledged; or refused, and nothing changes.
 
-The order is what keeps the promises: the rows of the registry are on disk before anything else is said, and all of it
-happens inside one write transaction of the store, so that no key is accepted, revoked or deleted in between.
+The order is what keeps the promises: what costs time is read and checked first; the rows of the registry are written
+inside a write transaction of the store, where no key is accepted, revoked or deleted; the grains are written after it,
+for others wait for the store; and a second, short transaction makes good what happened meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saltlite.core.cache.ports import GRAINS, PILLAR, RESOURCE_GRAINS
 from saltlite.core.ports import StoreReader, StoreWriter
-from saltlite.core.resources.admission import admit, read_registration, shortened
-from saltlite.core.resources.claims import Registration
-from saltlite.errors import RefusedError, RemoteProtocolError
+from saltlite.core.resources.admission import Registering, admit, read_registration, shortened
+from saltlite.core.resources.claims import Conflict, Registration
+from saltlite.errors import RefusedError, RemoteProtocolError, StoreError
 from saltlite.master.context import Master
-from saltlite.master.handlers.resource_grains import checked_grains, drop_grains, keep_grains
+from saltlite.master.handlers.namesakes import note_namesakes
+from saltlite.master.handlers.resource_grains import checked_grains, drop_grains, held_rows, put_rows
 from saltlite.master.registrations import Registered
 from saltlite.model.events import tag_resource_conflict, tag_resource_refresh, tag_resource_refused
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.keys import KeyState
+from saltlite.model.srn import resource_index_srn_key
 from saltlite.wire.document import decode_document, document_digest
 
 log = logging.getLogger(__name__)
@@ -32,39 +36,119 @@ CONFLICT_EVENTS_MAX = 100
 ASK_EACH_MAX = 500
 """Up to so many ids are looked up one by one among the minions; for more, all ids of minions are read at once."""
 
-_NAMES = frozenset({KeyState.ACCEPTED, KeyState.PENDING})
+NAMES_LOGGED = 20
+"""Ids of minions that one line of the log names."""
 
 
 def register(master: Master, minion: MinionId, data: bytes) -> list[str]:
     """Let the minion manage what the document in `data` says, and nothing else; a sentence for each thing kept back.
 
-    Raises RefusedError, a line for each reason, and StoreError: then the old registration stays.
+    Raises RefusedError, a line for each reason: then the old registration stays. Raises StoreError: then the minion is
+    to send it again, for the rows of the registry may be the new ones already.
     """
     try:
         registering = read_registration(_document(data), master.terms.resources.quota)
     except RefusedError as error:
         _refused(master, minion, str(error).splitlines())
         raise
-    grains, bad_grains = checked_grains(registering)
+    before = master.banks.bank(RESOURCE_GRAINS).get(minion) or {}
+    rows, bad_grains = checked_grains(registering, before, master.clock.wall())
+    digest = document_digest(data)
+    generation = master.registry.generation()
+    try:
+        done = _claimed(master, minion, registering)
+        reasons = [*done.reasons, *bad_grains]
+        kept = held_rows(master, minion, rows)
+        if kept != before:
+            put_rows(master, minion, kept, digest)
+        _settle(master, minion, _Settling(registering, done, kept, reasons, digest, changed=kept != before))
+    except StoreError as error:
+        if master.registry.generation() == generation:
+            raise
+        _doubt(master, minion)
+        raise StoreError(
+            f"the registry has its resources, and what is known of them cannot be kept: {error}"
+        ) from error
+    return shortened(reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What the registry has of a registration."""
+
+    resources: Mapping[str, Sequence[str]]
+    """Those that the minion was to have, whoever has them."""
+    registration: Registration
+    reasons: list[str]
+    had: bool
+    """Whether the minion had any before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Settling:
+    """A registration whose rows stand."""
+
+    registering: Registering
+    done: _Done
+    kept: Mapping[TargetId, Mapping[str, Any]]
+    reasons: list[str]
+    digest: str
+    changed: bool
+    """Whether the grains are others than before."""
+
+
+def _claimed(master: Master, minion: MinionId, registering: Registering) -> _Done:
+    """Write the rows of the registry. Raises RefusedError without an accepted key, StoreError."""
+    rules = master.terms.resources
     with master.store.write() as store:
         if store.holder(minion) is None:
             raise RefusedError("the key is not accepted any more")
-        before = frozenset(_held(master, minion))
-        rules = master.terms.resources
-        admitted = admit(registering, minion, rules, is_minion=lambda ids: _minions_among(ids, before, store))
+        held = frozenset(_held(master, minion))
+        names = _names_of_minions(registering, held, store)
+        admitted = admit(registering, minion, rules, is_minion=names.accepted.intersection)
+        declared = {kind: list(ids) for kind, ids in admitted.resources.items()}
+        pinned = _pinned(master, minion, admitted.resources)
         done = master.registry.register(minion, admitted.resources, conflict=rules.conflict)
-        conflicts = [f"{srn} is managed by {owner}, and stays so" for srn, owner in done.refused]
-        drop_grains(master, done.taken)
-        not_kept = keep_grains(master, minion, grains, registering.stale)
-        reasons = [*admitted.refused, *conflicts, *bad_grains, *not_kept]
-        count = sum(map(len, admitted.resources.values())) - len(done.refused)
-        if rules.events and (before or count):
+        conflicts = [f"{srn} is managed by {owner}, and stays so" for srn, owner in (*pinned, *done.refused)]
+        done = replace(done, refused=(*pinned, *done.refused))
+        reasons = [*admitted.refused, *conflicts]
+        _note_taken(master, store, minion, done)
+        note_namesakes(master, store, minion, held)
+    if names.pending:
+        log.warning(
+            "%s registers %s, the id of a minion whose key waits to be accepted: it cannot be, while there is a "
+            "resource of that id",
+            minion,
+            " ".join(sorted(names.pending)[:NAMES_LOGGED]),
+        )
+    return _Done(declared, done, reasons, had=bool(held))
+
+
+def _settle(master: Master, minion: MinionId, what: _Settling) -> None:
+    """Keep what is known of the minion's resources, where no key changes and no resource moves meanwhile.
+
+    Raises RefusedError without an accepted key, StoreError.
+    """
+    with master.store.write() as store:
+        if store.holder(minion) is None:
+            forget(master, minion)
+            raise RefusedError("the key is not accepted any more")
+        bank = master.banks.bank(RESOURCE_GRAINS)
+        now_held = held_rows(master, minion, what.kept)
+        overtaken = what.changed and bool(what.kept) and bank.digest(minion) != what.digest
+        if overtaken or len(now_held) != len(what.kept):
+            put_rows(master, minion, now_held, what.digest)
+        held = master.registry.views().by_minion.get(minion, {})
+        count = sum(len(holding.ids) for holding in held.values())
+        lost = _lost(master, minion, what.done.resources)
+        if master.terms.resources.events and (what.done.had or count):
             store.put_event(tag_resource_refresh(minion), {"Resource cache refresh": minion}, master.clock.wall())
-        _note(master, store, minion, done, reasons)
-        row = Registered(registering.functions, count, 0, shortened(reasons))
+        _note_kept_back(master, store, minion, what)
+        known = master.registrations.of(minion) or Registered()
+        refusals = known.refusals + 1 if what.reasons else 0
+        row = Registered(what.registering.functions, count, refusals, shortened(what.reasons), lost)
         # Without a digest the minion is asked again in its next session: by then its claim may stand.
-        master.registrations.put(minion, row, "" if reasons else document_digest(data))
-    return shortened(reasons)
+        master.registrations.put(minion, row, "" if what.reasons or lost else what.digest)
 
 
 def forget(master: Master, minion: MinionId) -> int:
@@ -100,33 +184,111 @@ def _held(master: Master, minion: MinionId) -> list[str]:
     return [bare_id for one in held.values() for bare_id in one.ids]
 
 
-def _minions_among(ids: Sequence[str], before: frozenset[str], store: StoreReader) -> list[str]:
-    """Those of the ids that are an accepted or pending minion's. What is registered cannot be: no such key was
-    accepted since."""
-    fresh = [bare_id for bare_id in ids if bare_id not in before]
-    pending = {key.id for key in store.keys(frozenset({KeyState.PENDING}))}
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Bare ids of a registration that minions are called, or want to be."""
+
+    accepted: frozenset[str]
+    pending: frozenset[str]
+
+
+def _names_of_minions(registering: Registering, held: frozenset[str], store: StoreReader) -> _Names:
+    """What is registered is no accepted minion's id: no such key was accepted since.
+
+    Anybody can present a key under any id, so one that nobody has accepted keeps nothing back.
+    """
+    fresh = {bare_id for ids in registering.resources.values() for bare_id in ids if bare_id not in held}
+    pending = fresh.intersection(key.id for key in store.keys(frozenset({KeyState.PENDING})))
     if len(fresh) <= ASK_EACH_MAX:
-        return [one for one in fresh if one in pending or store.holder(MinionId(one)) is not None]
-    return list(pending.union(store.accepted_ids()).intersection(fresh))
+        accepted = {one for one in fresh if store.holder(MinionId(one)) is not None}
+    else:
+        accepted = fresh.intersection(store.accepted_ids())
+    return _Names(frozenset(accepted), frozenset(pending - accepted))
 
 
-def _note(master: Master, store: StoreWriter, minion: MinionId, done: Registration, reasons: Sequence[str]) -> None:
-    """Write down what moved from one minion to another, and what was kept back, if that is news.
+def _pinned(master: Master, minion: MinionId, resources: dict[str, list[str]]) -> list[tuple[TargetId, str]]:
+    """Take out of `resources` what the minion lost to another one that still has it: SRN and who has it.
+
+    To say the same again is not to be the newest: two minions with one resource would take it from each other for ever.
+    """
+    known = master.registrations.of(minion)
+    if known is None or not known.lost:
+        return []
+    views = master.registry.views()
+    pinned: list[tuple[TargetId, str]] = []
+    for kind, ids in resources.items():
+        mine: list[str] = []
+        for bare_id in ids:
+            srn = resource_index_srn_key(kind, bare_id)
+            owner = views.owner(kind, bare_id) if srn in known.lost else None
+            if owner is None or owner.minion == minion:
+                mine.append(bare_id)
+            else:
+                pinned.append((srn, owner.minion))
+        resources[kind] = mine
+    return pinned
+
+
+def _lost(master: Master, minion: MinionId, declared: Mapping[str, Sequence[str]]) -> frozenset[TargetId]:
+    """What the minion registered and another one has, where that one may have taken it."""
+    if master.terms.resources.conflict is not Conflict.NEWEST:
+        return frozenset()
+    views = master.registry.views()
+    held = views.by_minion.get(minion, {})
+    lacking = {
+        kind: [bare_id for bare_id in ids if kind not in held or bare_id not in held[kind].ids]
+        for kind, ids in declared.items()
+    }
+    return frozenset(
+        f"{kind}:{bare_id}"
+        for kind, ids in lacking.items()
+        for bare_id in ids
+        if views.owner(kind, bare_id) is not None
+    )
+
+
+def _note_taken(master: Master, store: StoreWriter, minion: MinionId, done: Registration) -> None:
+    """Write down what moved from other minions, with all that is known of it. Raises StoreError."""
+    now = master.clock.wall()
+    drop_grains(master, done.taken)
+    formers: dict[str, list[TargetId]] = {}
+    for srn, former in done.taken:
+        formers.setdefault(former, []).append(srn)
+    for former, srns in formers.items():
+        master.registrations.lose(MinionId(former), srns)
+    for srn, former in done.taken[:CONFLICT_EVENTS_MAX]:
+        store.put_event(tag_resource_conflict(srn), {"owner": minion, "taken_from": former}, now)
+
+
+def _note_kept_back(master: Master, store: StoreWriter, minion: MinionId, what: _Settling) -> None:
+    """Write down what was kept back, if that is news.
 
     Who is asked again and again, and says the same each time, makes one event of it, and one line in the log.
     """
-    now = master.clock.wall()
-    for srn, former in done.taken[:CONFLICT_EVENTS_MAX]:
-        store.put_event(tag_resource_conflict(srn), {"owner": minion, "taken_from": former}, now)
+    now, reasons = master.clock.wall(), what.reasons
     known = master.registrations.of(minion)
     if not reasons or (known is not None and list(known.reasons) == shortened(reasons)):
         return
     more = f" (and {len(reasons) - 1} more like it)" if len(reasons) > 1 else ""
     log.warning("of what %s registered something was kept back: %s%s", minion, reasons[0], more)
-    for srn, owner in done.refused[:CONFLICT_EVENTS_MAX]:
+    for srn, owner in what.done.registration.refused[:CONFLICT_EVENTS_MAX]:
         store.put_event(tag_resource_conflict(srn), {"owner": owner, "refused": minion}, now)
     data = {"id": minion, "act": "register", "whole": False, "reasons": shortened(reasons)}
     store.put_event(tag_resource_refused(minion), data, now)
+
+
+def _doubt(master: Master, minion: MinionId) -> None:
+    """Nothing may say any more that what was sent before stands: whatever the minion holds, it is to be asked.
+
+    What it lost stays known: a row that has any comes without a digest.
+    """
+    row = master.registrations.of(minion)
+    if row is not None and not row.lost:
+        try:
+            master.registrations.put(minion, row, "")
+        except StoreError:
+            with suppress(StoreError):
+                master.registrations.forget(minion)
 
 
 def _refused(master: Master, minion: MinionId, reasons: list[str]) -> None:

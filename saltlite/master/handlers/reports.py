@@ -3,19 +3,25 @@ resources. What is to be stored is stored in one transaction a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from saltlite.core.ports import FunctionSet, PartRow, StoreWriter
+from saltlite.errors import StoreError
 from saltlite.master.context import Master
 from saltlite.master.handlers.holds import handle_holds
+from saltlite.master.handlers.left_out import tell_left_out
 from saltlite.master.handlers.results import Results
 from saltlite.model.ids import Jid, MinionId, PartId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import Fingerprint
 from saltlite.model.parts import split_part
 from saltlite.model.signature import by_name
+
+log = logging.getLogger(__name__)
 
 PASSING = frozenset({TargetState.RECEIVED, TargetState.RUNNING})
 """States that may wait a moment before they are stored: most are overtaken by their return."""
@@ -44,6 +50,8 @@ class Settled:
 
     acknowledge: list[tuple[str, list[str]]]
     moved: frozenset[Jid]
+    left_out: int = 0
+    """How many results were not stored, for they were none of their minion's (G8)."""
 
 
 def store_reports(master: Master, reported: Sequence[Reported], passing: Passing) -> Settled:
@@ -78,9 +86,20 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
             moved.update(jid for jid, _target in store.set_parts(final))
             for minion, known in functions.items():
                 _put_functions(store, minion, known)
+    for minion, refused in results.to_tell:
+        master.left_out.add(minion, refused)
+    _afterwards(partial(tell_left_out, master), "results that were left out cannot be told of for now")
     for minion, said in held.items():
-        handle_holds(master, minion, said)
-    return Settled(results.acknowledge, moved=frozenset(moved))
+        _afterwards(partial(handle_holds, master, minion, said), f"what {minion} holds cannot be compared for now")
+    return Settled(results.acknowledge, frozenset(moved), results.left_out)
+
+
+def _afterwards(work: Callable[[], object], failure: str) -> None:
+    """What follows a commit that stands, whatever becomes of this: no minion is asked for the same results again."""
+    try:
+        work()
+    except StoreError as error:
+        log.error("%s: %s", failure, error)  # noqa: TRY400 - the sentence says it all
 
 
 def _noted(passing: Passing, row: PartRow) -> list[PartRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize
@@ -59,23 +60,28 @@ def handle_resource_grains(master: Master, principal: Principal, request: Mappin
 
 
 def handle_resource_list_grains(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `resources`: SRN -> grain_keys, sorted, grain_count, stale_since and at; and `more`, as the minions
-    after `after`, in the order of their ids, have some."""
+    """Answers `resources`: SRN -> grain_keys, sorted, grain_count, stale_since and at, ROWS_MAX at most; `more`,
+    whether others come after them; and `last`, what to give as `after` for those."""
     authorize(principal, Action("resource_list_grains"), master.terms)
+    rows = list(islice(_grain_rows(master, request.get("after", "")), ROWS_MAX + 1))
+    found = dict(row for _place, row in rows[:ROWS_MAX])
+    more = len(rows) > ROWS_MAX
+    return Answer({"resources": found, "more": more, "last": rows[ROWS_MAX - 1][0] if more else ""})
+
+
+def _grain_rows(master: Master, after: str) -> Iterator[tuple[str, tuple[TargetId, dict[str, Any]]]]:
+    """Each resource with grains, with its place: the order is that of the minions' ids, then of the SRNs."""
     fleet, bank = master.fleet, master.banks.bank(RESOURCE_GRAINS)
-    found: dict[TargetId, dict[str, Any]] = {}
-    last = request.get("after", "")
-    keys = [key for key in bank.keys() if key > last]  # noqa: SIM118 - a bank is no dict
-    for place, minion in enumerate(keys, 1):
+    since, _, last = after.partition(" ")
+    for minion in bank.keys():  # noqa: SIM118 - a bank is no dict
+        if minion < since:
+            continue
         at = bank.changed_at(minion)
-        for srn, row in (bank.get(minion) or {}).items():
-            if fleet.owner(srn) == minion:
+        for srn, row in sorted((bank.get(minion) or {}).items()):
+            if (minion != since or srn > last) and fleet.owner(srn) == minion:
                 names = sorted(row["grains"])
                 rest = {"stale_since": row["stale_since"], "at": at}
-                found[srn] = {"grain_keys": names, "grain_count": len(names), **rest}
-        if len(found) >= ROWS_MAX:
-            return Answer({"resources": found, "more": place < len(keys), "last": minion})
-    return Answer({"resources": found, "more": False, "last": ""})
+                yield f"{minion} {srn}", (srn, {"grain_keys": names, "grain_count": len(names), **rest})
 
 
 def handle_resource_transfer(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -97,6 +103,7 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
             raise UsageError(f"nobody manages {srn[:80]!r}: `saltlite-run resource.list` has what there is")
         if former != minion:
             drop_grains(master, [(srn, former)])
+            master.registrations.lose(MinionId(former), [srn])
             data = {"owner": minion, "taken_from": former, "by": principal.label}
             store.put_event(tag_resource_conflict(srn), data, master.clock.wall())
     for one in {former, minion}:
@@ -106,7 +113,8 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
 
 def handle_resource_stats(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `registry`, what `ResourceRegistry.stats` says; `types`, how many of each; `minions`, how many manage
-    any; and `refused`: minion -> refusals and reasons of what was refused or kept back last."""
+    any; and `refused`: minion -> refusals, how many of its registrations in a row were refused or kept back in part,
+    and reasons of the last."""
     authorize(principal, Action("resource_stats"), master.terms)
     views = master.registry.views()
     types = {kind: sum(len(one.ids) for one in holdings.values()) for kind, holdings in views.by_type.items()}

@@ -4,32 +4,17 @@ else (G8)."""
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from saltlite.core.ports import PartRow, ReturnCommit, Stored, StoreReader, StoreWriter
 from saltlite.errors import RemoteProtocolError
-from saltlite.model.events import tag_resource_refused
+from saltlite.master.left_out import Refused
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Return, TargetState
 from saltlite.model.keys import Fingerprint
 from saltlite.model.parts import is_segment_id, part_id, part_of_segment, split_part
 from saltlite.wire.segment import SegmentRow, decode_segment
-
-log = logging.getLogger(__name__)
-
-SHOWN = 5
-"""SRNs that an event about refused results names."""
-
-
-@dataclass(slots=True)
-class _Refused:
-    """What was left out of what one minion said of one job."""
-
-    count: int = 0
-    reason: str = ""
-    srns: list[TargetId] = field(default_factory=list)
 
 
 class Results:
@@ -43,8 +28,13 @@ class Results:
         self._endings: list[tuple[int, ReturnCommit]] = []
         self._unanswered: dict[tuple[Jid, MinionId, int], set[TargetId]] = {}
         """Of parts with segments here: those of which nothing is here."""
-        self._refused: dict[tuple[MinionId, Jid], _Refused] = {}
+        self._refused: dict[tuple[MinionId, Jid], Refused] = {}
         self._acknowledge: dict[Fingerprint, list[str]] = {}
+
+        self.left_out = 0
+        """Results that `put` did not store, for they were none of their minion's."""
+        self.to_tell: list[tuple[MinionId, Refused]] = []
+        """Those of them that `put` found to be about resources and a job that there is."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to store."""
@@ -67,7 +57,8 @@ class Results:
         elif message["state"] == TargetState.RETURNED:
             self._refuse(minion, jid, "a part for resources was said to have returned as a whole")
         else:
-            self._endings.append((number, ReturnCommit(key, _return(minion, message, jid, body))))
+            # Without a body: it would be stored once for each resource that it holds for.
+            self._endings.append((number, ReturnCommit(key, _return(minion, message, jid, b""))))
 
     def put(self, store: StoreWriter) -> set[Jid]:
         """Store all of it; the jobs of which it is news."""
@@ -78,21 +69,17 @@ class Results:
             unanswered = store.open_in_part(ending.ret.jid, MinionId(ending.ret.id), number)
             moved |= self._put(store, [replace(ending, ret=replace(ending.ret, id=srn)) for srn in unanswered])
         for (minion, jid), refused in self._refused.items():
-            data = {
-                "id": minion,
-                "jid": jid,
-                "act": "return",
-                "count": refused.count,
-                "srns": refused.srns,
-                "reason": refused.reason,
-            }
-            store.put_event(tag_resource_refused(minion), data, self._now)
+            self.left_out += refused.count
+            # In the name of jobs that there are not, anybody can say anything.
+            if store.jid_taken(jid):
+                self.to_tell.append((minion, refused))
         return moved
 
     def _put(self, store: StoreWriter, commits: list[ReturnCommit]) -> set[Jid]:
         # What was known, or never assigned, wakes nobody: a minion can say it a thousand times a second.
-        became = zip(commits, store.put_returns(commits, self._now), strict=True)
-        return {commit.ret.jid for commit, stored in became if stored is Stored.NEW}
+        became = store.put_returns(commits, self._now)
+        self.left_out += became.count(Stored.UNASSIGNED)
+        return {commit.ret.jid for commit, stored in zip(commits, became, strict=True) if stored is Stored.NEW}
 
     def _running(self) -> list[PartRow]:
         """Parts that have begun, for some of their resources answered: the others must not be begun once more, where
@@ -126,12 +113,8 @@ class Results:
         return self._parts[key]
 
     def _refuse(self, minion: MinionId, jid: Jid, reason: str, srn: TargetId = "") -> None:
-        refused = self._refused.setdefault((minion, jid), _Refused(reason=reason))
-        refused.count += 1
-        if srn and len(refused.srns) < SHOWN:
-            refused.srns.append(srn)
-        if refused.count == 1:
-            log.warning("results of %s for job %s were left out: %s %s", minion, jid, reason, srn)
+        refused = self._refused.setdefault((minion, jid), Refused(jid, reason))
+        refused.add(1, [srn] if srn else [])
 
 
 def _return(minion: MinionId, message: dict[str, Any], jid: Jid, body: bytes) -> Return:

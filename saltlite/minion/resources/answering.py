@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.adapters.logs import log_context
-from saltlite.loader.call import Outcome
+from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
 from saltlite.loader.compound import Call, call_each
 from saltlite.loader.encode import encode_return
 from saltlite.loader.resourcetypes import ResourceType
@@ -34,6 +35,15 @@ class GrainsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What a resource has answered. `raised`: a function did not return, as when the device is not reached; one that
+    returns a code which is not 0 was there."""
+
+    row: SegmentRow
+    raised: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What a part asks of its resources."""
 
@@ -47,16 +57,14 @@ def unavailable(kind: str, why: str) -> str:
     return f"No resource loader available for type '{kind}'" + (f": {why}" if why else "")
 
 
-def answer(
-    loaded: ResourceType, srn: TargetId, work: Work, grains: Mapping[str, Any], *, returns: Returns
-) -> SegmentRow:
+def answer(loaded: ResourceType, srn: TargetId, work: Work, grains: Mapping[str, Any], *, returns: Returns) -> Answer:
     """Call the functions on that resource; never raises."""
     start_ms, began = int(time.time() * 1000), time.monotonic()
     bare_id = srn.partition(":")[2]
     with log_context(jid=work.jid, srn=srn), loaded.entered(bare_id, grains):
         outcome = _ready(loaded) or call_each(loaded.slots, work.calls, jid=work.jid, user=work.user)
         sealed = returns.seal(work.jid, outcome.value)
-    return SegmentRow(
+    row = SegmentRow(
         srn=srn,
         state=TargetState.RETURNED,
         retcode=max(-RETCODE_MAX, min(RETCODE_MAX, outcome.retcode)),
@@ -65,11 +73,38 @@ def answer(
         dur_ms=int((time.monotonic() - began) * 1000),
         reason=" ".join([sealed.note, *outcome.warnings]).strip()[:REASON_MAX],
     )
+    # Of several functions it is not known which one the code is of.
+    raised = outcome.retcode != 0 and (outcome.out == ERROR_OUTPUTTER or len(work.calls) > 1)
+    return Answer(row, raised)
+
+
+def limit_of(
+    loaded: ResourceType, srn: TargetId, calls: Sequence[Call], grains: Mapping[str, Any], default_s: float
+) -> float:
+    """Seconds that these calls may take on that resource; 0 is no limit. The type may name one for each call: those
+    are added up, and one without has `default_s`."""
+    if not loaded.names_limits:
+        return default_s
+    with log_context(srn=srn), loaded.entered(srn.partition(":")[2], grains):
+        try:
+            named = [loaded.timeout(*call) for call in calls]
+            limits = [default_s if one is None else float(one) for one in named]
+        except BaseException as error:  # noqa: BLE001 - supervision point: it is the type's own code
+            log.warning("timeout() raised %s: %s; %g s are the limit", type(error).__name__, error, default_s)
+            return default_s
+    if all(one is None for one in named) or not all(0 < one < math.inf for one in limits):
+        return default_s if 0 not in limits else 0.0
+    return sum(limits)
 
 
 def said(srn: TargetId, text: str) -> SegmentRow:
     """The answer of a resource that cannot be asked: a text, as from a function that failed."""
     return SegmentRow(srn, TargetState.RETURNED, 1, encode_return(text), int(time.time() * 1000), 0)
+
+
+def too_late(limit_s: float) -> str:
+    """Why there is no answer of a call that was given up."""
+    return f"it did not answer within {limit_s:g} s"
 
 
 def late(srn: TargetId, reason: str, dur_s: float) -> SegmentRow:

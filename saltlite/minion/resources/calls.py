@@ -25,8 +25,8 @@ STUCK_S = 0.002
 class Calls(Generic[Answer]):
     """`run` makes one call, and never raises; `answered` gets what it returns, unless the call was given up.
 
-    `given_up` hears of every call that gets no answer. Both are called from several threads at once. `now` is a
-    monotonic clock, seconds: that of `devices`.
+    `failed` says of an answer whether the device may be dead. `given_up` hears of every call that gets no answer. All
+    are called from several threads at once. `now` is a monotonic clock, seconds: that of `devices`.
     """
 
     def __init__(
@@ -36,12 +36,14 @@ class Calls(Generic[Answer]):
         answered: Callable[[Turn, Answer], None],
         given_up: Callable[[GivenUp], None],
         *,
+        failed: Callable[[Answer], bool],
         now: Callable[[], float],
     ) -> None:
         self._devices = devices
         self._run = run
         self._answered = answered
         self._given_up = given_up
+        self._failed = failed
         self._now = now
         self._changed = threading.Condition()
         self._threads = 0
@@ -65,6 +67,14 @@ class Calls(Generic[Answer]):
             self._devices.cancel(part)
             self._threads -= self._devices.hung - before
         self.tick()
+
+    def limit(self, turn: Turn, limit_s: float) -> None:
+        """That call, which runs, may take so many seconds from its beginning; 0: as long as it wants.
+
+        Whoever waits for the next `tick` has to make it at once.
+        """
+        with self._changed:
+            self._devices.limit(turn, limit_s)
 
     def pause(self, *, begin_nothing: bool) -> None:
         """Begin nothing, until it is said again that it may."""
@@ -122,8 +132,9 @@ class Calls(Generic[Answer]):
             if turn is None:
                 turn = self._wait()
             answer = self._run(turn)
+            failed = self._failed(answer)
             with self._changed:
-                counts = self._devices.ended(turn)
+                counts = self._devices.ended(turn, self._now(), failed=failed)
                 following = self._begin() if counts else None
             if not counts:
                 # Another thread has taken its place.

@@ -25,7 +25,7 @@ class Declared:
 
     def types_in(self, pillar: Mapping[str, Any]) -> list[str]:
         """The names of the types that the pillar declares, sorted. What is none is left out, with a warning."""
-        key = self.pillar_key or RESOURCE_PILLAR_KEY
+        key = self._key()
         if not self.pillar_key:
             log.warning("option resource_pillar_key is empty, and %s is used", key)
         declared = pillar.get(key)
@@ -38,6 +38,14 @@ class Declared:
             except UsageError as error:
                 log.warning("pillar key %s: %s", key, error)
         return sorted(names)
+
+    def settings_of(self, name: str, pillar: Mapping[str, Any]) -> Any:
+        """What the pillar says of that type; None without it."""
+        declared = pillar.get(self._key())
+        return declared.get(name) if isinstance(declared, Mapping) else None
+
+    def _key(self) -> str:
+        return self.pillar_key or RESOURCE_PILLAR_KEY
 
     def places_of(self, name: str) -> int:
         """How many resources of that type are called at once."""

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
 from saltlite.adapters.packing import Inside
+from saltlite.core.cache.ports import RESOURCE_GRAINS_TOTAL_MAX
 from saltlite.errors import UsageError
 from saltlite.loader.resourcetypes import ResourceType
 from saltlite.model.ids import TargetId
@@ -22,8 +25,12 @@ DISCOVER_S = 60.0
 """How long `discover` may take."""
 GRAINS_S = 60.0
 """When no resource has given its grains for so long, the others are not waited for."""
+REPORT_S = 0.5
+"""While grains are awaited, those that have come are told after so long, and then after twice as long …"""
+REPORT_MAX_S = 30.0
+"""… and at last every so many seconds: the whole document travels each time."""
 IDS_NAMED = 5
-"""Of what is no id so many are named in the log."""
+"""Of what is no id, and of what has too many grains, so many are named in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,12 @@ class _Look:
     heard_at: float = 0.0
     awaited: set[TargetId] = field(default_factory=set)
     stale: list[TargetId] = field(default_factory=list)
+    fresh: dict[TargetId, Mapping[str, Any]] = field(default_factory=dict)
+    """What was not told yet."""
+    too_many: list[TargetId] = field(default_factory=list)
+    """Those whose grains had no room."""
+    report_at: float = 0.0
+    report_s: float = REPORT_S
 
 
 class Finding:
@@ -54,6 +67,10 @@ class Finding:
         self, loaded: ResourceType, functions: Sequence[str], grains: Mapping[TargetId, Mapping[str, Any]], ways: Ways
     ) -> None:
         self.grains = dict(grains)
+        self._sizes = {srn: _size_of(one) for srn, one in self.grains.items()}
+        self._total = sum(self._sizes.values())
+        self._asked: set[TargetId] = set()
+        """Those that are being asked, for this look or the one before."""
         self._type = loaded
         self._functions = functions
         self._ways = ways
@@ -65,13 +82,17 @@ class Finding:
         return self._look is not None
 
     def find(self, number: int, *, faulty: bool) -> None:
-        """Begin a look; it is told as `found` and then as `grains`, with this number. `faulty`: the type can find its
-        resources, if it can, but not be called."""
+        """Begin a look; it is told as `found` and then as `grains` once or several times, with this number.
+
+        `faulty`: the type can find its resources, if it can, but not be called. A look that is under way is given up;
+        resources that it still asks are not asked a second time.
+        """
         self._look = look = _Look(number, time.monotonic() + DISCOVER_S, faulty=faulty)
         threading.Thread(target=self._discover, args=(look,), daemon=True).start()
 
     def answered(self, srn: TargetId, grains: dict[str, Any] | str) -> None:
         """The grains of a resource, or why there are none."""
+        self._asked.discard(srn)
         look = self._look
         if look is None or srn not in look.awaited:
             return
@@ -80,8 +101,10 @@ class Finding:
         if isinstance(grains, str):
             log.warning("the grains of %s could not be collected: %s", srn, grains)
             look.stale.append(srn)
+        elif self._has_room(srn, grains):
+            self.grains[srn] = look.fresh[srn] = grains
         else:
-            self.grains[srn] = grains
+            look.too_many.append(srn)
         self._complete(look)
 
     def tick(self, now: float) -> float:
@@ -95,8 +118,9 @@ class Finding:
         if not look.awaited:
             return look.discover_by
         if now < look.heard_at + GRAINS_S:
-            return look.heard_at + GRAINS_S
+            return min(look.heard_at + GRAINS_S, self._report(look, now))
         self._ways.give_up()
+        self._asked.clear()
         for srn in sorted(look.awaited):
             self.answered(srn, f"no resource has given its grains for {GRAINS_S:g} s")
         return math.inf
@@ -123,15 +147,53 @@ class Finding:
             return
         srns = [resource_index_srn_key(self._type.name, one) for one in ids]
         self.grains = {srn: self.grains[srn] for srn in srns if srn in self.grains}
+        self._sizes = {srn: self._sizes[srn] for srn in self.grains}
+        self._total = sum(self._sizes.values())
         look.awaited, look.heard_at = set(srns), time.monotonic()
-        self._ways.collect(srns)
+        look.report_at = look.heard_at + look.report_s
+        asked = [srn for srn in srns if srn not in self._asked]
+        self._asked.update(asked)
+        self._ways.collect(asked)
         self._complete(look)
+
+    def _has_room(self, srn: TargetId, grains: Mapping[str, Any]) -> bool:
+        """Count the grains of a resource, if there is room for them."""
+        size = _size_of(grains)
+        total = self._total - self._sizes.get(srn, 0) + size
+        if total > RESOURCE_GRAINS_TOTAL_MAX:
+            return False
+        self._sizes[srn], self._total = size, total
+        return True
+
+    def _report(self, look: _Look, now: float) -> float:
+        """Tell the grains that have come, if it is time; when it will be."""
+        if not look.fresh:
+            return math.inf
+        if now < look.report_at:
+            return look.report_at
+        look.report_s = min(2 * look.report_s, REPORT_MAX_S)
+        look.report_at = now + look.report_s
+        self._say_grains(look, last=False)
+        return math.inf
 
     def _complete(self, look: _Look) -> None:
         if look.awaited or look is not self._look:
             return
         self._look = None
-        self._ways.say({"t": "grains", "n": look.number, "grains": self.grains, "stale": sorted(look.stale)})
+        if look.too_many:
+            text = "resource type %s: the grains of %d resources are left out (%s): those of a type may have %d MiB"
+            named = ", ".join([*sorted(look.too_many)[:IDS_NAMED], *["…"][: len(look.too_many) > IDS_NAMED]])
+            log.warning(text, self._type.name, len(look.too_many), named, RESOURCE_GRAINS_TOTAL_MAX >> 20)
+            look.stale += look.too_many
+        self._say_grains(look, last=True)
+
+    def _say_grains(self, look: _Look, *, last: bool) -> None:
+        fresh, look.fresh = look.fresh, {}
+        self._ways.say({"t": "grains", "n": look.number, "grains": fresh, "stale": sorted(look.stale), "last": last})
+
+
+def _size_of(grains: Mapping[str, Any]) -> int:
+    return len(msgpack.packb(grains))
 
 
 def good_ids(kind: str, found: Iterable[Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """One resource type as the job server sees it: its process, what was found with it, and which parts it runs.
 
-A process is replaced when it asks for that (calls hang in it), when its files or the pillar have changed, and when it
-dies. The fresh one gets what comes from then on; the old one ends what it has, and goes.
+A process is replaced when it asks for that (calls hang in it), when its files or its part of the pillar have changed,
+and when it dies. The fresh one gets what comes from then on; the old one ends what it has, and goes.
 """
 
 from __future__ import annotations
@@ -126,6 +126,8 @@ class Keeper:
         self.found = Found()
         self.looking = False
         """Whether a look is under way: until the grains are there."""
+        self.finding = False
+        """Whether a look is under way that has not found the resources yet."""
         self._reactor = reactor
         self._make = make
         self._events = events
@@ -178,7 +180,7 @@ class Keeper:
     def find(self) -> None:
         """Look for resources and their grains anew, in a fresh process when the type could not be used until now."""
         self._number += 1
-        self.looking = True
+        self.looking = self.finding = True
         if self._current is not None and self._current.faulty:
             self.replace()
         elif self._current is not None:
@@ -188,6 +190,11 @@ class Keeper:
         """The grains of the minion were found anew."""
         for running in self._all:
             running.say({"t": "minion", "grains": dict(grains)})
+
+    def pillar_is(self, pillar: Mapping[str, Any]) -> None:
+        """The pillar has changed, and not in what it says of this type."""
+        if self._current is not None:
+            self._current.say({"t": "pillar", "pillar": dict(pillar)})
 
     def replace(self) -> None:
         """Let a fresh process have what comes from now on."""
@@ -360,9 +367,7 @@ class Keeper:
                 case "found" if message["n"] == self._number:
                     self._found_ids(running, message)
                 case "grains" if message["n"] == self._number:
-                    self.found.grains, self.found.stale = message["grains"], message["stale"]
-                    self.looking = False
-                    self._events.found()
+                    self._found_grains(message)
 
     def _found_ids(self, running: _Running, message: Inside) -> None:
         running.faulty = message["faulty"]
@@ -371,6 +376,7 @@ class Keeper:
         if message["why"]:
             self._nothing_found(message["why"])
             return
+        self.finding = False
         found = self.found
         found.known, found.why, found.ids, found.functions = True, "", message["ids"], message["functions"]
         found.srns = frozenset(resource_index_srn_key(self.name, one) for one in found.ids)
@@ -378,11 +384,19 @@ class Keeper:
         found.stale = sorted(found.srns - found.grains.keys())
         self._events.found()
 
+    def _found_grains(self, message: Inside) -> None:
+        """More grains have come; those that were told before are still right."""
+        found = self.found
+        found.grains = {**found.grains, **message["grains"]}
+        found.stale = message["stale"] if message["last"] else sorted(found.srns - found.grains.keys())
+        self.looking = not message["last"]
+        self._events.found()
+
     def _nothing_found(self, why: str) -> None:
         """The look came to nothing: what was found before stays."""
         log.warning("resource type %s: its resources could not be looked for: %s", self.name, why)
         self.found.known, self.found.why = True, why
-        self.looking = False
+        self.looking = self.finding = False
         self._events.found()
 
     def _look_again(self, faulty: _Running | None = None) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.core.devices import Devices, GivenUp, Turn
+from saltlite.loader.compound import Call
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeUnavailableError, find_type
 from saltlite.minion.resources import answering
@@ -60,19 +61,24 @@ class LocalType:
             raise TypeUnavailableError(f"{type(error).__name__}: {error}") from error
         srns = [resource_index_srn_key(name, one) for one in ids]
         self.grains = {srn: {} for srn in srns}
-        self._each(srns, self._grains_of, lambda srn, why: log.warning("grains of %s are missing: %s", srn, why))
+        calls: list[Call] = [("grains", (), {})]
+        self._each(
+            srns, calls, self._grains_of, lambda srn, why, _s: log.warning("grains of %s are missing: %s", srn, why)
+        )
 
     def run(self, srns: Sequence[TargetId], work: Work) -> dict[TargetId, SegmentRow]:
         """Call the functions on each of these resources."""
         rows: dict[TargetId, SegmentRow] = {}
 
-        def call(srn: TargetId) -> None:
-            rows[srn] = answering.answer(self._type, srn, work, self.grains[srn], returns=self._returns)
+        def call(srn: TargetId) -> bool:
+            answer = answering.answer(self._type, srn, work, self.grains[srn], returns=self._returns)
+            rows[srn] = answer.row
+            return not answer.raised
 
-        def late(srn: TargetId, why: str) -> None:
-            rows[srn] = answering.late(srn, why, self._timeout_s)
+        def late(srn: TargetId, why: str, limit_s: float) -> None:
+            rows[srn] = answering.late(srn, why, limit_s)
 
-        self._each(srns, call, late)
+        self._each(srns, work.calls, call, late)
         # A call that was given up may still end while its row is read.
         return dict(rows)
 
@@ -83,29 +89,35 @@ class LocalType:
         except Exception as error:  # noqa: BLE001 - supervision point: it is the type's own code
             log.warning("resource type %s: shutdown() raised %s: %s", self.name, type(error).__name__, error)
 
-    def _grains_of(self, srn: TargetId) -> None:
+    def _grains_of(self, srn: TargetId) -> bool:
         try:
             self.grains[srn] = answering.grains_of(self._type, srn, {})
         except GrainsError as error:
             log.warning("grains of %s are missing: %s", srn, error)
+            return False
+        return True
 
     def _each(
-        self, srns: Sequence[TargetId], call: Callable[[TargetId], None], late: Callable[[TargetId, str], None]
+        self,
+        srns: Sequence[TargetId],
+        what: Sequence[Call],
+        call: Callable[[TargetId], bool],
+        late: Callable[[TargetId, str, float], None],
     ) -> None:
         """Call for all of them, as many at once as there may be; `late` for those that take too long."""
-        ended: queue.SimpleQueue[tuple[TargetId, str]] = queue.SimpleQueue()
+        ended: queue.SimpleQueue[GivenUp | TargetId] = queue.SimpleQueue()
 
-        def given_up(one: GivenUp) -> None:
-            ended.put((one.device, one.why or f"it did not answer within {self._timeout_s:g} s"))
+        def run(turn: Turn) -> bool:
+            limit_s = answering.limit_of(self._type, turn.device, what, self.grains[turn.device], self._timeout_s)
+            calls.limit(turn, limit_s)
+            return call(turn.device)
 
-        def answered(turn: Turn, _answer: None) -> None:
-            ended.put((turn.device, ""))
-
-        calls = Calls[None](
+        calls: Calls[bool] = Calls(
             Devices(self._places, self._timeout_s),
-            lambda turn: call(turn.device),
-            answered,
-            given_up,
+            run,
+            lambda turn, _good: ended.put(turn.device),
+            ended.put,
+            failed=lambda good: not good,
             now=time.monotonic,
         )
         calls.add("", srns)
@@ -113,12 +125,12 @@ class LocalType:
         while awaited:
             wait_s = min(LOOK_S, max(0.0, calls.tick() - time.monotonic()))
             try:
-                srn, why = ended.get(timeout=wait_s)
+                one = ended.get(timeout=wait_s)
             except queue.Empty:
                 continue
-            awaited.discard(srn)
-            if why:
-                late(srn, why)
+            if isinstance(one, GivenUp):
+                late(one.device, one.why or answering.too_late(one.limit_s), one.limit_s)
+            awaited.discard(one.device if isinstance(one, GivenUp) else one)
 
 
 def local_types(declared: Declared, here: Here) -> list[LocalType]:

@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,18 +31,18 @@ from saltlite.adapters.process import set_parent_death_signal, set_title
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.devices import Devices, GivenUp, Turn
 from saltlite.loader.blackout import blackout
+from saltlite.loader.compound import Call
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeFiles, TypeUnavailableError, find_type
 from saltlite.minion.errands import Errands
 from saltlite.minion.jobprocess import JobProcess, Surroundings, stand_alone
 from saltlite.minion.resources import answering
-from saltlite.minion.resources.answering import GrainsError, Work
+from saltlite.minion.resources.answering import Answer, GrainsError, Work
 from saltlite.minion.resources.calls import Calls
 from saltlite.minion.resources.finding import Finding, Ways
 from saltlite.minion.resources.segments import Segments, Told
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.parts import split_part
-from saltlite.wire.segment import SegmentRow
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ _LENGTH = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the process of a type begins with; it is the same for as long as the process lives.
+    """What the process of a type begins with. Grains of the minion and the pillar may be others later.
 
     `grains` are those of its resources by SRN, as they were last found. `places` calls run at once, one of them for
     `timeout_s` seconds at most (0: as long as it wants).
@@ -127,6 +127,8 @@ class _Life:
 
     def __init__(self, start: Start, said: int, errands: int) -> None:
         self._start = start
+        self._grains = start.surroundings.grains
+        self._pillar = start.pillar
         self._fd = said
         self._saying = threading.Lock()
         self._posted: deque[Callable[[], None]] = deque()
@@ -151,8 +153,13 @@ class _Life:
             Told(self._segment, self._done, lambda full: self._calls.pause(begin_nothing=full)),
             time.monotonic,
         )
-        self._calls: Calls[SegmentRow | dict[str, Any] | str] = Calls(
-            Devices(start.places, start.timeout_s), self._run, self._answered, self._given_up, now=time.monotonic
+        self._calls: Calls[Answer | dict[str, Any] | str] = Calls(
+            Devices(start.places, start.timeout_s),
+            self._run,
+            self._answered,
+            self._given_up,
+            failed=lambda answer: isinstance(answer, str) or (isinstance(answer, Answer) and answer.raised),
+            now=time.monotonic,
         )
 
     def live(self) -> None:
@@ -262,14 +269,21 @@ class _Life:
             case "there":
                 self._say({"t": "there"})
             case "minion":
-                if self._minion is not None:
-                    self._minion.refresh(message["grains"], self._start.pillar)
-                if self._type is not None:
-                    self._type.refresh(message["grains"], self._start.pillar)
+                self._grains = message["grains"]
+                self._refresh()
+            case "pillar":
+                self._pillar = message["pillar"]
+                self._refresh()
             case _ if self._early is not None:
                 self._early.append(message)
             case _:
                 self._one(message)
+
+    def _refresh(self) -> None:
+        if self._minion is not None:
+            self._minion.refresh(self._grains, self._pillar)
+        if self._type is not None:
+            self._type.refresh(self._grains, self._pillar)
 
     def _one(self, message: Inside) -> None:
         match message["t"]:
@@ -304,29 +318,39 @@ class _Life:
 
     # -- calls, from their threads
 
-    def _run(self, turn: Turn) -> SegmentRow | dict[str, Any] | str:
+    def _run(self, turn: Turn) -> Answer | dict[str, Any] | str:
         assert self._type is not None and self._finding is not None  # noqa: S101, PT018 - nothing is queued without
         grains = self._finding.grains.get(turn.device) or {
             "resource_type": self._start.name,
             "resource_id": turn.device.partition(":")[2],
         }
         if turn.part == GRAINS:
+            self._limit(turn, [("grains", (), {})], grains)
             try:
                 return answering.grains_of(self._type, turn.device, grains)
             except GrainsError as error:
                 return str(error)
         work = self._work.get(turn.part)
         if work is None:
-            return answering.late(turn.device, "it was ended before it began", 0)
+            return Answer(answering.late(turn.device, "it was ended before it began", 0), raised=False)
         assert self._minion is not None  # noqa: S101 - as above
         left_alone = blackout(self._minion, (fun for fun, _args, _kwargs in work.calls))
         if left_alone is not None:
-            return answering.said(turn.device, left_alone.value)
+            return Answer(answering.said(turn.device, left_alone.value), raised=False)
+        self._limit(turn, work.calls, grains)
         return answering.answer(self._type, turn.device, work, grains, returns=self._returns)
 
-    def _answered(self, turn: Turn, answer: SegmentRow | dict[str, Any] | str) -> None:
-        if isinstance(answer, SegmentRow):
-            self._segments.put(turn.part, answer)
+    def _limit(self, turn: Turn, calls: Sequence[Call], grains: Mapping[str, Any]) -> None:
+        assert self._type is not None  # noqa: S101 - as above
+        default_s = self._start.timeout_s
+        limit_s = answering.limit_of(self._type, turn.device, calls, grains, default_s)
+        if limit_s != default_s:
+            self._calls.limit(turn, limit_s)
+            self._post(lambda: None)
+
+    def _answered(self, turn: Turn, answer: Answer | dict[str, Any] | str) -> None:
+        if isinstance(answer, Answer):
+            self._segments.put(turn.part, answer.row)
         else:
             self._post(lambda: self._its_grains(turn.device, answer))
 
@@ -336,7 +360,7 @@ class _Life:
 
     def _given_up(self, one: GivenUp) -> None:
         """From the main thread."""
-        late = f"it did not answer within {self._start.timeout_s:g} s"
+        late = answering.too_late(one.limit_s)
         if one.part == GRAINS:
             self._its_grains(one.device, one.why or late)
             return

@@ -7,13 +7,14 @@ which call devices never wait for the disk; while the disk takes nothing, they a
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from saltlite.core.minion_ports import SpoolEntry
-from saltlite.errors import UnwrittenError
+from saltlite.errors import JournalError, UnwrittenError
 from saltlite.model.ids import PartId
 from saltlite.model.job import TargetState
 from saltlite.model.parts import segment_id
@@ -27,6 +28,11 @@ SEGMENT_BYTES = 48 * 1024
 """Bytes of answers that are written at once; a larger answer is a segment of its own."""
 RETRY_S = 5.0
 """Between two attempts to write to a disk that was full."""
+LOOK_BYTES = 8 * 1024 * 1024
+"""After so many bytes, or LOOK_SEGMENTS, the spool is looked at: others write to it, and the job server empties it."""
+LOOK_SEGMENTS = 200
+CROWDED_S = 1.0
+"""Between two looks at a spool that has as much as it may."""
 
 _ROW_BYTES = 64
 """What a row takes beside its result."""
@@ -36,6 +42,10 @@ class Written(Protocol):
     """Where segments go: the port `saltlite.core.minion_ports.Spool`, as far as it is needed."""
 
     def write(self, jid: str, result: SpoolEntry) -> bool: ...
+
+    def jids(self) -> list[str]: ...
+
+    def has_room(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +57,7 @@ class Told:
     done: Callable[[PartId, str], None]
     """Every answer of the part is in the spool; or it was ended before, how is said."""
     full: Callable[[bool], None]
-    """Whether the disk takes no more: nothing is to be begun until it does."""
+    """Whether there is no room for more: nothing is to be begun until there is."""
 
 
 @dataclass(slots=True)
@@ -72,6 +82,10 @@ class Segments:
         self._parts: dict[PartId, _Part] = {}
         self._changed = threading.Condition()
         self._closing = False
+        # Only the thread that writes has these. Nothing is known of the spool yet: the first write looks.
+        self._unseen_bytes, self._unseen_segments = LOOK_BYTES, 0
+        self._crowded = False
+        self._look_at = math.inf
 
     def begin(self, part: PartId, number: int, awaited: int) -> None:
         """So many answers of that part will come; its first segment has this number."""
@@ -114,8 +128,12 @@ class Segments:
         while True:
             with self._changed:
                 part = self._wait_for_one()
-                if part is None:
+                if part is None and self._closing:
                     return
+            if part is None:
+                self._look()
+                continue
+            with self._changed:
                 one = self._parts[part]
                 rows, one.rows, one.size = one.rows, [], 0
                 number, over, how = one.number, not one.awaited, one.how
@@ -125,6 +143,7 @@ class Segments:
                 if not self._write(segment_id(part, number + offset), piece):
                     return
                 self._told.segment(part, segment_id(part, number + offset))
+            self._count(rows)
             if over:
                 with self._changed:
                     del self._parts[part]
@@ -137,16 +156,40 @@ class Segments:
             self._changed.notify()
 
     def _wait_for_one(self) -> PartId | None:
-        """The part whose answers are to be written now; None when there will be none."""
+        """The part whose answers are to be written now; None when there will be none, or it is time to look."""
         while True:
             now = self._now()
             waiting = {name: one.due for name, one in self._parts.items() if one.rows or not one.awaited}
             part = min(waiting, key=waiting.__getitem__, default=None)
             if part is not None and waiting[part] <= now:
                 return part
-            if self._closing:
+            if self._closing or now >= self._look_at:
                 return None
-            self._changed.wait(None if part is None else waiting[part] - now)
+            until = min(self._look_at, math.inf if part is None else waiting[part])
+            self._changed.wait(None if math.isinf(until) else until - now)
+
+    def _count(self, rows: Sequence[SegmentRow]) -> None:
+        """Something was written: look at the spool, when that was enough for it."""
+        self._unseen_bytes += sum(map(_size_of, rows))
+        self._unseen_segments += 1
+        if not self._crowded and (self._unseen_bytes >= LOOK_BYTES or self._unseen_segments >= LOOK_SEGMENTS):
+            self._look()
+
+    def _look(self) -> None:
+        """Find out whether the spool has as much as it may, and tell when that has changed."""
+        self._unseen_bytes = self._unseen_segments = 0
+        try:
+            self._spool.jids()
+            crowded = not self._spool.has_room()
+        except JournalError as error:
+            log.error("no resource is called, because of the spool: %s", error)  # noqa: TRY400 - a sentence
+            crowded = True
+        self._look_at = self._now() + CROWDED_S if crowded else math.inf
+        if crowded != self._crowded:
+            self._crowded = crowded
+            if crowded:
+                log.warning("no resource is called until the master has taken results: there are too many in the spool")
+            self._told.full(crowded)
 
     def _write(self, name: str, rows: Sequence[SegmentRow]) -> bool:
         """Write a segment, however long the disk is full; False when it was still full at the end of this process."""
@@ -166,7 +209,7 @@ class Segments:
                         return False
                 continue
             if held:
-                self._told.full(False)
+                self._told.full(self._crowded)
             return True
 
 

@@ -29,7 +29,7 @@ from saltlite.wire.segment import SegmentRow, encode_segment
 log = logging.getLogger(__name__)
 
 REGISTER_SOON_S = 1.0
-"""When grains take longer, what was found is registered without them, and again when they are there."""
+"""When grains take longer, what was found is registered without them, and again as they come."""
 PILLAR_WAIT_S = 60.0
 """How long a part waits for the first pillar, which says what types there are."""
 NO_PILLAR = "this minion has no pillar yet, so it does not know which resources it manages"
@@ -111,19 +111,23 @@ class ResourceServer:
     # -- what there is
 
     def pillar_is(self, pillar: Mapping[str, Any]) -> None:
-        """The pillar was fetched. Another one than before is a reason to look for resources, with fresh processes.
+        """The pillar was fetched. Another one than before is a reason to look for resources.
 
-        The same one is none: it is fetched in every session.
+        Types of which it says something else get fresh processes, the others see it in the ones that they have. The
+        same pillar is no reason for anything: it is fetched in every session.
         """
         if pillar == self._pillar:
             return
-        self._pillar = pillar
+        before, self._pillar = self._pillar or {}, pillar
         declared = self._declared.types_in(pillar)
         for name in [name for name in self._keepers if name not in declared]:
             self._leave(self._keepers.pop(name))
         for name, keeper in self._keepers.items():
-            log.info("resource type %s: the pillar has changed, and its process is replaced", name)
-            keeper.replace()
+            if self._declared.settings_of(name, pillar) == self._declared.settings_of(name, before):
+                keeper.pillar_is(pillar)
+            else:
+                log.info("resource type %s: its pillar has changed, and its process is replaced", name)
+                keeper.replace()
         for name in declared:
             if name not in self._keepers:
                 self._keepers[name] = self._keeper(name)
@@ -135,15 +139,19 @@ class ResourceServer:
             keeper.minion_is(grains)
 
     def refresh(self, done: Callable[[], None]) -> None:
-        """Look for all resources and their grains; `done` when they were handed over for registration. While a look
-        is under way, another one follows it."""
+        """Look for all resources and their grains; `done` when the resources were handed over for registration.
+
+        Grains that take longer than REGISTER_SOON_S are handed over as they come. While resources are being looked
+        for, another look follows.
+        """
         self._next.append(done)
-        if not self._looking:
+        if not any(keeper.finding for keeper in self._keepers.values()):
             self._look()
 
     def looked(self, done: Callable[[], None]) -> None:
-        """Call `done` when the look that was asked for last is over; without one, look."""
-        if self._looking and not self._next:
+        """Call `done` when what the look finds that was asked for last is handed over; without one, look."""
+        under_way = self._soon is not None or any(keeper.finding for keeper in self._keepers.values())
+        if under_way and not self._next:
             self._done.append(done)
         else:
             self.refresh(done)
@@ -230,44 +238,50 @@ class ResourceServer:
     # -- looking
 
     def _look(self) -> None:
-        self._looking = True
-        self._done, self._next = self._next, []
+        self._done += self._next
+        self._next = []
         for keeper in self._keepers.values():
             keeper.find()
-        self._soon = self._reactor.call_later(REGISTER_SOON_S, self._register_soon)
+        self._begin()
         self._reactor.call_soon(self._look_at_it)
 
-    def _look_at_it(self) -> None:
-        """Something was found; or a type began to look by itself."""
-        self._run_waiting()
-        keepers = self._keepers.values()
-        if any(keeper.looking for keeper in keepers):
-            if not self._looking:
-                self._looking = True
-                self._soon = self._reactor.call_later(REGISTER_SOON_S, self._register_soon)
-            elif self._soon is None:
-                self._register_ids()
-            return
-        if not self._looking:
-            return
-        self._looking = False
+    def _begin(self) -> None:
         if self._soon is not None:
             self._soon.cancel()
+        self._looking = True
+        self._soon = self._reactor.call_later(REGISTER_SOON_S, self._register_soon)
+
+    def _register_soon(self) -> None:
+        self._soon = None
+        self._look_at_it()
+
+    def _look_at_it(self) -> None:
+        """Something was found, or nothing for a while; or a type began to look by itself."""
+        self._run_waiting()
+        keepers = self._keepers.values()
+        grains_awaited = any(keeper.looking for keeper in keepers)
+        if grains_awaited and not self._looking:
+            self._begin()
+        if not self._looking or (grains_awaited and self._soon is not None):
+            return
+        if any(keeper.finding for keeper in keepers):
+            # A type of which nothing is known yet would lose all that it had.
+            if all(keeper.found.known for keeper in keepers):
+                self._register()
+            return
+        self._looking = grains_awaited
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
         self._register()
+        self._settle()
+
+    def _settle(self) -> None:
         done, self._done = self._done, []
         for one in done:
             one()
         if self._next:
             self._look()
-
-    def _register_soon(self) -> None:
-        self._soon = None
-        self._register_ids()
-
-    def _register_ids(self) -> None:
-        """Register what was found so far. A type of which nothing is known yet would lose all that it had."""
-        if all(keeper.found.known for keeper in self._keepers.values()):
-            self._register()
 
     def _register(self) -> None:
         found = {name: keeper.found for name, keeper in self._keepers.items() if keeper.found.ids}

@@ -14,16 +14,18 @@ hosts there are:
             passwd: '…'                # a password
             sudo: False                # run everything as root by `sudo -n`
             tty: False                 # with a terminal, as some sudo rules want it; not for what has input
-            timeout: 30                # seconds that a call may take
-            identities_only: False     # offer `priv` only, and no key of an ssh-agent
+            timeout: 30                # seconds that a command may take; a call has twice as many if they are more
+            identities_only: False     # offer `priv` only, and no other key
+            use_auth_sock: False       # offer the keys of the ssh-agent behind the minion's SSH_AUTH_SOCK
             known_hosts_file: /etc/…   # instead of those of the minion's user
             accept_new_host_keys: False  # take the first key that a host shows, and no other later
             ignore_host_keys: False    # take any key; `no_host_keys` also remembers none
             ssh_options: [Name=value]  # options of ssh_config(5); these come before all others
             keepalive: True            # with `keepalive_interval` (60 s) and `keepalive_count_max` (3)
 
-A host's key must be known, unless the pillar says otherwise. What a host does when a call's time is up is not known:
-its connection is ended, a command that does not notice runs on.
+Neither an agent nor a display nor a ticket is forwarded to a host, and no local command is run, whatever `ssh_options`
+and the files of ssh say. A host's key must be known, unless the pillar says otherwise. What a host does when a call's
+time is up is not known: its connection is ended, a command that does not notice runs on.
 
 What belongs here: the connection module of the type; `modules` has its slots. What does not: anything that needs
 more on the host than a POSIX shell and its usual tools.
@@ -37,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError
 from saltlite.resources.ssh._client import Connections, Outcome
-from saltlite.resources.ssh._host import Host, host_of
+from saltlite.resources.ssh._host import PACKAGES_TIMEOUT_S, TIMEOUT_S, Host, host_of
 from saltlite.resources.ssh._process import OUTPUT_BYTES_MAX
 from saltlite.resources.ssh._remote_grains import SCRIPT, read_grains
 
@@ -82,6 +84,19 @@ def grains() -> dict[str, Any]:
 def grains_refresh() -> dict[str, Any]:
     """The same: nothing is kept."""
     return grains()
+
+
+def timeout(fun: str, args: list[Any], kwargs: Mapping[str, Any]) -> float | None:  # noqa: ARG001 - the contract
+    """Twice what its longest command may take, as calls have several; None where that is not above the usual."""
+    try:
+        own = _host().timeout
+    except CommandExecutionError:
+        return None  # the call says it
+    asked = kwargs.get("timeout")
+    if asked is None:
+        asked = PACKAGES_TIMEOUT_S if fun.startswith("pkg.") else 0
+    longest = max(own, float(asked))
+    return 2 * longest if longest > TIMEOUT_S else None
 
 
 def ping() -> bool:

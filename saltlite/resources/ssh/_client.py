@@ -37,7 +37,10 @@ SOCKETS_IN = "/tmp"  # noqa: S108 - the folder that is made there is private
 
 _FOLDER = "saltlite-ssh-"
 _SOCKET = "to-"
-_PASSED_ON = ("HOME", "PATH", "SSH_AUTH_SOCK")
+_PASSED_ON = ("HOME", "PATH")
+_AUTH_SOCK = "SSH_AUTH_SOCK"
+# Whoever has root on the host could use what is forwarded there; not even the operator's options bring it back.
+_NEVER = ("-a", "-k", "-x", "-o", "PermitLocalCommand=no")
 _FAILED_ITSELF = 255
 _COMMAND_255 = b"saltlite: the command itself returned 255\n"
 _CONTROL_S = 5.0
@@ -134,8 +137,8 @@ class Connections:
 
     def _argv(self, host: Host, log: str, *, tty: bool) -> list[str]:
         own = self._options(host) | self._control(host)
-        argv = ["ssh", "-tt" if tty else "-T", "-x", "-E", log]
-        # The first word about an option counts: the operator's comes first.
+        argv = ["ssh", "-tt" if tty else "-T", *_NEVER, "-E", log]
+        # The first word about an option counts: after those the operator's comes first.
         for option in (*host.ssh_options, *(f"{name}={value}" for name, value in own.items())):
             argv += ["-o", option]
         if host.priv:
@@ -185,7 +188,7 @@ class Connections:
         self._used.pop(name, None)
         if os.path.exists(path):
             argv = ["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={_quoted(path)}", "--", host.host]
-            run_to_end(argv, _environment(), None, _CONTROL_S)
+            run_to_end(argv, _environment(host), None, _CONTROL_S)
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
@@ -202,7 +205,7 @@ class Connections:
         with contextlib.ExitStack() as stack:
             log = _new_file(self._place())
             stack.callback(_remove, log)
-            env = _environment()
+            env = _environment(host)
             if host.has_secret:
                 # DISPLAY is for an ssh older than 8.4, which asks a program only where there is one.
                 env |= {"SSH_ASKPASS": self._askpass, "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": ":0"}
@@ -264,10 +267,11 @@ def _quoted(path: str) -> str:
     return '"' + path.replace("%", "%%") + '"'
 
 
-def _environment() -> dict[str, str]:
+def _environment(host: Host) -> dict[str, str]:
     """Little of the minion's: ssh passes the locale on to the other side, and secrets have no business there."""
     source: Mapping[str, str] = os.environ
-    return {name: source[name] for name in _PASSED_ON if name in source}
+    passed_on = (*_PASSED_ON, _AUTH_SOCK) if host.use_auth_sock and not host.identities_only else _PASSED_ON
+    return {name: source[name] for name in passed_on if name in source}
 
 
 def _new_file(folder: str) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 from saltlite.errors import CommandExecutionError
 
 TIMEOUT_S = 30.0
+PACKAGES_TIMEOUT_S = 600.0
+"""How long a command about packages may take, when the caller does not say."""
 TIMEOUT_MAX_S = 86_400.0
 SECRET_MAX = 1000
 """Bytes of a password in UTF-8; ssh itself reads no more than 1023."""
@@ -38,6 +40,7 @@ class Host:
     tty: bool = False
     timeout: float = TIMEOUT_S
     identities_only: bool = False
+    use_auth_sock: bool = False
     accept_new_host_keys: bool = False
     ignore_host_keys: bool = False
     no_host_keys: bool = False
@@ -64,7 +67,7 @@ class Host:
 
 
 _FIELDS = tuple(name for name in Host.__dataclass_fields__ if name != "resource_id")
-_BOOLEANS = ("sudo", "tty", "identities_only", *_CHECKS, "keepalive")
+_BOOLEANS = ("sudo", "tty", "identities_only", "use_auth_sock", *_CHECKS, "keepalive")
 _NUMBERS = {"port": 65_535, "keepalive_interval": 86_400, "keepalive_count_max": 1000}
 
 

@@ -146,6 +146,7 @@ STATUS = {
         "mworkers": 4,
         "uncommitted": 5,
         "lag_s": 0.25,
+        "left_out": 3,
     },
 }
 NO_RISK = {

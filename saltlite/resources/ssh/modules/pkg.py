@@ -1,7 +1,7 @@
 """Packages of hosts with apt, dnf, yum, zypper or apk; which of them is found on the host.
 
 Functions that change something return ``{name: {"old": version, "new": version}}`` of all that changed. They may
-take ``timeout`` seconds, 600 if not said; the minion's `resource_timeout` counts too.
+take ``timeout`` seconds, 600 if not said.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.resources.ssh._host import PACKAGES_TIMEOUT_S as TIMEOUT_S
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __resource__, __resource_funcs__
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 __risk__ = {"remove": "remove", "purge": "remove"}
 
 Changes = dict[str, dict[str, str]]
-
-TIMEOUT_S = 600.0
 
 # No sign at the end, but for `g++`: to apt-get `name-` means to remove it, and `name+` to install it.
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.+:~-]{0,253}[A-Za-z0-9_])?(?:\+\+)?", re.ASCII)

@@ -1,0 +1,22 @@
+"""What a job's process asks of the minion, and how long it waits for that."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from saltlite.errors import CommandExecutionError
+from saltlite.minion import errands
+from saltlite.minion.errands import Errands
+
+
+def test_a_refresh_that_takes_too_long_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(errands, "REFRESH_S", 0.01)
+    ours, theirs = socket.socketpair()
+    with (
+        ours,
+        theirs,
+        pytest.raises(CommandExecutionError, match=r"its pillar after 0\.01 s, and goes on"),
+    ):
+        Errands(ours.fileno()).refresh("pillar")

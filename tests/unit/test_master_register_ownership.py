@@ -1,0 +1,198 @@
+"""Whose a resource is when several minions register it, when an operator gives it away, and both at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from saltlite.core.cache.ports import RESOURCE_GRAINS
+from saltlite.core.resources.admission import Rules
+from saltlite.core.resources.claims import Conflict
+from saltlite.master.handlers import keys, resource_grains
+from saltlite.master.handlers import register as registering
+from saltlite.master.handlers.holds import agrees
+from saltlite.model.ids import MinionId
+from saltlite.wire.document import encode_document
+from tests.master_office import Office
+from tests.store_samples import key
+
+DUMMIES = {"dummy": ["d1", "d2"]}
+PING = "test.ping()"
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office("ma", "mb", "mc")
+
+
+# -- ownership
+
+
+def test_a_resource_of_another_minion_stays_with_it_and_both_are_told(office: Office) -> None:
+    office.register("ma", DUMMIES)
+    said = office.register("mb", {"dummy": ["d1", "d11"]})
+    assert (said["state"], said["names"]) == ("ok", ["dummy:d1 is managed by ma, and stays so"])
+    assert office.owned("ma") == DUMMIES
+    assert office.owned("mb") == {"dummy": ["d11"]}
+    (event,) = office.events("resource/conflict/")
+    assert (event.tag, event.data) == ("resource/conflict/dummy:d1", {"owner": "ma", "refused": "mb"})
+
+
+def test_where_the_newest_wins_the_resource_moves_with_its_grains() -> None:
+    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}, "dummy:d2": {"of": "ma"}})
+    office.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}})
+    assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
+    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "mb"}
+    assert office.ask("resource_grains", type="dummy", id="d2").fields["grains"] == {"of": "ma"}
+    (event,) = office.events("resource/conflict/")
+    assert event.data == {"owner": "mb", "taken_from": "ma"}
+
+
+def test_two_minions_do_not_take_one_resource_from_each_other_for_ever() -> None:
+    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office.register("ma", DUMMIES)
+    office.register("mb", {"dummy": ["d1"]})
+    said = office.register("ma", DUMMIES, grains={"dummy:d2": {"n": 1}})
+    assert said["names"] == ["dummy:d1 is managed by mb, and stays so"]
+    assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
+
+
+def test_what_was_lost_to_another_minion_is_no_disagreement() -> None:
+    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office.register("ma", DUMMIES)
+    office.register("mb", {"dummy": ["d1"]})
+    assert agrees(office.master, MinionId("ma"))
+
+
+def test_what_was_lost_is_had_again_when_the_other_minion_releases_it() -> None:
+    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    data = encode_document({"resources": DUMMIES})
+    office.send("ma", "resources", data)
+    office.register("mb", {"dummy": ["d1"]})
+    office.register("mb", {})
+    assert office.holds("ma", resources=data) == [("ma", "resources")]
+    assert office.send("ma", "resources", data)["names"] == []
+    assert office.owned("ma") == DUMMIES
+
+
+def test_a_full_disk_does_not_make_the_master_forget_what_a_minion_lost() -> None:
+    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    office.register("ma", DUMMIES)
+    office.register("mb", {"dummy": ["d1"]})
+    office.shared.cache.full = True
+    assert office.register("ma", {"dummy": ["d1", "d3"]})["state"] == "busy"
+    office.shared.cache.full = False
+    assert office.register("ma", {"dummy": ["d1", "d3"]})["names"] == ["dummy:d1 is managed by mb, and stays so"]
+    assert office.owned("mb") == {"dummy": ["d1"]}
+
+
+def test_who_gives_a_resource_up_and_registers_it_later_is_the_newest() -> None:
+    office = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    for minion, ids in (("ma", ["d1"]), ("mb", ["d1"]), ("ma", []), ("ma", ["d1"])):
+        office.register(minion, {"dummy": ids})
+    assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d1"]}, {})
+
+
+@pytest.mark.parametrize("conflict", Conflict)
+def test_what_an_operator_gave_to_another_minion_is_not_taken_back(conflict: Conflict) -> None:
+    office = Office("ma", "mb", rules=Rules(conflict=conflict))
+    office.register("ma", DUMMIES)
+    office.register("mb", {})
+    office.ask("resource_transfer", srn="dummy:d1", minion="mb")
+    for _ in range(2):
+        assert office.register("ma", DUMMIES)["names"] == ["dummy:d1 is managed by mb, and stays so"]
+    office.register("mb", {"dummy": ["d1"]})
+    assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
+
+
+def test_one_registration_makes_a_limited_number_of_conflict_events(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registering, "CONFLICT_EVENTS_MAX", 3)
+    office.register("ma", {"dummy": [f"d{n}" for n in range(10)]})
+    office.register("mb", {"dummy": [f"d{n}" for n in range(10)]})
+    assert len(office.events("resource/conflict/")) == 3
+
+
+def test_the_same_refusal_again_is_no_news(office: Office) -> None:
+    office.register("ma", DUMMIES)
+    for _ in range(3):
+        assert office.register("mb", {"dummy": ["d1"]})["names"] == ["dummy:d1 is managed by ma, and stays so"]
+    assert len(office.events("resource/conflict/")) == 1
+    assert len(office.events("resource/refused/")) == 1
+
+
+def test_a_policy_keeps_back_what_a_minion_may_not_register() -> None:
+    office = Office("ma", "mb", rules=Rules(policy={"m[a]": ["dummy:d*", "ssh:*"]}))
+    assert office.register("ma", {"dummy": ["d1", "x1"], "ssh": ["x1"]})["names"] == [
+        "dummy:x1 may not be registered by ma: resource_policy of the master"
+    ]
+    assert office.owned("ma") == {"dummy": ["d1"], "ssh": ["x1"]}
+    office.register("mb", {"dummy": ["d2"]})
+    assert office.owned("mb") == {}
+
+
+def test_a_release_by_a_minion_does_not_touch_what_another_took_meanwhile() -> None:
+    first = Office("ma", "mb", rules=Rules(conflict=Conflict.NEWEST))
+    second = Office(rules=Rules(conflict=Conflict.NEWEST), shared=first.shared)
+    first.register("ma", {"dummy": ["x"]})
+    second.register("mb", {"dummy": ["x"]})
+    first.register("ma", {})
+    assert first.owned("mb") == {"dummy": ["x"]}
+
+
+# -- what happens between the two transactions of a registration
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, *happens: Callable[[], object]) -> None:
+    """Have this happen once, right after the grains of a registration were stored."""
+    store_grains, waiting = resource_grains.put_rows, list(happens)
+
+    def stored(*what: Any) -> None:
+        store_grains(*what)
+        if waiting:
+            waiting.pop()()
+
+    monkeypatch.setattr("saltlite.master.handlers.register.put_rows", stored)
+
+
+def test_of_a_key_that_goes_while_grains_are_stored_nothing_stays(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fingerprint = key(MinionId("ma")).fingerprint
+    meanwhile(monkeypatch, lambda: office.ask("key_change", action="delete", fingerprints=[fingerprint]))
+    # As when the key goes between the clean-up of the other MWorker and what this one stores.
+    monkeypatch.setattr(keys, "_forget", lambda *_: None)
+    said = office.register("ma", DUMMIES, grains={"dummy:d1": {"n": 1}})
+    assert (said["state"], said["names"]) == ("refused", ["the key is not accepted any more"])
+    assert office.owned("ma") == {}
+    assert office.master.banks.bank(RESOURCE_GRAINS).keys() == []
+
+
+def test_what_another_minion_takes_while_grains_are_stored_has_the_grains_of_that_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules = Rules(conflict=Conflict.NEWEST)
+    office = Office("ma", "mb", rules=rules)
+    other = Office(rules=rules, shared=office.shared)
+    meanwhile(monkeypatch, lambda: other.register("mb", {"dummy": ["d1"]}, grains={"dummy:d1": {"of": "mb"}}))
+    office.register("ma", DUMMIES, grains={"dummy:d1": {"of": "ma"}, "dummy:d2": {"of": "ma"}})
+    rows = office.master.banks.bank(RESOURCE_GRAINS).get("ma")
+    assert rows is not None
+    assert list(rows) == ["dummy:d2"]
+    assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "mb"}
+    assert agrees(office.master, MinionId("ma"))
+    office.register("ma", DUMMIES)
+    assert office.owned("mb") == {"dummy": ["d1"]}
+
+
+def test_grains_that_another_process_replaced_meanwhile_by_older_ones_are_stored_again(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = {"dummy:d2": {"grains": {"n": 0}, "stale_since": None}}
+    meanwhile(monkeypatch, lambda: office.master.banks.bank(RESOURCE_GRAINS).put("ma", older))
+    office.register("ma", DUMMIES, grains={"dummy:d2": {"n": 1}})
+    assert office.ask("resource_grains", type="dummy", id="d2").fields["grains"] == {"n": 1}
