@@ -8,7 +8,8 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
@@ -86,20 +87,24 @@ class Api:
         """POST one lowstate to /."""
         return self.post("/", lowstate)
 
-    def events(self, after: int | None = None) -> Iterator[dict[str, Any]]:
-        """The stream of /events: `id`, `tag` and `data` of each. The first item is {} when the stream has begun."""
+    @contextmanager
+    def events(self, after: int | None = None) -> Iterator[Iterator[dict[str, Any]]]:
+        """The stream of /events, which has begun: `id`, `tag` and `data` of each."""
         headers = {"X-Auth-Token": self.token, **({} if after is None else {"Last-Event-ID": str(after)})}
         request = urllib.request.Request(self.url + "/events", headers=headers)
         with urllib.request.urlopen(request, context=self._context(), timeout=WAIT_S) as answer:
-            event: dict[str, Any] = {}
-            for raw in answer:
-                name, _, value = raw.decode().rstrip("\n").partition(": ")
-                if name == "retry":
-                    yield {}
-                elif name == "data":
-                    yield {**event, **json.loads(value)}
-                elif name == "id":
-                    event = {"id": int(value)}
+            assert answer.readline() == b"retry: 400\n"
+            yield _events(answer)
 
     def _context(self) -> ssl.SSLContext | None:
         return self.tls if self.url.startswith("https") else None
+
+
+def _events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    event: dict[str, Any] = {}
+    for raw in lines:
+        name, _, value = raw.decode().rstrip("\n").partition(": ")
+        if name == "data":
+            yield {**event, **json.loads(value)}
+        elif name == "id":
+            event = {"id": int(value)}

@@ -114,14 +114,13 @@ def test_a_runner_that_is_not_there_says_so(admin: Api) -> None:
 
 
 def test_runner_async_is_told_of_by_events(admin: Api) -> None:
-    stream = admin.events()
-    next(stream)
-    [begun] = returned(admin, client="runner_async", fun="manage.up")
     tags = []
-    for event in stream:
-        tags.append(event["tag"])
-        if event["tag"] == f"{begun['tag']}/ret":
-            break
+    with admin.events() as stream:
+        [begun] = returned(admin, client="runner_async", fun="manage.up")
+        for event in stream:
+            tags.append(event["tag"])
+            if event["tag"] == f"{begun['tag']}/ret":
+                break
     assert f"{begun['tag']}/new" in tags
 
 
@@ -199,12 +198,10 @@ def test_no_token_and_a_wrong_one_are_401(served: tuple[Fleet, str], token: str)
 
 def test_a_token_is_dead_everywhere_after_logout(served: tuple[Fleet, str]) -> None:
     api = Api(served[1]).log_in("admin")
-    stream = api.events()
-    next(stream)
-    assert api.ask("POST", "/logout", b"").json() == {"return": "Your token has been cleared"}
-    assert api.low(client="local", tgt="*", fun="test.ping").status == 401
-    with contextlib.suppress(ssl.SSLError):
-        assert all(event["tag"] != "" for event in stream)  # it ends
+    with api.events() as stream:
+        assert api.ask("POST", "/logout", b"").json() == {"return": "Your token has been cleared"}
+        assert api.low(client="local", tgt="*", fun="test.ping").status == 401
+        list(stream)  # it ends, or the test does not
 
 
 def test_run_takes_credentials_and_leaves_no_token(served: tuple[Fleet, str], admin: Api) -> None:
@@ -293,29 +290,20 @@ def raw_connection(api: Api) -> Iterator[ssl.SSLSocket]:
 
 
 def test_events_of_a_job_come_in_their_order(admin: Api) -> None:
-    stream = admin.events()
-    next(stream)
-    [published] = returned(admin, client="local_async", tgt="a", fun="test.ping")
-    jid, tags = published["jid"], []
-    for event in stream:
-        if jid in event["tag"]:
-            tags.append(event["tag"])
-        if len(tags) == 2:
-            break
-    assert tags == [f"salt/job/{jid}/new", f"salt/job/{jid}/ret/a"]
+    with admin.events() as stream:
+        [published] = returned(admin, client="local_async", tgt="a", fun="test.ping")
+        jid = published["jid"]
+        of_job = (event["tag"] for event in stream if jid in event["tag"])
+        assert [next(of_job), next(of_job)] == [f"salt/job/{jid}/new", f"salt/job/{jid}/ret/a"]
 
 
 def test_a_stream_that_was_cut_goes_on_without_a_gap(admin: Api) -> None:
-    stream = admin.events()
-    next(stream)
+    with admin.events() as stream:
+        returned(admin, client="local", tgt="a", fun="test.ping")
+        first = next(stream)["id"]
     returned(admin, client="local", tgt="a", fun="test.ping")
-    first = next(stream)
-    stream.close()  # type: ignore[attr-defined] # it is a generator
-    returned(admin, client="local", tgt="a", fun="test.ping")
-    again = admin.events(after=first["id"])
-    next(again)
-    ids = [next(again)["id"] for _ in range(3)]
-    assert ids == [first["id"] + 1, first["id"] + 2, first["id"] + 3]
+    with admin.events(after=first) as again:
+        assert [next(again)["id"] for _ in range(3)] == [first + 1, first + 2, first + 3]
 
 
 async def listened(api: Api, hello: str, origin: str = "") -> str | bytes | None:
@@ -356,20 +344,18 @@ def test_a_cursor_that_is_none_is_400(admin: Api, cursor: str) -> None:
 
 
 def test_events_show_nobody_what_others_run(admin: Api, fred: Api) -> None:
-    stream = fred.events()
-    next(stream)
-    [others] = returned(admin, client="local_async", tgt="a", fun="test.ping")
-    [own] = returned(fred, client="local_async", tgt="a", fun="test.ping")
-    assert next(stream)["tag"] == f"salt/job/{own['jid']}/new"
+    with fred.events() as stream:
+        [others] = returned(admin, client="local_async", tgt="a", fun="test.ping")
+        [own] = returned(fred, client="local_async", tgt="a", fun="test.ping")
+        assert next(stream)["tag"] == f"salt/job/{own['jid']}/new"
     assert fred.get(f"/jobs/{others['jid']}").status in (400, 403)
 
 
 def test_a_hook_is_an_event_without_the_secrets_of_its_headers(admin: Api) -> None:
-    stream = admin.events()
-    next(stream)
-    assert admin.post("/hook/deploy/done", {"commit": "abc"}, Authorization="a-secret-word").json() == {"success": True}
-    event = next(one for one in stream if one["tag"] == "salt/netapi/hook/deploy/done")
-    assert event["data"]["body"] == {"commit": "abc"}
+    with admin.events() as stream:
+        said = admin.post("/hook/deploy/done", {"commit": "abc"}, Authorization="a-secret-word")
+        event = next(one for one in stream if one["tag"] == "salt/netapi/hook/deploy/done")
+    assert (said.json(), event["data"]["body"]) == ({"success": True}, {"commit": "abc"})
     assert "a-secret-word" not in str(event)
     assert admin.token not in str(event)
 
