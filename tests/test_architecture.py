@@ -186,7 +186,7 @@ def test_what_is_pure_opens_no_file_and_reads_no_clock(path: Path) -> None:
 
 
 def test_the_entry_points_are_the_files_that_pyproject_names() -> None:
-    assert [path.name for path in DAEMONS] == ["saltlite_master.py", "saltlite_minion.py"]
+    assert [path.name for path in DAEMONS] == ["saltlite_api.py", "saltlite_master.py", "saltlite_minion.py"]
 
 
 def test_no_committed_file_names_a_folder_of_the_machine_it_was_written_on() -> None:

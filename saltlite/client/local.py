@@ -267,7 +267,7 @@ class LocalClient:
             )
         if answer.get("ok") is True:
             return answer
-        raise _error_of(answer)
+        raise error_of(answer)
 
     def _last_look(self, progress: Progress) -> Iterator[dict[str, Any]]:
         """What the store has now and this stream did not say yet."""
@@ -311,7 +311,8 @@ class LocalClient:
                 return
 
 
-def _error_of(answer: Mapping[str, Any]) -> SaltliteError:
+def error_of(answer: Mapping[str, Any]) -> SaltliteError:
+    """The error in an answer that is one, or RemoteProtocolError."""
     code, text = answer.get("exit"), answer.get("error")
     if answer.get("ok") is not False or not isinstance(code, int) or not isinstance(text, str):
         return RemoteProtocolError("bad-answer", f"the master answered {sorted(answer)}")

@@ -14,6 +14,7 @@ import errno
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from saltlite.config.api import CLIENTS, ApiConfig
 from saltlite.config.kinds import MisfitError
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
@@ -99,6 +100,23 @@ def load_minion(config_dir: str) -> Loaded[MinionConfig]:
         reading.complain_about(
             ("join_token_file", "join_token"), "join_token and join_token_file are both set; keep one of them"
         )
+    reading.raise_problems()
+    return Loaded(config, tuple(reading.files), reading.places)
+
+
+def load_api(config_dir: str) -> Loaded[ApiConfig]:
+    """The API's configuration from `config_dir`/api and `config_dir`/api.d/*.conf; as `load_master`."""
+    reading = _Reading(options_of(ApiConfig))
+    reading.read_all(config_dir, "api")
+    config = assemble(ApiConfig, reading.values)
+    unknown = [name for name in config.netapi_enable_clients if name not in CLIENTS]
+    if unknown:
+        reading.complain_about(
+            ("netapi_enable_clients",),
+            f"there is no client {', '.join(unknown)}: there are {', '.join(CLIENTS)}",
+        )
+    if config.ssl_key and not config.ssl_crt:
+        reading.complain_about(("ssl_key",), "ssl_key is set without ssl_crt, the certificate that it belongs to")
     reading.raise_problems()
     return Loaded(config, tuple(reading.files), reading.places)
 

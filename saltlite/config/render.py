@@ -11,6 +11,7 @@ import sys
 import textwrap
 from typing import Any
 
+from saltlite.config.api import ApiConfig
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
 from saltlite.config.options import Option, options_of
@@ -31,7 +32,7 @@ _MODULE_LINES = ("test.foo: some text", "test.bar: [1, 2, 3]", "test.baz: {spam:
 
 
 def sample(config_class: type[Any], name: str) -> str:
-    """The text of the sample file `name` (`master` or `minion`)."""
+    """The text of the sample file `name` (`master`, `minion` or `api`)."""
     header = _prose(_HEADER.format(name=name)) + _prose(
         "This file is generated from the program (python -m saltlite.config.render)."
     )
@@ -43,7 +44,11 @@ def sample(config_class: type[Any], name: str) -> str:
 
 def samples() -> dict[str, str]:
     """Every sample file: name to text."""
-    return {"master": sample(MasterConfig, "master"), "minion": sample(MinionConfig, "minion")}
+    return {
+        "master": sample(MasterConfig, "master"),
+        "minion": sample(MinionConfig, "minion"),
+        "api": sample(ApiConfig, "api"),
+    }
 
 
 def _describe(one: Option) -> list[str]:

@@ -53,6 +53,7 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "job_kill": (SOMEBODY, ()),
     "events": (SOMEBODY, ()),
     "heard": (SOMEBODY, ()),
+    "hook": (SOMEBODY, ()),
     "complete": (SOMEBODY, ()),
     "runner_event": (SOMEBODY, ()),
     "auth_token_list": (SOMEBODY, ()),

@@ -59,6 +59,11 @@ def tag_run_return(jid: Jid) -> str:
     return f"salt/run/{jid}/ret"
 
 
+def tag_hook(path: str) -> str:
+    """A program elsewhere said something to the API; `path` may be empty."""
+    return f"salt/netapi/hook/{path}" if path else "salt/netapi/hook"
+
+
 def tag_job_return(jid: Jid, target: TargetId) -> str:
     """A return was committed."""
     return f"salt/job/{jid}/ret/{target}"

@@ -74,6 +74,12 @@ def write_config(folder: Path, kind: str, options: dict[str, Any]) -> None:
     path.write_text("".join(f"{name}: {json.dumps(value)}\n" for name, value in options.items()))
 
 
+def answers(port: int) -> bool:
+    """Whether somebody listens on that port of loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def alive(pid: int) -> bool:
     """Whether the process runs; a zombie does not."""
     try:
@@ -124,7 +130,7 @@ class Daemon:
     ) -> None:
         self.program = program
         self.config_dir = config_dir
-        self.output = config_dir / "output"
+        self.output = config_dir / (f"output-{program}" if program == "saltlite-api" else "output")
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
                 [*through, BIN / program, "-c", config_dir],
@@ -226,6 +232,23 @@ class Fleet:
         write_config(folder, "minion", {k: v for k, v in (defaults | options).items() if v is not None})
         return self.restart_minion(name)
 
+    def start_api(self, master: str = "master", **options: Any) -> str:
+        """Write its configuration beside the master's and start it; its address, once it answers."""
+        folder, port = self.folder / master, free_port()
+        defaults = {
+            "root_dir": str(folder / "root"),
+            "interface": "127.0.0.1",
+            "port": port,
+            "user": ME,
+            "log_level": "info",
+            "log_file": "",
+        }
+        write_config(folder, "api", defaults | options)
+        daemon = self._launch("saltlite-api", master, as_name=f"api-{port}")
+        wait_until(lambda: daemon.process.poll() is not None or answers(port), "the API answers")
+        assert daemon.process.poll() is None, daemon.log()
+        return f"{'http' if options.get('disable_ssl') else 'https'}://127.0.0.1:{port}"
+
     def restart_minion(self, name: str) -> Daemon:
         """Start it on the configuration that it has."""
         return self._launch("saltlite-minion", name)
@@ -237,10 +260,10 @@ class Fleet:
             self.start_minion(name, join_token=token, **options)
         self.wait_up(*names)
 
-    def _launch(self, program: str, name: str) -> Daemon:
+    def _launch(self, program: str, name: str, *, as_name: str = "") -> Daemon:
         through = self.through if program == "saltlite-minion" else ()
         daemon = Daemon(program, self.folder / name, self.environment(), through)
-        self.daemons[name] = daemon
+        self.daemons[as_name or name] = daemon
         return daemon
 
     def _ready_or_dead(self, daemon: Daemon, name: str) -> bool:

@@ -94,9 +94,9 @@ class FaultFleet(Fleet):
         """As Fleet's, and whether times are the product's."""
         return super().environment() | ({SLOW: "1"} if LONG else {})
 
-    def _launch(self, program: str, name: str) -> Daemon:
+    def _launch(self, program: str, name: str, *, as_name: str = "") -> Daemon:
         daemon = Launched(program, self.folder / name, self.environment())
-        self.daemons[name] = daemon
+        self.daemons[as_name or name] = daemon
         return daemon
 
     def revive(self) -> None:

@@ -19,7 +19,7 @@ from saltlite.config.render import main, samples
 CONF = Path(__file__).parents[2] / "conf"
 
 
-@pytest.mark.parametrize("name", ["master", "minion"])
+@pytest.mark.parametrize("name", ["api", "master", "minion"])
 def test_the_checked_in_sample_is_what_the_descriptors_say(name: str) -> None:
     checked_in = (CONF / name).read_text(encoding="utf-8")
     assert checked_in == samples()[name], "run `python -m saltlite.config.render` and commit conf/"

@@ -38,6 +38,7 @@ GOOD: dict[str, Any] = {
     "pattern": "*",
     "prefix": "",
     "request_id": "0" * 32,
+    "said": {},
     "srn": "dummy:d1",
     "tgt": "(a+)+$",
     "tgt_type": "pcre",

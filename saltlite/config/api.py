@@ -1,0 +1,138 @@
+"""The options of the HTTP API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from saltlite.config.kinds import Choice, Duration, FilePath, Flag, Text, Texts, Whole
+from saltlite.config.master import LOG_LEVELS
+from saltlite.config.options import option
+from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
+from saltlite.config.values import PORT_MAX
+
+CLIENTS = ("local", "local_async", "local_batch", "local_subset", "runner", "runner_async", "wheel")
+"""The clients that there are; netapi_enable_clients has those that may be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiConfig:
+    """The configuration of the API. Durations are seconds; paths are final (see `options.assemble`)."""
+
+    root_dir: str = option(
+        DEFAULT_ROOT_DIR,
+        "Moves every path that is not written absolute in this file, the defaults included, so that a whole "
+        "installation fits below one folder.",
+        FilePath(absolute=True),
+    )
+    interface: str = option(
+        "0.0.0.0",  # noqa: S104 - callers are elsewhere; every request is authorised by the master
+        "The address to listen on: an IPv4 or IPv6 address of this machine.",
+        Text(required=True),
+    )
+    port: int = option(8000, "The TCP port of the API.", Whole(1, PORT_MAX))
+    user: str = option(
+        "saltlite-api",
+        "The user that the API becomes when it is started as root; not that of the master. Started by anybody else, it "
+        "stays that user and this option has no effect.",
+        Text(required=True),
+    )
+    sock_dir: str = option(
+        DEFAULT_SOCK_DIR,
+        "The folder of the master's Unix socket, as in the master's configuration.",
+        FilePath(),
+    )
+    pki_dir: str = option(
+        "/etc/saltlite/pki/api",
+        "The folder of the certificate that the API makes for itself when ssl_crt is not set.",
+        FilePath(),
+    )
+    ssl_crt: str = option(
+        "",
+        "The file of the certificate, in PEM, with those of its issuers behind it; '' means one that the API makes for "
+        "itself on its first start, whose fingerprint it prints on every start.",
+        FilePath(may_be_empty=True),
+    )
+    ssl_key: str = option(
+        "",
+        "The file of the certificate's private key, in PEM; '' when it is in the file of ssl_crt.",
+        FilePath(may_be_empty=True),
+    )
+    disable_ssl: bool = option(
+        False,
+        "Whether the API speaks HTTP without TLS: only behind a proxy on this machine, for passwords and tokens are in "
+        "the requests.",
+        Flag(),
+    )
+    netapi_enable_clients: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        list(CLIENTS),
+        "The clients that requests may name. What each caller may do with them is decided by the master.",
+        Texts(),
+    )
+    max_request_body_size: int = option(
+        1_048_576,
+        "The largest body of a request.",
+        Whole(1024, 32 * 1024 * 1024),
+        unit="bytes",
+    )
+    requests_per_address: int = option(
+        300,
+        "How many requests one address may make; more are answered 429. Ten seconds' worth may come at once.",
+        Whole(1, 100_000),
+        unit="requests per second",
+    )
+    logins_per_address: int = option(
+        20,
+        "How many logins one address may try; more are answered 429.",
+        Whole(1, 100_000),
+        unit="logins per minute",
+    )
+    connections_max: int = option(
+        4096,
+        "How many connections may be open, those that watch events included.",
+        Whole(8, 65_536),
+        unit="connections",
+    )
+    connections_per_address: int = option(
+        2048,
+        "How many connections one address may have open.",
+        Whole(1, 65_536),
+        unit="connections",
+    )
+    request_timeout: float = option(
+        30.0,
+        "How long a request may take to arrive, and a connection to do nothing between two of them.",
+        Duration(1.0, 3600.0),
+    )
+    runner_timeout: float = option(
+        300.0,
+        "How long a runner may take; after that its process is killed.",
+        Duration(1.0, 86_400.0),
+    )
+    cors_origins: list[str] = option(  # noqa: RUF009 - as above
+        [],
+        "Origins of pages that browsers may let use the API, such as https://ops.example.com; none by default.",
+        Texts(),
+    )
+    webhook_disable_auth: bool = option(
+        False,
+        "Whether POST /hook takes requests without a token. Their events are made by the API's own user, whom the "
+        "master must grant that: publisher_acl: {saltlite-api: ['@hook']}.",
+        Flag(),
+    )
+    webhooks_per_second: int = option(
+        20,
+        "How many hooks are taken from everybody together; more are answered 429. Each is an event that is stored.",
+        Whole(1, 10_000),
+        unit="hooks per second",
+    )
+    stats_disable_auth: bool = option(
+        False,
+        "Whether GET /stats and GET /metrics answer requests without a token.",
+        Flag(),
+    )
+    log_level: str = option("warning", "The least severe messages that are logged.", Choice(LOG_LEVELS))
+    log_file: str = option(
+        "/var/log/saltlite/api",
+        "The file that log messages are appended to; '' logs to standard error only.",
+        FilePath(may_be_empty=True),
+    )

@@ -1,0 +1,80 @@
+"""The endpoints that show the fleet: /minions, /jobs, /keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from saltlite.model.ids import parse_jid
+from saltlite.netapi import jobs
+from saltlite.netapi.endpoint import Endpoint
+from saltlite.netapi.formats import BodyError
+from saltlite.netapi.lowstate import Lowstate, read_lowstate, read_lowstates
+from saltlite.netapi.sessions import Caller
+from saltlite.netapi.wheel import Wheel
+
+JOBS_SHOWN = 1000
+"""Jobs of GET /jobs: the newest."""
+
+
+class Minions(Caller):
+    """/minions and /minions/<id>."""
+
+    async def get(self, minion: str | None = None) -> None:
+        """The grains of the minions, asked of themselves."""
+        low = Lowstate("local", "grains.items", tgt=minion or "*", tgt_type="list" if minion else "glob")
+        self.answer({"return": await self.clients().run_each([low], self.token())})
+
+    async def post(self, minion: str | None = None) -> None:
+        """Publish jobs, and wait for nothing: lowstates of the client local_async, which need not say so."""
+        if minion is not None:
+            raise BodyError("POST goes to /minions, without an id", 405)
+        token = self.token()
+        enabled = self.office.config.netapi_enable_clients
+        rows = [
+            {**row, "client": "local_async"} if isinstance(row, dict) else row for row in read_lowstates(self.body())
+        ]
+        lowstates = [read_lowstate(row, enabled) for row in rows]
+        published = await self.clients().run_each(lowstates, token)
+        links = [{"href": f"/jobs/{one['jid']}"} for one in published if one]
+        self.answer({"return": published, "_links": {"jobs": links}}, 202)
+
+
+class Jobs(Endpoint):
+    """/jobs and /jobs/<jid>."""
+
+    async def get(self, jid: str | None = None) -> None:
+        """The newest jobs, or one with what it returned."""
+        token = self.token()
+        if jid is None:
+            answer = await self.office.link.call(token, "job_list", limit=JOBS_SHOWN)
+            self.answer({"return": [{row["jid"]: _listed(row) for row in answer["jobs"]}]})
+            return
+        job = (await self.office.link.call(token, "job_show", jid=parse_jid(jid)))["job"]
+        returned = await jobs.returned(self.office.link, token, jid)
+        values = {name: row["ret"] for name, row in returned.items()}
+        rows = {name: {**row, "return": row["ret"]} for name, row in returned.items()}
+        info = {**_listed(job), "jid": jid, "Minions": [row["id"] for row in job["targets"]], "Result": rows}
+        self.answer({"info": [info], "return": [values]})
+
+
+def _listed(job: Mapping[str, Any]) -> dict[str, Any]:
+    began = datetime.fromtimestamp(job["created_at"], UTC)
+    return {
+        "Function": job["fun"],
+        "Arguments": [argument for call in job.get("calls", ()) for argument in call[1]],
+        "Target": job["tgt"],
+        "Target-type": job["tgt_type"],
+        "User": job["user"],
+        "StartTime": began.strftime("%Y, %b %d %H:%M:%S.%f"),
+    }
+
+
+class Keys(Endpoint):
+    """/keys and /keys/<id>."""
+
+    async def get(self, minion: str | None = None) -> None:
+        """The ids of all keys by list, or the fingerprints of one id."""
+        wheel = Wheel(self.office.link, self.token())
+        self.answer({"return": await (wheel.list_all() if minion is None else wheel.finger_of(minion))})
