@@ -26,11 +26,21 @@ LOCAL_USER = "daemon"
 MANAGED = {"web1": ["lamp-1"], "db1": ["lamp-2", "web-x"]}
 RAN_WITHIN_S = 15.0
 
-_HERE = """
+_MODULE = """
+import time
+
 def here(note="", mode=""):
-    with open({log!r}, "a", encoding="utf-8") as log:
-        log.write({name} + " {module}.here\\n")
+    _write("here")
     return {name}
+
+def slow(seconds):
+    _write("slow")
+    time.sleep(seconds)
+    _write("slow ended")
+
+def _write(text):
+    with open({log!r}, "a", encoding="utf-8") as log:
+        log.write({name} + " {module}." + text + "\\n")
 """
 _NAMES = {"modules": '__opts__["id"]', "resources/dummy/modules": '"dummy:" + __resource__["id"]'}
 """Folder of modules -> what they are called on, in Python."""
@@ -75,12 +85,19 @@ class RightsSite:
             client.close()
         self.fleet.close()
 
+    def restart_master(self, **options: Any) -> None:
+        """Start the master again, with other options; clients connect anew."""
+        for client in self._clients.values():
+            client.close()
+        self.fleet.start_master(**(self.options | options))
+        (self.fleet.folder / "master/master").chmod(0o644)
+
     def _modules(self, own: Path) -> None:
         for module in ("mark", "other"):
             for place, name in _NAMES.items():
                 path = own / place / f"{module}.py"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(_HERE.format(log=str(self.log), name=name, module=module))
+                path.write_text(_MODULE.format(log=str(self.log), name=name, module=module))
 
     def _pillar(self) -> None:
         folder = self.fleet.root("master") / "srv/pillar"
