@@ -104,6 +104,8 @@ class Endpoint(RequestHandler):
     """One path. A subclass says in `QUERY` which parameters its URL may have: none, where nothing is said."""
 
     QUERY: frozenset[str] = frozenset()
+    ENDLESS = False
+    """Whether GET goes on for as long as the caller reads: then there is no HEAD."""
 
     office: Office
     kind: str
@@ -167,6 +169,15 @@ class Endpoint(RequestHandler):
         self.set_header("Content-Type", content_type(self.kind))
         self.finish(rendered(value, self.kind))
 
+    async def head(self, *path: str) -> None:
+        """What GET says without its body, which tornado leaves out; not where an answer has no end."""
+        get: Any = self.get
+        if "HEAD" not in _methods(type(self)):
+            raise HTTPError(405)
+        answer = get(*path)
+        if answer is not None:
+            await answer
+
     def options(self, *_path: str) -> None:
         """Preflight: no session is looked at."""
         self.set_header("Allow", ", ".join(_methods(type(self))))
@@ -227,8 +238,6 @@ class NothingHere(Endpoint):
 
 
 def _methods(kind: type[Endpoint]) -> list[str]:
-    return [
-        name
-        for name in ("GET", "HEAD", "POST", "OPTIONS")
-        if getattr(kind, name.lower()) is not getattr(RequestHandler, name.lower())
-    ]
+    named = ("GET", "POST")
+    own = [name for name in named if getattr(kind, name.lower()) is not getattr(RequestHandler, name.lower())]
+    return [*own, *(["HEAD"] if "GET" in own and not kind.ENDLESS else []), "OPTIONS"]

@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from saltlite.model.ids import parse_jid
+from saltlite.errors import UsageError
+from saltlite.model.ids import parse_jid, parse_minion_id
 from saltlite.netapi import jobs
+from saltlite.netapi.clients import logged_out
 from saltlite.netapi.endpoint import Endpoint
 from saltlite.netapi.formats import BodyError
 from saltlite.netapi.lowstate import Lowstate, read_lowstate, read_lowstates
 from saltlite.netapi.sessions import Caller
 from saltlite.netapi.wheel import Wheel
 
+KEY_FIELDS = frozenset({"mid", "eauth", "username", "password", "sharedsecret"})
+"""What the body of POST /keys may have."""
 JOBS_SHOWN = 1000
 """Jobs of GET /jobs: the newest."""
 
@@ -71,10 +75,33 @@ def _listed(job: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class Keys(Endpoint):
+class Keys(Caller):
     """/keys and /keys/<id>."""
 
     async def get(self, minion: str | None = None) -> None:
         """The ids of all keys by list, or the fingerprints of one id."""
         wheel = Wheel(self.office.link, self.token())
         self.answer({"return": await (wheel.list_all() if minion is None else wheel.finger_of(minion))})
+
+    async def post(self, minion: str | None = None) -> None:
+        """Let one minion in that does not exist yet: a join token for its id, which is good once.
+
+        In Salt this answers a pair of keys that the master has made and accepted. Here the private key never leaves
+        the machine that made it, and what a new machine is given instead is the right to join under its name.
+        """
+        if minion is not None:
+            raise BodyError("POST goes to /keys, without an id", 405)
+        given = self.body()
+        if not isinstance(given, dict) or not KEY_FIELDS.issuperset(given):
+            raise UsageError(
+                "POST /keys takes mid, the id of a minion, and eauth, username and password without a token"
+            )
+        name = parse_minion_id(given.get("mid"))
+        has_login = "username" in given or "eauth" in given
+        token = (await self.log_in(given))["token"] if has_login else self.token()
+        try:
+            made = await Wheel(self.office.link, token).token_create(name)
+        finally:
+            if has_login:
+                await logged_out(self.office.link, token)
+        self.answer({"return": {"mid": name, **made}})

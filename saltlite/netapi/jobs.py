@@ -39,6 +39,10 @@ class Finished:
         """`{id: return}` of those that returned, as Salt's local client answers."""
         return {reply.name: reply.value for reply in self.replies if reply.has_value}
 
+    def silent(self) -> dict[str, bool]:
+        """`{id: False}` of those that did not return: what Salt's API has for them. `full` says why."""
+        return {self._progress.published.name(target): False for target in self._progress.missing()}
+
     def full(self) -> dict[str, dict[str, Any]]:
         """`{id: {ret, retcode, jid}}`; of a target that did not return `ret` is the reason, and `success` false."""
         published = self._progress.published

@@ -31,6 +31,8 @@ _CURSOR_DIGITS = 18
 class Events(Endpoint):
     """/events: what happens, from now on or behind Last-Event-ID, until the token ends."""
 
+    ENDLESS = True
+
     def streams(self) -> bool:
         """The format is text/event-stream."""
         return True
@@ -97,6 +99,7 @@ class Ws(WebSocketHandler, Endpoint):
     """/ws: the same as messages of a WebSocket, once the client has said that it is ready."""
 
     QUERY = frozenset({"format_events"})
+    ENDLESS = True
 
     _sending: asyncio.Task[None] | None = None
     _given: str = ""
