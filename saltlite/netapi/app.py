@@ -110,12 +110,16 @@ def run_api(config: ApiConfig, config_dir: str) -> None:
 
 def _listen(config: ApiConfig) -> list[socket.socket]:
     try:
-        return bind_sockets(config.port, config.interface, backlog=BACKLOG)
+        sockets = bind_sockets(config.port, config.interface, backlog=BACKLOG)
+        for one in sockets:
+            # Each connection has it from here: who does not read what it asked for holds nothing for longer.
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(config.request_timeout * 1000))
     except OSError as error:
         raise StartupError(
             f"{config.interface}:{config.port} cannot be listened on ({error.strerror}): another program may have it, "
             "or set `interface` and `port`"
         ) from error
+    return sockets
 
 
 def make_server(office: Office, context: Any) -> Server:

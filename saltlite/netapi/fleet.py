@@ -92,13 +92,14 @@ class Keys(Caller):
         if minion is not None:
             raise BodyError("POST goes to /keys, without an id", 405)
         given = self.body()
+        has_login = isinstance(given, dict) and ("username" in given or "eauth" in given)
+        token = "" if has_login else self.token()
         if not isinstance(given, dict) or not KEY_FIELDS.issuperset(given):
             raise UsageError(
                 "POST /keys takes mid, the id of a minion, and eauth, username and password without a token"
             )
         name = parse_minion_id(given.get("mid"))
-        has_login = "username" in given or "eauth" in given
-        token = (await self.log_in(given))["token"] if has_login else self.token()
+        token = token or (await self.log_in(given))["token"]
         try:
             made = await Wheel(self.office.link, token).token_create(name)
         finally:
