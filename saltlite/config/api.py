@@ -100,8 +100,8 @@ class ApiConfig:
     )
     request_timeout: float = option(
         30.0,
-        "How long a request may take to arrive, a connection to do nothing between two of them, and who is answered not "
-        "to read on.",
+        "How long a request may take to arrive, a connection to do nothing between two of them, and somebody not to read "
+        "what he is answered.",
         Duration(1.0, 3600.0),
     )
     runner_timeout: float = option(
