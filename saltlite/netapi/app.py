@@ -24,7 +24,7 @@ from saltlite.config.paths import master_socket
 from saltlite.errors import StartupError
 from saltlite.netapi.endpoint import NothingHere, Office
 from saltlite.netapi.feed import Feeds
-from saltlite.netapi.fleet import Jobs, Keys, Minions
+from saltlite.netapi.fleet import Jobs, Key, Keys, Minion, Minions
 from saltlite.netapi.hook import Hook
 from saltlite.netapi.link import MasterLink
 from saltlite.netapi.monitor import Openapi, Prometheus, Stats
@@ -51,9 +51,11 @@ PATHS: dict[str, type[Any]] = {
     r"/login": Login,
     r"/logout": Logout,
     r"/token": Token,
-    r"/minions(?:/([^/]+))?": Minions,
+    r"/minions": Minions,
+    r"/minions/([^/]+)": Minion,
     r"/jobs(?:/([^/]+))?": Jobs,
-    r"/keys(?:/([^/]+))?": Keys,
+    r"/keys": Keys,
+    r"/keys/([^/]+)": Key,
     r"/events": Events,
     r"/ws(?:/(.*))?": Ws,
     r"/hook(?:/(.*))?": Hook,
