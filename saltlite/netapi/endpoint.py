@@ -21,6 +21,7 @@ from saltlite.errors import (
     UnreachableError,
     UsageError,
 )
+from saltlite.netapi.doors import Doors, neighbourhood
 from saltlite.netapi.feed import Feeds
 from saltlite.netapi.formats import (
     JSON,
@@ -73,10 +74,10 @@ class Office:
     requests: Pace = field(init=False)
     logins: Pace = field(init=False)
     hooks: Pace = field(init=False)
-    websockets: int = 0
-    """How many are open: tornado does not count them among its connections."""
+    doors: Doors = field(init=False)
 
     def __post_init__(self) -> None:
+        self.doors = Doors(self.config.connections_max, self.config.connections_per_address)
         self.requests = Pace(self.config.requests_per_address, self.config.requests_per_address * BURST_S)
         self.logins = Pace(self.config.logins_per_address / 60, self.config.logins_per_address)
         self.hooks = Pace(self.config.webhooks_per_second, self.config.webhooks_per_second * BURST_S)
@@ -142,9 +143,8 @@ class Endpoint(RequestHandler):
 
     @property
     def address(self) -> str:
-        """Who asks; a limit of one network of IPv6, where everybody has many addresses."""
-        address: str = self.request.remote_ip or ""
-        return ":".join(address.split(":")[:4]) if ":" in address else address
+        """Who asks, as limits know him."""
+        return neighbourhood(self.request.remote_ip or "")
 
     def token(self) -> str:
         """The caller's token: of the header, or of the cookie when nothing is changed. Raises LoginError."""
