@@ -66,6 +66,8 @@ class Jobs(Endpoint):
         values = {name: row["ret"] for name, row in returned.items()}
         rows = {name: {**row, "return": row["ret"]} for name, row in returned.items()}
         info = {**_listed(job), "jid": jid, "Minions": [row["id"] for row in job["targets"]], "Result": rows}
+        if "metadata" in job:
+            info["Metadata"] = job["metadata"]
         self.answer({"info": [info], "return": [values]})
 
 

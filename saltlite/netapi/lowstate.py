@@ -30,7 +30,7 @@ _EVERY = {"client", "fun", "arg", "kwarg", "full_return"} | _CREDENTIALS
 _EXECUTORS = ("module_executors", "executor_opts")
 _BATCH = ("batch", "batch_wait", "failhard")
 _LOCAL = {
-    *("tgt", "tgt_type", "expr_form", "timeout", "subset", "sub", "run_timeout", "deliver_by", "ret"),
+    *("tgt", "tgt_type", "expr_form", "timeout", "subset", "sub", "run_timeout", "deliver_by", "ret", "metadata"),
     # Salt's wait for an answer to find_job, which there is none of here: checked, and then of no effect.
     "gather_job_timeout",
     *_BATCH,
@@ -161,6 +161,11 @@ def _options(client: str, given: Mapping[str, Any]) -> dict[str, Any]:
         name: given[name] for name in (*_EXECUTORS, "ret") if given.get(name) not in (None, "", [])
     }
     _seconds(given, "gather_job_timeout", TIMEOUT_MAX_S)
+    metadata = given.get("metadata", {})
+    if not isinstance(metadata, dict) or not all(isinstance(name, str) for name in metadata):
+        raise UsageError("`metadata` is a map of what is to be kept with the job")
+    if metadata:
+        found["metadata"] = metadata
     for name, field_name in (("run_timeout", "run_ms"), ("deliver_by", "deliver_ms")):
         seconds = _seconds(given, name, 365 * 86_400.0)
         if seconds is not None:

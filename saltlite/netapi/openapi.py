@@ -126,6 +126,7 @@ def _schemas() -> dict[str, Any]:
                 "batch_wait": seconds,
                 "failhard": flag,
                 "gather_job_timeout": seconds,
+                "metadata": {"type": "object"},
                 "ret": {"anyOf": [text, {"type": "array", "items": text}]},
                 "subset": {"type": "integer", "minimum": 1},
                 "module_executors": {"anyOf": [text, {"type": "array", "items": text}]},

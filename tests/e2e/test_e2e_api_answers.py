@@ -80,6 +80,19 @@ def test_a_batch_of_local_is_one_map_and_goes_a_few_at_a_time(served: tuple[Flee
     assert job.batch.size == 1
 
 
+def test_metadata_are_shown_with_the_job_and_change_nothing_of_it(admin: Api) -> None:
+    [published] = returned(admin, client="local_async", tgt="a", fun="test.ping", metadata={"ticket": [1, "x"]})
+    wait_until(lambda: admin.get(f"/jobs/{published['jid']}").json()["return"] == [{"a": True}], "a has returned")
+    assert admin.get(f"/jobs/{published['jid']}").json()["info"][0]["Metadata"] == {"ticket": [1, "x"]}
+    [plain] = returned(admin, client="local_async", tgt="a", fun="test.ping")
+    assert "Metadata" not in admin.get(f"/jobs/{plain['jid']}").json()["info"][0]
+
+
+def test_metadata_that_are_too_large_are_refused(admin: Api) -> None:
+    said = admin.low(client="local", tgt="a", fun="test.ping", metadata={"x": "y" * 300_000})
+    assert said.status == 400
+
+
 def test_a_subset_of_local_async_is_so_many(admin: Api) -> None:
     [published] = returned(admin, client="local_async", tgt="*", fun="test.ping", subset=1)
     assert len(published["minions"]) == 1

@@ -87,6 +87,11 @@ def test_an_empty_returner_is_none(nothing: object) -> None:
     assert "ret" not in fields(ret=nothing)
 
 
+def test_metadata_stay_with_the_job() -> None:
+    assert fields(metadata={"ticket": 5})["metadata"] == {"ticket": 5}
+    assert "metadata" not in fields(metadata={})
+
+
 def test_the_wait_for_find_job_is_of_no_effect() -> None:
     assert fields(gather_job_timeout=10) == fields()
 
@@ -130,6 +135,8 @@ def test_fields_of_a_runner_are_its_keyword_arguments() -> None:
         {"client": "local_batch", "tgt": "*", "fun": "test.ping", "batch": "x"},
         {"client": "local_subset", "tgt": "*", "fun": "test.ping", "subset": 0},
         {"client": "local", "tgt": "*", "fun": "test.ping", "batch": "0"},
+        {"client": "local", "tgt": "*", "fun": "test.ping", "metadata": ["x"]},
+        {"client": "local", "tgt": "*", "fun": "test.ping", "metadata": {1: 2}},
         {"client": "local", "tgt": "*", "fun": "test.ping", "failhard": True},
         {"client": "local", "tgt": "*", "fun": "test.ping", "gather_job_timeout": "soon"},
         {"client": "local", "tgt": "*", "fun": "test.ping", "arg": [{"__kwarg__": True, 1: 2}]},
