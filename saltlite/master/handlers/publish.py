@@ -40,9 +40,10 @@ _ORIGIN_MAX = 200
 def handle_publish(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Fields as in `operator_verbs`; answers jid, minions, resources, away, unknown, skipped, timeout_s, deliver_ms.
 
+    `metadata` is a map that stays with the job, for whoever looks at it.
+
     `calls` is a list of [function, args, kwargs]; `module_executors`, a list or one name, are the executors that each
-    minion is to use in place of its own, as far as it allows that, and `executor_opts` what they are told; `metadata`
-    is a map that stays with the job for whoever looks at it. `resources`
+    minion is to use in place of its own, as far as it allows that, and `executor_opts` what they are told. `resources`
     has those of each managing minion; `away` are minions that are targets, or manage some, and have no session;
     `unknown` says of each name in a list or an expression why it is none; `skipped` counts the resources that were left
     out, as the type of these has no such function.
