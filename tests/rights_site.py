@@ -30,7 +30,7 @@ _MODULE = """
 import time
 
 def here(note="", mode=""):
-    _write("here")
+    _write("here rw" if mode == "rw" else "here")
     return {name}
 
 def slow(seconds):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ def through(fleet: Fleet, name: str, *words: str) -> Said:
 
 def called(fleet: Fleet, name: str, *words: str) -> Said:
     """The same without the master."""
-    argv = [BIN / "saltlite", "call", "--local", "-c", fleet.folder / "m", "--out", "json", *words]
+    argv: list[str | Path] = [BIN / "saltlite", "call", "--local", "-c", fleet.folder / "m", "--out", "json", *words]
     done = subprocess.run(
         [*argv, f"--module-executors={name}", "test.ping"],
         capture_output=True,
@@ -139,7 +140,15 @@ def test_one_that_hangs_is_ended_by_every_limit(site: Fleet, name: str) -> None:
 
 
 def test_one_that_hangs_under_call_is_ended_from_the_keyboard(site: Fleet) -> None:
-    argv = [BIN / "saltlite", "call", "--local", "-c", site.folder / "m", "--module-executors=tells", "test.ping"]
+    argv: list[str | Path] = [
+        BIN / "saltlite",
+        "call",
+        "--local",
+        "-c",
+        site.folder / "m",
+        "--module-executors=tells",
+        "test.ping",
+    ]
     told = site.folder / "told"
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=site.environment()
