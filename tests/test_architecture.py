@@ -25,8 +25,8 @@ ENTRY_POINT_LINES_MAX = 30
 
 PLUGIN_FOLDERS = ("modules", "grains", "resources", "runners", "auth", "interfaces")
 DUNDERS = {
-    "__client__", "__context__", "__execution__", "__func_alias__", "__grains__", "__minion__", "__opts__",
-    "__pillar__", "__proxy__", "__resource__", "__resource_funcs__", "__salt__", "__salt_system_encoding__",
+    "__client__", "__context__", "__events__", "__execution__", "__func_alias__", "__grains__", "__minion__",
+    "__opts__", "__pillar__", "__proxy__", "__resource__", "__resource_funcs__", "__salt__", "__salt_system_encoding__",
     "__utils__", "__virtual__", "__virtualname__",
 }  # fmt: skip
 

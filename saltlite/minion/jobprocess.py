@@ -35,6 +35,7 @@ from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
 from saltlite.minion.documents import Hooks
 from saltlite.minion.errands import ASK, Errands
+from saltlite.minion.eventsender import EventSender
 from saltlite.minion.returns import Returns
 from saltlite.model.job import TargetState
 from saltlite.wire.limits import CHUNK
@@ -263,7 +264,9 @@ def _run(job: JobCall, surroundings: Surroundings, waiting: int) -> bytes:
     spool = DiskSpool(PosixFolder(surroundings.spool_dir))
     started, began = time.time(), time.monotonic()
     loader = surroundings.loader()
-    loader.provide("__file_client__", _file_client(surroundings.opts, Errands(waiting)))
+    errands = Errands(waiting)
+    loader.provide("__file_client__", _file_client(surroundings.opts, errands))
+    loader.provide("__events__", EventSender(errands, job.jid))
     left_alone = blackout(loader, (fun for fun, _args, _kwargs in job.calls))
     outcome = left_alone or call_each(loader, job.calls, jid=job.jid, user=job.user)
     dur_ms = int((time.monotonic() - began) * 1000)
