@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import Fleet, command_of
+from tests.e2e.fleet import BIN, Fleet
 
 pytestmark = pytest.mark.e2e
 
@@ -87,7 +87,7 @@ def test_people_send_events_but_not_under_the_tags_of_the_master(fleet: Fleet) -
 def run(fleet: Fleet, minion: str, *words: str) -> str:
     """stdout of `saltlite words` with the configuration of a minion."""
     done = subprocess.run(
-        [*command_of("saltlite"), *words, "-c", fleet.folder / minion],
+        [BIN / "saltlite", *words, "-c", fleet.folder / minion],
         capture_output=True,
         text=True,
         check=False,
