@@ -23,7 +23,7 @@ FUNCTION_LINES_MAX = 60
 CLASS_LINES_MAX = 400
 ENTRY_POINT_LINES_MAX = 30
 
-PLUGIN_FOLDERS = ("modules", "grains", "resources", "runners", "executors", "auth", "interfaces")
+PLUGIN_FOLDERS = ("modules", "grains", "resources", "runners", "executors", "returners", "auth", "interfaces")
 DUNDERS = {
     "__client__", "__context__", "__events__", "__execution__", "__executors__", "__func_alias__", "__grains__",
     "__minion__",

@@ -6,6 +6,7 @@ needs while it still may, gives up root's rights, and only then looks at anythin
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
@@ -23,7 +24,7 @@ from saltlite.adapters.process import PR_SET_DUMPABLE, prctl, raise_open_files
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.adapters.trust import require_trusted
-from saltlite.config.master import MasterConfig
+from saltlite.config.master import MasterConfig, returner_names
 from saltlite.config.opts import opts_of
 from saltlite.core.acl import Granted
 from saltlite.core.acl_rules import read_blacklist, read_rules
@@ -138,6 +139,10 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
             for number in range(config.worker_threads)
         ),
         Spec("maintenance", lambda ready: _run_maintenance(config, paths, ready), tuple),
+    ]
+    specs += [
+        Spec(f"returner {name}", functools.partial(_run_returner, config, paths, name), tuple)
+        for name in returner_names(config)
     ]
     if auth_listener is not None:
         listener = auth_listener
@@ -301,6 +306,7 @@ def _run_mworker(
         resources=_rules(config),
         granted=_granted(config, became.uid),
         login_s=config.token_expire,
+        returners=frozenset(returner_names(config)),
     )
     reactor = Reactor()
 
@@ -369,6 +375,12 @@ def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[],
 
     acceptor = Acceptor(reactor, mworkers, accept)
     _until_sigterm(reactor, ready)
+
+
+def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable[[], None]) -> None:
+    from saltlite.master.returners import run_returner  # noqa: PLC0415 - the other processes never load a plug-in
+
+    run_returner(config, name, _loaded_store(paths), SystemClock(), ready)
 
 
 def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], None]) -> None:

@@ -107,6 +107,16 @@ def tag_job_return(jid: Jid, target: TargetId) -> str:
     return f"salt/job/{jid}/ret/{target}"
 
 
+def tag_job_returners(jid: Jid) -> str:
+    """A job was committed that names returners."""
+    return f"salt/job/{jid}/returners"
+
+
+def tag_returner(name: str, what: str) -> str:
+    """Returns or events did not get to a returner: they were `lost` or `dropped`."""
+    return f"salt/returner/{name}/{what}"
+
+
 def tag_resource_refresh(minion: MinionId) -> str:
     """What a minion manages was registered anew."""
     return f"resource/refresh/{minion}"

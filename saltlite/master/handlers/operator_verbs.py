@@ -80,6 +80,7 @@ VERBS: dict[str, OperatorVerb] = {
             "origin": str,
             "module_executors": (list, str),
             "executor_opts": dict,
+            "ret": (list, str),
         },
     ),
     "copy_begin": OperatorVerb(copies.handle_copy_begin),
