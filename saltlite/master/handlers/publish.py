@@ -89,11 +89,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 origin=_printable(request.get("origin", "")),
             )
             job = _signed(job, calls, execution, master.identity.job_private)
-            store.put_job(job)
-            if returners:
-                # The processes of returners read it before any return.
-                about = {"jid": job.jid, "returners": returners}
-                store.put_event(tag_job_returners(job.jid), about, job.created_at)
+            _put(store, job, returners)
             ids: Collection[TargetId] = {*chosen.minions, *chosen.resources}
             if batch is not None:
                 planned = BatchJob(job.jid, job.created_at, deliver_ms, batch)
@@ -146,6 +142,14 @@ def _named(value: object) -> tuple[str, ...]:
         return ()
     names = value.strip("[] ").split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
     return tuple(str(name).strip() for name in names)
+
+
+def _put(store: StoreWriter, job: Job, returners: Sequence[str]) -> None:
+    store.put_job(job)
+    if returners:
+        # Their processes read it before any return.
+        about = {"jid": job.jid, "returners": list(returners)}
+        store.put_event(tag_job_returners(job.jid), about, job.created_at)
 
 
 def _returners(master: Master, request: Mapping[str, Any]) -> list[str]:
