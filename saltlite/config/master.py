@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.config.acl import Forbidden, Grants
+from saltlite.config.acl import Forbidden, Grants, HooksKind
 from saltlite.config.kinds import (
     Choice,
     Duration,
@@ -221,6 +221,14 @@ class MasterConfig:
         "Folders with more backends; asked after module_dirs and extension_modules. They run with the rights that the "
         "master was started with.",
         FilePaths(),
+    )
+    hooks: dict[str, Any] = option(  # noqa: RUF009 - as above
+        {},
+        "What is done when an event comes: a map from names to hooks, as in {deploy: {event: salt/netapi/hook/deploy, "
+        "data: {body.branch: main}, as: amy, job: {tgt: 'web*', fun: app.deploy, arg: ['{body.version}']}}}. It may do "
+        "what `as` may: a local user, or backend:user. {runner: {fun: ...}} runs a runner, as that local user. `rate` "
+        "is how often in a minute. Never give a field of an event to a shell.",
+        HooksKind(),
     )
     returner_config: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},

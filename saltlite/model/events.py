@@ -112,6 +112,11 @@ def tag_job_returners(jid: Jid) -> str:
     return f"salt/job/{jid}/returners"
 
 
+def tag_hook_told(name: str, what: str) -> str:
+    """A hook of the configuration has `fired`, or why not: `refused`, `limited`, `loop`, `stale`."""
+    return f"salt/hook/{name}/{what}"
+
+
 def tag_returner(name: str, what: str) -> str:
     """Returns or events did not get to a returner: they were `lost` or `dropped`."""
     return f"salt/returner/{name}/{what}"
