@@ -43,10 +43,10 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
 
     `calls` is a list of [function, args, kwargs]; `module_executors`, a list or one name, are the executors that each
     minion is to use in place of its own, as far as it allows that, and `executor_opts` what they are told; `ret`, as
-    that, are the returners of the master that are to get each return. `resources` has those of each managing minion;
-    `away` are minions that are targets, or manage some, and have no session; `unknown` says of each name in a list or
-    an expression why it is none; `skipped` counts the resources that were left out, as the type of these has no such
-    function.
+    that, are the returners of the master that are to get each return; `metadata` stays with the job, for whoever looks
+    at it. `resources` has those of each managing minion; `away` are minions that are targets, or manage some, and have
+    no session; `unknown` says of each name in a list or an expression why it is none; `skipped` counts the resources
+    that were left out, as the type of these has no such function.
     """
     # Before anything is read: a regular expression of somebody who may not publish must not keep the store waiting.
     authorize(principal, Action("publish"), master.terms)
@@ -88,7 +88,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 batch=batch,
                 origin=_printable(request.get("origin", "")),
             )
-            job = _signed(job, calls, execution, master.identity.job_private)
+            job = _signed(job, calls, execution, request.get("metadata", {}), master.identity.job_private)
             _put(store, job, returners)
             ids: Collection[TargetId] = {*chosen.minions, *chosen.resources}
             if batch is not None:
@@ -241,7 +241,9 @@ def _printable(text: str) -> str:
     return "".join(letter for letter in text if letter.isprintable())[:_ORIGIN_MAX]
 
 
-def _signed(job: Job, calls: tuple[FunctionCall, ...], execution: Execution, private: bytes) -> Job:
+def _signed(
+    job: Job, calls: tuple[FunctionCall, ...], execution: Execution, metadata: dict[str, Any], private: bytes
+) -> Job:
     body = encode_body(
         JobBody(
             jid=job.jid,
@@ -253,6 +255,7 @@ def _signed(job: Job, calls: tuple[FunctionCall, ...], execution: Execution, pri
             deliver_ms=job.deliver_ms if job.batch is None else job.deliver_ms + LASTS_MAX_MS,
             executors=execution.executors,
             executor_opts=execution.options,
+            metadata=metadata,
         )
     )
     if len(body) > JOB_BODY_MAX:
