@@ -14,11 +14,15 @@ import pytest
 from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.cursor import CursorFile
 from saltlite.adapters.memory_store import MemoryStore
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.core.acl import Granted, Principal
+from saltlite.core.acl_rules import read_rules
+from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, UsageError
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
+from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.returner import AGAIN_MAX_S, AGAIN_S, DEATHS_ALONE, DEATHS_MAX, PAGE, WANTED_MAX, Returner, Wanted
+from tests.master_office import Office
 
 EVENTS = Wanted("one", events=True)
 
@@ -174,6 +178,29 @@ def test_of_so_many_jobs_is_remembered_that_they_named_it(tmp_path: Path) -> Non
         pass
     assert len(desk.cursor.read()["jobs"]) == WANTED_MAX
     assert "0" not in desk.cursor.read()["jobs"]
+
+
+# -- jobs that name returners
+
+
+def publish(office: Office, who: Principal, ret: Any) -> None:
+    request = {"v": 1, "verb": "publish", "request_id": "0" * 32, "tgt": "web1", "tgt_type": "glob", "ret": ret}
+    handle_request(office.master, who, {**request, "calls": [["test.ping", [], {}]]})
+
+
+def test_a_job_names_returners_that_there_are_and_that_its_user_may_name() -> None:
+    rules = read_rules({"amy": ["test.*", {"@returner": ["json_file"]}], "bob": ["test.*"]}, "publisher_acl")
+    office = Office("web1", granted=Granted(publisher=rules), returners=frozenset({"json_file", "http"}))
+    for who, ret in (("bob", "json_file"), ("bob", "unknown"), ("amy", ["json_file", "http"])):
+        with pytest.raises(RefusedError, match="the returner"):
+            publish(office, Principal(who, 1001), ret)
+    with pytest.raises(UsageError, match="names http, json_file"):
+        publish(office, Principal("root", 0), "json_file,mysql")
+    assert office.store.events() == []
+    publish(office, Principal("amy", 1001), "json_file")
+    new, named = office.store.events()
+    assert (new.tag, named.tag) == (f"salt/job/{new.data['jid']}/new", f"salt/job/{new.data['jid']}/returners")
+    assert named.data["returners"] == ["json_file"]
 
 
 # -- those that ship
