@@ -232,8 +232,8 @@ class MasterConfig:
     )
     returner_config: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},
-        "What returners are told, by name, as in {json_file: {path: /var/log/saltlite/returns.json}}. A job may name "
-        "each of these (--return), and has its returns sent there. Each has a process of its own, which is `user`'s.",
+        "What returners are told, by name, as in {json_file: {path: /var/lib/saltlite/master/returns.json}}. A job may "
+        "name each of these (--return), and has its returns sent there; each has a process of its own, run by `user`.",
         MapOfMaps(),
     )
     master_returners: list[str] = option(  # noqa: RUF009 - as above

@@ -4,7 +4,8 @@ Append returns and events to a file, one JSON object a line.
 Its settings, below ``returner_config: {json_file: {...}}`` of the master:
 
 ``path``
-    The file; needed, and absolute. The master's ``user`` must be able to write there.
+    The file; needed, and absolute. The master's ``user`` must be able to make files beside it, as in the master's
+    ``data_dir``; under systemd the folder must be one that the unit may write to.
 ``max_size``
     MiB after which a new file is begun; 100.
 ``keep``
