@@ -84,6 +84,9 @@ JOBS_OF_OTHERS = ("jobs.list_jobs", "jobs.list_job", "jobs.lookup_jid", "jobs.ac
 KILL_OF_OTHERS = ("jobs.kill",)
 ALL_EVENTS = ("event.listen", "state.event")
 
+OPTIONS_ALONE = "executor_opts"
+"""Stands among the executors of a job that names none, and options for those that minions have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:
@@ -279,7 +282,7 @@ def _unnamed(rules: Sequence[Rule], action: Action) -> str:
     for kind, names in ((EXECUTOR, action.executors), (RETURNER, action.returners)):
         for name in names:
             if not _names_any(rules, kind, (name,)):
-                return f"the {kind} {name}"
+                return "options of executors without naming these" if name == OPTIONS_ALONE else f"the {kind} {name}"
     return ""
 
 

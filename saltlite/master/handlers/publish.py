@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.acl import OPTIONS_ALONE, Action, Principal, authorize
 from saltlite.core.acl_rules import Call
 from saltlite.core.matching.fleet import Selection
 from saltlite.core.parts import audience
@@ -142,7 +142,7 @@ def _targets(
 
 def _granted(asked: Execution) -> Sequence[str]:
     """What of the way to a function is to be granted: options alone are for the executors that a minion has."""
-    return asked.executors or (("executor_opts",) if asked.options else ())
+    return asked.executors or ((OPTIONS_ALONE,) if asked.options else ())
 
 
 def _named(value: object) -> tuple[str, ...]:
