@@ -22,7 +22,9 @@ from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.returner import AGAIN_MAX_S, AGAIN_S, DEATHS_ALONE, DEATHS_MAX, PAGE, WANTED_MAX, Returner, Wanted
+from saltlite.model.ids import MinionId
 from tests.master_office import Office
+from tests.store_samples import commit, ret
 
 EVENTS = Wanted("one", events=True)
 
@@ -201,6 +203,30 @@ def test_a_job_names_returners_that_there_are_and_that_its_user_may_name() -> No
     new, named = office.store.events()
     assert (new.tag, named.tag) == (f"salt/job/{new.data['jid']}/new", f"salt/job/{new.data['jid']}/returners")
     assert named.data["returners"] == ["json_file"]
+
+
+@pytest.mark.parametrize("body", [b"\xc1", b"\x91" * 3000 + b"\xc0", b"\xa1\xff", b"\xc7\x00\x05", b"\xc0\xc0"])
+def test_a_return_that_is_no_value_keeps_back_no_other(tmp_path: Path, body: bytes) -> None:
+    office = Office("web1", "web2")
+    jid = office.ask("publish", request_id="0" * 32, tgt="*", tgt_type="glob", calls=[["test.ping", [], {}]]).fields["jid"]
+    taken: list[Any] = []
+    cursor = CursorFile(str(tmp_path / "one.json"))
+    returner = Returner(
+        office.store,
+        office.clock,
+        {"one.return_many": taken.extend, "one.returner": taken.append},
+        Wanted("one", every_return=True),
+        cursor,
+        pause=lambda _seconds: None,
+    )
+    job = office.store.job(jid)
+    assert job is not None
+    for minion, said in (("web1", body), ("web2", b"\xc3")):
+        commit(office.store, ret(job, MinionId(minion), body=said))
+    returner.step()
+    assert [(one["id"], one["success"], one["retcode"]) for one in taken] == [("web1", False, 1), ("web2", True, 0)]
+    assert "cannot be read" in taken[0]["return"]
+    json.dumps(taken)
 
 
 # -- those that ship
