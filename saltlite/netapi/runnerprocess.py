@@ -61,7 +61,7 @@ def run(wanted: Mapping[str, Any]) -> dict[str, Any]:
     require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
     index = build_index(search_layers(opts, "runners"))
     with LocalClient(master_socket(config.sock_dir)) as client:
-        client.token = wanted["token"]
+        client.token, client.runner = wanted["token"], wanted["jid"]
         loader = _loader(index, opts, RunnerClient(client))
         call = (wanted["fun"], wanted["args"], wanted["kwargs"])
         outcome = call_each(loader, [call], jid=wanted["jid"], user=wanted["user"])

@@ -24,7 +24,8 @@ from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.returner import AGAIN_MAX_S, AGAIN_S, DEATHS_ALONE, DEATHS_MAX, PAGE, WANTED_MAX, Returner, Wanted
 from saltlite.model.ids import MinionId
 from tests.master_office import Office
-from tests.store_samples import commit, ret
+from tests.store_samples import commit
+from tests.store_samples import ret as returned
 
 EVENTS = Wanted("one", events=True)
 
@@ -208,7 +209,9 @@ def test_a_job_names_returners_that_there_are_and_that_its_user_may_name() -> No
 @pytest.mark.parametrize("body", [b"\xc1", b"\x91" * 3000 + b"\xc0", b"\xa1\xff", b"\xc7\x00\x05", b"\xc0\xc0"])
 def test_a_return_that_is_no_value_keeps_back_no_other(tmp_path: Path, body: bytes) -> None:
     office = Office("web1", "web2")
-    jid = office.ask("publish", request_id="0" * 32, tgt="*", tgt_type="glob", calls=[["test.ping", [], {}]]).fields["jid"]
+    jid = office.ask("publish", request_id="0" * 32, tgt="*", tgt_type="glob", calls=[["test.ping", [], {}]]).fields[
+        "jid"
+    ]
     taken: list[Any] = []
     cursor = CursorFile(str(tmp_path / "one.json"))
     returner = Returner(
@@ -222,7 +225,7 @@ def test_a_return_that_is_no_value_keeps_back_no_other(tmp_path: Path, body: byt
     job = office.store.job(jid)
     assert job is not None
     for minion, said in (("web1", body), ("web2", b"\xc3")):
-        commit(office.store, ret(job, MinionId(minion), body=said))
+        commit(office.store, returned(job, MinionId(minion), body=said))
     returner.step()
     assert [(one["id"], one["success"], one["retcode"]) for one in taken] == [("web1", False, 1), ("web2", True, 0)]
     assert "cannot be read" in taken[0]["return"]
