@@ -396,7 +396,7 @@ class JobServer:
         with log_context(jid=jid):
             unwritten = "" if said in (b"", DONE) else self._take_over(jid, said)
         try:
-            left_result = self._results.noticed(jid)
+            left_result = self._results.noticed(jid, said=said == DONE)
         except JournalError as error:
             self._fail(str(error))
             return
