@@ -49,6 +49,8 @@ def read_call(client: LocalClient, parsed: Parsed, console: Console) -> JobCall:
         run_ms=_milliseconds(options.get("run_timeout")),
         subset=options.get("subset"),
         batch=_batch(parsed),
+        module_executors=options.get("module_executors"),
+        executor_opts=options.get("executor_opts"),
         origin=origin() or None,
     )
 

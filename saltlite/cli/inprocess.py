@@ -15,9 +15,11 @@ from saltlite.cli.arguments import parse_arguments, split_calls
 from saltlite.core.binding import bind
 from saltlite.errors import UsageError
 from saltlite.grains.collect import collect
+from saltlite.loader.chain import Executors
 from saltlite.loader.compound import call_each
 from saltlite.loader.encode import decode_return, encode_whole
 from saltlite.minion.customgrains import custom_grains
+from saltlite.model.execution import is_direct
 from saltlite.model.ids import Jid, jid_at
 from saltlite.model.signature import by_name, parse_signature
 
@@ -26,9 +28,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from saltlite.loader.call import Outcome
+    from saltlite.loader.chain import Chain
     from saltlite.loader.compound import Call
     from saltlite.loader.finder import Index
     from saltlite.loader.loader import Loader
+    from saltlite.model.execution import Execution
 
 VALUE_MAX = 2**40
 """Bytes of a value that never leaves this machine: no limit that anybody meets."""
@@ -86,8 +90,18 @@ def find_grains(opts: Mapping[str, Any]) -> dict[str, Any]:
     return {**grains, **(opts.get("grains") or {}), "id": opts["id"]}
 
 
-def run_calls(loader: Loader, calls: Sequence[Call], jid: Jid) -> Ran:
-    """Enter the functions. What they print goes to stderr: stdout has nothing but the result.
+def chain_of(loader: Loader, asked: Execution, *, threads: bool = False) -> Chain | None:
+    """The executors that a call goes through: those of the configuration, or what its user wants; None for none.
+
+    `threads`: for resources.
+    """
+    return None if is_direct(loader.opts, asked) else Executors(loader, threads=threads).chain(asked, remote=False)
+
+
+def run_calls(loader: Loader, calls: Sequence[Call], jid: Jid, chain: Chain | None = None) -> Ran:
+    """Enter the functions, each through the executors of the chain.
+
+    What they print goes to stderr: stdout has nothing but the result.
 
     Raises KeyboardInterrupt when somebody pressed Ctrl-C: the loader makes a result even of that.
     """
@@ -107,7 +121,7 @@ def run_calls(loader: Loader, calls: Sequence[Call], jid: Jid) -> Ran:
     began = time.monotonic()
     try:
         with printing_to_stderr():
-            outcome = call_each(loader, until_interrupted(), jid=jid, user=caller())
+            outcome = call_each(loader, until_interrupted(), jid=jid, user=caller(), chain=chain)
     finally:
         signal.signal(signal.SIGINT, before)
     if interrupted:

@@ -9,6 +9,10 @@ from saltlite.cli.render import outputters
 from saltlite.cli.targets import TARGET_OPTIONS
 from saltlite.errors import UsageError
 
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from typing import Any
+
 TARGET_AND_FUNCTION = 2
 """Words of a job before those that belong to its function."""
 
@@ -17,6 +21,18 @@ def _risks(text: str) -> tuple[str, ...]:
     from saltlite.cli.risk import accepted_risks  # which a help text does without
 
     return accepted_risks(text)
+
+
+def _executors(text: str) -> list[str]:
+    from saltlite.cli.execution import parse_executors  # which few jobs need
+
+    return parse_executors(text)
+
+
+def _executor_options(text: str) -> dict[str, Any]:
+    from saltlite.cli.execution import parse_options  # as above
+
+    return parse_options(text)
 
 
 def parse_count(text: str) -> int:
@@ -35,6 +51,13 @@ def parse_batch(text: str) -> tuple[int, bool]:
         raise UsageError(f"{text!r} is more than all of them: say 1% to 100%")
     return count, is_share
 
+
+EXECUTION_OPTIONS = (
+    Option(
+        "--module-executors", metavar="LIST", convert=_executors, help="call it through these: '[splay, direct_call]'"
+    ),
+    Option("--executor-opts", metavar="MAP", convert=_executor_options, help="what these are told: '{splaytime: 30}'"),
+)
 
 _EPILOG = f"""\
 Options stand anywhere. Behind the function only those above are options, and
@@ -85,6 +108,7 @@ JOB = Table(
             convert=parse_duration,
             help="how long it may wait to reach a minion",
         ),
+        *EXECUTION_OPTIONS,
         Option("--test", help="only say what it would do; refused where it cannot"),
         Option("--accept-risk", metavar="RISK", convert=_risks, help="do not ask: remove,reboot"),
         Option("--async", help="print the job id and do not wait"),

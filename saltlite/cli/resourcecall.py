@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli.arguments import parse_arguments, split_calls
-from saltlite.cli.inprocess import VALUE_MAX, Ran, caller, new_jid, printing_to_stderr, run_calls
+from saltlite.cli.inprocess import VALUE_MAX, Ran, caller, chain_of, new_jid, printing_to_stderr, run_calls
 from saltlite.core.matching import resolve
 from saltlite.core.matching.memory_fleet import Member, MemoryFleet
 from saltlite.errors import NoTargetError, UsageError
@@ -15,6 +15,7 @@ from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
 from saltlite.loader.encode import decode_return
 from saltlite.minion.resources.answering import Work
 from saltlite.minion.resources.local import Here, LocalType, local_types
+from saltlite.minion.resources.timing import timing_of
 from saltlite.minion.returns import Returns
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import TargetState
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from saltlite.loader.compound import Call
     from saltlite.loader.loader import Loader
     from saltlite.minion.resources.declared import Declared
+    from saltlite.model.execution import Execution
     from saltlite.wire.segment import SegmentRow
 
 
@@ -49,7 +51,7 @@ class Machine:
         return MinionId(self.opts["id"])
 
 
-def run_on_targets(machine: Machine, declared: Declared, target: Target, words: Sequence[str]) -> Ran:
+def run_on_targets(machine: Machine, declared: Declared, target: Target, words: Sequence[str], asked: Execution) -> Ran:
     """Run a function, or several, on what the target selects: its value is that of the one target, or a map of all.
 
     `words` are as on the command line. What a resource lacks is left out, unless the target names that resource.
@@ -64,11 +66,12 @@ def run_on_targets(machine: Machine, declared: Declared, target: Target, words: 
         selection = _selection(machine, types, target)
         outcomes: dict[TargetId, Outcome] = {}
         if machine.id in selection.minions:
-            outcomes[machine.id] = run_calls(machine.loader, calls, jid).outcome
-        work = Work(jid, calls, caller())
+            outcomes[machine.id] = run_calls(machine.loader, calls, jid, chain_of(machine.loader, asked)).outcome
+        chain = chain_of(machine.loader, asked, threads=True)
         with printing_to_stderr():
             for one in types:
-                rows = one.run(_able(one, selection, calls), work)
+                srns = _able(one, selection, calls)
+                rows = one.run(srns, Work(jid, calls, caller(), chain, timing_of(chain, srns)))
                 outcomes |= {srn: _outcome(row) for srn, row in rows.items()}
     finally:
         for one in types:

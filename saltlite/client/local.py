@@ -68,7 +68,8 @@ class JobCall:
         `more` are functions with arguments and keyword arguments that run after the first, in the same process.
         `options` are further fields of the request, left out where they are None: `deliver_ms` and `run_ms`
         (milliseconds), `subset` (on so many targets, chosen by chance), `origin` (from where it is asked for), `batch`
-        (on some at a time: a map of `size`, `percent`, `wait_ms`, `failhard`).
+        (on some at a time: a map of `size`, `percent`, `wait_ms`, `failhard`), `module_executors` (a list of names, or
+        one, that minions are to use in place of their own) and `executor_opts` (a map of what these are told).
         """
         self.tgt = tgt if isinstance(tgt, str) else ",".join(tgt)
         self.tgt_type = tgt_type

@@ -234,12 +234,16 @@ class FileRoots:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A list of texts."""
+    """A list of texts; `or_text`: a single text may stand in the place of one of one."""
+
+    or_text: bool = False
 
     def wants(self) -> str:
-        return "a list of texts"
+        return "text or a list of texts" if self.or_text else "a list of texts"
 
     def read(self, written: Written) -> list[str]:
+        if self.or_text and isinstance(written, Scalar):
+            return [Text(required=True).read(written)]
         if not isinstance(written, Sequence):
             raise MisfitError(written)
         return [Text(required=True).read(item) for item in written.items]

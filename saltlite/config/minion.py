@@ -24,6 +24,7 @@ from saltlite.config.master import DAY, LOG_LEVELS
 from saltlite.config.options import option
 from saltlite.config.paths import DEFAULT_ROOT_DIR
 from saltlite.config.values import PORT_MAX
+from saltlite.model.execution import DIRECT
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
 from saltlite.wire.limits import JOBS_RUNNING_PER_MINION, RETURN_MAX
@@ -186,6 +187,70 @@ class MinionConfig:
         "The only execution modules that jobs may call here, as in [test, pkg]; empty means all. Modules still call "
         "each other, so this limits what is asked for, and not what happens.",
         Texts(),
+    )
+    module_executors: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [DIRECT],
+        "The executors that functions are called through, one after the other until one has a result: direct_call "
+        "calls; splay waits, audit notes the call, nice and timeout limit it, and all four pass it on; sudo has "
+        "another user call it; dry tells what would be called. Own ones are synced from _executors.",
+        Texts(or_text=True),
+    )
+    executors_allowed: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        [DIRECT, "splay"],
+        "The executors that may be asked for in the place of module_executors, besides those that stand there. Those "
+        "of audit, nice, sudo and timeout that stand there stay, whatever is asked for.",
+        Texts(),
+    )
+    splaytime: float = option(
+        300.0,
+        "The longest that the executor splay waits: how long within that time follows from the id of the target, so it "
+        "is the same each time. Who asks for splay may say another time.",
+        Duration(0.001, 365 * DAY),
+    )
+    splay_max: float = option(
+        3600.0,
+        "The longest splaytime that may be asked for.",
+        Duration(0.001, 365 * DAY),
+    )
+    sudo_user: str = option(
+        "",
+        "The user who calls functions in the place of the minion's own, by the program sudo; empty for none. With it "
+        "the executor sudo stands wherever direct_call would. Functions of resources are then refused, and salt:// is "
+        "not there.",
+        Text(),
+    )
+    call_timeout: float = option(
+        0.0,
+        "The longest that one function may run under the executor timeout. Who asks for it may say less. 0 means no "
+        "limit.",
+        Duration(0.0, 365 * DAY),
+    )
+    nice_level: int = option(
+        10,
+        "The priority of functions under the executor nice: 19 is the least. Who asks for it may say more.",
+        Whole(0, 19),
+    )
+    nice_idle_io: bool = option(
+        False,
+        "Whether functions under the executor nice read and write only while nobody else does.",
+        Flag(),
+    )
+    nice_memory: int = option(
+        0,
+        "The most memory that a process of a function may ask for under the executor nice; 0 means no limit.",
+        Whole(0, 2**50),
+        unit="bytes",
+    )
+    audit_file: str = option(
+        "/var/log/saltlite/minion-audit",
+        "The file to which the executor audit adds one line of JSON a call, before it is made.",
+        FilePath(),
+    )
+    audit_arguments: bool = option(
+        False,
+        "Whether the executor audit writes down what functions are called with, and not only the names of keyword "
+        "arguments. There may be secrets among them.",
+        Flag(),
     )
     minion_blackout: bool = option(
         False,

@@ -33,6 +33,8 @@ CODES: dict[str, tuple[Severity, str]] = {
     "SMI015": (Severity.WARNING, "a shell gets what callers give"),
     "SMI016": (Severity.WARNING, "__virtualname__ without __virtual__ has no effect"),
     "SMI017": (Severity.WARNING, "__virtual__ may return None"),
+    "SMI018": (Severity.ERROR, "the file is no executor"),
+    "SMI019": (Severity.WARNING, "the executor does not say which options callers may give"),
 }
 """Code -> its severity, and what it says of a file."""
 

@@ -1,4 +1,4 @@
-"""Linting files and folders: which of them are modules, which declare interfaces, and what the rules say of them."""
+"""Linting files and folders: which are modules, executors or interfaces, and what the rules say of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import saltlite
 from saltlite.errors import UsageError
+from saltlite.lint.executor_rules import check_executor, is_executor
 from saltlite.lint.findings import Finding, Severity
 from saltlite.lint.interface_rules import check_against, check_interface
 from saltlite.lint.module_rules import check_module
@@ -56,7 +57,7 @@ def lint(paths: Sequence[str]) -> Report:
     interfaces = by_module(list(classes.values()))
     for module in modules:
         findings += check_module(module)
-        findings += check_against(module, interfaces)
+        findings += check_executor(module) if is_executor(module.path) else check_against(module, interfaces)
     return Report(tuple(files), tuple(sorted(one for one in set(findings) if not _is_allowed(one))))
 
 

@@ -13,6 +13,7 @@
     raises SaltInvocationError                  ERROR executing 'm.f': text                       1
     raises CommandNotFoundError                 Command required for 'm.f' not found: text        1
     is stopped by its module's interface        what the interface says                           69, 70
+    would go through a chain that is none       ERROR executing 'm.f': Executor 'x' is not …      1
     raises anything else, SystemExit included   The minion function caused an exception: …        1
 
 The texts are Salt's. Arguments are bound before the call, so that a TypeError of the body is never reported
@@ -21,6 +22,7 @@ as wrong arguments.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,8 +31,10 @@ from typing import Any
 
 from saltlite.decorators.notes import collecting
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, InterfaceError, SaltInvocationError
+from saltlite.loader.chain import Chain
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.loader import Loader
+from saltlite.model.execution import CallEnded
 
 ERROR_OUTPUTTER = "nested"
 """Texts of failed calls are always printed this way, whatever the function asked for its results."""
@@ -59,14 +63,18 @@ def call(
     kwargs: Mapping[str, Any],
     *,
     pub: Mapping[str, Any] | None = None,
+    chain: Chain | None = None,
 ) -> Outcome:
     """Call `module.function` and report what came of it; raises nothing.
 
     `pub` tells about the job (jid, fun, arg, user, tgt …): a function that takes `**kwargs` gets each as
-    `__pub_<name>`.
+    `__pub_<name>`. `chain` are the executors between the caller and the function; None for none.
     """
     with collecting() as notes, loader.context.own_retcode() as context:
-        outcome = _call(loader, fun, args, kwargs, pub or {}, context)
+        if chain is None:
+            outcome = _call(loader, fun, args, kwargs, pub or {}, context)
+        else:
+            outcome = _call_through(chain, loader, fun, args, kwargs, pub or {}, context)
     return replace(outcome, warnings=(*outcome.warnings, *notes)) if notes else outcome
 
 
@@ -84,20 +92,74 @@ def _call(
     try:
         function = loader[fun]
     except FunctionUnavailable as error:
-        hint = f"Did you mean {' or '.join(error.suggestions)}?" if error.suggestions else ""
-        return Outcome(error.text, 1, ERROR_OUTPUTTER, (hint,) if hint else ())
+        return _unavailable(error)
     except BaseException as error:  # noqa: BLE001 - supervision point: a module file may raise anything while it loads
         return _failed(_exception_text(error))
     try:
         refusal = _refusal(fun, function, args, kwargs)
         if refusal:
             return _failed(refusal)
-        value = _finish(function(*args, **kwargs, **_pub_for(function, pub)))
-        return Outcome(value, _retcode(context, value), loader.outputter(fun))
+        return _outcome(loader, fun, context, _finish(function(*args, **kwargs, **_pub_for(function, pub))))
     except (CommandExecutionError, SaltInvocationError) as error:
         return _raised(fun, error)
     except BaseException as error:  # noqa: BLE001 - supervision point: no job ends without a return, SystemExit included
         return _failed(_exception_text(error))
+
+
+def _call_through(
+    chain: Chain,
+    loader: Loader,
+    fun: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    pub: Mapping[str, Any],
+    context: Mapping[str, Any],
+) -> Outcome:
+    """As `_call`: the whole of it, or what the executors make of a function that is not there."""
+    closed = _closed_to_callers(loader.opts, fun)
+    if closed or chain.problem:
+        return _failed(closed or f"ERROR executing '{fun}': {chain.problem}")
+    try:
+        function: Callable[..., Any] | str = loader[fun]
+    except FunctionUnavailable as error:
+        unavailable = error
+        function = fun
+    except BaseException as error:  # noqa: BLE001 - supervision point: as in _call
+        return _failed(_exception_text(error))
+    try:
+        if isinstance(function, str):
+            if not chain.takes_missing(fun):
+                return _unavailable(unavailable)
+            return _outcome(loader, fun, context, _finish(chain.run(fun, args, kwargs, pub)))
+        refusal = _refusal(fun, function, args, kwargs)
+        if refusal:
+            return _failed(refusal)
+        return _outcome(loader, fun, context, _finish(chain.run(_entrance(function, pub), args, kwargs, pub)))
+    except (CommandExecutionError, SaltInvocationError) as error:
+        return _raised(fun, error)
+    except CallEnded as error:
+        return _failed(f"ERROR executing '{fun}': {error}")
+    except BaseException as error:  # noqa: BLE001 - supervision point: as in _call, and executors are anybody's too
+        return _failed(_exception_text(error))
+
+
+def _entrance(function: Callable[..., Any], pub: Mapping[str, Any]) -> Callable[..., Any]:
+    """The function as executors see it: a call gives what it returns in the end."""
+
+    @functools.wraps(function)
+    def entered(*args: Any, **kwargs: Any) -> Any:
+        return _finish(function(*args, **kwargs, **_pub_for(function, pub)))
+
+    return entered
+
+
+def _outcome(loader: Loader, fun: str, context: Mapping[str, Any], value: Any) -> Outcome:
+    return Outcome(value, _retcode(context, value), loader.outputter(fun))
+
+
+def _unavailable(error: FunctionUnavailable) -> Outcome:
+    hint = f"Did you mean {' or '.join(error.suggestions)}?" if error.suggestions else ""
+    return Outcome(error.text, 1, ERROR_OUTPUTTER, (hint,) if hint else ())
 
 
 def _raised(fun: str, error: CommandExecutionError | SaltInvocationError) -> Outcome:

@@ -139,6 +139,9 @@ __client__: MasterClient
 __execution__: Functions
 """In runners: the execution modules of this machine, loaded when one is asked for."""
 
+__executors__: Functions
+"""In executors: all executors of this minion, as `name.execute`."""
+
 __resource__: Mapping[str, str]
 """In resource types: `id` and `type` of the resource that is called; a KeyError where there is none."""
 

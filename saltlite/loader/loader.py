@@ -210,10 +210,18 @@ class Loader(Mapping[str, Callable[..., Any]]):
             return read_docstring(file) if file.form not in (Form.EXTENSION, Form.CYTHON) else None
         return None
 
-    def of_type(self, kind: str) -> Loader:
-        """The loader of the plug-ins of another type, with the same options, grains and pillar."""
-        index = build_index(search_layers(self.opts, kind))
-        return Loader(index, self.opts, self._grains, self._pillar, more=self._names)
+    def constant(self, module: str, name: str) -> Any:
+        """What the file that provides the module holds at its top under that name; None for nothing."""
+        first = next(iter(self._registry.providers(module)), None)
+        return None if first is None else first.functions.constant(name)
+
+    def of_type(self, kind: str, index: Index | None = None, more: Mapping[str, Any] | None = None) -> Loader:
+        """The loader of the plug-ins of another type, with the same options, grains and pillar.
+
+        `index` is that of its files, where it is known; `more` are dunder names that they have besides.
+        """
+        known = index or build_index(search_layers(self.opts, kind))
+        return Loader(known, self.opts, self._grains, self._pillar, more={**self._names, **(more or {})})
 
     def candidates(self, module: str) -> list[Candidate]:
         """The files that could provide a virtual name, in the order in which they are asked; loads them."""

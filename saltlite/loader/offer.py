@@ -35,6 +35,10 @@ class Offer(Mapping[str, Function]):
         """Name in the file -> name that callers type."""
         self._functions: dict[str, Function] = {shown: self._space[name] for name, shown in self.shown_names.items()}
 
+    def constant(self, name: str) -> Any:
+        """What the module holds at its top under that name; None for nothing."""
+        return self._space.get(name)
+
     def lacking(self, name: str) -> str:
         """What the function needs and does not have here, to be read behind "needs"; empty when nothing."""
         judged = self._judge(name)

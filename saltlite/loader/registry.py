@@ -27,7 +27,7 @@ from saltlite.loader.finder import Index, ModuleFile
 from saltlite.loader.imports import Interfaces
 from saltlite.loader.inject import build_module
 from saltlite.loader.offer import Offer
-from saltlite.loader.places import Form
+from saltlite.loader.places import MODULES, Form
 from saltlite.loader.virtual import initialise, names_of, own_interface
 from saltlite.smi.declare import Interface, virtual_name
 
@@ -62,7 +62,8 @@ class Registry:
         """Calls at once load a file once, and none of them sees it half loaded."""
         opts = names["__opts__"]
         self._disabled = frozenset(str(name) for name in opts.get(f"disable_{index.kind}") or ())
-        self._forced = self._forced_files(opts.get("providers") or {})
+        # The option is about execution modules; plug-ins of other types have the same options.
+        self._forced = self._forced_files(opts.get("providers") or {}) if index.kind == MODULES else {}
 
     def providers(self, name: str) -> Iterator[LoadedModule]:
         """The modules that answer to a virtual name, first asked first; each is loaded when it is reached."""

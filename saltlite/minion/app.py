@@ -54,6 +54,7 @@ from saltlite.minion.resources.server import Around, ResourceServer
 from saltlite.minion.returns import Returns
 from saltlite.minion.statusfile import READY, STOPPED, Status, write_status
 from saltlite.model import keptreturn
+from saltlite.model.execution import KNOWING
 from saltlite.model.keys import fingerprint
 from saltlite.wire.messages import Message, functions_message
 
@@ -176,7 +177,9 @@ class _Minion:
 
     def _functions(self) -> Message:
         texts = with_interfaces(self._index.function_texts(self._config.providers), self._opts)
-        return functions_message(texts, whole=self._index.whole)
+        # An executor that did not come with us may know what to do with functions that are not there.
+        own = not KNOWING.issuperset(self._config.module_executors)
+        return functions_message(texts, whole=self._index.whole and not own)
 
     def _look_for_modules(self) -> None:
         """Tell the master when modules changed: it refuses calls by what it knows of them."""
@@ -190,6 +193,8 @@ class _Minion:
             self._server.functions_are(self._functions())
 
     def _phase(self, phase: str, reason: str) -> None:
+        if self._status.phase == STOPPED:
+            return  # said before it was told to stop: the last word has been written
         self._write_status(phase=phase, reason=reason, at=self._clock.wall())
         systemd.notify([f"STATUS=connection: {phase}{f' ({reason})' if reason else ''}"])
         if phase == READY:

@@ -30,13 +30,16 @@ from saltlite.adapters.spool import DiskSpool, decode, encode
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
 from saltlite.loader.blackout import blackout
+from saltlite.loader.chain import Chain, Executors, executors_index
 from saltlite.loader.compound import call_each
 from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
 from saltlite.minion.documents import Hooks
 from saltlite.minion.errands import ASK, Errands
 from saltlite.minion.returns import Returns
+from saltlite.model.execution import DIRECTLY, Execution, is_direct
 from saltlite.model.job import TargetState
+from saltlite.wire.jobbody import JobBody
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import REASON_MAX
 
@@ -67,6 +70,14 @@ class JobCall:
     calls: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]]
     """Function, arguments and keyword arguments; each is entered when the one before has ended."""
     user: str
+    execution: Execution = DIRECTLY
+    """The executors that were asked for."""
+
+    @classmethod
+    def of(cls, jid: str, body: JobBody) -> JobCall:
+        """What the body of a job says."""
+        calls = [(one.fun, one.args, one.kwargs) for one in body.calls]
+        return cls(jid, calls, body.user, Execution(body.executors, body.executor_opts))
 
     @property
     def fun(self) -> str:
@@ -93,6 +104,7 @@ class Surroundings:
     hooks: Hooks = field(default_factory=Hooks)
     """Who is told of pillar and resources."""
     _made: tuple[tuple[object, ...], Loader] | None = field(default=None, init=False, repr=False)
+    _executors: Index | None = field(default=None, init=False, repr=False)
 
     def loader(self) -> Loader:
         """A loader over what there is now, the same one until that changes. The job server makes it and forks: what the
@@ -101,7 +113,16 @@ class Surroundings:
         made_of = (self.index(), self.grains, self.pillar)
         if self._made is None or any(old is not new for old, new in zip(self._made[0], made_of, strict=True)):
             self._made = made_of, Loader(made_of[0], self.opts, self.grains, self.pillar)
+        if not is_direct(self.opts, DIRECTLY):
+            self._executors = executors_index(self.opts, self._executors)
         return self._made[1]
+
+    def chain(self, loader: Loader, asked: Execution) -> Chain | None:
+        """The executors that a job goes through; None when its functions are only called. For the process of a job."""
+        if is_direct(self.opts, asked):
+            return None
+        self._executors = executors_index(self.opts, self._executors)
+        return Executors(loader, self._executors).chain(asked, remote=True)
 
 
 class JobProcess:
@@ -118,7 +139,9 @@ class JobProcess:
 
     def go(self, job: JobCall) -> None:
         """Let it enter the function. A process that has died meanwhile is reported by its exit."""
-        data: bytes = msgpack.packb([job.jid, list(job.calls), job.user])
+        data: bytes = msgpack.packb(
+            [job.jid, list(job.calls), job.user, job.execution.executors, job.execution.options]
+        )
         # It reads all of it before it does anything else, so this waits for no longer than the copying takes.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(self.framed(data))
@@ -242,7 +265,8 @@ def _next_job(waiting: int) -> JobCall | None:
     data = _read(waiting, size)
     if len(data) < size:
         return None
-    return JobCall(*msgpack.unpackb(data, strict_map_key=False))
+    jid, calls, user, executors, options = msgpack.unpackb(data, strict_map_key=False)
+    return JobCall(jid, calls, user, Execution(executors, options))
 
 
 def _read(waiting: int, size: int) -> bytes:
@@ -264,8 +288,11 @@ def _run(job: JobCall, surroundings: Surroundings, waiting: int) -> bytes:
     started, began = time.time(), time.monotonic()
     loader = surroundings.loader()
     loader.provide("__file_client__", _file_client(surroundings.opts, Errands(waiting)))
-    left_alone = blackout(loader, (fun for fun, _args, _kwargs in job.calls))
-    outcome = left_alone or call_each(loader, job.calls, jid=job.jid, user=job.user)
+    calls = job.calls
+    outcome = blackout(loader, (fun for fun, _args, _kwargs in calls))
+    if outcome is None:
+        chain = surroundings.chain(loader, job.execution)
+        outcome = call_each(loader, calls, jid=job.jid, user=job.user, chain=chain)
     dur_ms = int((time.monotonic() - began) * 1000)
     sealed = surroundings.returns.seal(job.jid, outcome.value)
     entry = SpoolEntry(

@@ -293,7 +293,7 @@ class JobServer:
                 # The record that stands before it could not be written.
                 pass
             case Fork(jid, body, srns):
-                self._fork(JobCall(jid, [(one.fun, one.args, one.kwargs) for one in body.calls], body.user), srns)
+                self._fork(JobCall.of(jid, body), srns)
             case Go(jid):
                 self._go(jid)
             case EndPart():

@@ -99,7 +99,12 @@ def run_to_end(argv: Sequence[str], surroundings: Surroundings) -> Finished:
 def _watch(process: subprocess.Popen[bytes], limit_s: float | None) -> Finished:
     outputs = {stream: Output() for stream in (process.stdout, process.stderr) if stream}
     deadline = None if limit_s is None else time.monotonic() + limit_s
-    in_time = _read(outputs, deadline) and _wait(process, deadline)
+    try:
+        in_time = _read(outputs, deadline) and _wait(process, deadline)
+    except BaseException:
+        # Whoever ends the function, as Ctrl-C and the executor timeout do, wants nothing of it to go on.
+        _kill_tree(process.pid)
+        raise
     if not in_time:
         _kill_tree(process.pid)
         _read(outputs, time.monotonic() + KILL_GRACE_S)

@@ -1,4 +1,4 @@
-"""Show which modules, functions and runners this minion has, their documentation and their arguments.
+"""Show which modules, functions, executors and runners this minion has, their documentation and their arguments.
 
 Files without ``__virtual__`` and ``__init__`` are read, not imported, so that asking costs little.
 
@@ -111,6 +111,31 @@ def list_runners(*args: str) -> list[str]:
         saltlite '*' sys.list_runners 'm*'
     """
     return _modules(__salt__.of_type("runners"), args)
+
+
+def list_executors(*args: str) -> list[str]:
+    """
+    The executors of this minion, or those that a glob matches. Which of them may be asked for says its option
+    ``executors_allowed``.
+
+    CLI Example::
+
+        saltlite '*' sys.list_executors
+    """
+    return _modules(__salt__.of_type("executors"), args)
+
+
+def executor_doc(*args: str) -> dict[str, str | None]:
+    """
+    The documentation of executors, chosen as by ``sys.doc``: of each the file's own, and that of its functions.
+
+    CLI Example::
+
+        saltlite '*' sys.executor_doc splay
+    """
+    executors = __salt__.of_type("executors")
+    docs: dict[str, str | None] = {name: executors.module_doc(name) for name in _modules(executors, args)}
+    return {**docs, **_docs(executors, args)}
 
 
 def argspec(module: str = "") -> dict[str, dict[str, Any]]:

@@ -4,9 +4,10 @@ The master's job key signs them once; the process that runs jobs on a minion ver
 neither the network process of the minion nor that of the master can make up a job. The encoding is a msgpack
 map with one-letter keys:
 
-    v version=1   j jid   c calls   u user   t audience root   r run_ms   d deliver_ms
+    v version=1   j jid   c calls   u user   t audience root   r run_ms   d deliver_ms   x executors   o options
 
-where `calls` is a list of [function, args, kwargs]: they run one after the other, in one process.
+where `calls` is a list of [function, args, kwargs]: they run one after the other, in one process. `executors` are the
+names of those that each minion is to use in place of its own ([]: its own), `options` a map of what they are told.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
+from saltlite.model.execution import checked_executors, checked_options
 from saltlite.model.ids import Jid, parse_jid
 from saltlite.wire import codec
 from saltlite.wire.limits import JOB_BODY_MAX, MESSAGE_ARRAY, MESSAGE_CONTAINERS, MESSAGE_DEPTH
@@ -51,7 +53,7 @@ DURATION_MAX_MS = 366 * 86_400_000
 SEED_BYTES = 32
 _VERSION = 1
 _DOMAIN = b"saltlite job 1\0"
-_KEYS = frozenset("vjcutrd")
+_KEYS = frozenset("vjcutrdxo")
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+", re.ASCII)
 
 
@@ -76,6 +78,9 @@ class JobBody:
     audience: bytes
     run_ms: int
     deliver_ms: int
+    executors: list[str] = field(default_factory=list)
+    """None: those of the minion's configuration."""
+    executor_opts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def fun(self) -> str:
@@ -96,6 +101,8 @@ def encode_body(body: JobBody) -> bytes:
         "t": body.audience,
         "r": body.run_ms,
         "d": body.deliver_ms,
+        "x": body.executors,
+        "o": body.executor_opts,
     }
     try:
         return codec.encode_checked(message, BODY)
@@ -122,6 +129,8 @@ def decode_body(data: bytes) -> JobBody:
         audience=message["t"],
         run_ms=message["r"],
         deliver_ms=message["d"],
+        executors=message["x"],
+        executor_opts=message["o"],
     )
     problem = _problem(body)
     if problem:
@@ -174,8 +183,19 @@ def _problem(body: JobBody) -> str:
         ),
         (_is_duration(body.run_ms), f"a run time has 0 to {DURATION_MAX_MS} ms"),
         (_is_duration(body.deliver_ms), f"a delivery time has 0 to {DURATION_MAX_MS} ms"),
+        (type(body.executors) is list, "the executors are a list"),
+        (type(body.executor_opts) is dict, "the options for executors are a map"),
     )
-    return next((sentence for holds, sentence in checks if not holds), "")
+    return next((sentence for holds, sentence in checks if not holds), "") or _problem_of_execution(body)
+
+
+def _problem_of_execution(body: JobBody) -> str:
+    try:
+        checked_executors(body.executors)
+        checked_options(body.executor_opts)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def _is_function(name: object) -> bool:

@@ -122,22 +122,18 @@ class Said:
         return json.loads(self.out)
 
 
-def command_of(program: str) -> list[str | Path]:
-    """How a program of this package is started; a console script of a later day than the install has none yet."""
-    script = BIN / program
-    return [script] if script.exists() else [sys.executable, "-m", program.replace("-", "_")]
-
-
 class Daemon:
     """One started daemon. `config_dir` is what its `-c` names; `output` is its stdout and stderr."""
 
-    def __init__(self, program: str, config_dir: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, program: str, config_dir: Path, environment: dict[str, str], through: Sequence[str | Path] = ()
+    ) -> None:
         self.program = program
         self.config_dir = config_dir
         self.output = config_dir / (f"output-{program}" if program == "saltlite-api" else "output")
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [*command_of(program), "-c", config_dir],
+                [*through, BIN / program, "-c", config_dir],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -193,6 +189,8 @@ class Fleet:
         self.mark = f"{os.getpid()}-{next(_numbers)}"
         self.daemons: dict[str, Daemon] = {}
         self.secrets: list[str] = []
+        self.through: Sequence[str | Path] = ()
+        """A command that minions are started by; it must become the minion."""
         self._ports: dict[str, int] = {}
         Fleet.running.append(self)
 
@@ -263,7 +261,8 @@ class Fleet:
         self.wait_up(*names)
 
     def _launch(self, program: str, name: str, *, as_name: str = "") -> Daemon:
-        daemon = Daemon(program, self.folder / name, self.environment())
+        through = self.through if program == "saltlite-minion" else ()
+        daemon = Daemon(program, self.folder / name, self.environment(), through)
         self.daemons[as_name or name] = daemon
         return daemon
 

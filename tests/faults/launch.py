@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import hashlib
 import importlib
 import json
 import os
@@ -34,7 +33,7 @@ from saltlite.core.ports import Stored
 from saltlite.model.job import TERMINAL
 from saltlite.model.parts import split_part
 from tests.faults.points import ERRORS, MASTER, MINION, PACE, POINTS, Point
-from tests.faults.trace import note
+from tests.faults.trace import digest_of, note
 
 SLOW = "SALTLITE_FAULTS_LONG"
 """Set in the environment: the product's own times, and faults that last a minute."""
@@ -213,7 +212,7 @@ def _trace_minion(trace: str, minion: str) -> None:
     def spooled(spool: DiskSpool, jid: str, result: Any) -> bool:
         is_new = write(spool, jid, result)
         if is_new:
-            note(trace, "spooled", jid=jid, minion=minion, digest=hashlib.sha256(result.body).hexdigest())
+            note(trace, "spooled", jid=jid, minion=minion, digest=digest_of(result.body))
         return is_new
 
     _replace(Jobs, received=arrived)

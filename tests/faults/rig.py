@@ -7,7 +7,6 @@ ended, and the history. What does not: which fault comes when.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import signal
 import subprocess
@@ -27,7 +26,7 @@ from saltlite.minion.jobprocess import TITLE as JOB_TITLE
 from saltlite.model.ids import Jid
 from tests.e2e.fleet import Daemon, Fleet, title, wait_until
 from tests.faults.launch import SLOW, arm
-from tests.faults.trace import note
+from tests.faults.trace import digest_of, note
 from tests.history import Event, History, check, report
 
 T = TypeVar("T")
@@ -95,9 +94,9 @@ class FaultFleet(Fleet):
         """As Fleet's, and whether times are the product's."""
         return super().environment() | ({SLOW: "1"} if LONG else {})
 
-    def _launch(self, program: str, name: str) -> Daemon:
+    def _launch(self, program: str, name: str, *, as_name: str = "") -> Daemon:
         daemon = Launched(program, self.folder / name, self.environment())
-        self.daemons[name] = daemon
+        self.daemons[as_name or name] = daemon
         return daemon
 
     def revive(self) -> None:
@@ -279,7 +278,7 @@ def _final(store: Store, jid: Jid) -> Event:
         "returns": counts,
         "request": job.request_id if job else "",
         "user": job.user if job else "",
-        "digests": {ret.id: hashlib.sha256(ret.body).hexdigest() for ret in returns},
+        "digests": {ret.id: digest_of(ret.body) for ret in returns},
     }
     return Event(time.monotonic(), "final", fields)
 

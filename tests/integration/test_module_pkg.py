@@ -151,7 +151,10 @@ def test_removing_what_is_not_installed_changes_nothing() -> None:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Iterator[Any]:
-    """Build small packages with a configuration file; whatever is installed is purged at the end."""
+    """Build small packages with a configuration file; whatever is installed is purged at the end, and before, where a
+    run was ended that could not."""
+    purge = ["dpkg", "--purge", NAME]
+    subprocess.run(purge, check=False, capture_output=True)
 
     def build(version: str) -> str:
         root = tmp_path / version
@@ -172,7 +175,7 @@ def package(tmp_path: Path) -> Iterator[Any]:
         return str(path)
 
     yield build
-    subprocess.run(["dpkg", "--purge", NAME], check=False, capture_output=True)
+    subprocess.run(purge, check=False, capture_output=True)
 
 
 @CHANGES

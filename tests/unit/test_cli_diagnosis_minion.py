@@ -128,6 +128,7 @@ PROBLEMS: list[tuple[MinionEvidence, str, str, str]] = [
     (replace(WELL, spool_results=SPOOL_RESULTS), "spool", "it is full", ""),
     (replace(WELL, spool_bytes=SPOOL_BYTES), "spool", "it is full", ""),
     (replace(WELL, modules=ModulesSeen(problem="it died")), "modules", "it died", ""),
+    (replace(WELL, modules=ModulesSeen(9, {}, {}, 5, "no x")), "executors", "no function can be called: no x", ""),
 ]
 
 WARNINGS: list[tuple[MinionEvidence, str, str, str]] = [

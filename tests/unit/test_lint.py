@@ -145,6 +145,22 @@ def test_each_mistake_of_an_interface_has_its_code(tmp_path: Path, declared: str
     assert [one.partition(" ")[2] for one in codes(tmp_path, {"t": source})] == [found]
 
 
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        (f"def other():\n{FUN}", ["SMI018"]),
+        (f"SAFE_OPTS = {{}}\ndef execute(opts, data):\n{FUN}", ["SMI018"]),
+        (f"SAFE_OPTS = {{}}\ndef execute(opts, data, *rest):\n{FUN}", []),
+        (f"def execute(opts, data, func, args, kwargs):\n{FUN}", ["SMI019"]),
+        (f"SAFE_OPTS: dict = {{}}\ndef execute(opts, data, func, args, kwargs):\n{FUN}", []),
+    ],
+)
+def test_an_executor_is_known_by_its_folder(tmp_path: Path, source: str, found: list[str]) -> None:
+    # A name that has an interface says nothing there.
+    result = codes(tmp_path, {"_executors/group": DOC + source})
+    assert [one.partition(" ")[2] for one in result] == found
+
+
 def test_an_interface_that_does_not_say_its_module_is_an_error(tmp_path: Path) -> None:
     source = f"{DOC}from saltlite.interfaces import Interface\nclass T(Interface):\n    def f(self):\n        'Do.'\n"
     assert codes(tmp_path, {"t": source}) == ["t.py:3 SMI003"]
@@ -170,7 +186,9 @@ def test_every_grain_of_this_machine_is_known() -> None:
 
 def test_what_ships_is_without_errors_and_warnings() -> None:
     folder = Path(__file__).parents[2] / "saltlite"
-    report = lint([str(folder / "modules"), str(folder / "interfaces"), str(folder / "runners")])
+    report = lint(
+        [str(folder / "modules"), str(folder / "interfaces"), str(folder / "runners"), str(folder / "executors")]
+    )
     assert [one.sentence() for one in report.findings if one.severity is not Severity.NOTE] == []
 
 

@@ -7,7 +7,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from saltlite.loader.finder import Index, build_index
+from saltlite.loader.finder import Index, build_index, refreshed_index
 from saltlite.loader.places import Layer, search_layers
 
 
@@ -119,3 +119,19 @@ def test_the_index_survives_pickling(tmp_path: Path) -> None:
 
 def test_a_missing_folder_is_an_empty_layer(tmp_path: Path) -> None:
     assert index_of(tmp_path / "nowhere").files == ()
+
+
+def test_a_refreshed_index_sees_what_was_written_and_believes_what_is_installed(tmp_path: Path) -> None:
+    written, installed = tmp_path / "written", tmp_path / "installed"
+    for folder in (written, installed):
+        folder.mkdir()
+    layers = [Layer("written", str(written)), Layer("installed", str(installed), installed=True)]
+    before = build_index(layers)
+    (installed / "later.py").write_text("def f():\n    return 1\n")
+    assert refreshed_index(before) is before
+    (written / "fresh.py").write_text("def f():\n    return 1\n")
+    after = refreshed_index(before)
+    assert after.file("fresh") is not None
+    assert refreshed_index(after) is after
+    (written / "fresh.py").unlink()
+    assert refreshed_index(after).file("fresh") is None

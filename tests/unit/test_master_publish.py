@@ -107,9 +107,9 @@ def test_what_takes_long_is_done_before_other_writers_have_to_wait(
             writing.append("locked")
             yield tx
 
-    def not_locked(*args: Any) -> None:
+    def not_locked(*args: Any, **how: Any) -> None:
         assert writing == []
-        bind(*args)
+        bind(*args, **how)
 
     monkeypatch.setattr(office.store, "write", noted)
     monkeypatch.setattr(publish, "refuse_misfits", not_locked)
@@ -120,7 +120,7 @@ def test_what_takes_long_is_done_before_other_writers_have_to_wait(
 def test_a_key_that_is_revoked_before_the_commit_is_no_target(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is looked up without the lock may be old when the lock is there (S5)."""
 
-    def revoke(*_args: Any) -> None:
+    def revoke(*_args: Any, **_how: Any) -> None:
         with office.store.write() as tx:
             tx.put_key(key(WEB1, KeyState.REVOKED))
 

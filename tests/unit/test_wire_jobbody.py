@@ -146,13 +146,20 @@ def test_keys_of_the_wrong_size_are_refused() -> None:
         ("d", "60000"),
         ("d", DURATION_MAX_MS + 1),
         ("x", "an unknown field"),
+        ("x", "splay"),
+        ("x", [5]),
+        ("x", ["a.b"]),
+        ("x", ["splay"] * 17),
+        ("o", []),
+        ("o", {"": 1}),
+        ("o", {f"o{n}": n for n in range(33)}),
     ],
 )
 def test_a_field_that_is_wrong_is_refused(field: str, value: object) -> None:
     assert refusal(fields(**{field: value})) == "bad-job"
 
 
-@pytest.mark.parametrize("field", "vjcutrd")
+@pytest.mark.parametrize("field", "vjcutrdxo")
 def test_a_field_that_is_missing_is_refused(field: str) -> None:
     message = codec.decode(encode_body(BODY))
     del message[field]
@@ -162,6 +169,19 @@ def test_a_field_that_is_missing_is_refused(field: str) -> None:
 @pytest.mark.parametrize("message", [None, [], "job", 5])
 def test_a_body_that_is_no_map_is_refused(message: object) -> None:
     assert refusal(codec.encode(message)) == "bad-job"
+
+
+def test_executors_and_their_options_travel() -> None:
+    body = dataclasses.replace(BODY, executors=["splay", "direct_call"], executor_opts={"splaytime": 30, "l": [1, {}]})
+    assert decode_body(encode_body(body)) == body
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"executors": ["../x"]}, {"executors": [""]}, {"executor_opts": {f"o{n}": n for n in range(33)}}], ids=str
+)
+def test_executors_that_are_none_are_refused_at_publish(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="cannot be published"):
+        encode_body(dataclasses.replace(BODY, **wrong))
 
 
 def test_the_largest_values_are_taken() -> None:

@@ -136,6 +136,8 @@ class ModulesSeen:
     broken: Mapping[str, str] = field(default_factory=dict)
     """File name -> sentence: modules that cannot be loaded."""
     grains: int = 0
+    no_chain: str = ""
+    """Why no function can be called through the executors that are configured; empty when they can be used."""
     problem: str = ""
 
 

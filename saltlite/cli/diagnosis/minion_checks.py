@@ -178,6 +178,10 @@ def _modules(seen: MinionEvidence) -> Iterator[Finding]:
         told = "; ".join(sentence for _, sentence in sorted(tried.refused.items()))
         yield ok("modules", f"not for this machine, as they say themselves: {told}")
     yield ok("modules", f"{tried.offered} serve here")
+    if tried.no_chain:
+        yield problem(
+            "executors", f"no function can be called: {tried.no_chain}; correct module_executors or sudo_user"
+        )
     if not tried.grains:
         yield warning("grains", "none could be collected: targets and modules that ask for them find nothing")
     else:

@@ -38,13 +38,15 @@ def try_modules(config_dir: str) -> ModulesSeen:
 
 
 def main(config_dir: str) -> None:
-    """Load all modules and collect the grains as the minion does."""
+    """Load all modules and the configured executors, and collect the grains, as the minion does."""
     from saltlite.config.load import load_minion
     from saltlite.config.opts import opts_of
     from saltlite.grains.collect import collect
+    from saltlite.loader.chain import Executors
     from saltlite.loader.finder import build_index
     from saltlite.loader.loader import Loader
     from saltlite.loader.places import search_layers
+    from saltlite.model.execution import Execution
 
     logging.disable(logging.CRITICAL)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -56,9 +58,9 @@ def main(config_dir: str) -> None:
     silent = loader.not_loaded()
     refused = {stem: sentence for stem, sentence in silent.items() if _REFUSED in sentence}
     broken = {stem: sentence for stem, sentence in silent.items() if stem not in refused}
-    answers.write(
-        json.dumps({"offered": len(loader.modules()), "refused": refused, "broken": broken, "grains": len(grains)})
-    )
+    chain = Executors(loader).chain(Execution(), remote=False)
+    seen = {"offered": len(loader.modules()), "refused": refused, "broken": broken, "grains": len(grains)}
+    answers.write(json.dumps({**seen, "no_chain": chain.problem}))
     answers.close()
 
 

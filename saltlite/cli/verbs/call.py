@@ -10,7 +10,8 @@ from saltlite.adapters.privileges import read_secret
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, QUIET
 from saltlite.cli.configs import config_dir_of
-from saltlite.cli.inprocess import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
+from saltlite.cli.inprocess import Ran, chain_of, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
+from saltlite.cli.joboptions import EXECUTION_OPTIONS
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
 from saltlite.config.load import load_minion
@@ -22,6 +23,7 @@ from saltlite.loader.finder import build_index
 from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
+from saltlite.model.execution import Execution
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.target import Target, TargetKind
 
@@ -69,6 +71,7 @@ def _table() -> Table:
             Option("--tgt-type", metavar="TYPE", convert=choice(*TargetKind), help="with -r: how TARGET is read: glob"),
             Option("-m", "--module-dirs", metavar="DIR", many=True, help="look for modules there first"),
             Option("--id", metavar="ID", convert=parse_minion_id, help="run as if the minion had this id"),
+            *EXECUTION_OPTIONS,
             Option("--metadata", help="print the job id, retcode and time with the return"),
             Option("--retcode-passthrough", help="end with the return code of the function"),
             Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
@@ -109,9 +112,10 @@ def run(argv: Sequence[str], console: Console) -> int:
 
         machine = Machine(opts, grains, pillar, loader, index.function_texts(config.providers))
         kind = TargetKind(parsed.options.get("tgt_type", TargetKind.GLOB))
-        ran = run_on_targets(machine, declared_by(config), Target(parsed.options.get("tgt", "*"), kind), parsed.words)
+        target = Target(parsed.options.get("tgt", "*"), kind)
+        ran = run_on_targets(machine, declared_by(config), target, parsed.words, _execution(parsed))
     else:
-        ran = run_calls(loader, _calls(parsed, index, config), new_jid())
+        ran = run_calls(loader, _calls(parsed, index, config), new_jid(), chain_of(loader, _execution(parsed)))
     _print_return(ran, parsed, console)
     return exit_code(ran, passthrough=parsed.on("retcode_passthrough"))
 
@@ -120,6 +124,10 @@ def _calls(parsed: Parsed, index: Index, config: MinionConfig) -> list[Call]:
     if parsed.on("doc"):
         return [("sys.doc", parsed.words, {})]
     return read_calls(parsed.words[0], parsed.words[1:], index, config.providers)
+
+
+def _execution(parsed: Parsed) -> Execution:
+    return Execution(parsed.options.get("module_executors", ()), parsed.options.get("executor_opts"))
 
 
 def _check(parsed: Parsed) -> None:

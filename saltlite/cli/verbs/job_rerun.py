@@ -52,6 +52,8 @@ def run(argv: Sequence[str], console: Console) -> int:
             tgt_type="list",
             deliver_ms=job["deliver_ms"],
             run_ms=job["run_ms"] or None,
+            module_executors=job["module_executors"] or None,
+            executor_opts=job["executor_opts"] or None,
             origin=origin() or None,
         )
         described = client.call("describe", tgt=call.tgt, tgt_type="list", funs=sorted({c[0] for c in job["calls"]}))

@@ -74,6 +74,9 @@ def _text(job: JobRow, console: Console) -> str:
         ("made", format_moment(job["created_at"], now)),
         ("limits", limits),
     ]
+    if job["module_executors"] or job["executor_opts"]:
+        options = [f"{name}={value}" for name, value in job["executor_opts"].items()]
+        lines.append(("through", " ".join([", ".join(job["module_executors"]) or "those of the minion", *options])))
     if job["cancelled_at"] is not None:
         lines.append(("killed", f"by {job['cancelled_by']}, {format_moment(job['cancelled_at'], now)}"))
     lines.append(("result", result_text(job)))

@@ -50,25 +50,26 @@ def parsed(text: str) -> Parsed:
     return parse_signature(text)
 
 
-def refuse_misfits(calls: Sequence[FunctionCall], chosen: Selection, master: Master) -> None:
-    """Return when each call could be taken by at least one of the targets.
+def refuse_misfits(calls: Sequence[FunctionCall], chosen: Selection, master: Master, *, may_be_missing: bool) -> None:
+    """Return when each call could be taken by at least one of the targets; with `may_be_missing` also by one that does
+    not have the function, because an executor was asked for that may know what to do then.
 
     Raises UsageError for a function that none of them has, or that none can be called with these arguments; the
     sentence has the near name or the signature.
     """
     known = Known(chosen, master)
     for call in calls:
-        problem = _problem(call, known)
+        problem = _problem(call, known, may_be_missing=may_be_missing)
         if problem:
             raise UsageError(f"{problem} Nothing was published.")
 
 
-def _problem(call: FunctionCall, known: Known) -> str:
+def _problem(call: FunctionCall, known: Known, *, may_be_missing: bool) -> str:
     """Why no target could take the call, as a whole sentence, or ""; the first one that could ends the search."""
     problem = ""
     for functions, _count, _first in known.sets():
         text = functions.functions.get(call.fun) if functions is not None else None
-        if functions is None or (text is None and not functions.whole):
+        if functions is None or (text is None and (may_be_missing or not functions.whole)):
             return ""
         if text is not None:
             signature = parsed(text)[1]

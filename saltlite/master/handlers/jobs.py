@@ -46,16 +46,20 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
 
 
 def handle_job_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `job`: the row of the list with its calls, run time limit, cancel and `targets`."""
+    """Answers `job`: the row of the list with calls, executors asked for and their options, run time limit, cancel
+    and `targets`.
+    """
     authorize(principal, Action("job_show"), master.terms)
     jid = parse_jid(request["jid"])
     summary, job = master.store.job_summary(jid), master.store.job(jid)
     if summary is None or job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
-    calls = [[call.fun, list(call.args), dict(call.kwargs)] for call in decode_body(job.body).calls]
+    body = decode_body(job.body)
+    execution = {"module_executors": body.executors, "executor_opts": body.executor_opts}
+    calls = [[call.fun, list(call.args), dict(call.kwargs)] for call in body.calls]
     managing = master.store.managing_minions(jid)
     targets = [_target(detail, managing.get(detail.id)) for detail in master.store.target_details(jid)]
-    return Answer({"job": {**_row(summary), "calls": calls, "targets": targets}})
+    return Answer({"job": {**_row(summary), "calls": calls, **execution, "targets": targets}})
 
 
 def may_see(master: Master, principal: Principal, owner: int) -> bool:

@@ -70,7 +70,16 @@ VERBS: dict[str, OperatorVerb] = {
     "publish": OperatorVerb(
         publish.handle_publish,
         {"request_id": str, "tgt": str, "tgt_type": str, "calls": list},
-        {"deliver_ms": int, "run_ms": int, "follow": bool, "subset": int, "batch": dict, "origin": str},
+        {
+            "deliver_ms": int,
+            "run_ms": int,
+            "follow": bool,
+            "subset": int,
+            "batch": dict,
+            "origin": str,
+            "module_executors": (list, str),
+            "executor_opts": dict,
+        },
     ),
     "copy_begin": OperatorVerb(copies.handle_copy_begin),
     "copy_put": OperatorVerb(

@@ -23,6 +23,7 @@ from saltlite.master.handlers.fitting import Fitting, Skipped, fitting
 from saltlite.master.handlers.functions import refuse_misfits
 from saltlite.master.handlers.room import refuse_when_full
 from saltlite.master.handlers.targets import by_owner, nobody, still_accepted, subset_of, unknown_names, whom
+from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, MinionId, TargetId, jid_after, jid_at, parse_request_id
 from saltlite.model.job import Job
 from saltlite.model.target import Target, TargetKind
@@ -39,21 +40,24 @@ _ORIGIN_MAX = 200
 def handle_publish(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Fields as in `operator_verbs`; answers jid, minions, resources, away, unknown, skipped, timeout_s, deliver_ms.
 
-    `calls` is a list of [function, args, kwargs]. `resources` has those of each managing minion; `away` are minions
-    that are targets, or manage some, and have no session; `unknown` says of each name in a list or an expression why
-    it is none; `skipped` counts the resources that were left out, as the type of these has no such function.
+    `calls` is a list of [function, args, kwargs]; `module_executors`, a list or one name, are the executors that each
+    minion is to use in place of its own, as far as it allows that, and `executor_opts` what they are told. `resources`
+    has those of each managing minion; `away` are minions that are targets, or manage some, and have no session;
+    `unknown` says of each name in a list or an expression why it is none; `skipped` counts the resources that were left
+    out, as the type of these has no such function.
     """
     # Before anything is read: a regular expression of somebody who may not publish must not keep the store waiting.
     authorize(principal, Action("publish"), master.terms)
     request_id = parse_request_id(request["request_id"])
     target = target_of(request)
     calls = _calls(request["calls"])
+    execution = _execution(request)
     deliver_ms = _within(request.get("deliver_ms", int(master.terms.deliver_s * 1000)), DELIVER_MAX_MS, "--deliver-by")
     run_ms = _within(request.get("run_ms", 0), RUN_MAX_MS, "--run-timeout")
     known = master.store.job_of_request(request_id, principal.uid)
     if known is not None:
         return _answer(master, known, request)
-    fit = _targets(master, principal, request, calls)
+    fit = _targets(master, principal, request, calls, execution)
     chosen = fit.chosen
     batch = batch_of(request.get("batch"), len(chosen.minions) + len(chosen.resources))
     if batch is None:
@@ -81,7 +85,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 batch=batch,
                 origin=_printable(request.get("origin", "")),
             )
-            job = _signed(job, calls, master.identity.job_private)
+            job = _signed(job, calls, execution, master.identity.job_private)
             store.put_job(job)
             ids: Collection[TargetId] = {*chosen.minions, *chosen.resources}
             if batch is not None:
@@ -93,8 +97,12 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     return replace(_answer(master, job.jid, request, fit.skipped), committed=True)
 
 
+def _execution(request: Mapping[str, Any]) -> Execution:
+    return Execution(checked_executors(request.get("module_executors")), checked_options(request.get("executor_opts")))
+
+
 def _targets(
-    master: Master, principal: Principal, request: Mapping[str, Any], calls: Sequence[FunctionCall]
+    master: Master, principal: Principal, request: Mapping[str, Any], calls: Sequence[FunctionCall], asked: Execution
 ) -> Fitting:
     """Whom the job is for, when the principal may have these calls run there and one of them at least could take each.
 
@@ -110,20 +118,19 @@ def _targets(
             wanted,
             fit.chosen.minions,
             fit.chosen.resources,
-            executors=_executors(request),
+            executors=_granted(asked),
             returners=_named(request.get("ret")),
         )
         authorize(principal, action, master.terms, master.selects)
     chosen = subset_of(master, fit.chosen, request.get("subset"))
     _refuse_nobody(chosen, target, master.store)
-    refuse_misfits(calls, chosen, master)
+    refuse_misfits(calls, chosen, master, may_be_missing=not KNOWING.issuperset(asked.executors))
     return replace(fit, chosen=chosen)
 
 
-def _executors(request: Mapping[str, Any]) -> tuple[str, ...]:
-    """What of the way to a function the request names: options alone are for the executors that a minion has."""
-    named = _named(request.get("module_executors"))
-    return named if named or not request.get("executor_opts") else ("executor_opts",)
+def _granted(asked: Execution) -> Sequence[str]:
+    """What of the way to a function is to be granted: options alone are for the executors that a minion has."""
+    return asked.executors or (("executor_opts",) if asked.options else ())
 
 
 def _named(value: object) -> tuple[str, ...]:
@@ -214,7 +221,7 @@ def _printable(text: str) -> str:
     return "".join(letter for letter in text if letter.isprintable())[:_ORIGIN_MAX]
 
 
-def _signed(job: Job, calls: tuple[FunctionCall, ...], private: bytes) -> Job:
+def _signed(job: Job, calls: tuple[FunctionCall, ...], execution: Execution, private: bytes) -> Job:
     body = encode_body(
         JobBody(
             jid=job.jid,
@@ -224,6 +231,8 @@ def _signed(job: Job, calls: tuple[FunctionCall, ...], private: bytes) -> Job:
             run_ms=job.run_ms,
             # The minion counts it from the jid, and in a batch a target's turn comes late.
             deliver_ms=job.deliver_ms if job.batch is None else job.deliver_ms + LASTS_MAX_MS,
+            executors=execution.executors,
+            executor_opts=execution.options,
         )
     )
     if len(body) > JOB_BODY_MAX:

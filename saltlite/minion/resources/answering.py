@@ -6,16 +6,18 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.adapters.logs import log_context
 from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
+from saltlite.loader.chain import Chain
 from saltlite.loader.compound import Call, call_each
 from saltlite.loader.encode import encode_return
 from saltlite.loader.resourcetypes import ResourceType
+from saltlite.minion.resources.timing import AT_ONCE, Timing
 from saltlite.minion.returns import Returns
 from saltlite.model.ids import TargetId
 from saltlite.model.job import TargetState
@@ -50,6 +52,9 @@ class Work:
     jid: str
     calls: Sequence[Call]
     user: str
+    chain: Chain | None = None
+    """The executors that its calls go through; None for none."""
+    timing: Timing = AT_ONCE
 
 
 def unavailable(kind: str, why: str) -> str:
@@ -62,7 +67,7 @@ def answer(loaded: ResourceType, srn: TargetId, work: Work, grains: Mapping[str,
     start_ms, began = int(time.time() * 1000), time.monotonic()
     bare_id = srn.partition(":")[2]
     with log_context(jid=work.jid, srn=srn), loaded.entered(bare_id, grains):
-        outcome = _ready(loaded) or call_each(loaded.slots, work.calls, jid=work.jid, user=work.user)
+        outcome = _ready(loaded) or _called(loaded, srn, work)
         sealed = returns.seal(work.jid, outcome.value)
     row = SegmentRow(
         srn=srn,
@@ -95,6 +100,18 @@ def limit_of(
     if all(one is None for one in named) or not all(0 < one < math.inf for one in limits):
         return default_s if 0 not in limits else 0.0
     return sum(limits)
+
+
+def _called(loaded: ResourceType, srn: TargetId, work: Work) -> Outcome:
+    if work.timing.problem:
+        return Outcome(work.timing.problem, 1)
+    if work.chain is None:
+        return call_each(loaded.slots, work.calls, jid=work.jid, user=work.user)
+    about = {"id": srn, "resource_type": loaded.name, "resource_id": srn.partition(":")[2]}
+    outcome = call_each(loaded.slots, work.calls, jid=work.jid, user=work.user, chain=work.chain, **about)
+    delay_s = work.timing.delays.get(srn)
+    note = f"the call was delayed by {delay_s:.1f} s" if delay_s else ""
+    return replace(outcome, warnings=(*filter(None, [note]), *outcome.warnings))
 
 
 def said(srn: TargetId, text: str) -> SegmentRow:

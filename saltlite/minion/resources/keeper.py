@@ -161,7 +161,8 @@ class Keeper:
         self._current.parts.add(call.jid)
         calls = [[fun, list(args), dict(kwargs)] for fun, args, kwargs in call.calls]
         message = {"t": "run", "part": call.jid, "calls": calls, "user": call.user, "srns": list(part.srns)}
-        self._current.say({**message, "number": FIRST})
+        execution = {"executors": call.execution.executors, "options": call.execution.options}
+        self._current.say({**message, **execution, "number": FIRST})
         self._listen(self._current)
 
     def cancel(self, part: PartId, why: str) -> bool:

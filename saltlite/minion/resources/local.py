@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.core.devices import Devices, GivenUp, Turn
-from saltlite.loader.compound import Call
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeUnavailableError, find_type
 from saltlite.minion.resources import answering
@@ -18,6 +17,7 @@ from saltlite.minion.resources.answering import GrainsError, Work
 from saltlite.minion.resources.calls import Calls
 from saltlite.minion.resources.declared import Declared
 from saltlite.minion.resources.finding import good_ids
+from saltlite.minion.resources.timing import Waiting, lesser
 from saltlite.minion.returns import Returns
 from saltlite.model.ids import TargetId
 from saltlite.model.srn import resource_index_srn_key
@@ -61,9 +61,9 @@ class LocalType:
             raise TypeUnavailableError(f"{type(error).__name__}: {error}") from error
         srns = [resource_index_srn_key(name, one) for one in ids]
         self.grains = {srn: {} for srn in srns}
-        calls: list[Call] = [("grains", (), {})]
+        work = Work("", [("grains", (), {})], "")
         self._each(
-            srns, calls, self._grains_of, lambda srn, why, _s: log.warning("grains of %s are missing: %s", srn, why)
+            srns, work, self._grains_of, lambda srn, why, _s: log.warning("grains of %s are missing: %s", srn, why)
         )
 
     def run(self, srns: Sequence[TargetId], work: Work) -> dict[TargetId, SegmentRow]:
@@ -78,7 +78,7 @@ class LocalType:
         def late(srn: TargetId, why: str, limit_s: float) -> None:
             rows[srn] = answering.late(srn, why, limit_s)
 
-        self._each(srns, work.calls, call, late)
+        self._each(srns, work, call, late)
         # A call that was given up may still end while its row is read.
         return dict(rows)
 
@@ -100,7 +100,7 @@ class LocalType:
     def _each(
         self,
         srns: Sequence[TargetId],
-        what: Sequence[Call],
+        work: Work,
         call: Callable[[TargetId], bool],
         late: Callable[[TargetId, str, float], None],
     ) -> None:
@@ -108,8 +108,8 @@ class LocalType:
         ended: queue.SimpleQueue[GivenUp | TargetId] = queue.SimpleQueue()
 
         def run(turn: Turn) -> bool:
-            limit_s = answering.limit_of(self._type, turn.device, what, self.grains[turn.device], self._timeout_s)
-            calls.limit(turn, limit_s)
+            limit_s = answering.limit_of(self._type, turn.device, work.calls, self.grains[turn.device], self._timeout_s)
+            calls.limit(turn, lesser(limit_s, work.timing.limit_s))
             return call(turn.device)
 
         calls: Calls[bool] = Calls(
@@ -120,10 +120,12 @@ class LocalType:
             failed=lambda good: not good,
             now=time.monotonic,
         )
-        calls.add("", srns)
+        waiting = Waiting(calls.add)
+        waiting.add("", srns, work.timing, time.monotonic())
         awaited = set(srns)
         while awaited:
-            wait_s = min(LOOK_S, max(0.0, calls.tick() - time.monotonic()))
+            now = time.monotonic()
+            wait_s = min(LOOK_S, max(0.0, min(waiting.tick(now), calls.tick()) - now))
             try:
                 one = ended.get(timeout=wait_s)
             except queue.Empty:

@@ -31,6 +31,7 @@ from saltlite.adapters.process import set_parent_death_signal, set_title
 from saltlite.adapters.spool import DiskSpool
 from saltlite.core.devices import Devices, GivenUp, Turn
 from saltlite.loader.blackout import blackout
+from saltlite.loader.chain import Chain, Executors, executors_index
 from saltlite.loader.compound import Call
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeFiles, TypeUnavailableError, find_type
@@ -41,6 +42,8 @@ from saltlite.minion.resources.answering import Answer, GrainsError, Work
 from saltlite.minion.resources.calls import Calls
 from saltlite.minion.resources.finding import Finding, Ways
 from saltlite.minion.resources.segments import Segments, Told
+from saltlite.minion.resources.timing import Waiting, lesser, timing_of
+from saltlite.model.execution import Execution, is_direct
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.parts import split_part
 
@@ -161,6 +164,8 @@ class _Life:
             failed=lambda answer: isinstance(answer, str) or (isinstance(answer, Answer) and answer.raised),
             now=time.monotonic,
         )
+        self._later = Waiting(self._calls.add)
+        self._executors: Executors | None = None
 
     def live(self) -> None:
         """Load the type, then hear and answer until the job server says that it is enough, or is gone."""
@@ -291,6 +296,7 @@ class _Life:
                 self._begin(message)
             case "cancel":
                 self._work.pop(message["part"], None)
+                self._later.cancel(message["part"])
                 self._calls.cancel(message["part"])
                 self._segments.end(message["part"], message["how"])
             case "find":
@@ -313,8 +319,19 @@ class _Life:
                 self._segments.put(part, answering.said(srn, self._why))
             return
         calls = [(fun, args, kwargs) for fun, args, kwargs in message["calls"]]
-        self._work[part] = Work(split_part(part)[0], calls, message["user"])
-        self._calls.add(part, srns)
+        chain = self._chain(Execution(message["executors"], message["options"]))
+        timing = timing_of(chain, srns)
+        self._work[part] = Work(split_part(part)[0], calls, message["user"], chain, timing)
+        self._later.add(part, srns, timing, time.monotonic())
+
+    def _chain(self, asked: Execution) -> Chain | None:
+        """The executors that a part goes through, as their files are now."""
+        if self._minion is None or is_direct(self._minion.opts, asked):
+            return None
+        index = executors_index(self._minion.opts, self._executors.index if self._executors is not None else None)
+        if self._executors is None or index is not self._executors.index:
+            self._executors = Executors(self._minion, index, threads=True)
+        return self._executors.chain(asked, remote=True)
 
     # -- calls, from their threads
 
@@ -325,7 +342,7 @@ class _Life:
             "resource_id": turn.device.partition(":")[2],
         }
         if turn.part == GRAINS:
-            self._limit(turn, [("grains", (), {})], grains)
+            self._limit(turn, [("grains", (), {})], grains, 0.0)
             try:
                 return answering.grains_of(self._type, turn.device, grains)
             except GrainsError as error:
@@ -337,13 +354,13 @@ class _Life:
         left_alone = blackout(self._minion, (fun for fun, _args, _kwargs in work.calls))
         if left_alone is not None:
             return Answer(answering.said(turn.device, left_alone.value), raised=False)
-        self._limit(turn, work.calls, grains)
+        self._limit(turn, work.calls, grains, work.timing.limit_s)
         return answering.answer(self._type, turn.device, work, grains, returns=self._returns)
 
-    def _limit(self, turn: Turn, calls: Sequence[Call], grains: Mapping[str, Any]) -> None:
+    def _limit(self, turn: Turn, calls: Sequence[Call], grains: Mapping[str, Any], asked_s: float) -> None:
         assert self._type is not None  # noqa: S101 - as above
         default_s = self._start.timeout_s
-        limit_s = answering.limit_of(self._type, turn.device, calls, grains, default_s)
+        limit_s = lesser(answering.limit_of(self._type, turn.device, calls, grains, default_s), asked_s)
         if limit_s != default_s:
             self._calls.limit(turn, limit_s)
             self._post(lambda: None)
@@ -396,14 +413,20 @@ class _Life:
         now = time.monotonic()
         if now >= self._ready_by:
             self._is_ready(self._not_initialised(f"init() has not ended within {INIT_S:g} s"))
-        again = self._calls.tick()
+        again = min(self._later.tick(now), self._calls.tick())
         found_by = self._finding.tick(now) if self._finding is not None else math.inf
         self._look_whether_tired()
         return min(again, found_by, self._ready_by)
 
     def _look_whether_tired(self) -> None:
         hung = self._calls.hung
-        idle = hung and self._calls.idle and self._segments.idle and not (self._finding and self._finding.busy)
+        idle = (
+            hung
+            and self._calls.idle
+            and self._later.idle
+            and self._segments.idle
+            and not (self._finding and self._finding.busy)
+        )
         if not self._tired and (hung > HUNG_MAX or idle):
             self._tired = True
             self._say({"t": "tired", "hung": hung})

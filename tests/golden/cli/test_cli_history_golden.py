@@ -90,6 +90,8 @@ def target(name: str, state: str, outcome: str, **changes: Any) -> dict[str, Any
 
 SHOWN = {
     **ROW,
+    "module_executors": ["splay", "direct_call"],
+    "executor_opts": {"splaytime": 30},
     "calls": [["cmd.run", ["ls -l /x", 5, True], {"cwd": "/tmp"}], ["test.ping", [], {}]],
     "targets": [
         target("web1", "returned", "ok", retcode=0, started_at=NOW - 240, duration_ms=1234),
@@ -99,6 +101,8 @@ SHOWN = {
 }
 RESOURCES = {
     **ROW,
+    "module_executors": [],
+    "executor_opts": {},
     "jid": THIRD,
     "tgt": "ma or T@dummy",
     "tgt_type": "compound",

@@ -1,0 +1,77 @@
+"""Let the function, and what it starts, come behind everything else on the machine, and limit its memory.
+
+The options are ``nice_level``, ``nice_idle_io`` and ``nice_memory``; a caller may ask for a lesser priority.
+What was given up is not given back: of several functions of one job the later ones have it, too.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __opts__
+
+SAFE_OPTS = {"nice_level": int}
+STAYS = True
+FOR_RESOURCES = False
+
+LEAST = 19
+"""The least priority that there is."""
+
+_IOPRIO_SET = {"x86_64": 251, "aarch64": 30, "riscv64": 30, "ppc64le": 273, "s390x": 282}
+"""Number of the system call, by machine. Contract: the kernel's tables of system calls."""
+_WHO_PROCESS = 1
+_IDLE = 3 << 13
+"""I/O class 3. Contract: ioprio_set(2)."""
+
+
+def execute(
+    opts: Mapping[str, Any],
+    data: Mapping[str, Any],
+    func: Callable[..., Any] | str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """
+    Step back, and pass the call on.
+
+    CLI Example::
+
+        saltlite --module-executors='[nice, direct_call]' --executor-opts='{nice_level: 19}' '*' cmd.run 'updatedb'
+    """
+    level, configured = opts.get("nice_level", 10), __opts__.get("nice_level", 10)
+    if not configured <= level <= LEAST:
+        raise SaltInvocationError(f"nice_level is from {configured} (as it is configured here) to {LEAST}, not {level}")
+    if level > os.getpriority(os.PRIO_PROCESS, 0):
+        os.setpriority(os.PRIO_PROCESS, 0, level)
+    if opts.get("nice_idle_io"):
+        _idle_io()
+    memory = opts.get("nice_memory") or 0
+    if memory:
+        _limit_memory(memory)
+
+
+def _idle_io() -> None:
+    number = _IOPRIO_SET.get(platform.machine())
+    if number is None or ctypes.CDLL(None).syscall(number, _WHO_PROCESS, 0, _IDLE) != 0:
+        raise CommandExecutionError(
+            f"nice_idle_io: this machine ({platform.machine()}) does not let a process have idle I/O; unset the option."
+        )
+
+
+def _limit_memory(most: int) -> None:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))

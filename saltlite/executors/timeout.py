@@ -1,0 +1,75 @@
+"""End a function that takes too long: the caller is told, and what it was doing is interrupted.
+
+The limit is the option ``call_timeout``; a caller may ask for less. It ends Python code, waiting and programs that are
+waited for. What is in the middle of machine code ends with the job, whose limit is ``run_timeout``.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import SaltInvocationError
+from saltlite.model.execution import CallEnded
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __opts__
+
+SAFE_OPTS = {"call_timeout": float}
+STAYS = True
+
+AGAIN_S = 1.0
+"""A function that swallowed the interruption is interrupted again after so long."""
+
+
+def execute(
+    opts: Mapping[str, Any],
+    data: Mapping[str, Any],
+    func: Callable[..., Any] | str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """
+    Start the clock, and pass the call on.
+
+    CLI Example::
+
+        saltlite --module-executors='[timeout, direct_call]' --executor-opts='{call_timeout: 5}' '*' cmd.run 'sync'
+    """
+    seconds = limit(opts, data)
+    if not seconds:
+        return
+
+    def late(_signum: int, _frame: FrameType | None) -> None:
+        raise CallEnded(f"{data['fun']} was ended, because it took longer than {seconds:g} s (executor timeout)")
+
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
+
+
+def limit(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
+    """
+    How many seconds a call may take; 0 for as long as it wants.
+    """
+    seconds, configured = float(opts.get("call_timeout") or 0), float(__opts__.get("call_timeout") or 0)
+    if not math.isfinite(seconds) or seconds < 0:
+        raise SaltInvocationError(f"call_timeout is a number of seconds, not {seconds:g}")
+    if "call_timeout" in data["executor_opts"] and configured and not 0 < seconds <= configured:
+        raise SaltInvocationError(f"call_timeout may be {configured:g} s at most here, not {seconds:g}")
+    return seconds
+
+
+def finish(opts: Mapping[str, Any], data: Mapping[str, Any]) -> None:
+    """
+    Stop the clock.
+    """
+    del opts, data
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
