@@ -274,7 +274,8 @@ def _run_mworker(
     from saltlite.adapters.uploads import Uploads  # noqa: PLC0415 - as above
     from saltlite.master.backends import Backends  # noqa: PLC0415 - as above
     from saltlite.master.fileserver import FileServer  # noqa: PLC0415 - as above
-    from saltlite.master.mworker import LinkChannel, MWorker  # noqa: PLC0415 - as above
+    from saltlite.master.linkchannel import LinkChannel  # noqa: PLC0415 - as above
+    from saltlite.master.mworker import MWorker  # noqa: PLC0415 - as above
     from saltlite.master.pillars import Pillars  # noqa: PLC0415 - as above
 
     certificate = identity.certificate_of(config.pki_dir)
@@ -373,8 +374,8 @@ def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[],
 
 def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], None]) -> None:
     from saltlite.adapters.copy_areas import CopyAreas  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.linkchannel import LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.maintenance import Maintenance  # noqa: PLC0415 - as in _run_mworker
-    from saltlite.master.mworker import LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.upkeep import LOOK_S, ORPHANS_S, Upkeep  # noqa: PLC0415 - as in _run_mworker
 
     open_store = _loaded_store(paths)

@@ -117,6 +117,10 @@ class Surroundings:
             self._executors = executors_index(self.opts, self._executors)
         return self._made[1]
 
+    def last_loader(self) -> Loader:
+        """What `loader` answered last: without another look at the files."""
+        return self._made[1] if self._made is not None else self.loader()
+
     def chain(self, loader: Loader, asked: Execution) -> Chain | None:
         """The executors that a job goes through; None when its functions are only called. For the process of a job."""
         if is_direct(self.opts, asked):
@@ -126,11 +130,12 @@ class Surroundings:
 
 
 class JobProcess:
-    """A process that waits for its job, as the job server sees it."""
+    """A process that waits for its job, as the job server sees it. `loader` is what it was forked with, if anything."""
 
-    def __init__(self, pid: int, sock: socket.socket) -> None:
+    def __init__(self, pid: int, sock: socket.socket, loader: Loader | None = None) -> None:
         self.pid = pid
         self.socket = sock
+        self.loader = loader
         self.ticks = start_ticks(pid) or 0
         """Its start time, which no later process with this pid shares."""
         self.on_ask: Callable[[bytes], None] = lambda _raw: None
@@ -197,9 +202,13 @@ class JobProcess:
         self.socket.close()
 
 
-def fork_waiting(surroundings: Surroundings) -> JobProcess:
-    """Make a process that waits for its job. Raises OSError when there is no room for another process."""
-    surroundings.loader()
+def fork_waiting(surroundings: Surroundings, ahead: str = "") -> JobProcess:
+    """Make a process that waits for its job, with the loader that there was last.
+
+    `ahead` is the module that the job may be about: it is loaded while the process waits, if it ships with saltlite.
+    Raises OSError when there is no room for another process.
+    """
+    loader = surroundings.last_loader()
     ours, theirs = socket.socketpair()
     try:
         pid = os.fork()
@@ -208,20 +217,23 @@ def fork_waiting(surroundings: Surroundings) -> JobProcess:
         theirs.close()
         raise
     if pid == 0:
-        _become(surroundings, theirs.fileno())
+        _become(surroundings, theirs.fileno(), ahead)
     theirs.close()
-    return JobProcess(pid, ours)
+    return JobProcess(pid, ours, loader)
 
 
-def _become(surroundings: Surroundings, waiting: int) -> None:
+def _become(surroundings: Surroundings, waiting: int, ahead: str) -> None:
     """The process's whole life; it never returns."""
     status = NO_RESULT
     try:
         stand_alone(waiting)
+        spool, loader = DiskSpool(PosixFolder(surroundings.spool_dir)), surroundings.last_loader()
+        loader.provide("__file_client__", _file_client(surroundings.opts, Errands(waiting)))
+        loader.load_ahead(ahead)
         job = _next_job(waiting)
         if job is not None:
             with logs.log_context(jid=job.jid):
-                _write_all(waiting, _run(job, surroundings, waiting))
+                _write_all(waiting, _run(job, surroundings, loader, spool))
                 logs.report_repeats()
         status = 0
     except JournalError as error:
@@ -282,12 +294,9 @@ def _write_all(waiting: int, data: bytes) -> None:
         rest = rest[os.write(waiting, rest) :]
 
 
-def _run(job: JobCall, surroundings: Surroundings, waiting: int) -> bytes:
+def _run(job: JobCall, surroundings: Surroundings, loader: Loader, spool: DiskSpool) -> bytes:
     """Enter the functions and leave the result; what to say then."""
-    spool = DiskSpool(PosixFolder(surroundings.spool_dir))
     started, began = time.time(), time.monotonic()
-    loader = surroundings.loader()
-    loader.provide("__file_client__", _file_client(surroundings.opts, Errands(waiting)))
     calls = job.calls
     outcome = blackout(loader, (fun for fun, _args, _kwargs in calls))
     if outcome is None:
