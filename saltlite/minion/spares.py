@@ -34,6 +34,8 @@ class Spares:
         self._at_once = 1
         self._made = 0.0
         self._wanted = False
+        self.module = ""
+        """Of the last job: whoever asks for many jobs mostly asks for the same."""
 
     def take(self) -> JobProcess:
         """A process that waits: a spare, or a new one if modules have changed since those were made. Raises OSError."""
