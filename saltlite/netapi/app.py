@@ -105,7 +105,7 @@ def run_api(config: ApiConfig, config_dir: str) -> None:
     if digest:
         print(f"saltlite-api: the certificate's SHA-256 fingerprint is {digest}", file=sys.stderr)  # noqa: T201 - for people
         log.info("the certificate's SHA-256 fingerprint is %s", digest)
-    asyncio.run(_serve(config, config_dir, sockets, context))
+    asyncio.run(_serve(config, os.path.abspath(config_dir), sockets, context))
 
 
 def _listen(config: ApiConfig) -> list[socket.socket]:
