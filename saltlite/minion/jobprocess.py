@@ -141,6 +141,13 @@ class JobProcess:
         self.on_ask: Callable[[bytes], None] = lambda _raw: None
         """Called with every question."""
         self._heard = bytearray()
+        self._ahead = ""
+
+    def load_ahead(self, module: str) -> None:
+        """Have it load the module that its job may be about, if that ships with saltlite; it is the next to get one."""
+        if self._ahead != module:
+            self._ahead = module
+            self.put(self.framed(msgpack.packb(module)))
 
     def go(self, job: JobCall) -> None:
         """Let it enter the function. A process that has died meanwhile is reported by its exit."""
@@ -202,10 +209,9 @@ class JobProcess:
         self.socket.close()
 
 
-def fork_waiting(surroundings: Surroundings, ahead: str = "") -> JobProcess:
+def fork_waiting(surroundings: Surroundings) -> JobProcess:
     """Make a process that waits for its job, with the loader that there was last.
 
-    `ahead` is the module that the job may be about: it is loaded while the process waits, if it ships with saltlite.
     Raises OSError when there is no room for another process.
     """
     loader = surroundings.last_loader()
@@ -217,20 +223,19 @@ def fork_waiting(surroundings: Surroundings, ahead: str = "") -> JobProcess:
         theirs.close()
         raise
     if pid == 0:
-        _become(surroundings, theirs.fileno(), ahead)
+        _become(surroundings, theirs.fileno())
     theirs.close()
     return JobProcess(pid, ours, loader)
 
 
-def _become(surroundings: Surroundings, waiting: int, ahead: str) -> None:
+def _become(surroundings: Surroundings, waiting: int) -> None:
     """The process's whole life; it never returns."""
     status = NO_RESULT
     try:
         stand_alone(waiting)
         spool, loader = DiskSpool(PosixFolder(surroundings.spool_dir)), surroundings.last_loader()
         loader.provide("__file_client__", _file_client(surroundings.opts, Errands(waiting)))
-        loader.load_ahead(ahead)
-        job = _next_job(waiting)
+        job = _next_job(waiting, loader)
         if job is not None:
             with logs.log_context(jid=job.jid):
                 _write_all(waiting, _run(job, surroundings, loader, spool))
@@ -268,17 +273,24 @@ def stand_alone(*keeping: int) -> None:
     set_title(TITLE)
 
 
-def _next_job(waiting: int) -> JobCall | None:
+def _next_job(waiting: int, loader: Loader) -> JobCall | None:
     """The job, or None when the job server went away or needs this process no more."""
+    while (data := _message(waiting)) is not None:
+        match msgpack.unpackb(data, strict_map_key=False):
+            case str(module):
+                loader.load_ahead(module)
+            case [jid, calls, user, executors, options]:
+                return JobCall(jid, calls, user, Execution(executors, options))
+    return None
+
+
+def _message(waiting: int) -> bytes | None:
     header = _read(waiting, _LENGTH.size)
     if len(header) < _LENGTH.size:
         return None
     size = _LENGTH.unpack(header)[0]
     data = _read(waiting, size)
-    if len(data) < size:
-        return None
-    jid, calls, user, executors, options = msgpack.unpackb(data, strict_map_key=False)
-    return JobCall(jid, calls, user, Execution(executors, options))
+    return data if len(data) == size else None
 
 
 def _read(waiting: int, size: int) -> bytes:

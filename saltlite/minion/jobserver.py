@@ -334,12 +334,12 @@ class JobServer:
             return
         process, call = self._running[jid]
         process.go(call)
-        self._spares.module = call.calls[0][0].partition(".")[0]
+        self._spares.began(call.calls[0][0].partition(".")[0])
         # Made while the job runs, so that the next one does not wait for a fork.
         self._reactor.call_soon(self._spares.top_up)
 
     def _make_process(self) -> JobProcess:
-        process = fork_waiting(self._surroundings, self._spares.module)
+        process = fork_waiting(self._surroundings)
         process.on_ask = lambda raw: self.asks.heard(process, raw)
         self._children[process.pid] = Child(
             self._reactor, process.pid, lambda status: self._process_ended(process, status)

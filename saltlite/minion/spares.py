@@ -34,8 +34,7 @@ class Spares:
         self._at_once = 1
         self._made = 0.0
         self._wanted = False
-        self.module = ""
-        """Of the last job: whoever asks for many jobs mostly asks for the same."""
+        self._module = ""
 
     def take(self) -> JobProcess:
         """A process that waits: a spare, or a new one if modules have changed since those were made. Raises OSError."""
@@ -43,6 +42,15 @@ class Spares:
         if self._waiting and self._waiting[-1].loader is not loader:
             self.let_go(keep=0)
         return self._waiting.pop() if self._waiting else self._make()
+
+    def began(self, module: str) -> None:
+        """A job of that module has begun. Whoever asks for many jobs mostly asks for the same: the next spare loads it.
+
+        Only the next: several at once would take the CPU from the job that runs.
+        """
+        self._module = module
+        if self._waiting:
+            self._waiting[-1].load_ahead(module)
 
     def top_up(self) -> None:
         """Make new ones when none is left, as many as jobs come fast."""
@@ -59,6 +67,8 @@ class Spares:
                 self._waiting.append(self._make())
         except OSError as error:
             log.warning("no process can be made in advance: %s; raise TasksMax, or set jobs_max lower", error.strerror)
+        if self._waiting and self._module:
+            self._waiting[-1].load_ahead(self._module)
         if self._at_once > 1:
             self._reactor.call_later(SPARES_IDLE_S, lambda: self._trim(now))
 

@@ -160,7 +160,7 @@ def test_a_job_has_no_descriptor_of_the_minion_but_log_and_socket(surroundings: 
 @pytest.fixture
 def spares(surroundings: Surroundings) -> Iterator[Spares]:
     reactor = Reactor()
-    made = Spares(reactor, lambda: fork_waiting(surroundings, "test"), surroundings.loader)
+    made = Spares(reactor, lambda: fork_waiting(surroundings), surroundings.loader)
     yield made
     made.let_go(keep=0)
     reactor.close()
@@ -168,6 +168,7 @@ def spares(surroundings: Surroundings) -> Iterator[Spares]:
 
 def test_a_spare_with_a_module_that_was_loaded_ahead_runs_its_job(surroundings: Surroundings, spares: Spares) -> None:
     spares.top_up()
+    spares.began("test")
     assert returned(surroundings, spares.take(), "test.echo", "text") == "text"
 
 

@@ -339,6 +339,9 @@ class JobRow:
         if self.call is None:
             self.minion.universe.at(self.minion.universe.now, self.process.die, self.process)
 
+    def load_ahead(self, _module: str) -> None:
+        """There are no modules here."""
+
     def go(self, call: JobCall) -> None:
         """The job arrives: enter the function."""
         self.call = call
@@ -427,7 +430,7 @@ _NO_MODULES = Index([], [])
 # -- in place of what `saltlite.minion.jobserver` imports
 
 
-def fork_waiting(surroundings: Surroundings, _ahead: str) -> JobRow:
+def fork_waiting(surroundings: Surroundings) -> JobRow:
     """`saltlite.minion.jobprocess.fork_waiting`."""
     minion: SimMinion = surroundings.opts["minion"]
     assert minion.reactor is not None
