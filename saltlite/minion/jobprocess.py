@@ -36,6 +36,7 @@ from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
 from saltlite.minion.documents import Hooks
 from saltlite.minion.errands import ASK, Errands
+from saltlite.minion.eventsender import EventSender
 from saltlite.minion.returns import Returns
 from saltlite.model.execution import DIRECTLY, Execution, is_direct
 from saltlite.model.job import TargetState
@@ -234,11 +235,12 @@ def _become(surroundings: Surroundings, waiting: int) -> None:
     try:
         stand_alone(waiting)
         spool, loader = DiskSpool(PosixFolder(surroundings.spool_dir)), surroundings.last_loader()
-        loader.provide("__file_client__", _file_client(surroundings.opts, Errands(waiting)))
+        errands = Errands(waiting)
+        loader.provide("__file_client__", _file_client(surroundings.opts, errands))
         job = _next_job(waiting, loader)
         if job is not None:
             with logs.log_context(jid=job.jid):
-                _write_all(waiting, _run(job, surroundings, loader, spool))
+                _write_all(waiting, _run(job, surroundings, loader, spool, errands))
                 logs.report_repeats()
         status = 0
     except JournalError as error:
@@ -306,9 +308,10 @@ def _write_all(waiting: int, data: bytes) -> None:
         rest = rest[os.write(waiting, rest) :]
 
 
-def _run(job: JobCall, surroundings: Surroundings, loader: Loader, spool: DiskSpool) -> bytes:
+def _run(job: JobCall, surroundings: Surroundings, loader: Loader, spool: DiskSpool, errands: Errands) -> bytes:
     """Enter the functions and leave the result; what to say then."""
     started, began = time.time(), time.monotonic()
+    loader.provide("__events__", EventSender(errands, job.jid))
     calls = job.calls
     outcome = blackout(loader, (fun for fun, _args, _kwargs in calls))
     if outcome is None:

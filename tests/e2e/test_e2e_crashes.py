@@ -210,6 +210,8 @@ def test_the_children_of_a_killed_daemon_end_and_it_starts_again_at_once(ready: 
     daemon.ended()
     again: Daemon = ready.restart_master() if name == "master" else ready.restart_minion(name)
 
+    # A minion has a second session then; that it is up may be said of the one that has ended.
+    ready.wait_log("m", "connection: ready", times=2)
     ready.wait_up("m")
     assert again.process.poll() is None
     assert ready.cli("--out", "json", "m", "test.ping").json() == {"m": True}
