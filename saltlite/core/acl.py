@@ -217,6 +217,17 @@ def sees_jobs_of_others(principal: Principal, terms: Terms) -> bool:
     return may(principal, RUNNER, JOBS_OF_OTHERS, terms)
 
 
+def knows_pillars(principal: Principal, terms: Terms) -> bool:
+    """Whether all pillars are shown to him: by the master, or by every minion."""
+    if may(principal, RUNNER, RIGHTS["pillar_show"][1], terms):
+        return True
+    call = Call("pillar.items", kwargs=None)
+    blacklist = terms.granted.blacklist
+    if blacklist.user(principal.user) or blacklist.function(call.fun):
+        return False
+    return any(rule.allows(call) and not rule.where for rule in terms.granted.of(principal))
+
+
 def judge(principal: Principal, action: Action, terms: Terms, selects: Selects | None = None) -> Verdict:
     """What is to be said of a job's call on its targets, for whoever is no operator."""
     call = action.call
