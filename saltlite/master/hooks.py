@@ -133,6 +133,8 @@ class Hooks:
     def _fire(self, hook: Hook, event: Event, depth: int) -> dict[str, Any]:
         principal, wanted = principal_of(hook.user), firing(hook, event.tag, event.data)
         if wanted.tgt is None:
+            # For this process, too: when the store fails after the runner has begun, it does not begin again.
+            self._after = event.seq
             self._save(event.seq)
             jid = self._runner(principal, hook, wanted)
         else:

@@ -20,10 +20,7 @@ from tests.api_client import PASSWORD
 from tests.e2e.fleet import Fleet, wait_until
 from tests.e2e.served import serve
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(importlib.util.find_spec("pepper") is None, reason="salt-pepper is not installed"),
-]
+pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +189,6 @@ def test_the_library_looks_up_what_it_published(library: Any) -> None:
     wait_until(found, "the job has its returns")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("requests") is None, reason="requests is not installed")
 def test_the_library_reads_keys_and_follows_events(library: Any) -> None:
     assert library.req_get("/keys")["return"]["minions"] == ["a", "b"]
     with library.req_stream("/events") as stream:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 from collections.abc import Iterator
@@ -14,10 +13,7 @@ from tests.api_client import Api
 from tests.e2e.fleet import BIN, Fleet
 from tests.e2e.served import serve
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed"),
-]
+pytestmark = pytest.mark.e2e
 
 DOCUMENT = Path(__file__).parents[2] / "saltlite/netapi/openapi.json"
 EXAMPLES = 10

@@ -41,14 +41,14 @@ class Site:
         self.turns = Turns()
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self, runners: Any = None) -> None:
         """The process starts."""
         self.hooks = Hooks(
             cast("Any", self.turns),
             self.office.master,
             read_hooks(self.written),
             self.cursor,
-            runners=None,
+            runners=runners,
             bell=lambda: None,
         )
 
@@ -143,3 +143,25 @@ def test_a_store_that_fails_is_asked_again_and_no_event_is_skipped(
     assert [tag for tag, _data in site.look()] == ["h/fired"]
     assert [seconds for seconds, _call in site.turns.later] == [AGAIN_S, LOOK_S]
     assert site.office.clock.wall() == NOW
+
+
+def test_a_runner_is_not_begun_again_when_the_store_fails_behind_its_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, h={"event": "app/*", "as": "root", "runner": {"fun": "manage.up"}})
+    begun: list[str] = []
+
+    class Begun:
+        def run(self, _hook: Any, _wanted: Any, jid: str, _ended: Any) -> None:
+            begun.append(jid)
+
+    def broken(*_args: Any) -> Any:
+        raise StoreError("no disk")
+
+    site.begin(Begun())
+    site.say("app/x")
+    with monkeypatch.context() as patch:
+        patch.setattr(site.hooks, "_tell", broken)
+        site.hooks.look()
+    site.look()
+    assert len(begun) == 1
