@@ -113,7 +113,8 @@ class Devices:
             else:
                 ready.append(device)
         if ready:
-            self._ready[part] = ready
+            # Of one part there may be calls already: those that are to wait first come a few at a time.
+            self._ready.setdefault(part, deque()).extend(ready)
         return [*given_up, *self._enough_hang()]
 
     def take(self, now: float) -> Turn | None:

@@ -52,6 +52,17 @@ def test_a_part_for_one_device_does_not_wait_for_one_that_is_for_many() -> None:
     assert "one" in order
 
 
+def test_calls_of_a_part_that_come_later_are_queued_behind_its_first() -> None:
+    devices = Devices(1, 10)
+    devices.add("a", ["x", "y"])
+    devices.add("a", ["z"])
+    order = []
+    while turns := taken(devices):
+        order += named(turns)
+        devices.ended(turns[0], 0.0)
+    assert order == [("a", "x"), ("a", "y"), ("a", "z")]
+
+
 def test_a_call_that_takes_too_long_is_given_up_and_its_place_is_free_but_not_its_device() -> None:
     devices = Devices(1, 10)
     devices.add("a", ["x", "y"])
