@@ -63,6 +63,11 @@ def main_cp(argv: Sequence[str] | None = None) -> int:
     return main(["cp", *(sys.argv[1:] if argv is None else argv)])
 
 
+def main_cloud(argv: Sequence[str] | None = None) -> int:
+    """`saltlite-cloud …` is `saltlite cloud …`."""
+    return main(["cloud", *(sys.argv[1:] if argv is None else argv)])
+
+
 def _dispatch(argv: Sequence[str], console: Console) -> int:
     name, rest = grammar.split_command(argv)
     if name is None:

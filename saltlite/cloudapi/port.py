@@ -1,0 +1,59 @@
+"""What stands behind the functions that drivers call: the program that runs them, set for as long as it does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from saltlite.cloudapi.exceptions import SaltCloudSystemExit
+
+
+class Cloud(Protocol):
+    """The program that runs drivers, as they reach it."""
+
+    @property
+    def opts(self) -> Mapping[str, Any]:
+        """The configuration, which drivers know as `__opts__`."""
+        ...
+
+    def fire(self, tag: str, data: Mapping[str, Any]) -> None:
+        """Tell the master's watchers, as `salt/cloud/<machine>/<tag>` or under a whole tag; redacted on the way."""
+        ...
+
+    def bootstrap(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
+        """Make the machine a minion: fires `deploying`, logs in, deploys; what it did.
+
+        Raises SaltCloudException for everything that keeps it from being one.
+        """
+        ...
+
+    def conceal(self, secret: str) -> None:
+        """Let this text appear in no event, log line or message from now on."""
+        ...
+
+    def progress(self, machine: str, text: str) -> None:
+        """Show a person what is done with this machine just now, such as `waits for ssh`."""
+        ...
+
+
+_now: ContextVar[Cloud | None] = ContextVar("cloud", default=None)
+
+
+@contextlib.contextmanager
+def running(program: Cloud) -> Iterator[None]:
+    """Until the end of the block, and in this thread only, drivers reach this program."""
+    token = _now.set(program)
+    try:
+        yield
+    finally:
+        _now.reset(token)
+
+
+def cloud() -> Cloud:
+    """The program that runs the driver. Raises SaltCloudSystemExit outside of a call of a driver."""
+    program = _now.get()
+    if program is None:
+        raise SaltCloudSystemExit("this function is for drivers, while `saltlite cloud` runs one of their functions")
+    return program
