@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
@@ -33,6 +33,25 @@ class Cloud(Protocol):
         """Let this text appear in no event, log line or message from now on."""
         ...
 
+    def script(self, vm_: Mapping[str, Any]) -> str:
+        """The text of the program that makes this machine a minion: its setting `script`, or what comes with saltlite.
+
+        Raises SaltCloudConfigError for a name of none.
+        """
+        ...
+
+    def remember(self, provider: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep in the cache what is known of these machines of `alias:driver`."""
+        ...
+
+    def forget(self, provider: str, machine: str) -> None:
+        """Drop what the cache has of a machine of `alias:driver`."""
+        ...
+
+    def lacks(self, what: str, missing: Sequence[str]) -> None:
+        """Note that a provider (`alias:driver`) or profile does not have these settings, to be told to a person."""
+        ...
+
     def progress(self, machine: str, text: str) -> None:
         """Show a person what is done with this machine just now, such as `waits for ssh`."""
         ...
@@ -57,3 +76,10 @@ def cloud() -> Cloud:
     if program is None:
         raise SaltCloudSystemExit("this function is for drivers, while `saltlite cloud` runs one of their functions")
     return program
+
+
+def note_lack(what: str, missing: Sequence[str]) -> None:
+    """Tell the program that settings are missing; nothing outside of a call of a driver."""
+    program = _now.get()
+    if program is not None:
+        program.lacks(what, missing)
