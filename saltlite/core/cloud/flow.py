@@ -1,0 +1,220 @@
+"""The way of one machine, from a profile to an accepted minion, and back when something fails.
+
+    step              what is done                              undone by
+    CHECK_NAME        nobody has that name                      -
+    MAKE_TOKEN        a join token for this one minion          VOID_TOKEN
+    MAKE_MACHINE      the driver makes and deploys it           DESTROY_MACHINE, DELETE_KEY
+    WAIT_FOR_MINION   its minion is accepted and answers        -
+    FINISH            watchers are told                         -
+
+A machine that is not to be a minion has neither token nor waiting. A step counts from its begin: whoever began to make
+a machine may have made it. The token is made void first, so that nobody joins by it while the rest is undone; the key
+is deleted last, when there is no machine that could come back with it.
+
+The begin and the end of each step are written to the journal, so that another process can do what this one could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Step(StrEnum):
+    """What is done forwards."""
+
+    CHECK_NAME = "check-name"
+    MAKE_TOKEN = "make-token"  # noqa: S105 - the name of a step
+    MAKE_MACHINE = "make-machine"
+    WAIT_FOR_MINION = "wait-for-minion"
+    FINISH = "finish"
+
+
+class Undo(StrEnum):
+    """What is done backwards."""
+
+    VOID_TOKEN = "void-token"  # noqa: S105 - as above
+    DESTROY_MACHINE = "destroy-machine"
+    DELETE_KEY = "delete-key"
+
+
+FORWARDS = tuple(Step)
+MINIONS_ONLY = frozenset({Step.MAKE_TOKEN, Step.WAIT_FOR_MINION})
+UNDONE_BY: Mapping[Step, tuple[Undo, ...]] = {
+    Step.MAKE_TOKEN: (Undo.VOID_TOKEN,),
+    Step.MAKE_MACHINE: (Undo.DESTROY_MACHINE, Undo.DELETE_KEY),
+}
+BACKWARDS = (Undo.VOID_TOKEN, Undo.DESTROY_MACHINE, Undo.DELETE_KEY)
+
+SAYS: Mapping[Undo, str] = {
+    Undo.VOID_TOKEN: "its join token is still good until it expires",
+    Undo.DESTROY_MACHINE: "the machine is still there",
+    Undo.DELETE_KEY: "the key of its minion may still be accepted",
+}
+"""What is left where an undo did not work, or was not wanted."""
+
+
+@dataclass(slots=True)
+class Create:
+    """One create: `begun` are the steps that were begun, `undone` what was taken back."""
+
+    minion: bool
+    """Whether the machine is to be a minion."""
+    begun: list[Step] = field(default_factory=list)
+    ended: list[Step] = field(default_factory=list)
+    undone: set[Undo] = field(default_factory=set)
+
+    def next(self) -> Step | None:
+        """The step to do now, None when all are done."""
+        for step in FORWARDS:
+            if step not in self.ended and (self.minion or step not in MINIONS_ONLY):
+                return step
+        return None
+
+    def begin(self, step: Step) -> None:
+        """The step is begun; it must be the next one."""
+        if step is not self.next():
+            raise ValueError(f"{step} is not what comes next")
+        self.begun.append(step)
+
+    def end(self, step: Step) -> None:
+        """The step was done."""
+        if step not in self.begun:
+            raise ValueError(f"{step} was not begun")
+        self.ended.append(step)
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing to do any more."""
+        return self.next() is None
+
+    def to_undo(self, *, keep_machine: bool = False) -> list[Undo]:
+        """What is to be taken back, in order. A machine that is kept keeps its key."""
+        wanted = {undo for step in self.begun for undo in UNDONE_BY.get(step, ())} - self.undone
+        if not self.minion:
+            wanted.discard(Undo.DELETE_KEY)
+        if keep_machine:
+            wanted -= {Undo.DESTROY_MACHINE, Undo.DELETE_KEY}
+        return [undo for undo in BACKWARDS if undo in wanted]
+
+    def took_back(self, undo: Undo) -> None:
+        """This was taken back."""
+        self.undone.add(undo)
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """A create or destroy that no process has ended, as the journal tells it."""
+
+    run: str
+    name: str
+    provider: str
+    profile: str
+    minion_id: str
+    at: float
+    """When it was begun: seconds since 1970."""
+    pid: int
+    create: Create
+    destroying: bool = False
+    token_id: str = ""
+    reason: str = ""
+
+    def left(self) -> list[str]:
+        """Sentences about what may be left of it."""
+        if self.destroying:
+            return ["the machine may still be there", "the key of its minion may still be accepted"]
+        return [SAYS[undo] for undo in self.create.to_undo()]
+
+
+def replay(records: Iterable[Mapping[str, Any]]) -> list[Unfinished]:
+    """What is unfinished by the records of a journal, in the order in which it was begun; odd records are left out."""
+    found: dict[str, Unfinished] = {}
+    for record in records:
+        run, what = str(record.get("run") or ""), record.get("what")
+        if what in ("create", "destroy"):
+            found[run] = _begun(run, record)
+        elif run in found:
+            _continue(found, run, record)
+    return list(found.values())
+
+
+def _begun(run: str, record: Mapping[str, Any]) -> Unfinished:
+    return Unfinished(
+        run,
+        str(record.get("name") or ""),
+        str(record.get("provider") or ""),
+        str(record.get("profile") or ""),
+        str(record.get("minion_id") or ""),
+        float(record.get("at") or 0.0),
+        int(record.get("pid") or 0),
+        Create(bool(record.get("minion"))),
+        destroying=record["what"] == "destroy",
+    )
+
+
+def _continue(found: dict[str, Unfinished], run: str, record: Mapping[str, Any]) -> None:
+    one, step = found[run], str(record.get("step") or "")
+    match record.get("what"):
+        case "begin" if step in {str(known) for known in Step}:
+            one.create.begun.append(Step(step))
+        case "end" if step in {str(known) for known in Step}:
+            one.create.ended.append(Step(step))
+            one.token_id = str(record.get("token_id") or one.token_id)
+        case "undone" if step in {str(known) for known in Undo}:
+            one.create.took_back(Undo(step))
+        case "failed":
+            one.reason = str(record.get("reason") or "")
+        case "over":
+            del found[run]
+
+
+ORDER = ("creating", "requesting", "deploying", "created")
+"""The events of a create."""
+
+
+@dataclass(slots=True)
+class Announcer:
+    """Sees to it that the events of a create are fired once, in order, and none is missing.
+
+    Each method answers the events to fire now, as (name, data). `created` waits until the core says that it is true.
+    """
+
+    basics: Mapping[str, Any]
+    """What every one of them has: name, profile, provider, driver."""
+    deploys: bool
+    fired: list[str] = field(default_factory=list)
+    held: dict[str, Any] = field(default_factory=dict)
+
+    def said(self, what: str, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """The driver, or the deployment, fires this event."""
+        if what not in ORDER:
+            return [(what, dict(data))]
+        if what == "created":
+            self.held = dict(data)
+            return []
+        if what in self.fired or ORDER.index(what) < self._reached() or (what == "deploying" and not self.deploys):
+            return []
+        return [*self._missing(what), self._fire(what, data)]
+
+    def begun(self) -> list[tuple[str, dict[str, Any]]]:
+        """The driver is called now."""
+        return self.said("creating", {"event": "starting create"})
+
+    def made(self, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """The machine is there, and its minion is up where it is to have one; `data` is what the driver answered."""
+        missing = self._missing("created")
+        return [*missing, self._fire("created", {"event": "created instance", **data, **self.held})]
+
+    def _reached(self) -> int:
+        return max((ORDER.index(one) for one in self.fired), default=-1)
+
+    def _missing(self, what: str) -> list[tuple[str, dict[str, Any]]]:
+        """Those that come before `what` and were forgotten."""
+        before: Sequence[str] = ORDER[self._reached() + 1 : ORDER.index(what)]
+        return [self._fire(one, {"event": one}) for one in before if one != "deploying" or self.deploys]
+
+    def _fire(self, what: str, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        self.fired.append(what)
+        return what, {**data, **self.basics}
