@@ -8,8 +8,7 @@ from saltlite.errors import UsageError
 
 NAME_MAX = 63
 """Characters: the longest label of a host's name (RFC 1035)."""
-
-TAG_ROOT = "salt/cloud/"
+IN_TAG_MAX = 200
 
 _MACHINE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?", re.ASCII)
 
@@ -23,7 +22,7 @@ def check_machine_name(name: str) -> None:
         )
 
 
-def tag_of(machine: str, what: str) -> str:
-    """The tag of an event about a machine, whatever its provider calls it."""
+def name_in_tag(machine: str) -> str:
+    """The name as a part of an event's tag, whatever its provider lets a machine be called."""
     shown = "".join(one if one.isprintable() and one not in "/ " else "_" for one in machine)
-    return f"{TAG_ROOT}{shown[:NAME_MAX] or '_'}/{what}"
+    return shown[:IN_TAG_MAX] or "_"
