@@ -29,6 +29,13 @@ class Cloud(Protocol):
         """
         ...
 
+    def retire(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take back what `bootstrap` made on a machine that stays; what could not be taken back, for a person.
+
+        Raises SaltCloudException when nobody can log in there.
+        """
+        ...
+
     def conceal(self, secret: str) -> None:
         """Let this text appear in no event, log line or message from now on."""
         ...
