@@ -16,7 +16,7 @@ The begin and the end of each step are written to the journal, so that another p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -170,51 +170,63 @@ def _continue(found: dict[str, Unfinished], run: str, record: Mapping[str, Any])
             del found[run]
 
 
-ORDER = ("creating", "requesting", "deploying", "created")
-"""The events of a create."""
+CREATING = ("creating", "requesting", "deploying", "created")
+DESTROYING = ("destroying", "destroyed")
+"""The events of a create, and of a destroy."""
+
+TEXTS: Mapping[str, str] = {
+    "creating": "starting create",
+    "requesting": "requesting instance",
+    "deploying": "deploying salt minion",
+    "created": "created instance",
+    "destroying": "destroying instance",
+    "destroyed": "destroyed instance",
+}
+"""What `event` of their data says."""
 
 
 @dataclass(slots=True)
 class Announcer:
-    """Sees to it that the events of a create are fired once, in order, and none is missing.
+    """Sees to it that the events of a create or destroy are fired once, in order, and none is missing.
 
-    Each method answers the events to fire now, as (name, data). `created` waits until the core says that it is true.
+    Each method answers the events to fire now, as (name, data). The last one waits until the core says that it is true.
     """
 
     basics: Mapping[str, Any]
     """What every one of them has: name, profile, provider, driver."""
-    deploys: bool
+    order: tuple[str, ...]
     fired: list[str] = field(default_factory=list)
     held: dict[str, Any] = field(default_factory=dict)
 
+    def begun(self) -> list[tuple[str, dict[str, Any]]]:
+        """The driver is called now."""
+        return self.said(self.order[0], {})
+
     def said(self, what: str, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """The driver, or the deployment, fires this event."""
-        if what not in ORDER:
-            return [(what, dict(data))]
-        if what == "created":
+        if what not in TEXTS:
+            return [(what, {**data, **self.basics})]
+        if what == self.order[-1]:
             self.held = dict(data)
             return []
-        if what in self.fired or ORDER.index(what) < self._reached() or (what == "deploying" and not self.deploys):
+        if what not in self.order or self.order.index(what) < len(self.fired):
             return []
         return [*self._missing(what), self._fire(what, data)]
 
-    def begun(self) -> list[tuple[str, dict[str, Any]]]:
-        """The driver is called now."""
-        return self.said("creating", {"event": "starting create"})
-
     def made(self, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-        """The machine is there, and its minion is up where it is to have one; `data` is what the driver answered."""
-        missing = self._missing("created")
-        return [*missing, self._fire("created", {"event": "created instance", **data, **self.held})]
-
-    def _reached(self) -> int:
-        return max((ORDER.index(one) for one in self.fired), default=-1)
+        """What was announced is true now; `data` is what is known of it."""
+        last = self.order[-1]
+        return [*self._missing(last), self._fire(last, {**data, **self.held})]
 
     def _missing(self, what: str) -> list[tuple[str, dict[str, Any]]]:
         """Those that come before `what` and were forgotten."""
-        before: Sequence[str] = ORDER[self._reached() + 1 : ORDER.index(what)]
-        return [self._fire(one, {"event": one}) for one in before if one != "deploying" or self.deploys]
+        return [self._fire(one, {}) for one in self.order[len(self.fired) : self.order.index(what)]]
 
     def _fire(self, what: str, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         self.fired.append(what)
-        return what, {**data, **self.basics}
+        return what, {"event": TEXTS[what], **data, **self.basics}
+
+
+def order_of_create(*, deploys: bool) -> tuple[str, ...]:
+    """The events of a create: without a deployment nobody deploys."""
+    return tuple(one for one in CREATING if deploys or one != "deploying")

@@ -21,9 +21,12 @@ def minion_id(vm_: Mapping[str, Any]) -> str:
 def minion_settings(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the minion: `minion` of the machine over that of all; its id; its grains.
 
-    The join token is not among them: it travels as a file of its own, which the minion may forget.
+    A master without a port is that of `opts`, which has it under `master_port`. The join token is not among the options:
+    it travels as a file of its own, which the minion may forget.
     """
     settings = {**(opts.get("minion") or {}), **(vm_.get("minion") or {})}
+    if settings.get("master") and opts.get("master_port"):
+        settings["master"] = _with_port(settings["master"], int(opts["master_port"]))
     grains = {**(settings.get("grains") or {}), **(vm_.get("grains") or {}), CLOUD_GRAIN: cloud_grain(vm_)}
     return {**settings, "id": minion_id(vm_), "grains": grains}
 
@@ -36,3 +39,14 @@ def cloud_grain(vm_: Mapping[str, Any]) -> dict[str, str]:
         "provider": alias,
         "profile": str(vm_.get("profile") or ""),
     }
+
+
+def _with_port(master: Any, port: int) -> Any:
+    if isinstance(master, list | tuple):
+        return [_with_port(one, port) for one in master]
+    text = str(master)
+    if text.startswith("["):
+        return text if text.rpartition("]")[2] else f"{text}:{port}"
+    if text.count(":") > 1:
+        return f"[{text}]:{port}"
+    return text if ":" in text else f"{text}:{port}"

@@ -24,7 +24,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "creating": frozenset({"event", "name", "profile", "provider", "driver"}),
     "deploying": frozenset(
         {
-            "event", "name", "profile", "provider", "driver", "deploy_method", "host", "minion_id", "os", "port",
+            "event", "name", "profile", "provider", "driver", "deploy_method", "host", "minion_dir",
+            "minion_id", "os", "port",
             "script", "ssh_host", "ssh_port", "ssh_username", "sudo", "timeout", "tty", "username", "win_installer",
         }
     ),
@@ -110,7 +111,12 @@ class Secrets:
     def event(self, what: str, said: Mapping[str, Any]) -> dict[str, Any]:
         """The data of an event whose tag ends with `what`."""
         allowed = ALLOWED.get(what)
-        fields = said if allowed is None else {key: value for key, value in said.items() if key in allowed}
+        fields = dict(said)
+        if allowed is not None:
+            fields = {key: value for key, value in said.items() if key in allowed}
+            inner = said.get("kwargs")
+            if isinstance(inner, Mapping):  # so drivers hand over what they deploy with
+                fields["kwargs"] = {key: value for key, value in inner.items() if key in allowed}
         redacted: dict[str, Any] = self.value(fields)
         return redacted
 

@@ -1,0 +1,97 @@
+"""What providers said of their machines when they were last asked: a file for each machine.
+
+It serves those who want no answer from a provider (`-Q --cached`), and has which minion belongs to a machine. It is
+never what a decision about a name is made by: machines come and go without us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any
+
+FOLDER = "active"
+MINION_ID = "minion_id"
+
+
+class MachineCache:
+    """The cache below a folder. What cannot be read counts as not there, what cannot be written is not kept."""
+
+    def __init__(self, cachedir: str) -> None:
+        self._root = os.path.join(cachedir, FOLDER)
+
+    def put(self, provider: str, machine: str, details: Mapping[str, Any], **own: Any) -> None:
+        """Keep what is known of a machine of `alias:driver`, without secrets; `own` is what only we know."""
+        before = self._read(self._path(provider, machine))
+        record = {"at": time.time(), "own": {**before.get("own", {}), **own}, "details": dict(details)}
+        with contextlib.suppress(OSError):
+            self._write(self._path(provider, machine), record)
+
+    def put_all(self, provider: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
+        """These are all machines of `alias:driver`: what is kept of others is dropped."""
+        for name, details in machines.items():
+            self.put(provider, name, details)
+        for name in self.names(provider):
+            if name not in machines:
+                self.drop(provider, name)
+
+    def drop(self, provider: str, machine: str) -> None:
+        """Forget a machine."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._path(provider, machine))
+
+    def own(self, provider: str, machine: str) -> dict[str, Any]:
+        """What only we know of a machine, such as `minion_id`."""
+        found: dict[str, Any] = self._read(self._path(provider, machine)).get("own", {})
+        return found
+
+    def machines(self, provider: str) -> dict[str, dict[str, Any]]:
+        """`{name: details}` of what is kept of `alias:driver`."""
+        return {name: self._read(self._path(provider, name)).get("details", {}) for name in self.names(provider)}
+
+    def names(self, provider: str) -> list[str]:
+        """The names of the machines that are kept, sorted."""
+        try:
+            found = os.listdir(self._folder(provider))
+        except OSError:
+            return []
+        return sorted(urllib.parse.unquote(one.removesuffix(".json")) for one in found if one.endswith(".json"))
+
+    def clear(self) -> None:
+        """Forget all machines."""
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def _folder(self, provider: str) -> str:
+        return os.path.join(self._root, *(_file_name(part) for part in provider.split(":")))
+
+    def _path(self, provider: str, machine: str) -> str:
+        return os.path.join(self._folder(provider), f"{_file_name(machine)}.json")
+
+    @staticmethod
+    def _read(path: str) -> dict[str, Any]:
+        try:
+            with open(path, encoding="utf-8") as file:
+                record = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return record if isinstance(record, dict) else {}
+
+    @staticmethod
+    def _write(path: str, record: Mapping[str, Any]) -> None:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        half = f"{path}.{os.getpid()}"
+        fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            json.dump(record, file, default=str)
+        os.replace(half, path)
+
+
+def _file_name(text: str) -> str:
+    """Any text as the name of one file: no slash, no dot first, at most what a file system takes."""
+    quoted = urllib.parse.quote(text, safe="").replace(".", "%2E")
+    return quoted[:200]
