@@ -46,9 +46,9 @@ PR_SET_PDEATHSIG, PR_SET_NAME, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 15, 23, 24
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "armv7l": 218, "ppc64le": 203, "s390x": 217}
 CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES_TAKEN = (2, 16, 17, 19, 21, 22, 25, 27, 30, 32, 33, 34, 35, 38, 39, 40)
-"""dac_read_search, sys_module, sys_rawio, sys_ptrace, sys_admin, sys_boot, sys_time, mknod, audit_control, mac_override,
-mac_admin, syslog, wake_alarm, perfmon, bpf, checkpoint_restore: by these a machine could reach the host's disks, kernel,
-clock or processes."""
+"""dac_read_search, sys_module, sys_rawio, sys_ptrace, sys_admin, sys_boot, sys_time, mknod, audit_control,
+mac_override, mac_admin, syslog, wake_alarm, perfmon, bpf, checkpoint_restore: by these a machine could reach the host's
+disks, kernel, clock or processes."""
 
 DEVICES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
 READ_ONLY_PROC = ("sys", "sysrq-trigger", "irq", "bus")

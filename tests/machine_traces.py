@@ -1,0 +1,60 @@
+"""What machines of namespaces need, and what they leave on this host: for tests that may leave nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from saltlite.adapters.machine_limits import ROOT
+
+
+def why_not() -> str:
+    """Why no machine can be made here; empty when one can."""
+    if platform.system() != "Linux":
+        return "machines are made of Linux' namespaces"
+    if os.geteuid() != 0:
+        return "only root makes machines of namespaces"
+    if shutil.which("ip") is None:
+        return "there is no ip(8) here"
+    tried = subprocess.run(
+        ["unshare", "--mount", "--pid", "--net", "--uts", "--fork", "mount", "-t", "tmpfs", "none", "/mnt"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return f"this host makes no namespaces: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+WHY_NOT = why_not()
+needs_machines = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "machines can be made")
+
+
+def traces(folder: Path) -> list[str]:
+    """What there is of machines whose folder is `folder`, or is below it: processes, mounts and files."""
+    found = [str(path) for path in folder.rglob("*")] if folder.is_dir() else []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if str(folder) in Path(f"/proc/{pid}/mountinfo").read_text():
+                found.append(f"process {pid} or mount of it")
+    return found
+
+
+def traces_of(uid: str) -> list[str]:
+    """What there is of one machine that belongs to the kernel: its interface and control group."""
+    groups = [f"{ROOT}/memory/saltlite-machine-{uid}", f"{ROOT}/saltlite-machine-{uid}"]
+    return [group for group in groups if os.path.isdir(group)] + [
+        name for name, label in labels().items() if uid in label
+    ]
+
+
+def labels() -> dict[str, str]:
+    """Interface of this host -> what is written on it."""
+    found = {}
+    for path in Path("/sys/class/net").iterdir():
+        with contextlib.suppress(OSError):
+            found[path.name] = (path / "ifalias").read_text().strip()
+    return found
