@@ -9,8 +9,10 @@ from typing import Any
 
 from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure
 
-PAGE = 200
-"""Rows that are asked for at once. The API takes up to 1000, and then answers too slowly to be waited for twice."""
+PAGE = 250
+"""Rows that are asked for at once. The API takes up to 1000 mostly, and answers the more slowly."""
+PAGES: Mapping[str, int] = {"describe_instance_types": 100}
+"""Where it takes fewer."""
 ATTEMPTS = 6
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
@@ -68,7 +70,9 @@ class Ec2:
     def rows(self, operation: str, key: str, **params: Any) -> Iterator[dict[str, Any]]:
         """All rows of a listing, page for page. Raises as `ask` does."""
         with _Translated(self.location, operation):
-            pages = self._client.get_paginator(operation).paginate(PaginationConfig={"PageSize": PAGE}, **params)
+            pages = self._client.get_paginator(operation).paginate(
+                PaginationConfig={"PageSize": PAGES.get(operation, PAGE)}, **params
+            )
             for page in pages:
                 yield from page.get(key) or ()
 

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite.cloudapi.exceptions import SaltCloudExecutionFailure, SaltCloudNotFound, SaltCloudSystemExit
+from saltlite.cloudapi.waiting import wait_until
 from saltlite.clouds._ec2_api import Ec2, Ec2Error
 
 GONE = frozenset({"shutting-down", "terminated"})
 """States that no machine comes back from. The API lists such machines for an hour."""
 _THERE = ["pending", "running", "stopping", "stopped"]
+
+ACTION_SECONDS = 300.0
+INTERVAL_S = 2.0
 
 _ID = re.compile(r"i-[0-9a-f]{8,17}\Z")
 _NAME_WITH_ID = re.compile(r".* \((i-[0-9a-f]{8,17})\)\Z")
@@ -24,7 +28,7 @@ class Machines:
         self._ec2 = ec2
 
     def by_name(self) -> dict[str, dict[str, Any]]:
-        """The machines by their tag Name, or by id. Of several with a name the oldest has it, the others "name (id)"."""
+        """The machines by their tag Name, or by id. Of several with one name the oldest has it, others "name (id)"."""
         found: dict[str, dict[str, Any]] = {}
         every = self._rows([{"Name": "instance-state-name", "Values": _THERE}])
         for machine in sorted(every, key=lambda machine: (str(machine.get("LaunchTime")), machine["InstanceId"])):
@@ -83,6 +87,48 @@ class Machines:
             why = (machine.get("StateReason") or {}).get("Message") or "no reason is given"
             raise SaltCloudExecutionFailure(f"Amazon terminates {_name(machine)} ({identity}) at its start: {why}")
         return machine if state == "running" and six(machine)[wanted] else None
+
+    def move(self, name: str, operation: str, state: str) -> dict[str, Any]:
+        """Have a machine come into a state by `start_instances` or `stop_instances`, and wait until it is there."""
+        identity = self.find(name)["InstanceId"]
+        self._ec2.ask(operation, InstanceIds=[identity])
+        wait_until(
+            lambda: True if self.state(identity) == state else None,
+            f"{name} ({identity}) is not {state}",
+            seconds=ACTION_SECONDS,
+            interval_s=INTERVAL_S,
+        )
+        return {"id": identity, "state": state}
+
+    def protect(self, name: str, protected: bool) -> dict[str, Any]:
+        """Have the API refuse to terminate a machine, or not any more."""
+        identity = self.find(name)["InstanceId"]
+        self._ec2.ask("modify_instance_attribute", InstanceId=identity, DisableApiTermination={"Value": protected})
+        return {"id": identity, "termination_protection": protected}
+
+    def terminate(self, identity: str, hidden_s: float) -> None:
+        """Have a machine terminated, and wait until that has begun; the API may not know it for `hidden_s` seconds."""
+        wait_until(
+            lambda: self._told_to_terminate(identity),
+            f"EC2 in {self._ec2.location} knows no machine {identity}",
+            seconds=hidden_s,
+            interval_s=INTERVAL_S,
+        )
+        wait_until(
+            lambda: True if self.state(identity) in GONE else None,
+            f"Amazon was told to terminate {identity} and has not begun",
+            seconds=ACTION_SECONDS,
+            interval_s=INTERVAL_S,
+        )
+
+    def _told_to_terminate(self, identity: str) -> bool | None:
+        try:
+            self._ec2.ask("terminate_instances", InstanceIds=[identity])
+        except Ec2Error as error:
+            if error.code == "InvalidInstanceID.NotFound":
+                return None
+            raise
+        return True
 
     def _rows(self, filters: list[dict[str, Any]]) -> list[dict[str, Any]]:
         reservations = self._ec2.rows("describe_instances", "Reservations", Filters=filters)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudNotFound
 from saltlite.cloudapi.files import text_of
-from saltlite.clouds._ec2_api import Ec2, nested
+from saltlite.clouds._ec2_api import Ec2, Ec2Error, nested
 
 USERNAMES = (("ubuntu", "ubuntu"), ("debian", "admin"), ("fedora", "fedora"), ("centos", "centos"), ("rocky", "rocky"))
 """A word in an image's name, and who logs in to such machines."""
@@ -28,7 +28,7 @@ def request_of(name: str, setting: Setting, ec2: Ec2, image: Mapping[str, Any]) 
     """
     asked: dict[str, Any] = {
         "ImageId": image["ImageId"],
-        "InstanceType": str(_must(name, setting, "size")),
+        "InstanceType": _size(name, setting, ec2),
         "MinCount": 1,
         "MaxCount": 1,
         # A request that is sent again after a broken connection makes no second machine.
@@ -87,6 +87,17 @@ def _must(name: str, setting: Setting, key: str) -> Any:
     if not value:
         raise SaltCloudConfigError(f"{name} has no {key!r}: its profile must say one, of --list-{key}s")
     return value
+
+
+def _size(name: str, setting: Setting, ec2: Ec2) -> str:
+    """The size of a machine. It is looked up, for the sake of a sentence before anything is asked for."""
+    size = str(_must(name, setting, "size"))
+    try:
+        ec2.ask("describe_instance_types", InstanceTypes=[size])
+    except Ec2Error as error:
+        if error.code != "UnauthorizedOperation":  # not all who may make machines may look up sizes
+            raise
+    return size
 
 
 def _tags(name: str, given: Any) -> list[dict[str, str]]:

@@ -56,8 +56,8 @@ from saltlite.cloudapi.exceptions import (
 )
 from saltlite.cloudapi.files import public_key
 from saltlite.cloudapi.waiting import wait_until
-from saltlite.clouds._ec2_api import Ec2, Ec2Error, connect, plain
-from saltlite.clouds._ec2_machines import GONE, Machines, six
+from saltlite.clouds._ec2_api import Ec2, connect, plain
+from saltlite.clouds._ec2_machines import INTERVAL_S, Machines, six
 from saltlite.clouds._ec2_request import image_of, request_of, username_of
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 
 LOCATION = "us-east-1"
 OWNERS = ("self", "amazon")
-ACTION_SECONDS = 300.0
-INTERVAL_S = 2.0
 HIDDEN_SECONDS = 30.0
 """How long Amazon may not know a machine that it has just made."""
 
@@ -192,7 +190,7 @@ def start(name: str, call: str | None = None) -> dict[str, Any]:
         saltlite-cloud -a start web1
     """
     only_action("start", call)
-    return _moved(name, "start_instances", "running")
+    return _machines().move(name, "start_instances", "running")
 
 
 def stop(name: str, call: str | None = None) -> dict[str, Any]:
@@ -203,7 +201,7 @@ def stop(name: str, call: str | None = None) -> dict[str, Any]:
         saltlite-cloud -a stop web1
     """
     only_action("stop", call)
-    return _moved(name, "stop_instances", "stopped")
+    return _machines().move(name, "stop_instances", "stopped")
 
 
 def reboot(name: str, call: str | None = None) -> dict[str, Any]:
@@ -270,7 +268,7 @@ def enable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
         saltlite-cloud -a enable_term_protect web1
     """
     only_action("enable_term_protect", call)
-    return _protected(name, True)
+    return _machines().protect(name, True)
 
 
 def disable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
@@ -281,7 +279,7 @@ def disable_term_protect(name: str, call: str | None = None) -> dict[str, Any]:
         saltlite-cloud -a disable_term_protect web1
     """
     only_action("disable_term_protect", call)
-    return _protected(name, False)
+    return _machines().protect(name, False)
 
 
 def get_console_output(name: str, call: str | None = None) -> dict[str, Any]:
@@ -427,20 +425,10 @@ def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     """
     no_function("destroy", "-d or --destroy", call)
     ec2 = _ec2()
-    identity = _made.get((name, ec2.location)) or _machines().find(name)["InstanceId"]
+    fresh = _made.get((name, ec2.location))
+    identity = fresh or _machines().find(name)["InstanceId"]
     tell("destroying", "destroying instance", {"name": name})
-    wait_until(
-        lambda: _terminated(identity),
-        f"Amazon does not know {name} ({identity})",
-        seconds=HIDDEN_SECONDS if (name, ec2.location) in _made else 0,
-        interval_s=INTERVAL_S,
-    )
-    wait_until(
-        lambda: True if _machines().state(identity) in GONE else None,
-        f"Amazon was told to terminate {name} ({identity}) and has not begun",
-        seconds=ACTION_SECONDS,
-        interval_s=INTERVAL_S,
-    )
+    _machines().terminate(identity, HIDDEN_SECONDS if fresh else 0)
     _made.pop((name, ec2.location), None)
     tell("destroyed", "destroyed instance", {"name": name})
     return {"id": identity, "destroyed": True}
@@ -488,34 +476,3 @@ def _interface(vm_: Mapping[str, Any]) -> str:
 
 def _setting(vm_: Mapping[str, Any], key: str, default: Any = None) -> Any:
     return config.get_cloud_config_value(key, vm_, __opts__, default=default, search_global=False)
-
-
-def _terminated(identity: str) -> bool | None:
-    """Have a machine terminated; None when Amazon does not know it, or not yet."""
-    try:
-        _ec2().ask("terminate_instances", InstanceIds=[identity])
-    except Ec2Error as error:
-        if error.code == "InvalidInstanceID.NotFound":
-            return None
-        raise
-    return True
-
-
-def _moved(name: str, operation: str, state: str) -> dict[str, Any]:
-    """Have a machine come into a state, and wait until it is there."""
-    machines = _machines()
-    identity = machines.find(name)["InstanceId"]
-    _ec2().ask(operation, InstanceIds=[identity])
-    wait_until(
-        lambda: True if machines.state(identity) == state else None,
-        f"{name} ({identity}) is not {state}",
-        seconds=ACTION_SECONDS,
-        interval_s=INTERVAL_S,
-    )
-    return {"id": identity, "state": state}
-
-
-def _protected(name: str, protected: bool) -> dict[str, Any]:
-    identity = _machines().find(name)["InstanceId"]
-    _ec2().ask("modify_instance_attribute", InstanceId=identity, DisableApiTermination={"Value": protected})
-    return {"id": identity, "termination_protection": protected}
