@@ -72,7 +72,7 @@ def _dispatch(argv: Sequence[str], console: Console) -> int:
     name, rest = grammar.split_command(argv)
     if name is None:
         return _run_job(rest, console)
-    command = importlib.import_module(f"saltlite.cli.verbs.{name.replace(' ', '_')}")
+    command = importlib.import_module(f"saltlite.cli.verbs.{name.replace(' ', '_').replace('-', '_')}")
     code: int = command.run(rest, console)
     return code
 

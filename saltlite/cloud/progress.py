@@ -14,18 +14,12 @@ Say = Callable[[str, str], None]
 class Lines:
     """A line for each thing that is done: `web1: waits for ssh (3.2 s)`."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
         self._began = time.monotonic()
-        self._lock = threading.Lock()
 
     def __call__(self, machine: str, text: str) -> None:
-        with self._lock:
-            self._stream.write(f"{machine}: {text} ({time.monotonic() - self._began:.1f} s)\n")
-            self._stream.flush()
-
-    def end(self) -> None:
-        """Nothing is left to be shown."""
+        self._write(f"{machine}: {text} ({time.monotonic() - self._began:.1f} s)")
 
 
 class Block:
@@ -44,18 +38,9 @@ class Block:
             self._rows[machine] = f"{machine}: {text} ({time.monotonic() - self._began:.1f} s)"
             self._draw()
 
-    def end(self) -> None:
-        """Leave what is drawn, and go on below it."""
-        with self._lock:
-            self._drawn = 0
-
     def _draw(self) -> None:
         up = f"\x1b[{self._drawn}A" if self._drawn else ""
         rows = "".join(f"\r\x1b[2K{row[: self._width]}\n" for row in self._rows.values())
         self._stream.write(f"{up}{rows}")
         self._stream.flush()
         self._drawn = len(self._rows)
-
-
-def silent(_machine: str, _text: str) -> None:
-    """For those who do not want to know."""

@@ -36,7 +36,8 @@ granted any of a job's functions."""
 
 _RESOURCES = ("resource.list", "resource.list_grains", "resource.owner", "resource.grains", "resource.match")
 CLOUD = (
-    "cloud.action", "cloud.create", "cloud.destroy", "cloud.full_query", "cloud.map_run", "cloud.profile", "cloud.query",
+    "cloud.action", "cloud.create", "cloud.destroy", "cloud.full_query", "cloud.map_run", "cloud.profile",
+    "cloud.query",
 )  # fmt: skip
 """Runners that run drivers of clouds, and tell of it."""
 

@@ -21,7 +21,7 @@ def minion_id(vm_: Mapping[str, Any]) -> str:
 def minion_settings(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the minion: `minion` of the machine over that of all; its id; its grains.
 
-    A master without a port is that of `opts`, which has it under `master_port`. The join token is not among the options:
+    A master without a port has that of `opts`, under `master_port` there. The join token is not among the options:
     it travels as a file of its own, which the minion may forget.
     """
     settings = {**(opts.get("minion") or {}), **(vm_.get("minion") or {})}

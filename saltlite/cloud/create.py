@@ -1,0 +1,198 @@
+"""One machine on its way from a profile to an accepted minion, and back when something fails or somebody interrupts.
+
+The steps and what takes them back: `saltlite.core.cloud.flow`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from saltlite.cloud.destroy import destroy_machine
+from saltlite.cloud.keys import MinionKeys
+from saltlite.cloud.program import Program
+from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudExecutionFailure, SaltCloudSystemExit
+from saltlite.config.values import parse_duration
+from saltlite.core.cloud import listing
+from saltlite.core.cloud.flow import SAYS, UNDONE_BY, Announcer, Create, Step, Undo, Unfinished, order_of_create
+from saltlite.errors import ConfigError, SaltliteError
+from saltlite.model.ids import parse_minion_id
+from saltlite.model.keys import parse_token
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED = 130
+"""The exit code of what somebody interrupted."""
+
+FINDS_THE_MASTER = frozenset({"local"})
+"""Drivers whose machines reach the master without being told where it is."""
+
+
+class CreateFailed(SaltCloudException):
+    """A machine was not made; the text says why, and what is left of it."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+class Creation:
+    """The making of one machine."""
+
+    def __init__(self, program: Program, vm_: dict[str, Any], *, run: str = "", flow: Create | None = None) -> None:
+        self._program = program
+        self._vm = vm_
+        self._name: str = vm_["name"]
+        self._driver = program.driver(program.catalogue.provider(vm_["provider"]))
+        self._keys = MinionKeys(program.ask)
+        self._run = run or os.urandom(8).hex()
+        self._flow = flow or Create(minion=bool(vm_["deploy"]))
+        self._minion_id: str = vm_["minion"]["id"]
+        self._token_id = ""
+        self._began = time.time()
+        self._answer: dict[str, Any] = {}
+
+    @classmethod
+    def taken_up(cls, program: Program, vm_: dict[str, Any], unfinished: Unfinished) -> Creation:
+        """The making of a machine where another process left it."""
+        making = cls(program, vm_, run=unfinished.run, flow=unfinished.create)
+        making._minion_id, making._token_id, making._began = unfinished.minion_id, unfinished.token_id, unfinished.at
+        return making
+
+    def make(self) -> dict[str, Any]:
+        """Make it. What its driver says of it, which may hold a password that nobody can ask for again.
+
+        Raises CreateFailed, after what was half made was taken back.
+        """
+        if self._flow.minion:
+            parse_minion_id(self._minion_id)
+            self._require_master_address()
+        self._program.journal.begin(
+            "create", self._run, name=self._name, provider=self._vm["provider"], profile=self._vm["profile"],
+            minion_id=self._minion_id, minion=self._flow.minion,
+        )  # fmt: skip
+        return self.go_on()
+
+    def go_on(self) -> dict[str, Any]:
+        """Do the steps that are left. As `make`."""
+        journal = self._program.journal
+        try:
+            while (step := self._flow.next()) is not None:
+                self._flow.begin(step)
+                if step in UNDONE_BY:
+                    journal.write(self._run, "begin", step=step)
+                self._do(step)
+                self._flow.end(step)
+                journal.write(self._run, "end", step=step, token_id=self._token_id)
+        except BaseException as error:
+            # Whatever it was, Ctrl-C included: what was half made must not stay.
+            self._program.events.abandon(self._name)
+            raise self._failed(error) from error
+        journal.write(self._run, "over")
+        return self._answer
+
+    def take_back(self, *, keep_machine: bool = False) -> list[str]:
+        """Take back what was done; sentences about what could not be."""
+        left = []
+        for undo in self._flow.to_undo(keep_machine=keep_machine):
+            self._program.progress(self._name, f"takes back: {undo.replace('-', ' ')}")
+            try:
+                self._undo(undo)
+            except SaltliteError as error:
+                left.append(f"{SAYS[undo]}: {error}")
+            except KeyboardInterrupt:
+                return [*left, f"{SAYS[undo]}: interrupted", "`saltlite cloud --clean` goes on"]
+            else:
+                self._flow.took_back(undo)
+                self._program.journal.write(self._run, "undone", step=undo)
+        if not left:
+            self._program.journal.write(self._run, "over")
+        return left
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Step.CHECK_NAME:
+                self._check_name()
+            case Step.MAKE_TOKEN:
+                self._make_token()
+            case Step.MAKE_MACHINE:
+                self._make_machine()
+            case Step.WAIT_FOR_MINION:
+                wait_s = parse_duration(str(self._vm.get("wait_for_minion", self._program.config.wait_for_minion)))
+                self._keys.wait_until_up(self._minion_id, wait_s, lambda text: self._program.progress(self._name, text))
+            case Step.FINISH:
+                known = listing.six_fields(self._answer)
+                self._program.events.finish(self._name, {key: one for key, one in known.items() if one})
+                self._program.progress(self._name, "is made")
+
+    def _undo(self, undo: Undo) -> None:
+        match undo:
+            case Undo.VOID_TOKEN if self._token_id:
+                self._keys.void_token(self._token_id)
+            case Undo.DESTROY_MACHINE if self._name in self._driver.names():
+                destroy_machine(self._program, self._driver, self._name)
+            case Undo.DELETE_KEY:
+                self._keys.delete_of_token(self._minion_id, self._token_id, self._began)
+                self._program.cache.drop(self._driver.name, self._name)
+            case _:
+                pass  # there is none of it
+
+    def _check_name(self) -> None:
+        self._driver.function("create")
+        if self._name in self._driver.names():
+            raise SaltCloudSystemExit(
+                f"provider {self._driver.provider.alias} has a machine {self._name} already: take another name, or "
+                f"`saltlite cloud -d {self._name}` if it is no longer needed"
+            )
+
+    def _require_master_address(self) -> None:
+        told = {**self._program.config.minion, **self._vm["minion"]}
+        if self._driver.provider.driver in FINDS_THE_MASTER or told.get("master") or self._vm.get("master"):
+            return
+        address = str(self._program.opts["master_interface"])
+        if address in ("0.0.0.0", "::", "*"):  # noqa: S104 - looked for, and not listened on
+            raise ConfigError(
+                f"{self._program.opts['conf_file']}: nothing says where the minion of {self._name} finds the master: "
+                "write `minion: {master: ADDRESS}` here, in the profile or in the provider"
+            )
+        self._vm["minion"] = {**self._vm["minion"], "master": address}
+
+    def _make_token(self) -> None:
+        self._program.progress(self._name, "gets a join token")
+        text = self._keys.make_token(self._minion_id, self._program.config.join_token_expires)
+        self._program.conceal_token(text)
+        self._vm["join_token"], self._token_id = text, parse_token(text).token_id
+
+    def _make_machine(self) -> None:
+        basics = {key: self._vm[key] for key in ("name", "profile", "provider", "driver")}
+        order = order_of_create(deploys=self._flow.minion)
+        with self._program.making(self._vm):
+            self._program.progress(self._name, "is requested")
+            self._program.events.announce(self._name, Announcer(basics, order))
+            answer = self._driver.call("create", self._vm)
+        if not answer:
+            raise SaltCloudExecutionFailure(f"driver {self._driver.provider.driver} did not make {self._name}")
+        self._answer = dict(answer) if isinstance(answer, Mapping) else {}
+        known = self._program.secrets.value(listing.plain({**self._answer, **listing.six_fields(self._answer)}))
+        self._program.cache.put(
+            self._driver.name, self._name, known, minion_id=self._minion_id, profile=self._vm["profile"]
+        )
+
+    def _failed(self, error: BaseException) -> CreateFailed:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if not interrupted and not isinstance(error, SaltliteError):
+            log.error("A defect in saltlite, while %s was made.", self._name, exc_info=error)
+        why = "interrupted" if interrupted else str(error) or type(error).__name__
+        reason = self._program.secrets.text(why)
+        self._program.journal.write(self._run, "failed", reason=reason)
+        keeps = not self._vm.get("destroy_on_failure", self._program.config.destroy_on_failure)
+        kept = keeps and Undo.DESTROY_MACHINE in self._flow.to_undo()
+        left = [*getattr(error, "left", ()), *self.take_back(keep_machine=keeps)]
+        told = [f"{self._name}: {reason}", *(f"{self._name}: {self._program.secrets.text(one)}" for one in left)]
+        if kept:
+            told.append(f"{self._name}: the machine is kept, as destroy_on_failure wants")
+        code = INTERRUPTED if interrupted else getattr(error, "exit_code", SaltCloudException.exit_code)
+        return CreateFailed("\n".join(told), code)
