@@ -1,4 +1,4 @@
-"""Drivers of clouds, called as the program calls them, with a program behind them that writes down what they tell it."""
+"""Drivers of clouds, as the program calls them: with a program behind them that writes down what they tell it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ class Program:
         self.fire(f"salt/cloud/{vm_['name']}/deploying", {})
         self.deployed.append(dict(vm_))
         return {"deployed": True}
+
+    def retire(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
+        return ()
 
     def conceal(self, secret: str) -> None:
         self.concealed.append(secret)

@@ -91,6 +91,7 @@ class _Translated:
         if error is None:
             return
         import botocore.exceptions  # noqa: PLC0415 - half of a tenth of a second, for who uses this driver only
+        import botocore.parsers  # noqa: PLC0415 - as above
 
         match error:
             case botocore.exceptions.ClientError():
@@ -100,14 +101,19 @@ class _Translated:
                 raise SaltCloudConfigError(f"EC2 has no such form of {self._operation}: {text}") from None
             case botocore.exceptions.BotoCoreError():
                 raise Ec2Error(self._unanswered(error)) from None
+            case botocore.parsers.ResponseParserError():
+                text = f"EC2 in {self._location} answers {self._operation} with nonsense"
+                raise Ec2Error(f"{text}: is `endpoint` the address of its API?") from None
 
     def _refused(self, said: Mapping[str, Any], error: Any) -> Ec2Error:
         code = str(said.get("Code") or "")
         text = str(said.get("Message") or "").strip().rstrip(".")
         status = (error.response.get("ResponseMetadata") or {}).get("HTTPStatusCode", 0)
         if not code or code.isdigit():
-            text = text or f"an answer that is none of EC2 (HTTP {status or code}): is `endpoint` right?"
-            return Ec2Error(f"EC2 in {self._location} refuses {self._operation}: {text}", code)
+            said_so = f"{text or 'an answer that is none of EC2'} (HTTP {status or code})"
+            return Ec2Error(
+                f"EC2 in {self._location} refuses {self._operation}: {said_so}; is `endpoint` right, and EC2 up?", code
+            )
         hint = _HINTS.get(code, "it has an error of its own: try again later" if status >= 500 else "")
         sentence = f"EC2 in {self._location} refuses {self._operation}: {text or code} ({code})"
         return Ec2Error(f"{sentence}; {hint}" if hint else sentence, code)
@@ -123,10 +129,8 @@ class _Translated:
                 return f"{where} shows a certificate that is not trusted here; nothing was sent"
             case botocore.exceptions.ReadTimeoutError():
                 return f"{where} says nothing for {READ_SECONDS} s to {self._operation}"
-            case botocore.exceptions.ConnectTimeoutError() | botocore.exceptions.HTTPClientError():
+            case botocore.exceptions.ConnectionError() | botocore.exceptions.HTTPClientError():
                 return f"{where} cannot be reached: {_first_line(error)}"
-            case botocore.exceptions.ResponseParserError():
-                return f"{where} answers {self._operation} with nonsense: is `endpoint` the address of its API?"
         return f"{where} could not be asked for {self._operation}: {_first_line(error)}"
 
 

@@ -93,10 +93,9 @@ def ec2(endpoint: str) -> Iterator[Driver]:
 
 
 @pytest.fixture(autouse=True)
-def _left_empty(endpoint: str) -> Iterator[None]:
+def _left_empty(endpoint: str) -> None:
     """Each test begins without machines."""
     urllib.request.urlopen(f"{endpoint}/moto-api/reset", data=b"", timeout=10).close()
-    yield
 
 
 def test_a_machine_is_made_listed_shown_stopped_started_and_destroyed(ec2: Driver) -> None:
