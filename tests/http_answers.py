@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,8 +58,11 @@ def recorded(path: Path) -> list[Mapping[str, Any]]:
 
 
 @contextmanager
-def answering(planned: Sequence[Mapping[str, Any]]) -> Iterator[Answers]:
-    """A server with these answers; at the end all of them must have been given, and nothing else been asked."""
+def answering(planned: Sequence[Mapping[str, Any]], certificate: Path | None = None) -> Iterator[Answers]:
+    """A server with these answers; at the end all of them must have been given, and nothing else been asked.
+
+    With a certificate, in one file with its key, it speaks HTTPS.
+    """
     answers = Answers(list(planned))
 
     class Handler(BaseHTTPRequestHandler):
@@ -88,7 +92,11 @@ def answering(planned: Sequence[Mapping[str, Any]]) -> Iterator[Answers]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    answers.address = f"http://127.0.0.1:{server.server_address[1]}"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    answers.address = f"{'http' if certificate is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -250,14 +250,13 @@ _MEANINGS: Mapping[int, str] = {
 
 
 def _message(body: bytes) -> str:
-    """The sentence in an error's body, as most APIs send it: `message`, or `error` with one inside."""
+    """The sentence in an error's body, where most APIs have it: under `message`, `error` or `detail`, or deeper."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
         return ""
-    for key in ("message", "error", "detail"):
-        if isinstance(said, dict) and said.get(key):
-            said = said[key]
+    while isinstance(said, dict):
+        said = next((said[key] for key in ("message", "error", "detail") if said.get(key)), None)
     if not isinstance(said, str):
         return ""
     text = "".join(letter if letter.isprintable() else " " for letter in said).strip()
