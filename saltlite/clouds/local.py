@@ -54,7 +54,13 @@ SIZES = {"tiny": 128, "small": 256, "medium": 512, "large": 1024}
 """Name -> MiB of memory. Half of it may be files."""
 DEFAULT_SIZE = "small"
 CONSOLE_BYTES = 20_000
-PRIVATE_FOLDERS = ("/tmp", "/etc/saltlite", "/var/lib/saltlite", "/var/cache/saltlite", "/var/log/saltlite")  # noqa: S108
+PRIVATE_FOLDERS = (
+    "/tmp",  # noqa: S108 - nothing is written there
+    "/etc/saltlite",
+    "/var/lib/saltlite",
+    "/var/cache/saltlite",
+    "/var/log/saltlite",
+)
 """Of the image `host`: what is not the machine's business."""
 PRIVATE_OPTIONS = ("config_dir", "conf_dir", "cachedir", "data_dir", "pki_dir", "sock_dir", "root_dir")
 
