@@ -57,6 +57,16 @@ def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return names, settings
 
 
+def print_explanation(rows: Mapping[str, Any], parsed: Parsed, console: Console) -> None:
+    """Print what `explanation` found: a line for each setting, or data where a format is asked for."""
+    if "out" in parsed.options:
+        printed(rows, parsed, console)
+        return
+    for name, row in rows.items():
+        over = "".join(f", over {one}" for one in row.get("over", ()))
+        console.data(f"{name}: {row['value']}\n    {row['from']}{over}\n")
+
+
 def explanation(program: Program, profile: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """`{setting: {value, from, over}}` of a machine of this profile; secrets are told of and not shown."""
     wanted = program.catalogue.profile(profile)

@@ -20,6 +20,7 @@ from saltlite.cloudapi.exceptions import (
     SaltCloudException,
     SaltCloudExecutionFailure,
     SaltCloudNotFound,
+    SaltCloudSystemExit,
 )
 from saltlite.core.cloud import listing
 from saltlite.core.cloud.providers import Provider
@@ -104,23 +105,29 @@ class Driver:
 
     def action(self, function: str, machine: str, kwargs: Mapping[str, Any]) -> Any:
         """Call an action for a machine, with its settings as one map."""
-        return self.call(function, machine, **self._kwargs(function, kwargs), call=ACTION)
+        return self._called(function, (machine,), kwargs, ACTION)
 
     def provider_function(self, function: str, kwargs: Mapping[str, Any]) -> Any:
         """Call a function for the provider, with its settings as one map."""
-        return self.call(function, **self._kwargs(function, kwargs), call=FUNCTION)
+        return self._called(function, (), kwargs, FUNCTION)
 
-    def _kwargs(self, function: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """`kwargs`, where the function has a place for them. Raises SaltCloudException for some that have no place."""
-        shown = f"{function} of driver {self.provider.driver}"
-        parameters = inspect.signature(self.function(function)).parameters
+    def _called(self, name: str, machine: tuple[str, ...], given: Mapping[str, Any], call: str) -> Any:
+        """Raises SaltCloudSystemExit when the function is one of the other kind, or has no place for settings."""
+        shown = f"{name} of driver {self.provider.driver}"
+        parameters = inspect.signature(self.function(name)).parameters
+        names = [one for one in parameters if one not in ("call", "kwargs")]
+        needed = [one for one in names if parameters[one].default is inspect.Parameter.empty]
         if "call" not in parameters:
-            raise SaltCloudException(f"{shown} is for the driver itself: it does not take `call`")
+            raise SaltCloudSystemExit(f"{shown} is for the driver itself: it does not take `call`")
+        if call == ACTION and not names:
+            raise SaltCloudSystemExit(f"The {name} function must be called with -f or --function.")
+        if call == FUNCTION and needed:
+            raise SaltCloudSystemExit(f"The {name} action must be called with -a or --action.")
         if "kwargs" in parameters and parameters["kwargs"].kind is not inspect.Parameter.VAR_KEYWORD:
-            return {"kwargs": dict(given)}
+            return self.call(name, *machine, kwargs=dict(given), call=call)
         if given:
-            raise SaltCloudException(f"{shown} takes no settings: {', '.join(given)}")
-        return {}
+            raise SaltCloudSystemExit(f"{shown} takes no settings, and is given {', '.join(given)}")
+        return self.call(name, *machine, call=call)
 
     def _listed(self, function: str, form: Callable[[Any], dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
         answer = self.call(function)
@@ -134,12 +141,13 @@ class Driver:
     def _unavailable(self, name: str, error: FunctionUnavailable) -> SaltCloudException:
         driver, alias = self.provider.driver, self.provider.alias
         where = self.provider.settings.where
-        if driver not in self._loader.modules() and not self._loader.candidates(driver):
+        # Only this driver may be loaded here: others would complain that they are not configured.
+        offered = self.functions()
+        if offered:
+            return SaltCloudNotFound(f"driver {driver} has no {name}; it has {', '.join(offered)}")
+        if not self._loader.index.claimants(driver):
             known = ", ".join(self._loader.index.names())
             return SaltCloudConfigError(f"{where}: provider {alias}: there is no driver {driver!r}, but {known}")
-        if driver in self._loader.modules() and self._loader.functions(driver):
-            offered = ", ".join(self.functions())
-            return SaltCloudNotFound(f"driver {driver} has no {name}; it has {offered}")
         return SaltCloudConfigError(f"{where}: provider {alias} cannot be used: {error}")
 
     def _fail(self, function: str, error: BaseException) -> Never:

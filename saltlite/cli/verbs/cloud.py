@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.adapters import logs
 from saltlite.cli import exitcodes
-from saltlite.cli.cloudanswers import confirm, errors_of, explanation, printed, split_words
+from saltlite.cli.cloudanswers import confirm, errors_of, explanation, print_explanation, printed, split_words
 from saltlite.cli.commands import COMMANDS, CONFIG_DIR, QUIET, parse_descriptor
 from saltlite.cli.configs import config_dir_of
 from saltlite.cli.connect import open_client
@@ -145,8 +145,7 @@ def _make(program: Program, parsed: Parsed, console: Console) -> int:
     profile = parsed.options["profile"]
     given = _given(parsed)
     if parsed.on("explain"):
-        rows = explanation(program, profile, given)
-        printed(rows, parsed, console)
+        print_explanation(explanation(program, profile, given), parsed, console)
         return exitcodes.OK
     if not parsed.words:
         raise UsageError(f"say what the machines are to be called: saltlite cloud -p {profile} NAME...")
