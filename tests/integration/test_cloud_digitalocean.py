@@ -184,16 +184,20 @@ def test_a_machine_is_destroyed_and_gone(account: Account, answers: str, name: s
 
 
 def test_of_machines_that_share_a_name_none_is_destroyed(account: Account) -> None:
-    with account("destroy_ambiguous") as (driver, program, _):
-        with pytest.raises(SaltCloudSystemExit, match="say which by its id, of 515486632, 515486633"):
-            driver.destroy("web1")
+    with (
+        account("destroy_ambiguous") as (driver, program, _),
+        pytest.raises(SaltCloudSystemExit, match="say which by its id, of 515486632, 515486633"),
+    ):
+        driver.destroy("web1")
     assert program.tags() == []
 
 
 def test_a_machine_that_is_not_there_is_not_found(account: Account) -> None:
-    with account("destroy_unknown") as (driver, _, _):
-        with pytest.raises(SaltCloudNotFound, match="DigitalOcean has no droplet 'web1'; -Q shows"):
-            driver.destroy("web1")
+    with (
+        account("destroy_unknown") as (driver, _, _),
+        pytest.raises(SaltCloudNotFound, match="DigitalOcean has no droplet 'web1'; -Q shows"),
+    ):
+        driver.destroy("web1")
 
 
 def test_an_action_is_waited_for(account: Account) -> None:
@@ -202,9 +206,11 @@ def test_an_action_is_waited_for(account: Account) -> None:
 
 
 def test_an_action_that_fails_says_so(account: Account) -> None:
-    with account("stop_errored") as (driver, _, _):
-        with pytest.raises(SaltCloudExecutionFailure, match="could not do shutdown on web1"):
-            driver.stop("web1", "action")
+    with (
+        account("stop_errored") as (driver, _, _),
+        pytest.raises(SaltCloudExecutionFailure, match="could not do shutdown on web1"),
+    ):
+        driver.stop("web1", "action")
 
 
 def test_what_can_be_chosen_is_listed(account: Account) -> None:
@@ -233,9 +239,11 @@ def test_who_is_asked_too_often_is_asked_again(account: Account) -> None:
 
 
 def test_a_wrong_token_is_one_sentence_and_does_not_stand_in_it(account: Account) -> None:
-    with account("unauthorized") as (driver, _, _):
-        with pytest.raises(RestError, match="are the token and the account right.*Unable to authenticate") as caught:
-            driver.list_nodes()
+    with (
+        account("unauthorized") as (driver, _, _),
+        pytest.raises(RestError, match=r"are the token and the account right.*Unable to authenticate") as caught,
+    ):
+        driver.list_nodes()
     assert TOKEN not in str(caught.value)
 
 
@@ -249,19 +257,23 @@ def test_a_wrong_token_is_one_sentence_and_does_not_stand_in_it(account: Account
     ],
 )
 def test_nonsense_is_one_sentence(body: str, sentence: str) -> None:
-    with answering([{"body": body}]) as answers:
-        with loaded("digitalocean", {"personal_access_token": TOKEN, "api_root": answers.address}) as (driver, _):
-            with pytest.raises(SaltCloudException, match=sentence):
-                driver.list_nodes()
+    with (
+        answering([{"body": body}]) as answers,
+        loaded("digitalocean", {"personal_access_token": TOKEN, "api_root": answers.address}) as (driver, _),
+        pytest.raises(SaltCloudException, match=sentence),
+    ):
+        driver.list_nodes()
 
 
 def test_a_listing_that_goes_in_circles_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_digitalocean_api, "PAGES_MAX", 3)
     page = {"droplets": [], "links": {"pages": {"next": "https://example.com/steal"}}}
-    with answering([{"body": page}] * 3) as answers:
-        with loaded("digitalocean", {"personal_access_token": TOKEN, "api_root": answers.address}) as (driver, _):
-            with pytest.raises(SaltCloudExecutionFailure, match="on more than 3 pages"):
-                driver.list_nodes()
+    with (
+        answering([{"body": page}] * 3) as answers,
+        loaded("digitalocean", {"personal_access_token": TOKEN, "api_root": answers.address}) as (driver, _),
+        pytest.raises(SaltCloudExecutionFailure, match="on more than 3 pages"),
+    ):
+        driver.list_nodes()
 
 
 def test_a_provider_without_a_token_names_what_is_missing() -> None:
@@ -272,6 +284,8 @@ def test_a_provider_without_a_token_names_what_is_missing() -> None:
 
 @pytest.mark.parametrize("function", ["show_instance", "start", "stop", "reboot"])
 def test_an_action_refuses_to_be_a_function(function: str) -> None:
-    with loaded("digitalocean", {"personal_access_token": TOKEN}) as (driver, _):
-        with pytest.raises(SaltCloudSystemExit, match=f"The {function} action must be called with -a or --action"):
-            getattr(driver, function)("web1", "function")
+    with (
+        loaded("digitalocean", {"personal_access_token": TOKEN}) as (driver, _),
+        pytest.raises(SaltCloudSystemExit, match=f"The {function} action must be called with -a or --action"),
+    ):
+        getattr(driver, function)("web1", "function")

@@ -65,7 +65,10 @@ def test_who_is_asked_too_often_is_asked_again() -> None:
             refusal("UnauthorizedOperation", "You are not authorized to perform this operation.", 403),
             "the rights of these credentials do not go so far",
         ),
-        (refusal("InternalError", "An internal error has occurred", 500), "it has an error of its own: try again later"),
+        (
+            refusal("InternalError", "An internal error has occurred", 500),
+            "it has an error of its own: try again later",
+        ),
         (refusal("SomethingNew", "The moon is full.", 400), r"The moon is full \(SomethingNew\)$"),
         ({"status": 502, "body": "<html>Bad gateway</html>"}, r"is `endpoint`"),
         ({"status": 200, "body": "no XML at all"}, r"with nonsense: is `endpoint` the address of its API\?"),

@@ -53,17 +53,18 @@ def test_a_question_is_asked_again_after_a_fault_that_may_pass(fault: dict[str, 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_a_question_that_was_refused_is_not_asked_again(status: int) -> None:
-    with answering([{"status": status, "body": {"message": "No."}}]) as answers:
-        with pytest.raises(RestError, match=rf"Example .*\(HTTP {status}\): No\.$") as caught:
-            api(answers.address).get("machines")
+    with (
+        answering([{"status": status, "body": {"message": "No."}}]) as answers,
+        pytest.raises(RestError, match=rf"Example .*\(HTTP {status}\): No\.$") as caught,
+    ):
+        api(answers.address).get("machines")
     assert caught.value.status == status
 
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"status": 503}, {"hang_up": True}], ids=str)
 def test_an_order_that_may_have_been_carried_out_is_not_given_twice(fault: dict[str, Any]) -> None:
-    with answering([fault]) as answers:
-        with pytest.raises(RestError) as caught:
-            api(answers.address).post("machines", {"name": "web1"})
+    with answering([fault]) as answers, pytest.raises(RestError) as caught:
+        api(answers.address).post("machines", {"name": "web1"})
     assert caught.value.unclear is True
 
 
@@ -75,9 +76,11 @@ def test_an_order_that_was_refused_for_its_pace_is_given_again() -> None:
 
 def test_the_waits_double_and_end() -> None:
     time = Time()
-    with answering([{"status": 500}] * rest.ATTEMPTS) as answers:
-        with pytest.raises(RestError, match=r"Example has an error of its own \(HTTP 500\)"):
-            api(answers.address, time).get("machines")
+    with (
+        answering([{"status": 500}] * rest.ATTEMPTS) as answers,
+        pytest.raises(RestError, match=r"Example has an error of its own \(HTTP 500\)"),
+    ):
+        api(answers.address, time).get("machines")
     longest = [rest.FIRST_WAIT_S * 2**number for number in range(rest.ATTEMPTS - 1)]
     assert len(time.slept) == len(longest)
     assert all(most / 2 <= slept <= most for slept, most in zip(time.slept, longest, strict=True))
@@ -92,32 +95,40 @@ def test_a_provider_that_names_a_time_is_left_alone_for_it() -> None:
 
 def test_a_time_that_is_longer_than_anybody_waits_is_told() -> None:
     time = Time()
-    with answering([{"status": 429, "headers": {"Retry-After": "3600"}}]) as answers:
-        with pytest.raises(RestError, match="is asked too often, for 3600 s more"):
-            api(answers.address, time).get("machines")
+    with (
+        answering([{"status": 429, "headers": {"Retry-After": "3600"}}]) as answers,
+        pytest.raises(RestError, match="is asked too often, for 3600 s more"),
+    ):
+        api(answers.address, time).get("machines")
     assert time.slept == []
 
 
 def test_a_redirect_is_not_followed_for_it_would_carry_the_token_away() -> None:
     with answering([]) as elsewhere:
-        with answering([{"status": 302, "headers": {"Location": f"{elsewhere.address}/steal"}}]) as answers:
-            with pytest.raises(RestError, match=r"\(HTTP 302\)"):
-                api(answers.address).get("machines")
+        with (
+            answering([{"status": 302, "headers": {"Location": f"{elsewhere.address}/steal"}}]) as answers,
+            pytest.raises(RestError, match=r"\(HTTP 302\)"),
+        ):
+            api(answers.address).get("machines")
         assert elsewhere.asked == []
 
 
 def test_an_answer_that_is_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "BODY_BYTES_MAX", 1 << 20)
-    with answering([{"body": " " * ((1 << 20) + 1)}]) as answers:
-        with pytest.raises(RestError, match="answers with more than 1 MiB"):
-            api(answers.address).get("machines")
+    with (
+        answering([{"body": " " * ((1 << 20) + 1)}]) as answers,
+        pytest.raises(RestError, match="answers with more than 1 MiB"),
+    ):
+        api(answers.address).get("machines")
 
 
 @pytest.mark.parametrize("body", ["<html/>", "{", "[" * 100_000])
 def test_what_is_no_json_is_said_to_be_none(body: str) -> None:
-    with answering([{"body": body, "headers": {"Content-Type": "text/html"}}]) as answers:
-        with pytest.raises(RestError, match=rf"answers with {len(body)} bytes of text/html that are no JSON"):
-            api(answers.address).get("machines")
+    with (
+        answering([{"body": body, "headers": {"Content-Type": "text/html"}}]) as answers,
+        pytest.raises(RestError, match=rf"answers with {len(body)} bytes of text/html that are no JSON"),
+    ):
+        api(answers.address).get("machines")
 
 
 def test_an_empty_answer_is_nothing() -> None:
@@ -126,9 +137,11 @@ def test_an_empty_answer_is_nothing() -> None:
 
 
 def test_the_text_of_a_refusal_is_one_line_of_bounded_length() -> None:
-    with answering([{"status": 400, "body": {"error": {"message": "one\ntwo\x1b[31m" + "x" * 1000}}}]) as answers:
-        with pytest.raises(RestError) as caught:
-            api(answers.address).get("machines")
+    with (
+        answering([{"status": 400, "body": {"error": {"message": "one\ntwo\x1b[31m" + "x" * 1000}}}]) as answers,
+        pytest.raises(RestError) as caught,
+    ):
+        api(answers.address).get("machines")
     assert "one two [31m" in str(caught.value)
     assert len(str(caught.value)) < 400
 
@@ -136,7 +149,7 @@ def test_the_text_of_a_refusal_is_one_line_of_bounded_length() -> None:
 def test_a_provider_that_is_down_cannot_be_reached() -> None:
     with answering([]) as answers:
         pass
-    with pytest.raises(RestError, match="Example cannot be reached at 127.0.0.1:.*: Connection refused") as caught:
+    with pytest.raises(RestError, match=r"Example cannot be reached at 127.0.0.1:.*: Connection refused") as caught:
         api(answers.address).post("machines", {})
     assert caught.value.unclear is False
 
@@ -182,9 +195,11 @@ def certificate(tmp_path: Path) -> Path:
 
 
 def test_a_certificate_that_nobody_knows_gets_no_token(certificate: Path) -> None:
-    with answering([], certificate=certificate) as answers:
-        with pytest.raises(RestError, match="a certificate that is not trusted here") as caught:
-            api(answers.address).post("machines", {})
+    with (
+        answering([], certificate=certificate) as answers,
+        pytest.raises(RestError, match="a certificate that is not trusted here") as caught,
+    ):
+        api(answers.address).post("machines", {})
     assert answers.asked == []
     assert caught.value.unclear is False
 
