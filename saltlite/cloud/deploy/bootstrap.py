@@ -35,11 +35,11 @@ _UNPACK = 'cd "$1" && tar -x -o -f -'
 _CLEAN_UP = """
 if pid=$(cat "$1/pid" 2>/dev/null) && grep -q "$1" "/proc/$pid/cmdline" 2>/dev/null; then
     group=$(sed 's/.*) //' "/proc/$pid/stat" | cut -d ' ' -f 3)
-    kill -TERM -- "-$group" 2>/dev/null
+    kill -TERM "-$group" 2>/dev/null
     tries=0
     while [ -d "/proc/$pid" ] && [ "$tries" -lt 100 ]; do tries=$((tries + 1)); sleep 0.1; done
 fi
-[ "$2" != undo ] || [ ! -f "$1/step-undo" ] || sh "$1/step-undo" "$1"
+[ "$2" = leave ] || [ ! -f "$1/$2" ] || sh "$1/$2" "$1"
 [ "$3" = keep ] || rm -rf "$1"
 """
 
@@ -80,7 +80,7 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
             if left:
                 log.warning("%s: what the deployment made is left at %s: %s", deployment.name, session.place, left)
             raise
-        _clean_up(session, machine, "", keep=deployment.keep_tmp)
+        _clean_up(session, machine, "leave", keep=deployment.keep_tmp)
     return {"deployed": deployment.deploy, "deploy_host": deployment.login.host.host, **said}
 
 
@@ -145,7 +145,7 @@ def _take_back(deployment: Deployment, session: Session, machine: script.Machine
     if deployment.deploy and deployment.steps.script:
         foreign = (f"what {deployment.steps.script} did at {session.place}",)
     try:
-        left = _clean_up(session, machine, "undo", keep=deployment.keep_tmp)
+        left = _clean_up(session, machine, script.UNDO, keep=deployment.keep_tmp)
     except SaltCloudException as error:
         log.warning("%s: what was deployed could not be taken back: %s", deployment.name, error)
         return (*foreign, f"what the deployment made at {session.place}, {machine.folder} included")

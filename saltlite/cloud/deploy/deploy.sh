@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes this machine a minion: deploy.sh -c FOLDER
 # Takes back what it has made:    deploy.sh -c FOLDER undo
+# The same, if it was this FOLDER's: deploy.sh -c FOLDER undo-own
 #
 # FOLDER was uploaded, and its file `settings` says what to do. Whatever is made is first written to the list $made, so
 # that a deployment that fails or is interrupted leaves nothing. Standard output has lines `name=value` for whoever
@@ -89,6 +90,7 @@ missing() {
 begin_list() {
     found=$(missing "$own")
     mkdir -p "$own" || die "the folder $own cannot be made"
+    note "by $here"
     note "$found"
 }
 
@@ -239,11 +241,15 @@ deploy() {
     wait_until_it_works
 }
 
-[ "${1-}" = -c ] || die "usage: deploy.sh -c FOLDER [undo]"
+[ "${1-}" = -c ] || die "usage: deploy.sh -c FOLDER [undo | undo-own]"
 here=$2
 # shellcheck source=/dev/null # written for each machine
 . "$here/settings"
 own=$CONFIG_DIR/cloud
 made=$own/made
 command=$INSTALL_DIR/bin/saltlite-minion
-if [ "${3-}" = undo ]; then undo; else deploy; fi
+case ${3-} in
+    undo) undo ;;
+    undo-own) ! grep -q -x "by $here" "$made" 2>/dev/null || undo ;;
+    *) deploy ;;
+esac

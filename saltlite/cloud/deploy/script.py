@@ -49,23 +49,25 @@ def files_of(deployment: Deployment, machine: Machine) -> tuple[bytes, list[Step
     steps = [*_preflight(deployment, upload), *_files(deployment, upload)]
     if deployment.deploy:
         steps.append(_main(deployment, machine, upload))
-    upload.add(UNDO.file, UNDO_PROGRAM)
+    upload.add(UNDO, _UNDO.format(how="undo-own"))
     steps += _commands("inline", "the command {n} of inline_script", deployment.steps.inline, upload)
     return upload.stream(), steps
 
 
 def taking_back(deployment: Deployment, machine: Machine) -> bytes:
-    """The upload of what takes back an earlier deployment; its step is UNDO."""
+    """The upload of what takes back an earlier deployment; its program is UNDO."""
     upload = Upload()
     _built_in(deployment, machine, upload, wheels_are_all=False)
-    upload.add(UNDO.file, UNDO_PROGRAM)
+    upload.add(UNDO, _UNDO.format(how="undo"))
     return upload.stream()
 
 
 DEPLOY = Step("step-deploy", "the deploy script")
-UNDO = Step("step-undo", "taking it back")
-UNDO_PROGRAM = f'[ ! -f "$1/settings" ] || sh "$1/{BUILT_IN}" -c "$1" undo\n'
-"""Only the built-in script knows what it has made."""
+UNDO = "step-undo"
+"""The program that takes back what was made: in the upload of a deployment, by that deployment."""
+
+# Only the built-in script knows what it has made.
+_UNDO = f'[ ! -f "$1/settings" ] || sh "$1/{BUILT_IN}" -c "$1" {{how}}\n'
 
 
 def _preflight(deployment: Deployment, upload: Upload) -> list[Step]:

@@ -1,0 +1,129 @@
+"""The driver saltify: a machine behind a real sshd becomes a minion of a real master, and stops being one."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.cloudapi import port
+from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudNotFound
+from tests import sshd
+from tests.cloud_deploys import Program
+from tests.cloud_drivers import assert_six, injected
+from tests.e2e.fleet import ME, Fleet, wait_until
+from tests.sshd import Sshd, start_sshd
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server"),
+]
+
+READY_S = 8.0
+"""From the command to a minion that answers, with a virtualenv that is there already."""
+
+
+class Lab:
+    """A master, an sshd, and the driver with one profile that leads there."""
+
+    def __init__(self, folder: Path, fleet: Fleet, server: Sshd) -> None:
+        self.fleet = fleet
+        self.server = server
+        self.machine = folder / "machine"
+        self.machine.mkdir()
+        profile = {
+            "provider": "lab:saltify",
+            "ssh_host": "127.0.0.1",
+            "ssh_port": server.port,
+            "ssh_username": ME,
+            "key_filename": str(server.key),
+            "install_dir": sys.prefix,
+            "minion_dir": str(self.machine / "conf"),
+            "minion": {"root_dir": str(self.machine / "root"), "master": fleet.address(), "user": ME},
+        }
+        opts = {
+            "cachedir": str(folder / "cache"),
+            "providers": {"lab": {"saltify": {"driver": "saltify", "provider": "lab:saltify"}}},
+            "profiles": {"shop": profile},
+            "query.selection": ["id"],
+        }
+        self.program = Program(opts)
+        self.driver: Any = importlib.import_module("saltlite.clouds.saltify")
+
+    def vm(self, **more: Any) -> dict[str, Any]:
+        profile = self.program.opts["profiles"]["shop"]
+        own = {"name": "web1", "profile": "shop", "driver": "saltify"}
+        return {**profile, **own, "join_token": self.fleet.token("--id", "web1"), **more}
+
+
+@pytest.fixture
+def lab(fleet: Fleet, tmp_path: Path) -> Iterator[Lab]:
+    fleet.start_master()
+    server = start_sshd(tmp_path / "sshd")
+    made = Lab(tmp_path, fleet, server)
+    names = {"__opts__": made.program.opts, "__active_provider_name__": "lab:saltify"}
+    try:
+        with injected(made.driver, names), port.running(made.program):
+            yield made
+            if made.driver.list_nodes_min():
+                made.driver.destroy("web1")
+    finally:
+        server.stop()
+
+
+def test_a_machine_becomes_a_minion_and_stops_being_one(lab: Lab) -> None:
+    began = time.monotonic()
+    done = lab.driver.create(lab.vm(grains={"role": "web"}))
+    lab.fleet.wait_up("web1")
+    assert lab.fleet.cli("web1", "test.ping", "--out", "json").json() == {"web1": True}
+    took = time.monotonic() - began
+    print(f"saltify: {took:.2f} s to an answer")
+    assert took < READY_S
+    assert lab.server.logins() == 1
+    assert lab.fleet.keys() == {"web1": ["accepted"]}
+    assert done["deployed"]
+    said = lab.fleet.cli("web1", "grains.item", "role", "salt-cloud", "--out", "json").json()["web1"]
+    assert said["role"] == "web"
+    assert said["salt-cloud"] == {"driver": "saltify", "provider": "lab", "profile": "shop"}
+    assert [tag.rpartition("/")[2] for tag in lab.program.tags()] == ["creating", "requesting", "deploying", "created"]
+
+    listed = lab.driver.list_nodes()
+    assert_six(listed)
+    assert listed["web1"]["private_ips"] == ["127.0.0.1"]
+    assert lab.driver.show_instance("web1", call="action")["ssh_port"] == lab.server.port
+
+    assert lab.driver.destroy("web1") == {"id": "web1", "destroyed": True}
+    wait_until(lambda: lab.fleet.up() == set(), "the minion is gone")
+    assert list(lab.machine.rglob("*")) == []
+    assert lab.driver.list_nodes() == {}
+    with pytest.raises(SaltCloudNotFound, match="web1 was not made a minion"):
+        lab.driver.show_instance("web1", call="action")
+
+
+def test_a_deployment_that_fails_leaves_no_minion_and_no_machine(lab: Lab) -> None:
+    with pytest.raises(SaltCloudException, match="has not reached its master within 2 s"):
+        lab.driver.create(lab.vm(minion={**lab.vm()["minion"], "master": "127.0.0.1:1"}, start_timeout=2))
+    assert list(lab.machine.rglob("*")) == []
+    assert lab.driver.list_nodes() == {}
+    assert lab.fleet.keys() == {}
+
+
+def test_a_token_that_does_not_count_is_told(lab: Lab) -> None:
+    vm_ = lab.vm(join_token=lab.fleet.token("--expires", "0.001"), start_timeout=2)
+    with pytest.raises(SaltCloudException, match="the minion (ended|runs)"):
+        lab.driver.create(vm_)
+    assert list(lab.machine.rglob("*")) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a user that is none of ours")
+def test_a_wrong_password_leaves_nothing(lab: Lab) -> None:
+    with pytest.raises(SaltCloudException, match="permission denied") as caught:
+        lab.driver.create(lab.vm(ssh_username=sshd.USER, key_filename=None, password="wrong-as-can-be"))
+    assert "wrong-as-can-be" not in str(caught.value)
+    assert lab.driver.list_nodes() == {}

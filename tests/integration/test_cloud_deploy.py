@@ -1,0 +1,397 @@
+"""Deployment over a real sshd of loopback, with a stand-in for the minion that says at once that it has a session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite import __version__
+from saltlite.cloud.deploy.bootstrap import DeployError, bootstrap, retire
+from saltlite.cloudapi import port
+from saltlite.cloudapi.exceptions import (
+    SaltCloudConfigError,
+    SaltCloudExecutionFailure,
+    SaltCloudExecutionTimeout,
+    SaltCloudPasswordError,
+)
+from tests import sshd
+from tests.cloud_deploys import Program
+from tests.sshd import PASSWORD, USER, Sshd, start_sshd
+
+pytestmark = pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="other users need an sshd that was started by root")
+
+TOKEN = "slj1.abcdefgh.tokenid.aaaabbbbccccdddd"
+
+# What a deployment sees of a minion: its version, a process under this name, and the file that says `ready`.
+MINION = f"""#!/bin/sh
+[ "$1" != --version ] || {{ echo "saltlite-minion {__version__}"; exit 0; }}
+data=$(sed -n 's/^"data_dir": "\\(.*\\)"$/\\1/p' "$2/minion.d/90-cloud.conf")
+mkdir -p "$data"
+echo '{{"phase": "ready", "reason": ""}}' >"$data/status.json"
+while :; do sleep 1; done
+"""
+
+
+@dataclass
+class Target:
+    """The machine: the sshd, and folders that are its own."""
+
+    server: Sshd
+    folder: Path
+
+    @property
+    def conf(self) -> Path:
+        return self.folder / "etc"
+
+    def vm(self, **more: Any) -> dict[str, Any]:
+        """Settings that work, and these."""
+        return {
+            "name": "web1",
+            "profile": "shop",
+            "provider": "lab:saltify",
+            "driver": "saltify",
+            "ssh_host": "127.0.0.1",
+            "ssh_port": self.server.port,
+            "key_filename": str(self.server.key),
+            "ssh_timeout": 5,
+            "wait_for_passwd_maxtries": 1,
+            "install": "none",
+            "install_dir": str(self.folder / "venv"),
+            "minion_dir": str(self.conf),
+            "tmp_dir": str(self.folder / "tmp"),
+            "start_timeout": 5,
+            "join_token": TOKEN,
+            "minion": {
+                "user": "root",
+                "pki_dir": str(self.folder / "var/pki"),
+                "data_dir": str(self.folder / "var/data"),
+                "cachedir": str(self.folder / "var/cache"),
+                "log_file": "",
+            },
+            **more,
+        }
+
+    def put_minion(self, text: str = MINION) -> None:
+        path = self.folder / "venv/bin/saltlite-minion"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def processes(self) -> list[int]:
+        """Minions of this machine that run."""
+        wanted = str(self.folder / "venv/bin/saltlite-minion").encode()
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdecimal():
+                try:
+                    if wanted in Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0"):
+                        found.append(int(entry))
+                except OSError:
+                    continue
+        return found
+
+    def left(self) -> set[str]:
+        """Everything below its folder but what was there before."""
+        return {
+            str(path.relative_to(self.folder))
+            for path in self.folder.rglob("*")
+            if path.relative_to(self.folder).parts[0] not in {"venv", "tmp"} or path.parent.name == "tmp"
+        }
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Sshd]:
+    with tempfile.TemporaryDirectory(prefix="sshd-") as folder:
+        Path(folder).chmod(0o711)
+        running = start_sshd(Path(folder) / "sshd")
+        yield running
+        running.stop()
+
+
+@pytest.fixture
+def target(server: Sshd) -> Iterator[Target]:
+    with tempfile.TemporaryDirectory(prefix="saltlite-target-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)
+        (folder / "tmp").mkdir(mode=0o777)
+        (folder / "tmp").chmod(0o1777)
+        made = Target(server, folder)
+        made.put_minion()
+        yield made
+        for pid in made.processes():
+            os.kill(pid, 9)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    (tmp_path / "config/cloud.deploy.d").mkdir(parents=True)
+    made = Program({"cachedir": str(tmp_path / "cache"), "config_dir": str(tmp_path / "config"), "providers": {}})
+    with port.running(made):
+        yield made
+
+
+# -- what a deployment does
+
+
+def test_a_machine_becomes_a_minion_over_one_connection(target: Target, program: Program) -> None:
+    before = target.server.logins()
+    done = bootstrap(target.vm(grains={"role": "web"}), program.opts)
+    assert done == {"deployed": True, "deploy_host": "127.0.0.1", "started": "detached"}
+    assert target.server.logins() - before == 1
+    assert len(target.processes()) == 1
+    config = (target.conf / "minion.d/90-cloud.conf").read_text()
+    assert '"id": "web1"' in config
+    assert '"role": "web"' in config
+    assert f'"join_token_file": "{target.conf}/cloud/join_token"' in config
+    assert TOKEN not in config
+    assert (target.conf / "minion.d/90-cloud.conf").stat().st_mode & 0o777 == 0o600
+    assert list((target.folder / "tmp").iterdir()) == []
+
+
+def test_retiring_takes_everything_back(target: Target, program: Program) -> None:
+    before = target.left()
+    bootstrap(target.vm(), program.opts)
+    assert target.left() > before
+    assert retire(target.vm(), program.opts) == ()
+    assert target.left() == before
+    assert target.processes() == []
+
+
+def test_the_steps_of_the_user_run_in_their_order(target: Target, program: Program, tmp_path: Path) -> None:
+    out, files = target.folder / "order", tmp_path / "tree"
+    (files / "sub").mkdir(parents=True)
+    (files / "sub/a file").write_text("inside")
+    own = Path(program.opts["config_dir"]) / "cloud.deploy.d/mine.sh"
+    own.write_text(
+        f'#!/bin/sh\n[ -f "$2/minion" ] && [ -f "$2/grains" ] && [ -f "$2/join_token" ] || exit 9\n'
+        f'cat {target.folder}/copied/sub/a* >>{out}; shift 2; printf " %s %s %s" "$1" "$2" "$SECRET" >>{out}\n'
+    )
+    done = bootstrap(
+        target.vm(
+            script="mine",
+            script_args="one 'two words'",
+            script_env={"SECRET": "it's $HOME"},
+            file_map={str(files): f"{target.folder}/copied"},
+            preflight_cmds=[f"printf first >{out}", f"printf ' second ' >>{out}"],
+            inline_script=[f"printf ' last' >>{out}"],
+        ),
+        program.opts,
+    )
+    assert out.read_text() == "first second inside one two words it's $HOME last"
+    assert done["started"] == "script"
+
+
+def test_inline_script_runs_without_a_deployment(target: Target, program: Program) -> None:
+    done = bootstrap(target.vm(deploy=False, inline_script=f"touch {target.folder}/there"), program.opts)
+    assert done["deployed"] is False
+    assert (target.folder / "there").exists()
+    assert not target.conf.exists()
+
+
+def test_the_event_and_the_command_lines_have_no_secrets(target: Target, program: Program) -> None:
+    watch = target.folder / "watch"
+    done = bootstrap(
+        target.vm(
+            sudo_password=PASSWORD,
+            script_env={"TOKEN": "planted-token"},
+            preflight_cmds=[f"ps -ww -e -o args >{watch}; cat /proc/*/environ >>{watch} 2>/dev/null; true"],
+        ),
+        program.opts,
+    )
+    assert done["deployed"]
+    said = watch.read_text(errors="replace") + repr(program.events)
+    for secret in (PASSWORD, TOKEN, "planted-token"):
+        assert secret not in said
+    assert [tag for tag, _ in program.events] == ["salt/cloud/web1/deploying"]
+    assert {PASSWORD, TOKEN} <= set(program.concealed)
+
+
+@needs_root
+def test_a_password_and_sudo_with_a_password_let_in(target: Target, program: Program) -> None:
+    sudoers = target.server.folder / "etc/sudoers"
+    sudoers.write_text(f"Defaults !use_pty\nroot ALL=(ALL) NOPASSWD: ALL\n{USER} ALL=(root) ALL\n")
+    vm_ = target.vm(ssh_username=USER, password=PASSWORD, key_filename=None, sudo=True)
+    with pytest.raises(SaltCloudExecutionFailure, match="set sudo_password"):
+        bootstrap(dict(vm_), program.opts)
+    done = bootstrap({**vm_, "sudo_password": PASSWORD}, program.opts)
+    assert done["deployed"]
+    assert (target.conf / "minion.d/90-cloud.conf").stat().st_uid == 0
+    with pytest.raises(SaltCloudExecutionFailure, match="does not let salty become root"):
+        bootstrap({**vm_, "sudo_password": "wrong"}, program.opts)
+
+
+# -- what goes wrong
+
+
+@needs_root
+def test_a_wrong_password_is_an_error_without_it(target: Target, program: Program) -> None:
+    vm_ = target.vm(ssh_username=USER, password="not-the-password", key_filename=None)
+    with pytest.raises(SaltCloudPasswordError, match="permission denied: salty@127") as caught:
+        bootstrap(vm_, program.opts)
+    assert "not-the-password" not in str(caught.value)
+
+
+def test_of_several_users_the_first_that_is_let_in_counts(target: Target, program: Program) -> None:
+    done = bootstrap(target.vm(ssh_username=["nobody-here", "root"], wait_for_passwd_maxtries=2), program.opts)
+    assert done["deployed"]
+
+
+def test_a_port_that_refuses_is_tried_until_the_time_is_up(target: Target, program: Program) -> None:
+    vm_ = target.vm(ssh_port=sshd.free_port(), ssh_timeout=1)
+    began = time.monotonic()
+    with pytest.raises(SaltCloudExecutionTimeout, match="connection refused.*tried for 1 s"):
+        bootstrap(vm_, program.opts)
+    assert time.monotonic() - began < 5
+
+
+def test_a_pinned_host_key_that_differs_ends_it(target: Target, program: Program) -> None:
+    other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    with pytest.raises(SaltCloudExecutionFailure, match="host key"):
+        bootstrap(target.vm(ssh_host_key=other), program.opts)
+    right = (target.server.folder / "host_key.pub").read_text().strip()
+    assert bootstrap(target.vm(ssh_host_key=right), program.opts)["deployed"]
+
+
+def test_a_remembered_host_key_that_changed_ends_it(target: Target, program: Program, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    assert bootstrap(target.vm(ssh_known_hosts=str(known)), program.opts)["deployed"]
+    retire(target.vm(ssh_known_hosts=str(known)), program.opts)
+    sshd.make_key(tmp_path / "other")
+    public = (tmp_path / "other.pub").read_text()
+    known.write_text(f"[127.0.0.1]:{target.server.port} {public}")
+    with pytest.raises(SaltCloudExecutionFailure, match="host key changed"):
+        bootstrap(target.vm(ssh_known_hosts=str(known)), program.opts)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"preflight_cmds": ["echo oh dear >&2; exit 3"]}, r"command 1 of preflight_cmds.*oh dear \(exit code 3\)"),
+        ({"inline_script": ["exit 4"]}, r"command 1 of inline_script.*exit code 4"),
+        ({"install_dir": "/nowhere"}, "there is no /nowhere/bin/saltlite-minion"),
+    ],
+)
+def test_a_step_that_fails_leaves_nothing(
+    settings: dict[str, Any], reason: str, target: Target, program: Program
+) -> None:
+    before = target.left()
+    with pytest.raises(DeployError, match=reason) as caught:
+        bootstrap(target.vm(**settings), program.opts)
+    assert caught.value.left == ()
+    assert target.left() == before
+    assert target.processes() == []
+
+
+def test_a_minion_that_ends_says_why_and_leaves_nothing(target: Target, program: Program) -> None:
+    target.put_minion(MINION.replace("mkdir -p", "echo 'saltlite-minion: no such fleet' >&2; exit 1; mkdir -p"))
+    before = target.left()
+    with pytest.raises(DeployError, match="the minion ended: saltlite-minion: no such fleet"):
+        bootstrap(target.vm(), program.opts)
+    assert target.left() == before
+
+
+def test_a_minion_that_reaches_no_master_says_so_and_leaves_nothing(target: Target, program: Program) -> None:
+    target.put_minion(MINION.replace('"ready", "reason": ""', '"backoff", "reason": "no answer from 192.0.2.1"'))
+    before = target.left()
+    with pytest.raises(DeployError, match="has not reached its master within 1 s: no answer from 192.0.2.1"):
+        bootstrap(target.vm(start_timeout=1), program.opts)
+    assert target.left() == before
+    assert target.processes() == []
+
+
+def test_a_step_that_takes_too_long_is_ended(target: Target, program: Program) -> None:
+    before = target.left()
+    with pytest.raises(DeployError, match="timed out after 1 s"):
+        bootstrap(target.vm(preflight_cmds=["sleep 77"], deploy_timeout=1), program.opts)
+    assert target.left() == before
+    assert not any(b"77" in line.split(b"\0") for line in _command_lines())
+
+
+def test_what_an_own_script_did_is_listed_as_left(target: Target, program: Program) -> None:
+    own = Path(program.opts["config_dir"]) / "cloud.deploy.d/mine"
+    own.write_text("#!/bin/sh\nexit 5\n")
+    with pytest.raises(DeployError, match="exit code 5") as caught:
+        bootstrap(target.vm(script="mine"), program.opts)
+    assert [line.startswith(f"what {own} did at root@127.0.0.1") for line in caught.value.left] == [True]
+
+
+@needs_root
+def test_a_full_disk_is_named_and_leaves_nothing(target: Target, program: Program, tmp_path: Path) -> None:
+    # The sshd has a mount namespace of its own, so the small disk is mounted in there.
+    pid = str(target.server.process.pid)
+    enter = ["nsenter", "--mount", "--target", pid]
+    small = target.folder / "tmp"
+    subprocess.run([*enter, "mount", "-t", "tmpfs", "-o", "size=64k,mode=1777", "small", small], check=True)
+    try:
+        large = tmp_path / "large"
+        large.write_bytes(os.urandom(1 << 20))
+        with pytest.raises(DeployError, match="its disk is full"):
+            bootstrap(target.vm(file_map={str(large): "/dev/null"}), program.opts)
+        left = subprocess.run([*enter, "ls", "-A", small], check=True, capture_output=True, text=True)
+        assert left.stdout == ""
+    finally:
+        subprocess.run([*enter, "umount", small], check=True)
+    assert not target.conf.exists()
+
+
+def test_a_second_deployment_to_a_machine_whose_minion_runs_is_refused(target: Target, program: Program) -> None:
+    bootstrap(target.vm(), program.opts)
+    with pytest.raises(DeployError, match="destroy that one first"):
+        bootstrap(target.vm(), program.opts)
+    assert len(target.processes()) == 1
+
+
+def test_what_an_interrupted_deployment_left_is_removed_by_the_next(target: Target, program: Program) -> None:
+    bootstrap(target.vm(), program.opts)
+    for pid in target.processes():
+        os.kill(pid, 9)
+    assert bootstrap(target.vm(), program.opts)["deployed"]
+    retire(target.vm(), program.opts)
+    assert target.left() == set()
+
+
+def test_settings_that_cannot_be_used_are_named_before_anything_is_done(target: Target, program: Program) -> None:
+    before = target.server.logins()
+    for settings, named in (
+        ({"minion": {"mastr": "x"}}, "minion cannot be used: unknown option 'mastr'"),
+        ({"script": "nowhere"}, "script names 'nowhere'"),
+        ({"script_args": "-x"}, "script_args is for a script of yours"),
+        ({"file_map": {"/no/such": "/x"}}, "file_map has '/no/such'"),
+        ({"key_filename": "/no/key"}, "key_filename names '/no/key'"),
+        ({"ssh_username": "a b"}, "ssh_username is 'a b'"),
+        ({"ssh_port": 0}, "ssh_port is 0"),
+        ({"install": "apt"}, "install is 'apt'"),
+        ({"win_username": "Administrator"}, "no minion for Windows"),
+    ):
+        with pytest.raises(SaltCloudConfigError, match=named):
+            bootstrap(target.vm(**settings), program.opts)
+    assert target.server.logins() == before
+
+
+def _command_lines() -> Iterator[bytes]:
+    for entry in os.listdir("/proc"):
+        if entry.isdecimal():
+            try:
+                yield Path(f"/proc/{entry}/cmdline").read_bytes()
+            except OSError:
+                continue
+
+
+def test_saltlite_travels_along_and_is_installed(target: Target, program: Program) -> None:
+    shutil.rmtree(target.folder / "venv")
+    vm_ = target.vm(install="wheel", deploy_timeout=50, start_timeout=20)
+    # The real minion is installed, and ends at once: the token is none.
+    with pytest.raises(DeployError, match="the minion ended"):
+        bootstrap(vm_, program.opts)
+    assert target.left() == set()
+    assert not (target.folder / "venv").exists()
