@@ -17,12 +17,12 @@ A profile; none of it is required:
       show_folders: [/srv/data]     # folders of this host that the machine sees at the same path, read-only
       hide_folders: [/srv/secret]   # with the image `host`: folders of this host that the machine sees empty
 
-`deploy`, `minion`, `grains`, `preflight_cmds`, `file_map`, `script`, `script_args` and `inline_script` are what they
-are with every driver, but there is no login: commands run in the machine as root. A `script` is called with
-`-c /etc/saltlite`, where the configuration is, in the place of starting the minion.
+`deploy`, `minion`, `grains`, `preflight_cmds`, `file_map`, `script` with `script_args` and `script_env`, and
+`inline_script` are what they are with every driver, but there is no login and nothing is installed: commands run in the
+machine as root, and the minion is the saltlite that runs here. A `script` is run in the place of starting it.
 
 What a machine writes is kept in memory, as part of what its size allows, until it is destroyed or this host restarts.
-It reaches this host and nothing behind it, unless this host forwards. A machine of the image `host` sees this host's
+It reaches this host, whose firewall must let it, and nothing behind it unless this host forwards. A machine of the image `host` sees this host's
 files, but for those of saltlite and /tmp: its root is to be trusted as this host's.
 """
 
@@ -40,8 +40,9 @@ from saltlite.adapters.machine_inside import CONSOLE
 from saltlite.adapters.machines import Machine, Machines, Plan
 from saltlite.cloudapi import cloud, config
 from saltlite.cloudapi.calls import no_action, no_function, only_action, only_function
+from saltlite.cloudapi.events import tell
 from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudNotFound, SaltCloudSystemExit
-from saltlite.clouds._local_minion import CONFIG_DIR, deploy, run_all, script_of
+from saltlite.clouds._local_minion import CONFIG_DIR, deploy, script_of, steps_of
 from saltlite.errors import MachineError
 
 if TYPE_CHECKING:
@@ -224,19 +225,18 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     name, machines = vm_["name"], _machines()
     if name in machines.names():
         raise SaltCloudSystemExit(f"there is already a machine {name!r}: destroy it first, or take another name")
-    _tell("creating", "starting create", vm_)
-    plan = _plan(vm_)
+    tell("creating", "starting create", vm_)
+    plan, steps = _plan(vm_), steps_of(vm_)
     shown = {key: str(getattr(plan, key)) for key in ("image", "memory", "disk")}
-    _fire("requesting", "requesting instance", name, {"kwargs": {"name": name, **shown}})
+    tell("requesting", "requesting instance", vm_, shown)
     with _saying():
         machine = machines.make(plan)
-        if _setting("deploy", vm_, True):
+        if steps.minion:
             told = {"host": machine.address, "minion_dir": CONFIG_DIR, "script": str(_setting("script", vm_, ""))}
-            _fire("deploying", "deploying minion", name, {"kwargs": told})
-            deploy(vm_, machines, machine)
-        run_all("inline_script", vm_, machines)
-        _tell("created", "created instance", vm_)
-        return _all(machines.find(name))
+            tell("deploying", "deploying", vm_, told)
+        deploy(steps, vm_, machines, machine)
+    tell("created", "created instance", vm_)
+    return {**_all(machines.find(name)), "deployed": steps.minion}
 
 
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:
@@ -248,10 +248,10 @@ def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     """
     no_function("destroy", "-d or --destroy", call)
     machine = _find(name)
-    _fire("destroying", "destroying instance", name, {"name": name})
+    cloud.fire_event("event", "destroying instance", f"salt/cloud/{name}/destroying", args={"name": name})
     with _saying():
         _machines().destroy(name)
-    _fire("destroyed", "destroyed instance", name, {"name": name})
+    cloud.fire_event("event", "destroyed instance", f"salt/cloud/{name}/destroyed", args={"name": name})
     return {"id": machine.uid, "destroyed": True}
 
 
@@ -396,11 +396,3 @@ def _outermost(paths: Iterable[str]) -> list[str]:
         if not any(_below(path, each) for each in found):
             found.append(path)
     return found
-
-
-def _tell(tag: str, text: str, vm_: Mapping[str, Any]) -> None:
-    _fire(tag, text, vm_["name"], cloud.filter_event(tag, vm_, ["name", "profile", "provider", "driver"]))
-
-
-def _fire(tag: str, text: str, name: str, data: Mapping[str, Any]) -> None:
-    cloud.fire_event("event", text, f"salt/cloud/{name}/{tag}", args=data)

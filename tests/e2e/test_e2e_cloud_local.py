@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudSystemExit
+from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudException
 from tests.cloud_drivers import Program, assert_six, loaded, machine
 from tests.e2e.fleet import Fleet
 from tests.machine_traces import needs_machines, traces, traces_of
@@ -39,11 +39,11 @@ class Lab:
         answers: dict[str, Any] = {}
 
         def make(name: str) -> None:
-            minion = {"port": int(self.fleet.address().rpartition(":")[2]), **settings.pop("minion", {})}
-            vm_ = machine("local", name, join_token=self.fleet.token("--id", name), minion=minion, **settings)
+            minion = {"port": int(self.fleet.address().rpartition(":")[2]), **settings.get("minion", {})}
+            vm_ = machine("local", name, join_token=self.fleet.token("--id", name), **{**settings, "minion": minion})
             try:
                 answers[name] = self.driver.create(vm_)
-            except SaltCloudSystemExit as error:
+            except SaltCloudException as error:
                 answers[name] = error
 
         threads = [threading.Thread(target=contextvars.copy_context().run, args=(make, name)) for name in names]
@@ -160,27 +160,33 @@ def test_ones_own_steps_are_done_in_their_order(lab: Lab, tmp_path: Path) -> Non
     (tmp_path / "single").write_text("2")
     lab.made(
         "web1",
-        preflight_cmds=["ls /srv/files > /var/before 2>&1 || true"],
+        preflight_cmds=["ls /srv/files > /var/before 2>&1 || true; cat /proc/*/cmdline > /var/ran  # hunter2"],
         file_map={str(tmp_path / "files"): "/srv/files", str(tmp_path / "single"): "/srv/other"},
         inline_script=["cat /srv/files/below/one /srv/other > /var/after"],
     )
     said = lab.ask("web1", "cmd.run", "cat /var/before /var/after")["web1"]
     assert ("No such file" in said, said[-2:]) == (True, "12")
+    assert lab.ask("web1", "cmd.run", "grep -a -c command /var/ran; grep -a -c hunter2 /var/ran") == {"web1": "1\n0"}
 
 
 def test_a_script_of_ones_own_finds_the_configuration_and_its_arguments(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = '#!/bin/sh\necho "$@" > /var/said; ls /etc/saltlite >> /var/said\n'
+    text = '#!/bin/sh\necho "$@" > /var/said; cd "$2"; (echo "$VARIABLE"; ls grains join_token minion) >> /var/said\n'
     monkeypatch.setattr(lab.program, "script", lambda vm_: text)
     lab.create(
         "web1",
         script="mine",
         script_args="-x 'two words'",
+        script_env={"VARIABLE": "c"},
         inline_script="test -s /var/said && cp /var/said /var/copy",
     )
     machines = lab.driver._machines()
-    assert machines.run("web1", ["cat", "/var/copy"])[1] == "-c /etc/saltlite -x two words\njoin_token\nminion\n"
+    assert machines.run("web1", ["ls", "/run"])[1] == ""
+    assert (
+        machines.run("web1", ["cat", "/var/copy"])[1]
+        == "-c /run/saltlite-deploy -x two words\nc\ngrains\njoin_token\nminion\n"
+    )
     assert lab.driver.show_console("web1", call="action") == ""
 
 
@@ -189,9 +195,12 @@ def test_a_script_of_ones_own_finds_the_configuration_and_its_arguments(
     [
         (
             {"preflight_cmds": "echo out of tea >&2; exit 3"},
-            "preflight_cmds failed on web1 with exit code 3: out of tea",
+            "web1: command 1 of preflight_cmds failed with exit code 3: out of tea",
         ),
-        ({"inline_script": ["true", "false"]}, "inline_script failed on web1 with exit code 1: it said nothing"),
+        (
+            {"inline_script": ["true", "false"]},
+            "web1: command 2 of inline_script failed with exit code 1: it said nothing",
+        ),
         (
             {"file_map": {"/etc/hostname": "/proc/nowhere/file"}},
             "web1 does not take files: /proc/nowhere/file: No such",
@@ -202,7 +211,7 @@ def test_a_step_that_fails_is_told_and_leaves_a_machine_to_destroy(
     lab: Lab, settings: dict[str, Any], words: str
 ) -> None:
     error = lab.create("web1", **settings)["web1"]
-    assert isinstance(error, SaltCloudSystemExit)
+    assert isinstance(error, SaltCloudException)
     assert words in str(error)
     assert list(lab.driver.list_nodes()) == ["web1"]
     assert lab.program.tags()[-1].endswith("deploying")
@@ -211,6 +220,7 @@ def test_a_step_that_fails_is_told_and_leaves_a_machine_to_destroy(
 def test_files_that_are_not_there_are_named(lab: Lab) -> None:
     with pytest.raises(SaltCloudConfigError, match="file_map has /no/such, which cannot be read: No such file"):
         lab.driver.create(machine("local", "web1", file_map={"/no/such": "/srv/x"}))
+    assert lab.driver.list_nodes() == {}
 
 
 def test_without_deploy_there_is_a_machine_and_no_minion(lab: Lab) -> None:
