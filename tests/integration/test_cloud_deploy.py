@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -249,7 +251,7 @@ def test_of_several_users_the_first_that_is_let_in_counts(target: Target, progra
 def test_a_port_that_refuses_is_tried_until_the_time_is_up(target: Target, program: Program) -> None:
     vm_ = target.vm(ssh_port=sshd.free_port(), ssh_timeout=1)
     began = time.monotonic()
-    with pytest.raises(SaltCloudExecutionTimeout, match="connection refused.*tried for 1 s"):
+    with pytest.raises(SaltCloudExecutionTimeout, match=r"connection refused.*tried for 1 s"):
         bootstrap(vm_, program.opts)
     assert time.monotonic() - began < 5
 
@@ -303,7 +305,7 @@ def test_a_minion_that_ends_says_why_and_leaves_nothing(target: Target, program:
 def test_a_minion_that_reaches_no_master_says_so_and_leaves_nothing(target: Target, program: Program) -> None:
     target.put_minion(MINION.replace('"ready", "reason": ""', '"backoff", "reason": "no answer from 192.0.2.1"'))
     before = target.left()
-    with pytest.raises(DeployError, match="has not reached its master within 1 s: no answer from 192.0.2.1"):
+    with pytest.raises(DeployError, match=r"has not reached its master within 1 s: no answer from 192.0.2.1"):
         bootstrap(target.vm(start_timeout=1), program.opts)
     assert target.left() == before
     assert target.processes() == []
@@ -395,3 +397,75 @@ def test_saltlite_travels_along_and_is_installed(target: Target, program: Progra
         bootstrap(vm_, program.opts)
     assert target.left() == set()
     assert not (target.folder / "venv").exists()
+
+
+def test_an_interrupt_takes_everything_back(target: Target, program: Program) -> None:
+    # The minion never gets a session, so the deployment waits for it when the interrupt comes.
+    target.put_minion(MINION.replace('"ready"', '"backoff"'))
+    before = target.left()
+    seen: list[bool] = []
+
+    def interrupt() -> None:
+        until = time.monotonic() + 20
+        while time.monotonic() < until and not target.processes():
+            time.sleep(0.02)
+        seen.append(bool(target.processes()))
+        signal.raise_signal(signal.SIGINT)
+
+    # In a thread: raise_signal is for the process, and Python raises KeyboardInterrupt in the main thread.
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        bootstrap(target.vm(start_timeout=30), program.opts)
+    thread.join()
+    assert seen == [True]
+    assert target.processes() == []
+    assert target.left() == before
+
+
+@needs_root
+def test_the_user_of_the_minion_is_made_and_removed(target: Target, program: Program) -> None:
+    users = target.server.folder / "etc/passwd"
+    vm_ = target.vm(minion={**target.vm()["minion"], "user": "saltlite-cloudtest"})
+    bootstrap(dict(vm_), program.opts)
+    assert "saltlite-cloudtest:" in users.read_text()
+    assert retire(dict(vm_), program.opts) == ()
+    assert "saltlite-cloudtest:" not in users.read_text()
+
+
+# Does of a systemd what a deployment sees: takes a unit, starts what it says, tells whether that runs.
+SYSTEMCTL = """#!/bin/sh
+echo "$*" >>"$0.calls"
+unit=/etc/systemd/system/saltlite-minion.service
+case "$*" in
+    cat*) [ -f "$unit" ] ;;
+    restart*)
+        setsid $(sed -n 's/^ExecStart=//p' "$unit") </dev/null >/dev/null 2>&1 &
+        echo $! >"$0.pid" ;;
+    is-active*) kill -0 "$(cat "$0.pid")" ;;
+    disable*) pkill -s "$(cat "$0.pid")" ;;
+esac
+"""
+
+
+@needs_root
+def test_systemd_gets_a_unit_and_loses_it_again(target: Target, program: Program, tmp_path: Path) -> None:
+    folder = target.folder / "programs"
+    folder.mkdir()
+    (folder / "systemctl").write_text(SYSTEMCTL)
+    (folder / "systemctl").chmod(0o755)
+    settings = f"SetEnv PATH={folder}:/usr/bin:/bin:/usr/sbin:/sbin"
+    server = start_sshd(target.folder / "sshd", settings=settings, systemd=True)
+    try:
+        there = Target(server, target.folder)
+        done = bootstrap(there.vm(), program.opts)
+        assert done["started"] == "systemd"
+        unit = server.folder / "etc/systemd/system/saltlite-minion.service"
+        assert f"ExecStart={target.folder}/venv/bin/saltlite-minion -c {target.conf}" in unit.read_text().splitlines()
+        calls = [line.split()[0] for line in (folder / "systemctl.calls").read_text().splitlines()]
+        assert calls == ["cat", "daemon-reload", "enable", "restart"]
+        assert retire(there.vm(), program.opts) == ()
+        assert not unit.exists()
+        assert there.processes() == []
+    finally:
+        server.stop()

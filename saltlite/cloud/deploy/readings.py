@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite.cloudapi.exceptions import SaltCloudConfigError
+from saltlite.config.values import parse_duration
+from saltlite.errors import UsageError
 from saltlite.resources.ssh._host import problem_of
 
 
@@ -51,13 +53,17 @@ class Readings:
         return value
 
     def seconds(self, name: str, default: float, most: float = 86_400.0) -> float:
-        """A time in seconds."""
+        """A time: a number of seconds, or text such as `5m`."""
         value = self._vm.get(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
-            raise self.wrong(name, f"is {value!r}; it must be seconds, up to {most:g}")
-        return float(value)
+        try:
+            found = parse_duration(str(value))
+        except UsageError:
+            found = 0.0
+        if isinstance(value, bool) or not 0 < found <= most:
+            raise self.wrong(name, f"is {value!r}; it must be a time up to {most:g} s, as in 30, 30s or 5m")
+        return found
 
     def whole(self, name: str, default: int, most: int) -> int:
         """A whole number from 1 on."""

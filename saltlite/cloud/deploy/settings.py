@@ -1,6 +1,6 @@
 """What a deployment is to do, read from the settings of the machine before anything is done.
 
-Settings, beside those of the provider. Where to log in, and as whom:
+Settings, beside those of the provider; times are seconds, or text such as 5m. Where to log in, and as whom:
 
     ssh_host               name or address; drivers set it
     ssh_port               22
@@ -32,7 +32,8 @@ One's own steps, in this order:
 
     preflight_cmds         commands before anything else
     file_map               {file or folder here: absolute path there}
-    script                 a script in the place of the built-in one: a path, or a name in cloud.deploy.d. It is called
+    script                 a script in the place of the built-in one: a path, or a name in cloud.deploy.d or in the
+                           folders of the option deploy_scripts_search_path. It is called
                            with `-c FOLDER` and script_args, and finds `minion`, `grains` and `join_token` there
     script_args            text that a shell reads as further arguments
     script_env             map of environment variables
@@ -259,12 +260,11 @@ def _script(read: Readings, opts: Mapping[str, Any]) -> str:
     named = read.text("script")
     if named in ("", BUILT_IN, "deploy"):
         return ""
-    folders = [os.path.join(str(opts[name]), "cloud.deploy.d") for name in ("config_dir",) if opts.get(name)]
-    tried = (
-        [named]
-        if os.path.isabs(named)
-        else [os.path.join(each, named + end) for each in folders for end in ("", ".sh")]
-    )
+    folders = [str(path) for path in opts.get("deploy_scripts_search_path") or ()]
+    if opts.get("config_dir"):
+        folders.insert(0, os.path.join(str(opts["config_dir"]), "cloud.deploy.d"))
+    tried = [os.path.join(folder, named + end) for folder in folders for end in ("", ".sh")]
+    tried = [named] if os.path.isabs(named) else tried
     found = next((path for path in tried if os.path.isfile(path)), None)
     if found is None:
         looked = ", ".join(tried) or "there is no folder cloud.deploy.d"
