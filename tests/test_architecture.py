@@ -49,7 +49,7 @@ SYNONYMS_WITH_A_REASON = {
     ("wire/merkle.py", "node"): "of a tree; no machine is meant",
 }
 NAMES_OF_DRIVERS = {
-    "cache_node", "cache_node_list", "list_nodes", "list_nodes_full", "list_nodes_min", "list_nodes_select",
+    "cache_node", "cache_node_list", "get_node", "list_nodes", "list_nodes_full", "list_nodes_min", "list_nodes_select",
 }  # fmt: skip
 """What Salt's contract for drivers of clouds calls them: they are no words of ours."""
 NAMES_THAT_SAY_NOTHING = {"common", "helper", "helpers", "misc", "shared", "util", "utils"}
