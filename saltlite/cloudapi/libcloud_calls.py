@@ -22,6 +22,14 @@ from saltlite.cloudapi.exceptions import (
     SaltCloudSystemExit,
 )
 
+# Here, and not where it is used: providers are asked by several threads, and Python refuses two threads that import
+# the same circle of modules from different ends.
+with contextlib.suppress(ImportError):
+    import libcloud.common.exceptions as faults
+    import libcloud.common.types as kinds
+    import libcloud.compute.providers  # noqa: F401 - for the modules that it brings
+    import requests.exceptions
+
 __all__ = [
     "asking", "choices", "chosen", "done", "full", "list_nodes_select", "machine", "machines", "no_action",
     "no_function", "only_action", "os_script", "plain", "six", "tell",
@@ -37,10 +45,6 @@ _DEEP = 6
 @contextlib.contextmanager
 def asking(conn: Any, what: str) -> Iterator[None]:
     """A block that asks a provider by libcloud. Raises SaltCloudExecutionFailure for what goes wrong in it."""
-    import libcloud.common.exceptions as faults  # noqa: PLC0415 - a quarter of a second, for who uses libcloud only
-    import libcloud.common.types as kinds  # noqa: PLC0415 - as above
-    import requests.exceptions  # noqa: PLC0415 - what libcloud asks with
-
     provider = str(getattr(conn, "name", None) or "the provider")
     try:
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -134,7 +135,8 @@ class _Translated:
         return f"{where} could not be asked for {self._operation}: {_first_line(error)}"
 
 
-_clients: dict[tuple[str, ...], Ec2] = {}
+_clients: dict[tuple[object, ...], Ec2] = {}
+"""By process, too: one that was forked off must not use its parent's connections."""
 _making = threading.Lock()
 
 
@@ -144,10 +146,11 @@ def connect(settings: Mapping[str, str]) -> Ec2:
     Raises SaltCloudConfigError when boto3 is not there, or cannot make a client of that.
     """
     wanted = tuple(settings.get(key, "") for key in ("id", "key", "token", "location", "endpoint"))
+    known = (os.getpid(), *wanted)
     with _making:
-        if wanted not in _clients:
-            _clients[wanted] = Ec2(_client(*wanted), wanted[3])
-        return _clients[wanted]
+        if known not in _clients:
+            _clients[known] = Ec2(_client(*wanted), settings["location"])
+        return _clients[known]
 
 
 def _client(identity: str, key: str, token: str, location: str, endpoint: str) -> Any:

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import os
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,8 @@ def get_conn() -> Any:
     if not provider:
         raise SaltCloudConfigError("the provider lacks 'libcloud_provider' or 'key', which the driver libcloud needs")
     known = vars(_connections).setdefault("known", {})
-    wanted = repr(sorted((str(key), repr(value)) for key, value in provider.items()))
+    # A process that was forked off must not use its parent's connections.
+    wanted = repr((os.getpid(), sorted((str(key), repr(value)) for key, value in provider.items())))
     if wanted not in known:
         known[wanted] = _connected(provider)
     return known[wanted]
