@@ -5,16 +5,13 @@ It goes into `minion.d/90-cloud.conf`, so that it wins over what an image brough
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from saltlite.cloud.deploy.readings import Readings
-from saltlite.config.load import load_minion
-from saltlite.config.minion import MinionConfig
+from saltlite.cloudapi.minionfile import lines_of, read_back
 from saltlite.core.cloud.minionconfig import minion_settings
 from saltlite.errors import ConfigError, UsageError
 from saltlite.model.ids import parse_minion_id
@@ -52,18 +49,17 @@ def minion_options(read: Readings, vm_: Mapping[str, Any], opts: Mapping[str, An
     options.pop("join_token", None)
     try:
         parse_minion_id(options["id"])
-        _read_back(options)
+        read_back(options)
     except UsageError as error:
         raise read.wrong("minion", f"has no id that works: {error}") from error
     except ConfigError as error:
-        said = "; ".join(line.split(": ", 1)[-1] for line in str(error).splitlines())
-        raise read.wrong("minion", f"cannot be used: {said}") from error
+        raise read.wrong("minion", f"cannot be used: {error}") from error
     return options
 
 
 def paths_of(options: Mapping[str, Any], config_dir: str) -> MinionPaths:
     """Where such a minion keeps what it has. `options` are those of `minion_options`."""
-    config = _read_back(options)
+    config = read_back(options)
     owned = [config.pki_dir, config.data_dir, config.cachedir, config.log_file]
     return MinionPaths(config_dir, config.user, config.data_dir, tuple(path for path in owned if path))
 
@@ -73,21 +69,7 @@ def rendered(options: Mapping[str, Any], paths: MinionPaths, *, token: bool) -> 
     lines = dict(options)
     if token:
         lines["join_token_file"] = paths.token_file
-    return _HEAD + _lines(lines)
+    return _HEAD + lines_of(lines)
 
 
 _HEAD = "# Written by `saltlite cloud` when this machine was deployed.\n"
-
-
-def _lines(options: Mapping[str, Any]) -> str:
-    return "".join(
-        f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(value, ensure_ascii=False, default=str)}\n"
-        for name, value in options.items()
-    )
-
-
-def _read_back(options: Mapping[str, Any]) -> MinionConfig:
-    with tempfile.TemporaryDirectory(prefix="saltlite-") as folder:
-        with open(os.path.join(folder, "minion"), "w", encoding="utf-8") as file:
-            file.write(_lines(options))
-        return load_minion(folder).config
