@@ -18,7 +18,8 @@ from saltlite.adapters.machine_inside import SERVICES
 from saltlite.adapters.machines import ENVIRONMENT, Machine, Machines
 from saltlite.cloudapi import cloud, config, port
 from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure
-from saltlite.errors import MachineError
+from saltlite.cloudapi.minionfile import lines_of, read_back
+from saltlite.errors import ConfigError, MachineError
 
 STEP_S = 900.0
 """What each command of a deployment may take."""
@@ -47,6 +48,7 @@ def steps_of(vm_: Mapping[str, Any]) -> Steps:
     after = _commands("inline_script", vm_)
     if not _setting("deploy", vm_, True):
         return Steps(False, {}, {}, {}, after)
+    _options_of(vm_, "localhost")
     text, script = script_of(vm_), {}
     if text:
         variables = dict(_setting("script_env", vm_, {}))
@@ -96,13 +98,25 @@ def _make_minion(steps: Steps, vm_: Mapping[str, Any], machines: Machines, machi
     machines.read_services(machine.name)
 
 
+def _options_of(vm_: Mapping[str, Any], gateway: str) -> dict[str, Any]:
+    """The configuration of the minion; its master is on this host where nobody says otherwise.
+
+    Raises SaltCloudConfigError for what no minion could read.
+    """
+    opts, own = port.cloud().opts, vm_.get("minion") or {}
+    if not {**(opts.get("minion") or {}), **own}.get("master"):
+        vm_ = {**vm_, "minion": {**own, "master": vm_.get("master") or gateway}}
+    options = cloud.minion_config(opts, vm_)
+    try:
+        read_back(options)
+    except ConfigError as error:
+        raise SaltCloudConfigError(f"{vm_['name']}: the setting minion cannot be used: {error}") from error
+    return options
+
+
 def _minion_files(folder: str, vm_: Mapping[str, Any], machines: Machines, machine: Machine) -> Files:
     """The minion's configuration and grains, and the token by which it joins."""
-    opts = port.cloud().opts
-    told = {**(opts.get("minion") or {}), **(vm_.get("minion") or {})}
-    if not told.get("master") and not vm_.get("master"):
-        vm_ = {**vm_, "minion": {**(vm_.get("minion") or {}), "master": machine.gateway}}
-    options = cloud.minion_config(opts, vm_)
+    options = _options_of(vm_, machine.gateway)
     if "user" not in options and machines.run(machine.name, ["id", "-u", "saltlite"])[0] != 0:
         options["user"] = "root"
     files: Files = {f"{folder}/grains": (f"{json.dumps(options.get('grains'))}\n".encode(), 0o600)}
@@ -110,8 +124,7 @@ def _minion_files(folder: str, vm_: Mapping[str, Any], machines: Machines, machi
     if token:
         options["join_token_file"] = f"{CONFIG_DIR}/join_token"
         files[f"{folder}/join_token"] = (f"{token}\n".encode(), 0o600)
-    lines = "".join(f"{json.dumps(name)}: {json.dumps(value)}\n" for name, value in options.items())
-    return {**files, f"{folder}/minion": (lines.encode(), 0o600)}
+    return {**files, f"{folder}/minion": (lines_of(options).encode(), 0o600)}
 
 
 def _service(machines: Machines, machine: Machine) -> dict[str, Any]:

@@ -22,8 +22,8 @@ A profile; none of it is required:
 machine as root, and the minion is the saltlite that runs here. A `script` is run in the place of starting it.
 
 What a machine writes is kept in memory, as part of what its size allows, until it is destroyed or this host restarts.
-It reaches this host, whose firewall must let it, and nothing behind it unless this host forwards. A machine of the image `host` sees this host's
-files, but for those of saltlite and /tmp: its root is to be trusted as this host's.
+It reaches this host, whose firewall must let it, and nothing behind it unless this host forwards. A machine of the
+image `host` sees this host's files, but for those of saltlite and /tmp: its root is to be trusted as this host's.
 """
 
 from __future__ import annotations
