@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "cloud": (
         "saltlite cloud [options] [NAME...] [KEY=VALUE...]",
-        "Make machines of clouds and minions on them, and destroy them.",
+        "Make and destroy machines of clouds, with minions on them.",
     ),
     "cloud-check": (
         "saltlite cloud-check DRIVER [options]",

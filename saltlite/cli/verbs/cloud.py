@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 _ACTS = (
     Option("-p", "--profile", metavar="PROFILE", help="make machines of this profile, with these names"),
-    Option("-m", "--map", metavar="FILE", help="make the machines of a map; with -d, -Q, -F, -S those only"),
+    Option("-m", "--map", metavar="FILE", help="make the machines of a map; -d, -Q, -F, -S: those"),
     Option("-d", "--destroy", help="destroy the machines of these names"),
-    Option("-a", "--action", metavar="ACTION", help="an action for these machines: start, stop, show_instance"),
+    Option("-a", "--action", metavar="ACTION", help="an action for machines, such as show_instance"),
     Option("-f", "--function", metavar="FUNCTION", help="a function for the provider of this name"),
     Option("-Q", "--query", help="list machines: id, image, size, state, addresses"),
     Option("-F", "--full-query", help="list machines, with all that there is to say of them"),
@@ -52,7 +52,7 @@ _ACTS = (
     Option("--unfinished", help="list what commands that died have left half done"),
     Option("--clean", help="take back what is half made (of these names, or all)"),
     Option("--resume", help="go on with machines that wait for their minion"),
-    Option("-u", "--update-bootstrap", help="say which script makes machines minions, and from where"),
+    Option("-u", "--update-bootstrap", help="say which script makes machines minions"),
 )
 _HOW = (
     Option("-P", "--parallel", help="several machines at the same time"),
@@ -60,7 +60,7 @@ _HOW = (
     Option("--explain", help="with -p: show which setting holds, and where it stands"),
     Option("--no-deploy", help="make machines, and no minions of them"),
     Option("--keep", help="keep a machine that did not become what it should be"),
-    Option("-k", "--keep-tmp", help="keep what was uploaded to a machine to make it a minion"),
+    Option("-k", "--keep-tmp", help="keep what was uploaded to a machine to deploy it"),
     Option("--script-args", metavar="TEXT", help="arguments of the deploy script"),
     Option("--provider", metavar="PROVIDER", help="ask this provider only"),
     Option("--cached", help="with -Q: what was known last, without asking"),

@@ -45,7 +45,7 @@ fi
 
 
 class DeployError(SaltCloudExecutionFailure):
-    """A deployment that failed. `left`: what of it could not be taken back on the machine."""
+    """A deployment that failed. `left`: what of it could not be taken back, on a machine that stays."""
 
     def __init__(self, text: str, left: tuple[str, ...] = ()) -> None:
         super().__init__(text)
@@ -74,7 +74,8 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
             said = _carry_out(deployment, session, machine, program)
         except SaltCloudException as error:
             left = _take_back(deployment, session, machine)
-            raise DeployError(str(error), left) from error
+            # A machine that was made for this is destroyed next, and what is left on it with it.
+            raise DeployError(str(error), left if deployment.login.remembers else ()) from error
         except BaseException:  # somebody interrupts, who is told what is left by the log
             left = _take_back(deployment, session, machine)
             if left:
