@@ -1,7 +1,8 @@
 """
 One secret that every user of it knows, such as a program in front of the API that has checked who they are.
 
-Master option ``sharedsecret`` is the secret. Whoever has it can be every user that ``external_auth`` names for it.
+Master option ``sharedsecret_file`` names the file with the secret. Whoever has that can be every user whom
+``external_auth`` names for it.
 """
 
 from __future__ import annotations

@@ -100,7 +100,8 @@ class ApiConfig:
     )
     request_timeout: float = option(
         30.0,
-        "How long a request may take to arrive, and a connection to do nothing between two of them.",
+        "How long a request may take to arrive, a connection to do nothing between two of them, and nobody to read on "
+        "where an answer is sent.",
         Duration(1.0, 3600.0),
     )
     runner_timeout: float = option(

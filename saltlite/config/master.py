@@ -198,11 +198,11 @@ class MasterConfig:
         "The PAM service of the backend `pam`: a file in /etc/pam.d.",
         Text(required=True),
     )
-    sharedsecret: str = option(
+    sharedsecret_file: str = option(
         "",
-        "The secret of the backend `sharedsecret`: whoever has it can be any user that external_auth has for it.",
-        Text(),
-        secret=True,
+        "A file that only root may read, with the secret of the backend `sharedsecret`: whoever has that can be "
+        "any user that external_auth has for it. It does not stand in this file, which users of the CLI read.",
+        FilePath(may_be_empty=True),
     )
     auth_dirs: list[str] = option(  # noqa: RUF009 - as above
         [],

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from saltlite.adapters.children import Spec
 from saltlite.adapters.clock import SystemClock
 from saltlite.adapters.lockfile import InstanceLock
-from saltlite.adapters.privileges import account_of, drop_to, private_dir, start_log
+from saltlite.adapters.privileges import account_of, drop_to, private_dir, read_secret, start_log
 from saltlite.adapters.process import PR_SET_DUMPABLE, prctl, raise_open_files
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
@@ -334,6 +334,19 @@ def _granted(config: MasterConfig, uid: int) -> Granted:
     )
 
 
+def _sharedsecret(config: MasterConfig) -> str:
+    """What the backend `sharedsecret` asks for; "" is no secret, and lets nobody in."""
+    if not config.sharedsecret_file:
+        return ""
+    raw = read_secret(config.sharedsecret_file)
+    if raw is None:
+        raise StartupError(f"sharedsecret_file names {config.sharedsecret_file}, and there is no such file")
+    try:
+        return raw.decode().strip()
+    except UnicodeDecodeError:
+        raise StartupError(f"{config.sharedsecret_file} is not text in UTF-8") from None
+
+
 def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[], None]) -> None:
     """Keeps its rights: PAM needs them, and files that MWorkers may not read."""
     from saltlite.loader.finder import build_index  # noqa: PLC0415 - the other processes never load a plug-in
@@ -342,7 +355,7 @@ def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[],
     from saltlite.master.authprocess import AuthProcess  # noqa: PLC0415 - as above
     from saltlite.master.backends import MESSAGE_MAX  # noqa: PLC0415 - as above
 
-    opts = {**opts_of(config, "master"), "sharedsecret": config.sharedsecret}
+    opts = {**opts_of(config, "master"), "sharedsecret": _sharedsecret(config)}
     try:
         require_trusted([*config.module_dirs, *config.auth_dirs, config.extension_modules])
     except RefusedError as error:

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import sys
-from collections import Counter
 from typing import Any
 
 from tornado.httpserver import HTTPServer
@@ -22,9 +21,10 @@ from saltlite.adapters.process import raise_open_files
 from saltlite.config.api import ApiConfig
 from saltlite.config.paths import master_socket
 from saltlite.errors import StartupError
+from saltlite.netapi.doors import Doors
 from saltlite.netapi.endpoint import NothingHere, Office
 from saltlite.netapi.feed import Feeds
-from saltlite.netapi.fleet import Jobs, Keys, Minions
+from saltlite.netapi.fleet import Jobs, Key, Keys, Minion, Minions
 from saltlite.netapi.hook import Hook
 from saltlite.netapi.link import MasterLink
 from saltlite.netapi.monitor import Openapi, Prometheus, Stats
@@ -51,9 +51,11 @@ PATHS: dict[str, type[Any]] = {
     r"/login": Login,
     r"/logout": Logout,
     r"/token": Token,
-    r"/minions(?:/([^/]+))?": Minions,
+    r"/minions": Minions,
+    r"/minions/([^/]+)": Minion,
     r"/jobs(?:/([^/]+))?": Jobs,
-    r"/keys(?:/([^/]+))?": Keys,
+    r"/keys": Keys,
+    r"/keys/([^/]+)": Key,
     r"/events": Events,
     r"/ws(?:/(.*))?": Ws,
     r"/hook(?:/(.*))?": Hook,
@@ -67,36 +69,32 @@ PATHS: dict[str, type[Any]] = {
 class Server(HTTPServer):
     """Counts connections, and takes no more than there may be."""
 
-    def bound(self, most: int, most_of_one: int) -> None:
-        """How many connections, and how many of one address."""
-        self._most, self._most_of_one = most, most_of_one
-        self._open: Counter[str] = Counter()
-        self._count = 0
+    def bound(self, doors: Doors) -> None:
+        """Where connections are counted."""
+        self._doors = doors
 
     def handle_stream(self, stream: Any, address: Any) -> None:
         """Called by tornado for each connection."""
-        host = str(address[0]) if address else ""
-        if self._count >= self._most or self._open[host] >= self._most_of_one:
+        if self._doors.enter(stream, str(address[0]) if address else ""):
+            super().handle_stream(stream, address)
+        else:
             stream.close()
-            return
-        self._open[host] += 1
-        self._count += 1
-        super().handle_stream(stream, address)
 
     def on_close(self, server_conn: Any) -> None:
-        """Called by tornado for each connection that is over."""
+        """Called by tornado for each connection on which there is no more HTTP."""
         super().on_close(server_conn)
-        host = str(server_conn.context.address[0]) if server_conn.context.address else ""
-        self._count -= 1
-        self._open[host] -= 1
-        if not self._open[host]:
-            del self._open[host]
+        # One that has become a WebSocket is still open, and leaves when that ends.
+        if server_conn.stream.closed():
+            self._doors.leave(server_conn.stream)
 
 
 def run_api(config: ApiConfig, config_dir: str) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartupError when it cannot start."""
     account = account_of(config.user)
     start_log(config.log_level, config.log_file, account)
+    # Its warnings are about bytes of strangers, who could fill the log with them.
+    if config.log_level != "debug":
+        logging.getLogger("tornado.general").setLevel(max(logging.ERROR, logging.getLogger().level))
     context, digest = (None, "") if config.disable_ssl else context_of(config)
     sockets = _listen(config)
     raise_open_files(config.connections_max + SPARE_FILES)
@@ -105,17 +103,21 @@ def run_api(config: ApiConfig, config_dir: str) -> None:
     if digest:
         print(f"saltlite-api: the certificate's SHA-256 fingerprint is {digest}", file=sys.stderr)  # noqa: T201 - for people
         log.info("the certificate's SHA-256 fingerprint is %s", digest)
-    asyncio.run(_serve(config, config_dir, sockets, context))
+    asyncio.run(_serve(config, os.path.abspath(config_dir), sockets, context))
 
 
 def _listen(config: ApiConfig) -> list[socket.socket]:
     try:
-        return bind_sockets(config.port, config.interface, backlog=BACKLOG)
+        sockets = bind_sockets(config.port, config.interface, backlog=BACKLOG)
+        for one in sockets:
+            # Each connection has it from here: who does not read what it asked for holds nothing for longer.
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(config.request_timeout * 1000))
     except OSError as error:
         raise StartupError(
             f"{config.interface}:{config.port} cannot be listened on ({error.strerror}): another program may have it, "
             "or set `interface` and `port`"
         ) from error
+    return sockets
 
 
 def make_server(office: Office, context: Any) -> Server:
@@ -139,7 +141,7 @@ def make_server(office: Office, context: Any) -> Server:
         max_header_size=HEADERS_MAX,
         chunk_size=16 * 1024,
     )
-    server.bound(config.connections_max, config.connections_per_address)
+    server.bound(office.doors)
     return server
 
 

@@ -50,7 +50,7 @@ class Clients:
         finished = await self._job(low, token)
         if finished is None:
             return {}
-        return finished.full() if low.full_return else finished.values()
+        return finished.full() if low.full_return else {**finished.silent(), **finished.values()}
 
     async def publish(self, low: Lowstate, token: str) -> dict[str, Any]:
         """Publish and wait for nothing: `{jid, minions}`, {} when the target is nobody."""
@@ -110,8 +110,7 @@ async def logged_in(link: MasterLink, low: Lowstate) -> str:
     return token
 
 
-async def logged_out(link: MasterLink, low: Lowstate, token: str) -> None:
-    """Make the token void that was made for the credentials of this one lowstate; when that fails it expires."""
-    if not low.token:
-        with contextlib.suppress(SaltliteError):
-            await link.call(token, "logout")
+async def logged_out(link: MasterLink, token: str) -> None:
+    """Make a token void that was made for the credentials of one request; when that fails it expires."""
+    with contextlib.suppress(SaltliteError):
+        await link.call(token, "logout")

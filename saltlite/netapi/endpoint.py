@@ -21,6 +21,7 @@ from saltlite.errors import (
     UnreachableError,
     UsageError,
 )
+from saltlite.netapi.doors import Doors, neighbourhood
 from saltlite.netapi.feed import Feeds
 from saltlite.netapi.formats import (
     JSON,
@@ -73,10 +74,10 @@ class Office:
     requests: Pace = field(init=False)
     logins: Pace = field(init=False)
     hooks: Pace = field(init=False)
-    websockets: int = 0
-    """How many are open: tornado does not count them among its connections."""
+    doors: Doors = field(init=False)
 
     def __post_init__(self) -> None:
+        self.doors = Doors(self.config.connections_max, self.config.connections_per_address)
         self.requests = Pace(self.config.requests_per_address, self.config.requests_per_address * BURST_S)
         self.logins = Pace(self.config.logins_per_address / 60, self.config.logins_per_address)
         self.hooks = Pace(self.config.webhooks_per_second, self.config.webhooks_per_second * BURST_S)
@@ -104,6 +105,8 @@ class Endpoint(RequestHandler):
     """One path. A subclass says in `QUERY` which parameters its URL may have: none, where nothing is said."""
 
     QUERY: frozenset[str] = frozenset()
+    ENDLESS = False
+    """Whether GET goes on for as long as the caller reads: then there is no HEAD."""
 
     office: Office
     kind: str
@@ -140,9 +143,8 @@ class Endpoint(RequestHandler):
 
     @property
     def address(self) -> str:
-        """Who asks; a limit of one network of IPv6, where everybody has many addresses."""
-        address: str = self.request.remote_ip or ""
-        return ":".join(address.split(":")[:4]) if ":" in address else address
+        """Who asks, as limits know him."""
+        return neighbourhood(self.request.remote_ip or "")
 
     def token(self) -> str:
         """The caller's token: of the header, or of the cookie when nothing is changed. Raises LoginError."""
@@ -166,6 +168,15 @@ class Endpoint(RequestHandler):
         self.set_status(status)
         self.set_header("Content-Type", content_type(self.kind))
         self.finish(rendered(value, self.kind))
+
+    async def head(self, *path: str) -> None:
+        """What GET says without its body, which tornado leaves out; not where an answer has no end."""
+        get: Any = self.get
+        if "HEAD" not in _methods(type(self)):
+            raise HTTPError(405)
+        answer = get(*path)
+        if answer is not None:
+            await answer
 
     def options(self, *_path: str) -> None:
         """Preflight: no session is looked at."""
@@ -227,8 +238,6 @@ class NothingHere(Endpoint):
 
 
 def _methods(kind: type[Endpoint]) -> list[str]:
-    return [
-        name
-        for name in ("GET", "HEAD", "POST", "OPTIONS")
-        if getattr(kind, name.lower()) is not getattr(RequestHandler, name.lower())
-    ]
+    named = ("GET", "POST")
+    own = [name for name in named if getattr(kind, name.lower()) is not getattr(RequestHandler, name.lower())]
+    return [*own, *(["HEAD"] if "GET" in own and not kind.ENDLESS else []), "OPTIONS"]

@@ -6,30 +6,31 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from saltlite.model.ids import parse_jid
+from saltlite.errors import UsageError
+from saltlite.model.ids import parse_jid, parse_minion_id
 from saltlite.netapi import jobs
+from saltlite.netapi.clients import logged_out
 from saltlite.netapi.endpoint import Endpoint
-from saltlite.netapi.formats import BodyError
 from saltlite.netapi.lowstate import Lowstate, read_lowstate, read_lowstates
 from saltlite.netapi.sessions import Caller
 from saltlite.netapi.wheel import Wheel
 
+KEY_FIELDS = frozenset({"mid", "eauth", "username", "password", "sharedsecret"})
+"""What the body of POST /keys may have."""
 JOBS_SHOWN = 1000
 """Jobs of GET /jobs: the newest."""
 
 
 class Minions(Caller):
-    """/minions and /minions/<id>."""
+    """/minions."""
 
-    async def get(self, minion: str | None = None) -> None:
+    async def get(self) -> None:
         """The grains of the minions, asked of themselves."""
-        low = Lowstate("local", "grains.items", tgt=minion or "*", tgt_type="list" if minion else "glob")
+        low = Lowstate("local", "grains.items", tgt="*")
         self.answer({"return": await self.clients().run_each([low], self.token())})
 
-    async def post(self, minion: str | None = None) -> None:
+    async def post(self) -> None:
         """Publish jobs, and wait for nothing: lowstates of the client local_async, which need not say so."""
-        if minion is not None:
-            raise BodyError("POST goes to /minions, without an id", 405)
         token = self.token()
         enabled = self.office.config.netapi_enable_clients
         rows = [
@@ -39,6 +40,15 @@ class Minions(Caller):
         published = await self.clients().run_each(lowstates, token)
         links = [{"href": f"/jobs/{one['jid']}"} for one in published if one]
         self.answer({"return": published, "_links": {"jobs": links}}, 202)
+
+
+class Minion(Caller):
+    """/minions/<id>."""
+
+    async def get(self, minion: str) -> None:
+        """Its grains, asked of itself."""
+        low = Lowstate("local", "grains.items", tgt=minion, tgt_type="list")
+        self.answer({"return": await self.clients().run_each([low], self.token())})
 
 
 class Jobs(Endpoint):
@@ -56,6 +66,8 @@ class Jobs(Endpoint):
         values = {name: row["ret"] for name, row in returned.items()}
         rows = {name: {**row, "return": row["ret"]} for name, row in returned.items()}
         info = {**_listed(job), "jid": jid, "Minions": [row["id"] for row in job["targets"]], "Result": rows}
+        if "metadata" in job:
+            info["Metadata"] = job["metadata"]
         self.answer({"info": [info], "return": [values]})
 
 
@@ -71,10 +83,39 @@ def _listed(job: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class Keys(Endpoint):
-    """/keys and /keys/<id>."""
+class Keys(Caller):
+    """/keys."""
 
-    async def get(self, minion: str | None = None) -> None:
-        """The ids of all keys by list, or the fingerprints of one id."""
-        wheel = Wheel(self.office.link, self.token())
-        self.answer({"return": await (wheel.list_all() if minion is None else wheel.finger_of(minion))})
+    async def get(self) -> None:
+        """The ids of all keys by list."""
+        self.answer({"return": await Wheel(self.office.link, self.token()).list_all()})
+
+    async def post(self) -> None:
+        """Let one minion in that does not exist yet: a join token for its id, which is good once.
+
+        In Salt this answers a pair of keys that the master has made and accepted. Here the private key never leaves
+        the machine that made it, and what a new machine is given instead is the right to join under its name.
+        """
+        given = self.body()
+        has_login = isinstance(given, dict) and ("username" in given or "eauth" in given)
+        token = "" if has_login else self.token()
+        if not isinstance(given, dict) or not KEY_FIELDS.issuperset(given):
+            raise UsageError(
+                "POST /keys takes mid, the id of a minion, and eauth, username and password without a token"
+            )
+        name = parse_minion_id(given.get("mid"))
+        token = token or (await self.log_in(given))["token"]
+        try:
+            made = await Wheel(self.office.link, token).token_create(name)
+        finally:
+            if has_login:
+                await logged_out(self.office.link, token)
+        self.answer({"return": {"mid": name, **made}})
+
+
+class Key(Endpoint):
+    """/keys/<id>."""
+
+    async def get(self, minion: str) -> None:
+        """The fingerprints of the keys of one id, by list."""
+        self.answer({"return": await Wheel(self.office.link, self.token()).finger_of(minion)})

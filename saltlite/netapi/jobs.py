@@ -39,6 +39,10 @@ class Finished:
         """`{id: return}` of those that returned, as Salt's local client answers."""
         return {reply.name: reply.value for reply in self.replies if reply.has_value}
 
+    def silent(self) -> dict[str, bool]:
+        """`{id: False}` of those that did not return: what Salt's API has for them. `full` says why."""
+        return {self._progress.published.name(target): False for target in self._progress.missing()}
+
     def full(self) -> dict[str, dict[str, Any]]:
         """`{id: {ret, retcode, jid}}`; of a target that did not return `ret` is the reason, and `success` false."""
         published = self._progress.published
@@ -66,10 +70,11 @@ async def run(link: MasterLink, token: str, job: JobCall, timeout_s: float | Non
     wait for those that are away. Raises what the master answers, and UnreachableError when it went away.
     """
     request = {"request_id": os.urandom(16).hex(), **job.fields()}
-    try:
-        return await _published(link, token, job, request, timeout_s)
-    except _NoAnswerError:  # the same request id is the same job
-        return await _published(link, token, job, request, timeout_s)
+    async with link.turns.take(token):
+        try:
+            return await _published(link, token, job, request, timeout_s)
+        except _NoAnswerError:  # the same request id is the same job
+            return await _published(link, token, job, request, timeout_s)
 
 
 class _NoAnswerError(ConnectionLostError):

@@ -18,9 +18,14 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from saltlite.client.connection import FRAME_MAX_BYTES, ConnectionLostError
 from saltlite.client.local import ANSWER_TIMEOUT_S, PROTOCOL_VERSION, error_of
 from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
+from saltlite.netapi.turns import Turns
 
 CONNECTIONS_MAX = 128
 """Connections for requests; further requests wait for one, as long as for an answer."""
+FOLLOWED_MAX = 96
+"""Jobs that are waited for at the same moment: the other connections are for what is answered at once."""
+FOLLOWED_OF_ONE = 32
+"""Of these, jobs of one token."""
 KEPT_MAX = 16
 """Connections that are kept while nobody asks."""
 
@@ -123,6 +128,8 @@ class MasterLink:
         self._trusted = trusted
         self._kept: list[Line] = []
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)
+        self.turns = Turns(FOLLOWED_MAX, FOLLOWED_OF_ONE, ANSWER_TIMEOUT_S)
+        """Who may wait for the returns of a job."""
 
     async def call(self, token: str, verb: str, **fields: Any) -> Message:
         """Ask one verb of the operator protocol on somebody's behalf; the answer's fields.

@@ -30,10 +30,14 @@ _EVERY = {"client", "fun", "arg", "kwarg", "full_return"} | _CREDENTIALS
 _EXECUTORS = ("module_executors", "executor_opts")
 _BATCH = ("batch", "batch_wait", "failhard")
 _LOCAL = {
-    *("tgt", "tgt_type", "expr_form", "timeout", "subset", "sub", "run_timeout", "deliver_by"),
+    *("tgt", "tgt_type", "expr_form", "timeout", "subset", "sub", "run_timeout", "deliver_by", "ret", "metadata"),
+    # Salt's wait for an answer to find_job, which there is none of here: checked, and then of no effect.
+    "gather_job_timeout",
     *_BATCH,
     *_EXECUTORS,
 }
+_MARK = "__kwarg__"
+"""A map among the arguments with this name in it holds keyword arguments, as Salt's clients may write them."""
 _KEYWORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.ASCII | re.DOTALL)
 _PERCENT = re.compile(r"([0-9]{1,3})%", re.ASCII)
 
@@ -153,15 +157,27 @@ def _read_other(client: str, fun: str, given: Mapping[str, Any]) -> Lowstate:
 
 
 def _options(client: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {name: given[name] for name in _EXECUTORS if name in given}
+    found: dict[str, Any] = {
+        name: given[name] for name in (*_EXECUTORS, "ret") if given.get(name) not in (None, "", [])
+    }
+    _seconds(given, "gather_job_timeout", TIMEOUT_MAX_S)
+    metadata = given.get("metadata", {})
+    if not isinstance(metadata, dict) or not all(isinstance(name, str) for name in metadata):
+        raise UsageError("`metadata` is a map of what is to be kept with the job")
+    if metadata:
+        found["metadata"] = metadata
     for name, field_name in (("run_timeout", "run_ms"), ("deliver_by", "deliver_ms")):
         seconds = _seconds(given, name, 365 * 86_400.0)
         if seconds is not None:
             found[field_name] = int(seconds * 1000)
-    if client == "local_subset":
-        found["subset"] = _whole(given.get("subset", given.get("sub", SUBSET_DEFAULT)), "subset")
-    elif client == "local_batch":
+    subset = given.get("subset", given.get("sub", SUBSET_DEFAULT if client == "local_subset" else None))
+    if subset is not None:
+        found["subset"] = _whole(subset, "subset")
+    # Whatever the client is: what was meant to go through a fleet a few at a time must not go to all at once.
+    if client == "local_batch" or "batch" in given:
         found["batch"] = _batch(given)
+    elif "batch_wait" in given or "failhard" in given:
+        raise UsageError("`batch_wait` and `failhard` go with `batch`")
     return found
 
 
@@ -205,6 +221,9 @@ def _call(fun: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str
     plain: list[Any] = []
     named: dict[str, Any] = {}
     for arg in args:
+        if isinstance(arg, dict) and arg.get(_MARK) is True:
+            named.update(_keywords({"kwarg": {name: value for name, value in arg.items() if name != _MARK}}))
+            continue
         keyword = _KEYWORD.fullmatch(arg) if isinstance(arg, str) else None
         if keyword is not None:
             named[keyword[1]] = _word(keyword[2])

@@ -10,6 +10,8 @@ from typing import Any
 
 from saltlite import __version__
 from saltlite.config.api import CLIENTS
+from saltlite.model.target import TargetKind
+from saltlite.netapi.formats import FORM
 
 _ANSWERS = {
     "400": "the request cannot be understood",
@@ -23,6 +25,11 @@ _ANSWERS = {
     "503": "the master cannot be reached",
 }
 _ANY: dict[str, Any] = {}
+_PLACES = {
+    "jid": {"type": "string", "pattern": "^[0-9]{20}$"},
+    "path": {"type": "string", "pattern": "^[A-Za-z0-9_:@-][A-Za-z0-9_.:@-]{0,199}$"},
+}
+"""Parts of paths that are not any text."""
 
 
 def document() -> dict[str, Any]:
@@ -46,8 +53,7 @@ def document() -> dict[str, Any]:
 
 
 def _paths() -> dict[str, Any]:
-    lowstates = _body(_one_or_several("Lowstate"))
-    credentials = _body(_one_or_several("Login"))
+    lowstates, credentials = _one_or_several("Lowstate"), _one_or_several("Login")
     returned = _object(["return"], **{"return": {"type": "array"}})
     return {
         "/": {
@@ -72,11 +78,26 @@ def _paths() -> dict[str, Any]:
         "/minions/{id}": {"get": _get("minion", "The grains of one minion.", returned, names=("id",))},
         "/jobs": {"get": _get("jobs", "The newest jobs.", returned)},
         "/jobs/{jid}": {"get": _get("job", "One job with its returns.", _object(["info", "return"]), names=("jid",))},
-        "/keys": {"get": _get("keys", "The ids of keys, by list.", _object(["return"]))},
+        "/keys": {
+            "get": _get("keys", "The ids of keys, by list.", _object(["return"])),
+            "post": _post(
+                "letIn",
+                "A join token for a minion that is to come. With a token, or with eauth, username and password.",
+                _body(_ref("NewMinion")),
+                _object(["return"], **{"return": _object(["mid", "join_token", "match", "uses", "expires_s"])}),
+                open_to_all=True,
+            ),
+        },
         "/keys/{id}": {"get": _get("key", "The fingerprints of one id.", _object(["return"]), names=("id",))},
         "/events": {"get": _stream("events", "Server-sent events, for as long as the token is good.")},
         "/hook/{path}": {
-            "post": _post("hook", "Make an event of a body.", _body(_ANY), _object(["success"]), names=("path",))
+            "post": _post(
+                "hook",
+                "Make an event of a body.",
+                _body(_ANY, may_be_empty=True),
+                _object(["success"]),
+                names=("path",),
+            )
         },
         "/stats": {"get": _get("stats", "Figures about the API.", {"type": "object"})},
         "/metrics": {"get": _plain("metrics", "Figures for Prometheus.")},
@@ -85,21 +106,28 @@ def _paths() -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
+    word = {"type": "string", "minLength": 1}
     text, flag, seconds = {"type": "string"}, {"type": "boolean"}, {"type": "number", "exclusiveMinimum": 0}
     return {
         "Lowstate": {
             "type": "object",
             "required": ["client", "fun"],
             "properties": {
-                "client": {"enum": list(CLIENTS)},
-                "tgt": {"anyOf": [text, {"type": "array", "items": text}]},
-                "tgt_type": text,
-                "fun": {"anyOf": [text, {"type": "array", "items": text}]},
+                "client": {"enum": list(CLIENTS), "examples": ["local"]},
+                "tgt": {"anyOf": [word, {"type": "array", "items": word, "minItems": 1}], "examples": ["*"]},
+                "tgt_type": {"enum": [str(kind) for kind in TargetKind]},
+                "expr_form": {"enum": [str(kind) for kind in TargetKind], "description": "The old name of tgt_type."},
+                "fun": {"anyOf": [word, {"type": "array", "items": word, "minItems": 1}], "examples": ["test.ping"]},
                 "arg": _ANY,
                 "kwarg": {"type": "object"},
                 "timeout": seconds,
                 "full_return": flag,
                 "batch": {"anyOf": [text, {"type": "integer", "minimum": 1}]},
+                "batch_wait": seconds,
+                "failhard": flag,
+                "gather_job_timeout": seconds,
+                "metadata": {"type": "object"},
+                "ret": {"anyOf": [text, {"type": "array", "items": text}]},
                 "subset": {"type": "integer", "minimum": 1},
                 "module_executors": {"anyOf": [text, {"type": "array", "items": text}]},
                 "executor_opts": {"type": "object"},
@@ -114,7 +142,19 @@ def _schemas() -> dict[str, Any]:
         "Login": {
             "type": "object",
             "required": ["eauth", "username", "password"],
-            "properties": {"eauth": text, "username": text, "password": text},
+            "properties": {"eauth": word, "username": word, "password": word},
+        },
+        "NewMinion": {
+            "type": "object",
+            "required": ["mid"],
+            "additionalProperties": False,
+            "properties": {
+                "mid": {"type": "string", "pattern": "^[a-z0-9_][a-z0-9._-]{0,127}$"},
+                "eauth": text,
+                "username": text,
+                "password": text,
+                "sharedsecret": text,
+            },
         },
         "Welcome": _object(["return", "clients"], clients={"type": "array", "items": {"enum": list(CLIENTS)}}),
         "Error": _object(["error", "status"], error=text, status={"type": "integer"}),
@@ -150,7 +190,8 @@ def _answered(
 
 def _operation(name: str, summary: str, names: tuple[str, ...] = ()) -> dict[str, Any]:
     parameters = [
-        {"name": one, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}} for one in names
+        {"name": one, "in": "path", "required": True, "schema": _PLACES.get(one, {"type": "string", "minLength": 1})}
+        for one in names
     ]
     return {"operationId": name, "summary": summary, **({"parameters": parameters} if parameters else {})}
 
@@ -167,13 +208,16 @@ def _plain(name: str, summary: str) -> dict[str, Any]:
     return {**_operation(name, summary), "responses": {"200": done, **_errors()}}
 
 
-def _body(schema: dict[str, Any]) -> dict[str, Any]:
-    kinds = ("application/json", "application/x-yaml", "application/x-www-form-urlencoded")
-    return {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
+def _body(schema: dict[str, Any], *, form: dict[str, Any] | None = None, may_be_empty: bool = False) -> dict[str, Any]:
+    """A body in every format; `form` is what a form has, when that is something else."""
+    kinds = {"application/json": schema, "application/x-yaml": schema, FORM: form or schema}
+    return {"required": not may_be_empty, "content": {kind: {"schema": row} for kind, row in kinds.items()}}
 
 
 def _one_or_several(schema: str) -> dict[str, Any]:
-    return {"anyOf": [_ref(schema), {"type": "array", "items": _ref(schema), "minItems": 1}]}
+    """A body of one map or a list of them; a form is one."""
+    several = {"anyOf": [_ref(schema), {"type": "array", "items": _ref(schema), "minItems": 1}]}
+    return _body(several, form=_ref(schema))
 
 
 def _object(required: list[str], **properties: Any) -> dict[str, Any]:

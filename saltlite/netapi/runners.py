@@ -99,17 +99,20 @@ class Runners:
         return found
 
     async def _process(self, call: RunnerCall, jid: str) -> dict[str, Any]:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "saltlite.netapi.runnerprocess",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={name: os.environ[name] for name in _KEPT_NAMES if name in os.environ},
-            cwd="/",
-            start_new_session=True,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "saltlite.netapi.runnerprocess",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env={name: os.environ[name] for name in _KEPT_NAMES if name in os.environ},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise RunnerError(f"{call.fun} could not be started: {error.strerror}: {error.filename}") from error
         wanted = {
             "config_dir": self._config_dir,
             "token": call.token,

@@ -71,7 +71,8 @@ class Run(Caller):
             try:
                 returned += await self.clients().run_each([low], token)
             finally:
-                await logged_out(self.office.link, low, token)
+                if not low.token:
+                    await logged_out(self.office.link, token)
         self.answer({"return": returned})
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tornado.iostream import StreamBufferFullError, StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from saltlite.errors import LoginError, SaltliteError, UnreachableError, UsageError
+from saltlite.errors import LoginError, SaltliteError, UsageError
 from saltlite.netapi.endpoint import Endpoint
 from saltlite.netapi.feed import FeedEvent
 
@@ -30,6 +30,8 @@ _CURSOR_DIGITS = 18
 
 class Events(Endpoint):
     """/events: what happens, from now on or behind Last-Event-ID, until the token ends."""
+
+    ENDLESS = True
 
     def streams(self) -> bool:
         """The format is text/event-stream."""
@@ -97,10 +99,12 @@ class Ws(WebSocketHandler, Endpoint):
     """/ws: the same as messages of a WebSocket, once the client has said that it is ready."""
 
     QUERY = frozenset({"format_events"})
+    ENDLESS = True
 
     _sending: asyncio.Task[None] | None = None
     _given: str = ""
-    _late: asyncio.TimerHandle
+    _stream: Any = None
+    _late: asyncio.TimerHandle | None = None
 
     def streams(self) -> bool:
         """Messages have a format of their own."""
@@ -115,14 +119,13 @@ class Ws(WebSocketHandler, Endpoint):
         if any(path):
             raise UsageError("a token in the URL ends in logs: send it in the header X-Auth-Token")
         self._given = self.token()
-        if self.office.websockets >= self.office.config.connections_max:
-            raise UnreachableError("there are as many WebSockets as there may be")
+        connection: Any = self.request.connection
+        self._stream = connection.stream
         await self.office.link.call(self._given, "whoami")
         await super().get()
 
     def open(self, *_path: str) -> None:
         """Called by tornado after the handshake."""
-        self.office.websockets += 1
         self._late = asyncio.get_running_loop().call_later(READY_MAX_S, self._refuse_silent)
 
     def _refuse_silent(self) -> None:
@@ -137,9 +140,10 @@ class Ws(WebSocketHandler, Endpoint):
             self.close(1003, "say: websocket client ready")
 
     def on_close(self) -> None:
-        """Called by tornado at the end."""
-        self.office.websockets -= 1
-        self._late.cancel()
+        """Called by tornado at the end, which may come before the handshake is over."""
+        self.office.doors.leave(self._stream)
+        if self._late is not None:
+            self._late.cancel()
         if self._sending is not None:
             self._sending.cancel()
 

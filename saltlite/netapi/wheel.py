@@ -32,6 +32,10 @@ _SHORT = {
     "revoked": "minions_revoked",
 }
 LOCAL = "local"
+TOKEN_LASTS_S = 3600.0
+"""How long a join token is good that says nothing else."""
+GENERATING = ("key.gen", "key.gen_accept", "key.gen_keys")
+"""Salt's functions that make a private key on the master: here it is made by its minion and never leaves it."""
 
 
 class Wheel:
@@ -44,6 +48,8 @@ class Wheel:
     async def call(self, fun: str, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
         """What the wheel function `fun` returns. Raises UsageError for one that there is not, or other arguments."""
         function = _FUNCTIONS.get(fun)
+        if fun in GENERATING:
+            raise UsageError(f"{fun}: a minion makes its own key; let it in with a join token of key.token_create")
         if function is None:
             raise UsageError(f"there is no wheel function {fun[:80]!r}: there are {', '.join(_FUNCTIONS)}")
         given = list(args)
@@ -130,6 +136,13 @@ class Wheel:
         await self._change_named("delete", match, "")
         return {}
 
+    async def token_create(self, match: str = "*", uses: int = 1, expires_s: float = TOKEN_LASTS_S) -> dict[str, Any]:
+        """A join token for minions whose ids match a glob; Salt has no such function."""
+        if not (isinstance(match, str) and type(uses) is int and type(expires_s) in (int, float)):
+            raise UsageError("`match` is a glob on ids, `uses` a whole number, `expires_s` a number of seconds")
+        answer = await self._link.call(self._token, "token_create", id_glob=match, uses=uses, expires_s=expires_s)
+        return {"join_token": answer["token"], "match": match, "uses": uses, "expires_s": expires_s}
+
     async def _rows(self) -> Any:
         return (await self._link.call(self._token, "key_list"))["keys"]
 
@@ -169,4 +182,5 @@ _FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "key.revoke": Wheel.revoke,
     "key.delete": Wheel.delete,
     "key.delete_dict": Wheel.delete_dict,
+    "key.token_create": Wheel.token_create,
 }

@@ -5,6 +5,7 @@ neither the network process of the minion nor that of the master can make up a j
 map with one-letter keys:
 
     v version=1   j jid   c calls   u user   t audience root   r run_ms   d deliver_ms   x executors   o options
+    m metadata, where there is any
 
 where `calls` is a list of [function, args, kwargs]: they run one after the other, in one process. `executors` are the
 names of those that each minion is to use in place of its own ([]: its own), `options` a map of what they are told.
@@ -53,6 +54,7 @@ SEED_BYTES = 32
 _VERSION = 1
 _DOMAIN = b"saltlite job 1\0"
 _KEYS = frozenset("vjcutrdxo")
+_METADATA = "m"
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+", re.ASCII)
 
 
@@ -80,6 +82,8 @@ class JobBody:
     executors: list[str] = field(default_factory=list)
     """None: those of the minion's configuration."""
     executor_opts: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """What whoever gave the order has written on it for himself: nothing reads it but who looks at the job."""
 
     @property
     def fun(self) -> str:
@@ -102,6 +106,7 @@ def encode_body(body: JobBody) -> bytes:
         "d": body.deliver_ms,
         "x": body.executors,
         "o": body.executor_opts,
+        **({_METADATA: body.metadata} if body.metadata else {}),
     }
     try:
         return codec.encode_checked(message, BODY)
@@ -116,7 +121,7 @@ def decode_body(data: bytes) -> JobBody:
     codec.decode when the bytes are not even a message.
     """
     message = codec.decode(data, BODY)
-    if type(message) is not dict or message.keys() != _KEYS or message["v"] != _VERSION:
+    if type(message) is not dict or message.keys() - {_METADATA} != _KEYS or message["v"] != _VERSION:
         raise RemoteProtocolError("bad-job", "its fields are not those of version 1")
     calls = message["c"]
     if type(calls) is not list or not all(type(call) is list and len(call) == 3 for call in calls):
@@ -130,6 +135,7 @@ def decode_body(data: bytes) -> JobBody:
         deliver_ms=message["d"],
         executors=message["x"],
         executor_opts=message["o"],
+        metadata=message.get(_METADATA, {}),
     )
     problem = _problem(body)
     if problem:
@@ -178,6 +184,7 @@ def _problem(body: JobBody) -> str:
         (_is_duration(body.deliver_ms), f"a delivery time has 0 to {DURATION_MAX_MS} ms"),
         (type(body.executors) is list, "the executors are a list"),
         (type(body.executor_opts) is dict, "the options for executors are a map"),
+        (_are_keywords(body.metadata), "metadata are a map of names"),
     )
     return next((sentence for holds, sentence in checks if not holds), "") or _problem_of_execution(body)
 

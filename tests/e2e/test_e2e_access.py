@@ -48,6 +48,9 @@ def fleet() -> Iterator[Fleet]:
     fleet = Fleet(folder)
     entries = folder / "entries"
     entries.touch(mode=0o600)
+    shared = folder / "sharedsecret"
+    shared.touch(mode=0o600)
+    shared.write_text("open sesame\n")
     for words in (["fred"], ["gina", "--group", "dev"], ["runner"], ["zoe"]):
         entries.write_text(entries.read_text() + said(fleet, "auth", "entry", *words, "--password-fd", "0").out)
     try:
@@ -55,7 +58,7 @@ def fleet() -> Iterator[Fleet]:
             user="nobody",
             external_auth=EXTERNAL,
             auth_file=str(entries),
-            sharedsecret="open sesame",
+            sharedsecret_file=str(shared),
             publisher_acl={"daemon": [{"web1": ["test.ping"]}], "nobody": [".*", "@runner", "@wheel"]},
         )
         (folder / "master/master").chmod(0o644)

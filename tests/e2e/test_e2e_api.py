@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import json
-import os
 import socket
 import ssl
-import subprocess
-import sys
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -407,17 +403,3 @@ def test_without_a_master_the_answer_is_503(tmp_path: Path) -> None:
         assert time.monotonic() - began < 5
     finally:
         fleet.close()
-
-
-@pytest.mark.skipif(importlib.util.find_spec("pepper") is None, reason="salt-pepper is not installed")
-def test_salt_pepper_works_unmodified(served: tuple[Fleet, str]) -> None:
-    options = ["-c", os.devnull, "-u", served[1], "--ignore-ssl-errors", "--non-interactive"]
-    login = ["-a", "file", "--username", "admin", "--password", PASSWORD]
-    done = subprocess.run(
-        [sys.executable, "-c", "import pepper.script as s; s.Pepper()()", *options, *login, "*", "test.ping"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-    )
-    assert json.loads(done.stdout)["return"][0]["a"]["ret"] is True

@@ -325,6 +325,13 @@ def test_explain_says_what_is_allowed_by_which_rule_and_what_not(place: Place) -
     assert not explained(place, ROOT, "file:zoe", "web1", "service.restart")["allowed"]
 
 
+def test_explain_says_that_a_name_without_a_backend_is_of_no_local_user(place: Place) -> None:
+    for target, fun in (("web1", "cmd.run"), ("@wheel", "key.accept")):
+        said = explained(place, ROOT, "nobody-of-this-name", target, fun)
+        assert "there is no local user nobody-of-this-name" in said["reason"]
+        assert "no local user" not in explained(place, ROOT, "file:zoe", target, fun)["reason"]
+
+
 def test_explain_decides_as_publish_does(place: Place) -> None:
     for label, who, tgt, calls, more, expected in JOBS:
         if len(calls) == 1 and set(more) <= {"tgt_type"} and who.uid != SERVICE and isinstance(calls[0][1], list):

@@ -59,6 +59,55 @@ def test_a_subset_is_three_unless_it_says_otherwise() -> None:
     assert (fields(client="local_subset")["subset"], fields(client="local_subset", sub=2)["subset"]) == (3, 2)
 
 
+@pytest.mark.parametrize("client", ["local", "local_async", "local_subset"])
+def test_a_batch_goes_to_no_client_at_once(client: str) -> None:
+    found = fields(client=client, batch=2, batch_wait=1.5, failhard=True)["batch"]
+    assert found == {"size": 2, "percent": False, "wait_ms": 1500, "failhard": True}
+
+
+def test_a_subset_is_taken_of_every_client() -> None:
+    assert fields(client="local_async", subset=2)["subset"] == 2
+    assert "subset" not in fields(client="local")
+
+
+def test_a_map_with_the_mark_holds_keyword_arguments() -> None:
+    assert fields(arg=[1, {"__kwarg__": True, "b": "2"}], kwarg={"c": 3})["calls"] == [
+        ["test.arg", [1], {"b": "2", "c": 3}]
+    ]
+    assert fields(arg=[{"__kwarg__": 1}])["calls"] == [["test.arg", [{"__kwarg__": 1}], {}]]
+
+
+@pytest.mark.parametrize("returner", ["json_file", ["json_file", "http"]])
+def test_a_returner_is_named_to_the_master(returner: object) -> None:
+    assert fields(ret=returner)["ret"] == returner
+
+
+@pytest.mark.parametrize("nothing", ["", [], None])
+def test_an_empty_returner_is_none(nothing: object) -> None:
+    assert "ret" not in fields(ret=nothing)
+
+
+def test_metadata_stay_with_the_job() -> None:
+    assert fields(metadata={"ticket": 5})["metadata"] == {"ticket": 5}
+    assert "metadata" not in fields(metadata={})
+
+
+def test_the_wait_for_find_job_is_of_no_effect() -> None:
+    assert fields(gather_job_timeout=10) == fields()
+
+
+@pytest.mark.parametrize(("written", "meant"), [(None, None), (5, 5.0), ("5", 5.0), (0.5, 0.5), ("1.5", 1.5)])
+def test_a_timeout_is_in_seconds(written: object, meant: float | None) -> None:
+    row = {"client": "local", "tgt": "*", "fun": "test.ping", "timeout": written}
+    assert read_lowstate(row, CLIENTS).timeout_s == meant
+
+
+@pytest.mark.parametrize(("written", "meant"), [(True, True), ("true", True), ("False", False), (None, False)])
+def test_full_return_is_a_flag_of_a_form_too(written: object, meant: bool) -> None:
+    row = {"client": "local", "tgt": "*", "fun": "test.ping", "full_return": written}
+    assert read_lowstate(row, CLIENTS).full_return is meant
+
+
 def test_fields_of_a_runner_are_its_keyword_arguments() -> None:
     low = read_lowstate({"client": "runner", "fun": "jobs.lookup_jid", "jid": "1", "arg": ["a=2"]}, CLIENTS)
     assert call_of(low) == ([], {"a": 2, "jid": "1"})
@@ -85,6 +134,12 @@ def test_fields_of_a_runner_are_its_keyword_arguments() -> None:
         {"client": "local", "tgt": "*", "fun": "test.ping", "full_return": 2},
         {"client": "local_batch", "tgt": "*", "fun": "test.ping", "batch": "x"},
         {"client": "local_subset", "tgt": "*", "fun": "test.ping", "subset": 0},
+        {"client": "local", "tgt": "*", "fun": "test.ping", "batch": "0"},
+        {"client": "local", "tgt": "*", "fun": "test.ping", "metadata": ["x"]},
+        {"client": "local", "tgt": "*", "fun": "test.ping", "metadata": {1: 2}},
+        {"client": "local", "tgt": "*", "fun": "test.ping", "failhard": True},
+        {"client": "local", "tgt": "*", "fun": "test.ping", "gather_job_timeout": "soon"},
+        {"client": "local", "tgt": "*", "fun": "test.ping", "arg": [{"__kwarg__": True, 1: 2}]},
     ],
 )
 def test_what_is_no_lowstate_is_refused(wrong: Any) -> None:

@@ -60,6 +60,17 @@ def test_a_body_reads_back_as_it_was() -> None:
     assert decode_body(encode_body(BODY)) == BODY
 
 
+def test_metadata_read_back_and_cost_nothing_where_there_are_none() -> None:
+    noted = dataclasses.replace(BODY, metadata={"ticket": [5, "x"]})
+    assert decode_body(encode_body(noted)) == noted
+    assert encode_body(dataclasses.replace(noted, metadata={})) == encode_body(BODY)
+
+
+@pytest.mark.parametrize("wrong", [None, [], "text", {5: "x"}])
+def test_metadata_that_are_no_map_of_names_are_refused(wrong: object) -> None:
+    assert refusal(fields(m=wrong)) == "bad-job"
+
+
 def test_the_same_job_has_the_same_bytes() -> None:
     assert encode_body(BODY) == encode_body(dataclasses.replace(BODY))
 

@@ -55,7 +55,7 @@ def handle_acl_explain(master: Master, principal: Principal, request: Mapping[st
         {
             **common,
             "allowed": not verdict.reason,
-            "reason": verdict.reason,
+            "reason": verdict.reason and verdict.reason + _no_such_user(who),
             "rules": [rule.text for rule in verdict.rules],
             "targets": count,
             # Who is not an operator learns of no targets that he may not use.
@@ -68,7 +68,15 @@ def _of_kind(master: Master, who: Principal, kind: str, fun: str) -> dict[str, A
     allowed = may(who, kind, (fun,), master.terms)
     rules = [rule.text for rule in master.terms.granted.of(who) if rule.allows_name(kind, fun)]
     reason = "" if allowed else f"{who} may not use the {kind} {fun}: no rule grants it"
+    reason = reason and reason + _no_such_user(who)
     return {"allowed": allowed, "reason": reason, "rules": rules if allowed else [], "targets": 0, **_refused(())}
+
+
+def _no_such_user(who: Principal) -> str:
+    """What else is wrong when a name was written as that of a local user, and is none."""
+    if who.backend or who.uid >= 0:
+        return ""
+    return f" (there is no local user {who.user}; somebody who logs in is written with the backend: pam:{who.user})"
 
 
 def _refused(targets: tuple[str, ...]) -> dict[str, Any]:

@@ -46,8 +46,8 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
 
 
 def handle_job_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `job`: the row of the list with calls, executors asked for and their options, run time limit, cancel
-    and `targets`.
+    """Answers `job`: the row of the list with calls, executors asked for and their options, run time limit, cancel,
+    `metadata` where there are any, and `targets`.
     """
     authorize(principal, Action("job_show"), master.terms)
     jid = parse_jid(request["jid"])
@@ -59,7 +59,8 @@ def handle_job_show(master: Master, principal: Principal, request: Mapping[str, 
     calls = [[call.fun, list(call.args), dict(call.kwargs)] for call in body.calls]
     managing = master.store.managing_minions(jid)
     targets = [_target(detail, managing.get(detail.id)) for detail in master.store.target_details(jid)]
-    return Answer({"job": {**_row(summary), "calls": calls, **execution, "targets": targets}})
+    written = {"metadata": body.metadata} if body.metadata else {}
+    return Answer({"job": {**_row(summary), "calls": calls, **execution, **written, "targets": targets}})
 
 
 def may_see(master: Master, principal: Principal, owner: int) -> bool:

@@ -78,6 +78,7 @@ VERBS: dict[str, OperatorVerb] = {
             "follow": bool,
             "subset": int,
             "batch": dict,
+            "metadata": dict,
             "origin": str,
             "module_executors": (list, str),
             "executor_opts": dict,

@@ -40,6 +40,8 @@ _ORIGIN_MAX = 200
 def handle_publish(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Fields as in `operator_verbs`; answers jid, minions, resources, away, unknown, skipped, timeout_s, deliver_ms.
 
+    `metadata` is a map that stays with the job, for whoever looks at it.
+
     `calls` is a list of [function, args, kwargs]; `module_executors`, a list or one name, are the executors that each
     minion is to use in place of its own, as far as it allows that, and `executor_opts` what they are told. `resources`
     has those of each managing minion; `away` are minions that are targets, or manage some, and have no session;
@@ -85,7 +87,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 batch=batch,
                 origin=_printable(request.get("origin", "")),
             )
-            job = _signed(job, calls, execution, master.identity.job_private)
+            job = _signed(job, calls, execution, request.get("metadata", {}), master.identity.job_private)
             store.put_job(job)
             ids: Collection[TargetId] = {*chosen.minions, *chosen.resources}
             if batch is not None:
@@ -221,7 +223,9 @@ def _printable(text: str) -> str:
     return "".join(letter for letter in text if letter.isprintable())[:_ORIGIN_MAX]
 
 
-def _signed(job: Job, calls: tuple[FunctionCall, ...], execution: Execution, private: bytes) -> Job:
+def _signed(
+    job: Job, calls: tuple[FunctionCall, ...], execution: Execution, metadata: dict[str, Any], private: bytes
+) -> Job:
     body = encode_body(
         JobBody(
             jid=job.jid,
@@ -233,6 +237,7 @@ def _signed(job: Job, calls: tuple[FunctionCall, ...], execution: Execution, pri
             deliver_ms=job.deliver_ms if job.batch is None else job.deliver_ms + LASTS_MAX_MS,
             executors=execution.executors,
             executor_opts=execution.options,
+            metadata=metadata,
         )
     )
     if len(body) > JOB_BODY_MAX:

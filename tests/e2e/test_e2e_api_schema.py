@@ -1,0 +1,66 @@
+"""Every path of the checked-in OpenAPI document, asked what it describes and what it does not, by schemathesis."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api_client import Api
+from tests.e2e.fleet import BIN, Fleet
+from tests.e2e.served import serve
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed"),
+]
+
+DOCUMENT = Path(__file__).parents[2] / "saltlite/netapi/openapi.json"
+EXAMPLES = 10
+"""Random requests for each operation, beside those that schemathesis derives from the document: some 3,000 in all."""
+LIMIT_S = 55
+CASES_MIN = 1000
+SEED = 1
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, str]]:
+    """A fleet, and its API without limits for how fast it may be asked."""
+    paces = {"requests_per_address": 100_000, "logins_per_address": 100_000, "webhooks_per_second": 10_000}
+    with serve(tmp_path_factory.mktemp("schema"), **paces) as both:
+        yield both
+
+
+@pytest.mark.parametrize("user", ["", "fred", "admin"])
+def test_no_request_makes_the_api_fail_or_answer_otherwise_than_it_says(
+    served: tuple[Fleet, str], user: str, tmp_path: Path
+) -> None:
+    fleet, url = served
+    options = []
+    if user:
+        # Not the end of the token that the others need, and not the stream that does not end.
+        options = ["--exclude-operation-id", "logout", "--exclude-operation-id", "events"]
+        options += ["-H", f"X-Auth-Token: {Api(url).log_in(user).token}"]
+    done = subprocess.run(
+        [
+            *(str(BIN / "schemathesis"), "run", str(DOCUMENT), "-u", url, "--tls-verify", "false", *options),
+            # A request can be as described and yet make no sense, such as a target that does not parse.
+            *("--checks", "all", "--exclude-checks", "positive_data_acceptance"),
+            *("--max-examples", str(EXAMPLES), "--seed", str(SEED), "--continue-on-failure", "--no-color"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:]
+    asked = re.search(r"(\d+) generated", done.stdout)
+    assert asked is not None
+    assert int(asked[1]) > CASES_MIN
+    assert "Traceback" not in "".join(daemon.log() for daemon in fleet.daemons.values())
+    assert Api(url).log_in("admin").low(client="local", tgt="a", fun="test.ping").json() == {"return": [{"a": True}]}
