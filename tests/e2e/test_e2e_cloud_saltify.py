@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 import time
@@ -17,7 +18,7 @@ from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudNotFound
 from tests import sshd
 from tests.cloud_deploys import Program
 from tests.cloud_drivers import assert_six, injected
-from tests.e2e.fleet import ME, Fleet, wait_until
+from tests.e2e.fleet import ME, Fleet, Said, wait_until
 from tests.sshd import Sshd, start_sshd
 
 pytestmark = [
@@ -104,6 +105,70 @@ def test_a_machine_becomes_a_minion_and_stops_being_one(lab: Lab) -> None:
     assert lab.driver.list_nodes() == {}
     with pytest.raises(SaltCloudNotFound, match="web1 was not made a minion"):
         lab.driver.show_instance("web1", call="action")
+
+
+# -- by the command
+
+
+def cloud(lab: Lab, *words: str, **profile: Any) -> Said:
+    """`saltlite cloud` with the profile of the lab, and these settings in it."""
+    conf = lab.fleet.folder / "master"
+    (conf / "cloud").write_text(json.dumps({"root_dir": str(conf / "root")}))
+    for kind, content in (
+        ("providers", {"lab": {"driver": "saltify"}}),
+        ("profiles", {"shop": {**lab.program.opts["profiles"]["shop"], "provider": "lab", **profile}}),
+    ):
+        (conf / f"cloud.{kind}.d").mkdir(exist_ok=True)
+        (conf / f"cloud.{kind}.d/lab.conf").write_text(json.dumps(content))
+    return lab.fleet.cli("cloud", "-y", "--out", "json", *words)
+
+
+def events(lab: Lab) -> list[tuple[str, dict[str, Any]]]:
+    """(tag, data) of the events of machines, in order."""
+    with lab.fleet.store() as store:
+        return [(one.tag, dict(one.data)) for one in store.events(0, 10**6) if one.tag.startswith("salt/cloud/")]
+
+
+def test_the_command_makes_a_minion_and_destroys_it(lab: Lab) -> None:
+    began = time.monotonic()
+    said = cloud(lab, "-p", "shop", "web1")
+    assert said.code == 0, said
+    assert lab.fleet.cli("web1", "test.ping", "--out", "json").json() == {"web1": True}
+    took = time.monotonic() - began
+    print(f"saltlite cloud -p: {took:.2f} s to an answer")
+    assert took < READY_S
+    assert lab.server.logins() == 1
+    assert [tag.rpartition("/")[2] for tag, _ in events(lab)] == ["creating", "requesting", "deploying", "created"]
+    listed = cloud(lab, "-Q").json()
+    assert_six(listed["lab"]["saltify"])
+    assert list(listed["lab"]["saltify"]) == ["web1"]
+    twice = cloud(lab, "-p", "shop", "web1")
+    assert twice.code != 0
+    assert "web1 already" in twice.err
+
+    gone = cloud(lab, "-d", "web1")
+    assert gone.code == 0, gone
+    assert lab.fleet.keys() == {}
+    assert list(lab.machine.rglob("*")) == []
+    assert [tag.rpartition("/")[2] for tag, _ in events(lab)][4:] == ["destroying", "destroyed"]
+
+
+def test_a_script_that_fails_takes_everything_back_and_tells_no_secret(lab: Lab) -> None:
+    said = cloud(
+        lab, "-p", "shop", "web1",
+        password="planted-password", script_env={"API_TOKEN": "planted-token"},
+        inline_script=["echo it broke with planted-password >&2; exit 3"],
+    )  # fmt: skip
+    assert said.code not in (0, 1, 2), said
+    assert "command 1 of inline_script failed" in said.err
+    assert lab.fleet.keys() == {}
+    assert list(lab.machine.rglob("*")) == []
+    assert cloud(lab, "--unfinished").json() == {}
+    written = said.out + said.err + repr(events(lab)) + lab.fleet.logs()
+    assert "planted" not in written
+
+
+# -- by the driver
 
 
 def test_a_deployment_that_fails_leaves_no_minion_and_no_machine(lab: Lab) -> None:

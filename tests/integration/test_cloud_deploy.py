@@ -27,6 +27,7 @@ from saltlite.cloudapi.exceptions import (
 )
 from tests import sshd
 from tests.cloud_deploys import Program
+from tests.e2e.fleet import wait_until
 from tests.sshd import PASSWORD, USER, Sshd, start_sshd
 
 pytestmark = pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server")
@@ -319,11 +320,11 @@ def test_a_step_that_takes_too_long_is_ended(target: Target, program: Program) -
     assert not any(b"77" in line.split(b"\0") for line in _command_lines())
 
 
-def test_what_an_own_script_did_is_listed_as_left(target: Target, program: Program) -> None:
+def test_what_an_own_script_did_is_listed_as_left(target: Target, program: Program, tmp_path: Path) -> None:
     own = Path(program.opts["config_dir"]) / "cloud.deploy.d/mine"
     own.write_text("#!/bin/sh\nexit 5\n")
     with pytest.raises(DeployError, match="exit code 5") as caught:
-        bootstrap(target.vm(script="mine"), program.opts)
+        bootstrap(target.vm(script="mine", ssh_known_hosts=str(tmp_path / "known")), program.opts)
     assert [line.startswith(f"what {own} did at root@127.0.0.1") for line in caught.value.left] == [True]
 
 
@@ -360,6 +361,27 @@ def test_what_an_interrupted_deployment_left_is_removed_by_the_next(target: Targ
     assert bootstrap(target.vm(), program.opts)["deployed"]
     retire(target.vm(), program.opts)
     assert target.left() == set()
+
+
+def test_a_deployment_whose_command_died_holds_off_another_and_can_be_taken_back(
+    target: Target, program: Program
+) -> None:
+    target.put_minion(MINION.replace('"ready"', '"backoff"'))
+    before = target.left()
+    vm_ = target.vm(start_timeout=60)
+    dying = os.fork()
+    if dying == 0:
+        bootstrap(dict(vm_), program.opts)
+        os._exit(0)
+    wait_until(lambda: bool(target.processes()), "the minion runs")
+    os.kill(dying, signal.SIGKILL)
+    os.waitpid(dying, 0)
+    with pytest.raises(DeployError, match="another deployment to this machine is under way"):
+        bootstrap(dict(vm_), program.opts)
+    assert len(target.processes()) == 1
+    assert retire(dict(vm_), program.opts) == ()
+    assert target.processes() == []
+    assert target.left() == before
 
 
 def test_settings_that_cannot_be_used_are_named_before_anything_is_done(target: Target, program: Program) -> None:
@@ -406,13 +428,11 @@ def test_an_interrupt_takes_everything_back(target: Target, program: Program) ->
     seen: list[bool] = []
 
     def interrupt() -> None:
-        until = time.monotonic() + 20
-        while time.monotonic() < until and not target.processes():
-            time.sleep(0.02)
+        wait_until(lambda: bool(target.processes()), "the minion runs")
         seen.append(bool(target.processes()))
-        signal.raise_signal(signal.SIGINT)
+        signal.pthread_kill(main, signal.SIGINT)
 
-    # In a thread: raise_signal is for the process, and Python raises KeyboardInterrupt in the main thread.
+    main = threading.get_ident()
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):

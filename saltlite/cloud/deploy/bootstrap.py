@@ -31,16 +31,28 @@ _FULL = "No space left on device"
 # `$1` is the folder, `$2` the program. The number is kept, so that an interrupted deployment can be ended.
 _STEP = 'umask 022; echo $$ >"$1/pid" && exec sh "$1/$2" "$1"'
 _UNPACK = 'cd "$1" && tar -x -o -f -'
-# What still runs is ended as a group, and has a moment to take back by itself what it made.
-_CLEAN_UP = """
-if pid=$(cat "$1/pid" 2>/dev/null) && grep -q "$1" "/proc/$pid/cmdline" 2>/dev/null; then
+# A program that still runs is ended as a group, and has a moment to take back by itself what it made.
+_END = """
+end() {
+    pid=$(cat "$1/pid" 2>/dev/null) && grep -q "$1" "/proc/$pid/cmdline" 2>/dev/null || return
     group=$(sed 's/.*) //' "/proc/$pid/stat" | cut -d ' ' -f 3)
     kill -TERM "-$group" 2>/dev/null
     tries=0
     while [ -d "/proc/$pid" ] && [ "$tries" -lt 100 ]; do tries=$((tries + 1)); sleep 0.1; done
-fi
+}
+"""
+_CLEAN_UP = f"""{_END}
+end "$1"
 [ "$2" = leave ] || [ ! -f "$1/$2" ] || sh "$1/$2" "$1"
 [ "$3" = keep ] || rm -rf "$1"
+"""
+# Folders of deployments of this machine whose command has died; `$1` is where they lie, `$2` the machine, `$3` ours.
+_CLEAN_UP_OTHERS = f"""{_END}
+for folder in "$1/saltlite-cloud.$2."????????; do
+    [ -O "$folder" ] && [ "$folder" != "$3" ] || continue
+    end "$folder"
+    rm -rf "$folder"
+done
 """
 
 
@@ -97,6 +109,7 @@ def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
     with Session(deployment) as session:
         machine = session.enter()
         try:
+            session.run(_CLEAN_UP_OTHERS, deployment.tmp_dir, deployment.name, machine.folder, within_s=CLEAN_UP_S)
             _unpack(session, machine, script.taking_back(deployment, machine), deployment)
         finally:
             left = _take_back(deployment, session, machine)

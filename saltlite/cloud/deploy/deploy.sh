@@ -200,6 +200,12 @@ start_detached() {
         </dev/null >"$own/output" 2>&1 &)
 }
 
+# Whether the deployment that began the list still runs.
+is_under_way() {
+    other=$(sed -n 's/^by //p' "$made")
+    pid=$(cat "$other/pid" 2>/dev/null) && grep -q "$other" "/proc/$pid/cmdline" 2>/dev/null
+}
+
 runs() {
     if [ -f "$own/pid" ]; then
         is_minion "$(cat "$own/pid")"
@@ -228,6 +234,7 @@ has_session() { grep -q '"phase": "ready"' "$STATUS_FILE" 2>/dev/null; }
 
 deploy() {
     if [ -f "$made" ]; then
+        ! is_under_way || die "another deployment to this machine is under way"
         ! runs || die "saltlite-cloud has made this machine a minion before: destroy that one first"
         undo
     fi

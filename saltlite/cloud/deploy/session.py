@@ -35,7 +35,7 @@ _AFTER_MARK = 'while IFS= read -r line; do [ "$line" != "$1" ] || break; done; '
 
 _LOOK = r"""
 umask 077
-folder=$(mktemp -d "$1/saltlite-cloud.XXXXXXXX") || exit 1
+folder=$(mktemp -d "$1/saltlite-cloud.$5.XXXXXXXX") || exit 1
 printf 'folder=%s\nuid=%s\n' "$folder" "$(id -u)"
 installed=$("$2/bin/saltlite-minion" --version 2>/dev/null | sed 's/.* //')
 printf 'installed=%s\n' "$installed"
@@ -132,9 +132,8 @@ class Session:
     def _look(self) -> Outcome:
         install = self._deployment.install
         try:
-            return self._run(
-                _LOOK, self._deployment.tmp_dir, install.folder, __version__, install.python, stdin=b"", within_s=LOOK_S
-            )
+            words = (self._deployment.tmp_dir, install.folder, __version__, install.python, self._deployment.name)
+            return self._run(_LOOK, *words, stdin=b"", within_s=LOOK_S)
         except NotReachedError as error:
             if error.denied:
                 self._next_user()
