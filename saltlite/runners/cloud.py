@@ -95,7 +95,7 @@ def profile(prof: str, instances: str | list[str], parallel: bool = False, **set
         saltlite-run cloud.profile small web1,web2
         saltlite-run cloud.profile small web1 deploy=False
     """
-    return _answer(__cloud__.profile(prof, _names(instances), parallel=parallel, **settings))
+    return _answer(__cloud__.profile(prof, _names(instances), parallel=parallel, **_given(settings)))
 
 
 def map_run(path: str, parallel: bool = False, **settings: Any) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def map_run(path: str, parallel: bool = False, **settings: Any) -> dict[str, Any
 
         saltlite-run cloud.map_run /etc/saltlite/web.map
     """
-    return _answer(__cloud__.map_run(path, parallel=parallel, **settings))
+    return _answer(__cloud__.map_run(path, parallel=parallel, **_given(settings)))
 
 
 def destroy(instances: str | list[str], provider: str = "all", parallel: bool = False) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def action(fun: str, instances: str | list[str], provider: str = "all", **kwargs
         saltlite-run cloud.action show_instance web1
         saltlite-run cloud.action stop web1
     """
-    return _answer(__cloud__.action(fun, _names(instances), provider=provider, **kwargs))
+    return _answer(__cloud__.action(fun, _names(instances), provider=provider, **_given(kwargs)))
 
 
 def function(fun: str, provider: str, **kwargs: Any) -> dict[str, Any]:
@@ -140,13 +140,18 @@ def function(fun: str, provider: str, **kwargs: Any) -> dict[str, Any]:
 
         saltlite-run cloud.function show_image my-provider image=ami-1
     """
-    return _answer(__cloud__.function(fun, provider, **kwargs))
+    return _answer(__cloud__.function(fun, provider, **_given(kwargs)))
 
 
 def _answer(answer: dict[str, Any]) -> dict[str, Any]:
     if __cloud__.failed:
         __context__["retcode"] = 1
     return answer
+
+
+def _given(settings: dict[str, Any]) -> dict[str, Any]:
+    """What the caller gave: the loader adds who called it, as ``__pub_...``."""
+    return {key: value for key, value in settings.items() if not key.startswith("__")}
 
 
 def _names(instances: str | list[str]) -> list[str]:
