@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from saltlite import __version__
 from saltlite.cloudapi import port
 from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudNotFound
 from tests import sshd
@@ -166,6 +167,33 @@ def test_a_script_that_fails_takes_everything_back_and_tells_no_secret(lab: Lab)
     assert cloud(lab, "--unfinished").json() == {}
     written = said.out + said.err + repr(events(lab)) + lab.fleet.logs()
     assert "planted" not in written
+
+
+def test_saltlite_travels_to_a_machine_that_has_none(lab: Lab) -> None:
+    own = {"install_dir": str(lab.machine / "venv"), "deploy_timeout": 50}
+    said = cloud(lab, "-p", "shop", "web1", **own)
+    assert said.code == 0, said
+    assert lab.fleet.cli("web1", "test.version", "--out", "json").json() == {"web1": __version__}
+    where = lab.fleet.cli("web1", "cmd.run", "readlink /proc/$PPID/exe; cat /proc/$PPID/cmdline", "--out", "json")
+    assert own["install_dir"] in where.json()["web1"]
+    assert cloud(lab, "-d", "web1", **own).code == 0
+    assert list(lab.machine.rglob("*")) == []
+
+
+def test_what_a_killed_command_left_is_shown_and_cleaned(lab: Lab) -> None:
+    # It reaches no master, so the deployment is under way for long.
+    away = {"minion": {**lab.vm()["minion"], "master": "127.0.0.1:1"}, "start_timeout": 60}
+    cloud(lab, "-Q", **away)
+    with lab.fleet.start_cli("cloud", "-p", "shop", "web1", "-y") as command:
+        wait_until(lambda: list(lab.machine.rglob("status.json")), "the minion was started")
+        command.kill()
+    shown = cloud(lab, "--unfinished", **away)
+    assert "web1" in shown.out, shown
+    cleaned = cloud(lab, "--clean", **away)
+    assert cleaned.code == 0, cleaned
+    assert list(lab.machine.rglob("*")) == []
+    assert lab.driver.list_nodes() == {}
+    assert "web1" not in cloud(lab, "--unfinished", **away).out
 
 
 # -- by the driver

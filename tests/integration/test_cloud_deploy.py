@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -409,16 +408,6 @@ def _command_lines() -> Iterator[bytes]:
                 yield Path(f"/proc/{entry}/cmdline").read_bytes()
             except OSError:
                 continue
-
-
-def test_saltlite_travels_along_and_is_installed(target: Target, program: Program) -> None:
-    shutil.rmtree(target.folder / "venv")
-    vm_ = target.vm(install="wheel", deploy_timeout=50, start_timeout=20)
-    # The real minion is installed, and ends at once: the token is none.
-    with pytest.raises(DeployError, match="the minion ended"):
-        bootstrap(vm_, program.opts)
-    assert target.left() == set()
-    assert not (target.folder / "venv").exists()
 
 
 def test_an_interrupt_takes_everything_back(target: Target, program: Program) -> None:
