@@ -1,4 +1,4 @@
-"""Machines of Amazon EC2, by boto3 (`pip install 'saltlite[cloud]'`).
+"""Machines of Amazon EC2, by botocore (`pip install 'saltlite[cloud]'`).
 
 A provider; one for each location:
 
@@ -56,7 +56,7 @@ from saltlite.cloudapi.exceptions import (
 )
 from saltlite.cloudapi.files import public_key
 from saltlite.cloudapi.waiting import wait_until
-from saltlite.clouds._ec2_api import Ec2, connect, plain
+from saltlite.clouds._ec2_api import Ec2, connect
 from saltlite.clouds._ec2_machines import INTERVAL_S, Machines, six
 from saltlite.clouds._ec2_request import image_of, request_of, username_of
 
@@ -104,7 +104,7 @@ def avail_images(kwargs: Mapping[str, Any] | None = None, call: str | None = Non
     """
     no_action("avail_images", "--list-images", call)
     rows = _ec2().rows("describe_images", "Images", Owners=_owners((kwargs or {}).get("owner")))
-    return {image["ImageId"]: plain(image) for image in rows}
+    return {image["ImageId"]: image for image in rows}
 
 
 def avail_sizes(call: str | None = None) -> dict[str, dict[str, Any]]:
@@ -157,7 +157,7 @@ def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
         saltlite-cloud -F
     """
     no_action("list_nodes_full", "-F or --full-query", call)
-    return {name: {**plain(machine), **six(machine)} for name, machine in _machines().by_name().items()}
+    return {name: {**machine, **six(machine)} for name, machine in _machines().by_name().items()}
 
 
 def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
@@ -179,7 +179,7 @@ def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
     """
     only_action("show_instance", call)
     machine = _machines().find(name)
-    return {**plain(machine), **six(machine)}
+    return {**machine, **six(machine)}
 
 
 def start(name: str, call: str | None = None) -> dict[str, Any]:
@@ -292,7 +292,7 @@ def get_console_output(name: str, call: str | None = None) -> dict[str, Any]:
     only_action("get_console_output", call)
     identity = _machines().find(name)["InstanceId"]
     answer = _ec2().ask("get_console_output", InstanceId=identity)
-    return {"id": identity, "output": plain(answer.get("Output") or "")}
+    return {"id": identity, "output": str(answer.get("Output") or "")}
 
 
 def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None)
     found = _ec2().ask("describe_images", ImageIds=[image])["Images"]
     if not found:
         raise SaltCloudNotFound(f"there is no image {image} in {_ec2().location}; --list-images shows those of `owner`")
-    shown: dict[str, Any] = plain(found[0])
+    shown: dict[str, Any] = found[0]
     return shown
 
 
@@ -320,7 +320,7 @@ def show_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = Non
     """
     only_function("show_keypair", call)
     name = needed(kwargs, "keyname", "show_keypair")
-    shown: dict[str, Any] = plain(_ec2().ask("describe_key_pairs", KeyNames=[name])["KeyPairs"][0])
+    shown: dict[str, Any] = _ec2().ask("describe_key_pairs", KeyNames=[name])["KeyPairs"][0]
     return shown
 
 
@@ -344,7 +344,7 @@ def create_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = N
             os.unlink(path)
             raise
         file.write(pair.pop("KeyMaterial"))
-    return {**plain(pair), "file": path}
+    return {**pair, "file": path}
 
 
 def import_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
@@ -357,8 +357,7 @@ def import_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = N
     only_function("import_keypair", call)
     name, path = needed(kwargs, "keyname", "import_keypair"), needed(kwargs, "file", "import_keypair")
     public = public_key(path)
-    imported: dict[str, Any] = plain(_ec2().ask("import_key_pair", KeyName=name, PublicKeyMaterial=public.encode()))
-    return imported
+    return _ec2().ask("import_key_pair", KeyName=name, PublicKeyMaterial=public.encode())
 
 
 def delete_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
@@ -413,7 +412,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
         vm_["key_filename"] = key_file
     done = cloud.bootstrap(vm_, __opts__)
     tell("created", "created instance", vm_, {"instance_id": identity})
-    return {**done, **plain(machine), **six(machine)}
+    return {**done, **machine, **six(machine)}
 
 
 def destroy(name: str, call: str | None = None) -> dict[str, Any]:

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
-import json
-import os
-import re
-import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,55 +18,18 @@ from saltlite.cloudapi.exceptions import (
 )
 from saltlite.clouds import _ec2_api
 from tests.cloud_drivers import Program, assert_six, loaded, machine
+from tests.ec2_api import AMAZON, IMAGE, UBUNTU, ec2_api, empty, needs_moto
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("moto") is None or importlib.util.find_spec("boto3") is None,
-    reason="needs boto3 and moto: pip install 'saltlite[dev]'",
-)
+pytestmark = needs_moto
 
 SECRET = "wJalrXUtnFEMI-secret-of-the-provider"
 
 
-AMAZON, CANONICAL = "801119661308", "099720109477"
-IMAGE, UBUNTU, OLDER_UBUNTU = "ami-11111111", "ami-22222222", "ami-33333333"
-IMAGES = [
-    {"ami_id": IMAGE, "name": "al2023-ami-2023.5", "owner_id": AMAZON, "creation_date": "2025-01-01T00:00:00.000Z"},
-    {"ami_id": UBUNTU, "name": "ubuntu/24.04-2", "owner_id": CANONICAL, "creation_date": "2025-03-01T00:00:00.000Z"},
-    {
-        "ami_id": OLDER_UBUNTU,
-        "name": "ubuntu/24.04-1",
-        "owner_id": CANONICAL,
-        "creation_date": "2024-03-01T00:00:00.000Z",
-    },
-]
-REST_OF_IMAGE = {
-    "architecture": "x86_64",
-    "virtualization_type": "hvm",
-    "public": True,
-    "root_device_name": "/dev/sda1",
-}
-
-
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an EC2 API that has three images, and nothing else but what Amazon has for everybody."""
-    images = tmp_path_factory.mktemp("moto") / "images.json"
-    images.write_text(json.dumps([{**image, **REST_OF_IMAGE} for image in IMAGES]), encoding="utf-8")
-    with subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "MOTO_AMIS_PATH": str(images), "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"},
-    ) as server:
-        assert server.stderr is not None
-        try:
-            said = next((line for line in server.stderr if "Running on" in line), "")
-            found = re.search(r"http://127\.0\.0\.1:\d+", said)
-            assert found is not None, "moto does not start"
-            yield found[0]
-        finally:
-            server.kill()
+    """The address of an EC2 API."""
+    with ec2_api(tmp_path_factory.mktemp("moto")) as address:
+        yield address
 
 
 Driver = tuple[Any, Program]
@@ -81,7 +37,7 @@ Driver = tuple[Any, Program]
 
 @pytest.fixture
 def ec2(endpoint: str) -> Iterator[Driver]:
-    """The driver, in a location of its own for each test, so that they see no machines of each other."""
+    """The driver, with one provider."""
     settings = {
         "id": f"AKIA{time.monotonic_ns()}"[:20],
         "key": SECRET,
@@ -95,7 +51,7 @@ def ec2(endpoint: str) -> Iterator[Driver]:
 @pytest.fixture(autouse=True)
 def _left_empty(endpoint: str) -> None:
     """Each test begins without machines."""
-    urllib.request.urlopen(f"{endpoint}/moto-api/reset", data=b"", timeout=10).close()
+    empty(endpoint)
 
 
 def test_a_machine_is_made_listed_shown_stopped_started_and_destroyed(ec2: Driver) -> None:

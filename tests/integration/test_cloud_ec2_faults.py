@@ -15,7 +15,7 @@ from tests.cloud_drivers import loaded
 from tests.http_answers import answering
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("boto3") is None, reason="needs boto3: pip install 'saltlite[cloud]'"
+    importlib.util.find_spec("botocore") is None, reason="needs botocore: pip install 'saltlite[cloud]'"
 )
 
 EMPTY = (
@@ -94,8 +94,8 @@ def test_an_address_that_is_none_is_refused_before_anything_is_asked() -> None:
         listed("http://no host/")
 
 
-def test_without_boto3_the_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "boto3", None)
+def test_without_botocore_the_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
     with pytest.raises(SaltCloudConfigError, match=r"pip install 'saltlite\[cloud\]'"):
         listed("http://127.0.0.1:1/")
 
