@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,28 @@ WHY_NOT = why_not()
 needs_machines = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "machines can be made")
 
 
-def traces(folder: Path) -> list[str]:
-    """What there is of machines whose folder is `folder`, or is below it: processes, mounts and files."""
-    found = [str(path) for path in folder.rglob("*")] if folder.is_dir() else []
+def traces(folder: Path, within_s: float = 2.0) -> list[str]:
+    """What there is of machines whose folder is `folder`, or is below it: processes, mounts and files.
+
+    A machine of somebody else that starts just now has every mount of this host for a moment: this looks again until
+    nothing is found, or the time is over.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        found = [str(path) for path in folder.rglob("*")] if folder.is_dir() else []
+        found += [f"process {pid}, or mounts that it sees" for pid in _seeing(str(folder))]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
+
+
+def _seeing(folder: str) -> list[str]:
+    """The processes that have a mount at or from below the folder."""
+    found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            if str(folder) in Path(f"/proc/{pid}/mountinfo").read_text():
-                found.append(f"process {pid} or mount of it")
+            if folder in Path(f"/proc/{pid}/mountinfo").read_text():
+                found.append(pid)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from tests.machine_traces import needs_machines, traces, traces_of
 
 pytestmark = [pytest.mark.e2e, needs_machines]
 
+SOURCES = Path(__file__).parents[2]
 UP_S = 6.0
 """From three profiles to three answers, on a host that has nothing else to do."""
 GONE_S = 2.0
@@ -230,15 +232,36 @@ def test_without_deploy_there_is_a_machine_and_no_minion(lab: Lab) -> None:
     assert "salt/cloud/web1/deploying" not in lab.program.tags()
 
 
-def test_an_image_without_a_minion_says_what_to_do(lab: Lab, tmp_path: Path) -> None:
-    image = tmp_path / "image"
+def test_an_image_with_a_minion_of_its_own_runs_that_one(lab: Lab, tmp_path: Path) -> None:
+    image, shown = image_of(tmp_path)
+    command = image / "opt" / "own" / "saltlite-minion"
+    command.parent.mkdir(parents=True)
+    path = f"{SOURCES}:{SOURCES}/daemons"
+    command.write_text(f'#!/bin/sh\nexport PYTHONPATH={path}\nexec {sys.executable} -m saltlite_minion "$@"\n')
+    command.chmod(0o755)
+    (image / "sbin").unlink(missing_ok=True)
+    (image / "sbin").symlink_to("/opt/own")
+    needed = [folder for folder in (sys.prefix, sys.base_prefix, str(SOURCES)) if folder not in ("/usr", "/usr/local")]
+    lab.made("web1", image=str(image), show_folders=[*shown, *needed])
+    assert lab.ask("web1", "cmd.run", "hostname; ls -A /var/lib") == {"web1": "web1\nsaltlite"}
+    assert sorted(path.name for path in (image / "etc").iterdir()) == ["passwd"]
+
+
+def image_of(folder: Path) -> tuple[Path, list[str]]:
+    """A folder with a root that has nothing but what it is shown of this host; and those folders."""
+    image = folder / "image"
     (image / "etc").mkdir(parents=True)
-    links = [name for name in ("bin", "sbin", "lib", "lib64") if Path("/", name).is_symlink()]
-    for name in links:
+    (image / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    names = [name for name in ("bin", "sbin", "lib", "lib64") if Path("/", name).is_symlink()]
+    for name in names:
         (image / name).symlink_to(os.readlink(f"/{name}"))
-    shown = [
-        f"/{name}" for name in ("usr", "bin", "sbin", "lib", "lib64") if name not in links and Path("/", name).is_dir()
+    return image, [
+        f"/{name}" for name in ("usr", "bin", "sbin", "lib", "lib64") if name not in names and Path("/", name).is_dir()
     ]
+
+
+def test_an_image_without_a_minion_says_what_to_do(lab: Lab, tmp_path: Path) -> None:
+    image, shown = image_of(tmp_path)
     error = lab.create("web1", image=str(image), show_folders=shown)["web1"]
     assert "has no command saltlite-minion: install saltlite in it" in str(error)
 
