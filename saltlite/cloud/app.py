@@ -23,11 +23,12 @@ from saltlite.errors import SaltliteError, UsageError
 
 
 def open_program(config_dir: str, client: LocalClient, say: Say) -> Program:
-    """The program by the files of a folder. Raises ConfigError, and RefusedError for folders of drivers that others
-    may write to.
+    """The program by the files of a folder. Raises ConfigError, and RefusedError for folders of drivers, and
+    a cachedir with host keys and the journal, that others may write to.
     """
     loaded, master = load_cloud(config_dir), load_master(config_dir).config
-    require_trusted([*master.module_dirs, *loaded.config.cloud_dirs, master.extension_modules])
+    places = [*master.module_dirs, *loaded.config.cloud_dirs, master.extension_modules, loaded.config.cachedir]
+    require_trusted(places)
     return Program(loaded, master, config_dir, Master(client), say)
 
 

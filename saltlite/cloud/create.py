@@ -98,7 +98,8 @@ class Creation:
         """Take back what was done; sentences about what could not be."""
         left = []
         for undo in self._flow.to_undo(keep_machine=keep_machine):
-            self._program.progress(self._name, f"takes back: {undo.replace('-', ' ')}")
+            if undo is not Undo.VOID_TOKEN or self._token_id:
+                self._program.progress(self._name, f"takes back: {undo.replace('-', ' ')}")
             try:
                 self._undo(undo)
             except SaltliteError as error:

@@ -83,12 +83,20 @@ class MachineCache:
 
     @staticmethod
     def _write(path: str, record: Mapping[str, Any]) -> None:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        _make_private(os.path.dirname(path))
         half = f"{path}.{os.getpid()}"
         fd = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:
             json.dump(record, file, default=str)
         os.replace(half, path)
+
+
+def _make_private(folder: str) -> None:
+    """Make a folder and those above it; `os.makedirs` would give its mode to the last one only."""
+    if not os.path.isdir(folder):
+        _make_private(os.path.dirname(folder))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
 
 
 def _file_name(text: str) -> str:

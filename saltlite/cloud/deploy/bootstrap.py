@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite.cloud.deploy import script, windows
+from saltlite.cloud.deploy.readings import Readings
 from saltlite.cloud.deploy.session import Session
-from saltlite.cloud.deploy.settings import Deployment, deployment_of
+from saltlite.cloud.deploy.settings import Deployment, deployment_of, script_of
 from saltlite.cloudapi.events import tell
 from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudExecutionFailure
 from saltlite.cloudapi.port import Cloud, cloud
@@ -71,7 +72,7 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
     the user's own was to do it. Raises SaltCloudConfigError before anything is done, then DeployError and what
     `Session.enter` raises; nothing is then left on the machine but what DeployError names.
     """
-    if windows.is_windows(vm_):
+    if windows.is_windows(vm_) and vm_.get("deploy") is not False:
         raise windows.refuse(vm_)
     deployment = deployment_of(vm_, opts)
     if not deployment.deploy and not deployment.steps.inline:
@@ -118,7 +119,7 @@ def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
 
 def script_text(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> str:
     """The program that makes this machine a minion: that of its setting `script`, or the built-in one."""
-    return script.text_of(deployment_of(vm_, opts).steps.script)
+    return script.text_of(script_of(Readings(vm_), opts))
 
 
 def _conceal(deployment: Deployment, program: Cloud) -> None:
@@ -138,6 +139,7 @@ def _carry_out(deployment: Deployment, session: Session, machine: script.Machine
     for step in steps:
         program.progress(deployment.name, f"runs {step.what}")
         done = session.run(_STEP, machine.folder, step.file, within_s=deployment.step_s)
+        log.debug("%s: %s said: %r %r", deployment.name, step.what, done.stdout[-SAID_MAX:], done.stderr[-SAID_MAX:])
         if done.retcode != 0:
             raise SaltCloudExecutionFailure(f"{deployment.name}: {step.what} failed at {session.place}: {_why(done)}")
         if step == script.DEPLOY and not deployment.steps.script:

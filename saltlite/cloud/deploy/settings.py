@@ -190,7 +190,7 @@ def _login(read: Readings, opts: Mapping[str, Any]) -> Login:
     sudo_password = read.text("sudo_password") or None
     if sudo_password is not None:
         read.checked("passwd", "sudo_password", sudo_password)
-    agent = read.flag("ssh_agent")
+    offers_keys = read.flag("ssh_agent")
     within_s = read.seconds("ssh_timeout", LOGIN_S)
     host = Host(
         read.name,
@@ -202,7 +202,7 @@ def _login(read: Readings, opts: Mapping[str, Any]) -> Login:
         passwd=None if password is None else read.checked("passwd", password_name, str(password)),
         timeout=min(SSH_S, within_s),
         identities_only=key is not None,
-        use_auth_sock=agent and key is None,
+        use_auth_sock=offers_keys and key is None,
         accept_new_host_keys=not keys,
         known_hosts_file=read.text("ssh_known_hosts") or known_hosts_of(read.name, opts),
         ssh_options=read.checked("ssh_options", "ssh_options", options),
@@ -242,7 +242,7 @@ def _steps(read: Readings, opts: Mapping[str, Any]) -> Steps:
     for name in variables:
         if not _NAME_OF_VARIABLE.fullmatch(name):
             raise read.wrong("script_env", f"has {name!r}, which is no name of a variable")
-    script, script_args = _script(read, opts), read.text("script_args")
+    script, script_args = script_of(read, opts), read.text("script_args")
     if script_args and not script:
         raise read.wrong("script_args", "is for a script of yours: the built-in one takes no arguments")
     return Steps(
@@ -255,8 +255,8 @@ def _steps(read: Readings, opts: Mapping[str, Any]) -> Steps:
     )
 
 
-def _script(read: Readings, opts: Mapping[str, Any]) -> str:
-    """The file of the script that the settings name, "" for the built-in one."""
+def script_of(read: Readings, opts: Mapping[str, Any]) -> str:
+    """The file of the script that the settings name, "" for the built-in one. Raises SaltCloudConfigError."""
     named = read.text("script")
     if named in ("", BUILT_IN, "deploy"):
         return ""
