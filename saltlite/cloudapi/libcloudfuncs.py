@@ -99,6 +99,7 @@ def list_nodes_full(conn: Any = None, call: str | None = None) -> dict[str, dict
 
 def list_nodes_select(conn: Any = None, call: str | None = None) -> dict[str, dict[str, Any]]:
     """The machines with the fields of the option `query.selection`."""
+    _libcloud.no_action("list_nodes_select", "-S or --select-query", call)
     return _libcloud.list_nodes_select(list_nodes_full(conn, "function"), __opts__["query.selection"], call)
 
 

@@ -32,7 +32,7 @@ SILENCE_S = 30.0
 """How long the provider may say nothing, at a connection or in an answer."""
 TOTAL_S = 120.0
 """How long one question may take with all of its attempts and waits."""
-ATTEMPTS = 6
+ATTEMPTS = 5
 FIRST_WAIT_S = 0.5
 BODY_BYTES_MAX = 32 << 20
 """An answer that is longer is none of an API of machines."""

@@ -13,7 +13,7 @@ PAGE = 250
 """Rows that are asked for at once. The API takes up to 1000 mostly, and answers the more slowly."""
 PAGES: Mapping[str, int] = {"describe_instance_types": 100}
 """Where it takes fewer."""
-ATTEMPTS = 6
+ATTEMPTS = 5
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
 

@@ -129,6 +129,7 @@ def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
 
         saltlite-cloud -S
     """
+    no_action("list_nodes_select", "-S or --select-query", call)
     return cloud.list_nodes_select(list_nodes_full("function"), __opts__["query.selection"], call)
 
 

@@ -91,6 +91,12 @@ def test_what_a_provider_offers_is_listed_and_shown(fleet: Fleet) -> None:
     assert said.json()["my-ec2"]["ec2"]["ImageId"] == IMAGE
 
 
+def test_the_driver_keeps_the_contract_of_drivers(fleet: Fleet) -> None:
+    assert cloud(fleet, "-p", "small", "web1", "--no-deploy").code == 0
+    said = fleet.cli("cloud-check", "--out", "json", "my-ec2").json()
+    assert [one for one in said["tests"] if one["result"] != "good"] == []
+
+
 def test_a_name_that_is_taken_is_not_made_twice(fleet: Fleet) -> None:
     assert cloud(fleet, "-p", "small", "web1", "--no-deploy").code == 0
     said = cloud(fleet, "-p", "small", "web1", "--no-deploy")
