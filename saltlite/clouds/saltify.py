@@ -31,7 +31,12 @@ from saltlite.cloudapi import config
 from saltlite.cloudapi.calls import no_action, no_function, only_action
 from saltlite.cloudapi.cloud import bootstrap, fire_event, is_public_ip
 from saltlite.cloudapi.events import tell
-from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudExecutionFailure, SaltCloudNotFound
+from saltlite.cloudapi.exceptions import (
+    SaltCloudException,
+    SaltCloudExecutionFailure,
+    SaltCloudExecutionTimeout,
+    SaltCloudNotFound,
+)
 from saltlite.cloudapi.port import cloud
 
 if TYPE_CHECKING:
@@ -183,11 +188,8 @@ def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     no_function("destroy", "-d or --destroy", call)
     record = _find(name)
     fire_event("event", "destroying instance", f"salt/cloud/{name}/destroying", args={"name": name})
-    vm_ = {**_settings(record), **record}
-    _prepare(vm_)
-    left = cloud().retire(vm_, __opts__)
-    if left:
-        raise SaltCloudExecutionFailure(f"{name}: this could not be removed: {', '.join(left)}")
+    if config.get_cloud_config_value("remove_config_on_destroy", record, __opts__, default=True):
+        _retire({**_settings(record), **record})
     _forget(name)
     fire_event("event", "destroyed instance", f"salt/cloud/{name}/destroyed", args={"name": name})
     return {"id": name, "destroyed": True}
@@ -222,6 +224,18 @@ def _settings(record: Mapping[str, Any]) -> dict[str, Any]:
     provider = get_configured_provider() or {}
     profile = (__opts__.get("profiles") or {}).get(record.get("profile")) or {}
     return {**provider, **profile}
+
+
+def _retire(vm_: dict[str, Any]) -> None:
+    """Take the minion from the machine. Raises SaltCloudException."""
+    _prepare(vm_)
+    try:
+        left = cloud().retire(vm_, __opts__)
+    except SaltCloudExecutionTimeout as error:
+        hint = "if it is gone for ever, set remove_config_on_destroy: False to have it forgotten"
+        raise SaltCloudExecutionTimeout(f"{error} {hint}") from error
+    if left:
+        raise SaltCloudExecutionFailure(f"{vm_['name']}: this could not be removed: {', '.join(left)}")
 
 
 def _remember(vm_: Mapping[str, Any]) -> None:

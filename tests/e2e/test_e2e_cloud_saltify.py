@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ class Lab:
             "minion": {"root_dir": str(self.machine / "root"), "master": fleet.address(), "user": ME},
         }
         opts = {
-            "cachedir": str(folder / "cache"),
+            "cachedir": str(fleet.root("master") / "var/cache/saltlite/cloud"),
             "providers": {"lab": {"saltify": {"driver": "saltify", "provider": "lab:saltify"}}},
             "profiles": {"shop": profile},
             "query.selection": ["id"],
@@ -62,6 +63,11 @@ class Lab:
         profile = self.program.opts["profiles"]["shop"]
         own = {"name": "web1", "profile": "shop", "driver": "saltify"}
         return {**profile, **own, "join_token": self.fleet.token("--id", "web1"), **more}
+
+    def minions(self) -> list[int]:
+        """First processes of minions on the machine, which are none of the fleet's."""
+        note = self.machine / "conf/cloud/pid"
+        return [int(note.read_text())] if note.exists() else []
 
 
 @pytest.fixture
@@ -185,8 +191,9 @@ def test_what_a_killed_command_left_is_shown_and_cleaned(lab: Lab) -> None:
     away = {"minion": {**lab.vm()["minion"], "master": "127.0.0.1:1"}, "start_timeout": 60}
     cloud(lab, "-Q", **away)
     with lab.fleet.start_cli("cloud", "-p", "shop", "web1", "-y") as command:
-        wait_until(lambda: list(lab.machine.rglob("status.json")), "the minion was started")
+        wait_until(lambda: command.poll() is not None or lab.minions(), "the minion was started")
         command.kill()
+        assert command.wait() == -signal.SIGKILL, command.communicate()
     shown = cloud(lab, "--unfinished", **away)
     assert "web1" in shown.out, shown
     cleaned = cloud(lab, "--clean", **away)
@@ -194,6 +201,19 @@ def test_what_a_killed_command_left_is_shown_and_cleaned(lab: Lab) -> None:
     assert list(lab.machine.rglob("*")) == []
     assert lab.driver.list_nodes() == {}
     assert "web1" not in cloud(lab, "--unfinished", **away).out
+
+
+def test_a_machine_that_is_gone_can_be_forgotten(lab: Lab) -> None:
+    assert cloud(lab, "-p", "shop", "web1").code == 0
+    lab.server.stop()
+    said = cloud(lab, "-d", "web1", ssh_timeout=1)
+    assert said.code != 0
+    assert "remove_config_on_destroy" in said.err
+    assert list(lab.driver.list_nodes_min()) == ["web1"]
+    assert cloud(lab, "-d", "web1", remove_config_on_destroy=False).code == 0
+    assert lab.fleet.keys() == {}
+    for pid in lab.minions():
+        os.kill(pid, signal.SIGKILL)
 
 
 # -- by the driver

@@ -232,6 +232,18 @@ def test_a_password_and_sudo_with_a_password_let_in(target: Target, program: Pro
         bootstrap({**vm_, "sudo_password": "wrong"}, program.opts)
 
 
+@needs_root
+def test_a_user_without_rights_gets_a_minion_of_its_own(target: Target, program: Program) -> None:
+    home = target.server.folder / "home"
+    own = {name: str(home / name) for name in ("pki_dir", "data_dir", "cachedir")}
+    vm_ = target.vm(ssh_username=USER, minion_dir=str(home / "etc"), minion={**own, "log_file": ""})
+    before = set(home.rglob("*"))
+    assert bootstrap(dict(vm_), program.opts)["started"] == "detached"
+    assert (home / "etc/minion.d/90-cloud.conf").stat().st_uid == home.stat().st_uid
+    assert retire(dict(vm_), program.opts) == ()
+    assert set(home.rglob("*")) == before
+
+
 # -- what goes wrong
 
 

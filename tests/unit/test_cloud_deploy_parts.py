@@ -16,6 +16,7 @@ import pytest
 
 from saltlite import __version__
 from saltlite.cloud.deploy import script, wheel, windows
+from saltlite.cloud.deploy.bootstrap import script_text
 from saltlite.cloud.deploy.readings import Readings
 from saltlite.cloud.deploy.upload import BYTES_MAX, Upload
 from saltlite.cloud.deploy.wait import DENIED_PAUSE_S, PAUSE_MAX_S, until_let_in
@@ -180,6 +181,13 @@ def test_windows_parameters_are_read_and_the_deployment_refused() -> None:
     assert "hidden-here" not in refused
     with pytest.raises(SaltCloudConfigError, match="win_deploy_auth_retries is 0"):
         windows.parameters({**vm_, "win_deploy_auth_retries": 0})
+
+
+def test_the_text_of_a_script_needs_no_machine(tmp_path: Path) -> None:
+    assert "wait_until_it_works" in script_text({"name": "web1"}, {})
+    (tmp_path / "mine.sh").write_text("echo mine\n")
+    opts = {"deploy_scripts_search_path": [str(tmp_path)]}
+    assert script_text({"name": "web1", "script": "mine"}, opts) == "echo mine\n"
 
 
 @pytest.mark.parametrize(("value", "seconds"), [(30, 30.0), (0.5, 0.5), ("5m", 300.0), (None, 7.0)])
