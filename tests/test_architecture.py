@@ -42,6 +42,8 @@ SYNONYMS = {
 }
 """Words that readers who know Salt would have to translate, and the word to use."""
 SYNONYMS_WITH_A_REASON = {
+    ("cloudapi/cloud.py", "node"): "the argument's name in Salt",
+    ("cloudapi/cloud.py", "nodes"): "the argument's name in Salt",
     ("config/master.py", "worker_threads"): "the option's name in Salt",
     ("config/minion.py", "resource_workers"): "an option, named as worker_threads is",
     ("interfaces/service.py", "create_win_salt_restart_task"): "the function's name in Salt",

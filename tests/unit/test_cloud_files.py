@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from saltlite.config.cloudfiles import INCLUDES_MAX, load_cloud, load_map
 from saltlite.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+CONF = ROOT / "conf"
 
 
 def test_an_empty_folder_is_a_configuration_without_providers(tmp_path: Path) -> None:
@@ -107,3 +111,18 @@ def test_a_map_has_at_most_so_many_files(tmp_path: Path) -> None:
     (tmp_path / "all.map").write_text(f"include: {json.dumps([*names, f'{INCLUDES_MAX}.map'])}\n")
     with pytest.raises(ConfigError, match="at most"):
         load_map(str(tmp_path / "all.map"))
+
+
+def test_the_samples_set_nothing_and_say_something_that_works_when_they_are_uncommented(tmp_path: Path) -> None:
+    for name in ("cloud", "cloud.providers", "cloud.profiles"):
+        text = (CONF / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text)
+    assert load_cloud(str(tmp_path)).catalogue.every_provider() == []
+    for name in ("cloud.providers", "cloud.profiles"):
+        text = (CONF / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(re.sub(r"^#(?=[^ ]|  )", "", text, flags=re.MULTILINE))
+    found = load_cloud(str(tmp_path)).catalogue
+    drivers = {one.driver for one in found.every_provider()}
+    assert drivers == {path.stem for path in (ROOT / "saltlite/clouds").glob("[a-z]*.py")}
+    assert found.profile("large-web").settings.values["ssh_username"] == "admin"
+    assert found.dropped == {}
