@@ -13,7 +13,7 @@ def main(argv: list[str] | None = None) -> int:
         from saltlite.config.load import load_master  # noqa: PLC0415 - `--help` stays quick
         from saltlite.master.app import run_master  # noqa: PLC0415 - as above
 
-        run_master(load_master(args.config_dir).config)
+        run_master(load_master(args.config_dir).config, args.config_dir)
 
     return reported("saltlite-master", run)
 

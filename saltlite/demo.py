@@ -153,7 +153,7 @@ def _become(config_dir: str, pipe: int, parent: int, run: Callable[[str, Callabl
 def _run_master(config_dir: str, on_ready: Callable[[], None]) -> None:
     from saltlite.master.app import run_master  # noqa: PLC0415 - in the process that needs it
 
-    run_master(load_master(config_dir).config, on_ready)
+    run_master(load_master(config_dir).config, config_dir, on_ready)
 
 
 def _run_minion(config_dir: str, on_ready: Callable[[], None]) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+FOLDERS_OF_FLEETS = frozenset({"e2e", "faults"})
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="write golden files instead of comparing")
@@ -18,6 +20,15 @@ def pytest_configure(config: pytest.Config) -> None:
     # A run that was started in the background ignores SIGINT, and hands that on to every command that it tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # `pytest -n 2` runs what starts daemons in one process, one after the other, and everything else beside it, file by
+    # file: two fleets at once would have to share processors with what the tests of the one or the other wait for.
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        group = "fleets" if folder in FOLDERS_OF_FLEETS else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(autouse=True)

@@ -156,6 +156,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "doc_get": {"n": 1, "kind": "pillar", "sha256": b"", "offset": 0},
     "file_ask": {"n": 1, "act": "read", "env": "base", "path": "a/b", "after": "", "offset": 0},
     "file_put": {"n": 1, "path": "a/b", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
+    "event": {"n": 1, "tag": "app/deployed", "data": b"\x80", "jid": JID},
     "bye": {"reason": ""},
     "welcome": {"state": "accepted", "hb_ms": 15_000},
     "state": {"state": "accepted"},

@@ -50,6 +50,7 @@ def read_call(client: LocalClient, parsed: Parsed, console: Console) -> JobCall:
         subset=options.get("subset"),
         batch=_batch(parsed),
         module_executors=options.get("module_executors"),
+        ret=options.get("return"),
         executor_opts=options.get("executor_opts"),
         origin=origin() or None,
     )

@@ -29,6 +29,13 @@ def _executors(text: str) -> list[str]:
     return parse_executors(text)
 
 
+def _returners(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"{text!r} is no list of returners: write --return json_file,http")
+    return names
+
+
 def _executor_options(text: str) -> dict[str, Any]:
     from saltlite.cli.execution import parse_options  # as above
 
@@ -109,6 +116,7 @@ JOB = Table(
             help="how long it may wait to reach a minion",
         ),
         *EXECUTION_OPTIONS,
+        Option("--return", metavar="LIST", convert=_returners, help="send returns to these returners of the master"),
         Option("--test", help="only say what it would do; refused where it cannot"),
         Option("--accept-risk", metavar="RISK", convert=_risks, help="do not ask: remove,reboot"),
         Option("--async", help="print the job id and do not wait"),

@@ -51,12 +51,21 @@ class EventReader:
 
         Raises UnreachableError when the connection broke and the master did not come back.
         """
+        while (event := self.within(None)) is None:
+            pass
+        return event
+
+    def within(self, timeout_s: float | None) -> dict[str, Any] | None:
+        """The next event, None when there is none in that time. Raises as `__next__` does."""
+        give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._read:
             try:
-                message = self._client.receive(None)
+                message = self._client.receive(None if give_up_at is None else max(0.0, give_up_at - time.monotonic()))
             except ConnectionLostError:
                 self._resume()
                 continue
+            if message is None and give_up_at is not None:
+                return None
             if message is None or "events" not in message:
                 raise RemoteProtocolError("bad-update", str((message or {}).get("error", "an empty message")))
             self._read.extend(message["events"])

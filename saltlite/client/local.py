@@ -69,7 +69,8 @@ class JobCall:
         `options` are further fields of the request, left out where they are None: `deliver_ms` and `run_ms`
         (milliseconds), `subset` (on so many targets, chosen by chance), `origin` (from where it is asked for), `batch`
         (on some at a time: a map of `size`, `percent`, `wait_ms`, `failhard`), `module_executors` (a list of names, or
-        one, that minions are to use in place of their own) and `executor_opts` (a map of what these are told).
+        one, that minions are to use in place of their own), `executor_opts` (a map of what these are told) and `ret`
+        (names of returners of the master that are to get each return).
         """
         self.tgt = tgt if isinstance(tgt, str) else ",".join(tgt)
         self.tgt_type = tgt_type

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
+from saltlite.client.events import EventReader
 from saltlite.client.local import ANSWER_TIMEOUT_S, LocalClient
 from saltlite.client.waiting import Published, Reply
 from saltlite.errors import CommandExecutionError, SaltliteError, UnreachableError
@@ -58,6 +60,24 @@ class RunnerClient:
                         return found
             finally:
                 self._client.close()
+
+    def events(self, pattern: str, timeout_s: float, since: float | None = None) -> Iterator[dict[str, Any]]:
+        """Events whose tag matches the glob, as `seq`, `tag`, `data` and `at`, until so many seconds are over.
+
+        They begin at the time `since` (seconds since 1970), without it now.
+        """
+        give_up_at = time.monotonic() + timeout_s
+        try:
+            with self._sentences():
+                reader = EventReader(self._client, pattern, since=since)
+            while True:
+                with self._sentences():
+                    event = reader.within(max(0.0, give_up_at - time.monotonic()))
+                if event is None:
+                    return
+                yield event
+        finally:
+            self._client.close()
 
     @contextlib.contextmanager
     def _sentences(self) -> Iterator[None]:

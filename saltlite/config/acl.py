@@ -10,6 +10,7 @@ from typing import Any
 from saltlite.config.kinds import MisfitError
 from saltlite.config.written import Map, Written, value_of
 from saltlite.core.acl_rules import read_blacklist, read_rules
+from saltlite.core.hooks import read_hooks
 from saltlite.errors import UsageError
 
 
@@ -47,6 +48,23 @@ class Forbidden:
         if not isinstance(written, Map):
             raise MisfitError(written)
         _checked(written, read_blacklist)
+        return _plain(written)
+
+    def spell(self, value: dict[str, Any]) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HooksKind:
+    """A map from names to hooks."""
+
+    def wants(self) -> str:
+        return "a map from names to hooks: maps of `event`, `as`, `job` or `runner` ..."
+
+    def read(self, written: Written) -> dict[str, Any]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        _checked(written, read_hooks)
         return _plain(written)
 
     def spell(self, value: dict[str, Any]) -> str:

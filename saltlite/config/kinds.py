@@ -346,3 +346,19 @@ class AnyMap:
 
     def spell(self, value: dict[str, Any]) -> str:
         return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MapOfMaps:
+    """A map from text to maps of whatever YAML can say."""
+
+    def wants(self) -> str:
+        return "a map from names to maps"
+
+    def read(self, written: Written) -> dict[str, Any]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {key.text: AnyMap().read(value) for key, value in written.pairs}
+
+    def spell(self, value: dict[str, Any]) -> str:
+        return json.dumps(value, ensure_ascii=False)

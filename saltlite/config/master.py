@@ -5,8 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.config.acl import Forbidden, Grants
-from saltlite.config.kinds import Choice, Duration, FilePath, FilePaths, FileRoots, Flag, Text, TextLists, Texts, Whole
+from saltlite.config.acl import Forbidden, Grants, HooksKind
+from saltlite.config.kinds import (
+    Choice,
+    Duration,
+    FilePath,
+    FilePaths,
+    FileRoots,
+    Flag,
+    MapOfMaps,
+    Text,
+    TextLists,
+    Texts,
+    Whole,
+)
 from saltlite.config.options import option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import PORT_MAX
@@ -210,6 +222,45 @@ class MasterConfig:
         "master was started with.",
         FilePaths(),
     )
+    hooks: dict[str, Any] = option(  # noqa: RUF009 - as above
+        {},
+        "What is done when an event comes: a map from names to hooks, as in {deploy: {event: salt/netapi/hook/deploy, "
+        "data: {body.branch: main}, as: amy, job: {tgt: 'web*', fun: app.deploy, arg: ['{body.version}']}}}. It may do "
+        "what `as` may: a local user, or backend:user. {runner: {fun: ...}} runs a runner, as that local user. `rate` "
+        "is how often in a minute. Never give a field of an event to a shell.",
+        HooksKind(),
+    )
+    returner_config: dict[str, Any] = option(  # noqa: RUF009 - as above
+        {},
+        "What returners are told, by name, as in {json_file: {path: /var/lib/saltlite/master/returns.json}}. A job may "
+        "name each of these (--return), and has its returns sent there; each has a process of its own, run by `user`.",
+        MapOfMaps(),
+    )
+    master_returners: list[str] = option(  # noqa: RUF009 - as above
+        [],
+        "Returners that get every return, whatever the job names.",
+        Texts(),
+    )
+    event_return: list[str] = option(  # noqa: RUF009 - as above
+        [],
+        "Returners that get events.",
+        Texts(),
+    )
+    event_return_whitelist: list[str] = option(  # noqa: RUF009 - as above
+        [],
+        "Globs of the tags of events that event_return is for; empty for all.",
+        Texts(),
+    )
+    event_return_blacklist: list[str] = option(  # noqa: RUF009 - as above
+        [],
+        "Globs of the tags of events that event_return is not for.",
+        Texts(),
+    )
+    returner_dirs: list[str] = option(  # noqa: RUF009 - as above
+        [],
+        "Folders with more returners; asked after module_dirs and extension_modules.",
+        FilePaths(),
+    )
     log_level: str = option(
         "warning",
         "The least severe messages that are logged.",
@@ -256,3 +307,8 @@ class MasterConfig:
         Whole(16, 100_000_000),
         unit="MiB",
     )
+
+
+def returner_names(config: MasterConfig) -> list[str]:
+    """Every returner that the configuration names, sorted."""
+    return sorted({*config.returner_config, *config.master_returners, *config.event_return})

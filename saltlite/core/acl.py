@@ -63,6 +63,7 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "runner_event": (SOMEBODY, ()),
     "auth_token_list": (SOMEBODY, ()),
     "auth_token_revoke": (SOMEBODY, ()),
+    "event_send": (RUNNER, ("event.send",)),
     "status": (RUNNER, ("manage.status",)),
     "minions": (RUNNER, ("manage.status", "manage.up", "manage.down", "manage.versions")),
     "match": (RUNNER, ("resource.match",)),

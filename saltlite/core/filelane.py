@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from saltlite.core.eventpace import EventPace
 from saltlite.core.hub_effects import Ask
 from saltlite.errors import RemoteProtocolError
 from saltlite.wire.limits import FILE_ASKS_AT_ONCE, FILE_ASKS_MAX, FILE_PUT_MEMORY
@@ -56,9 +57,10 @@ class FileLane:
         self._answering: OrderedDict[int, None] = OrderedDict()
         self._asked = 0
         self._put_bytes = 0
+        self._event_pace = EventPace()
 
-    def ask(self, session: int, minion: str, message: Message) -> None:
-        """The minion of that session asks, or sends a piece.
+    def ask(self, session: int, minion: str, message: Message, *, busy: bool = False) -> None:
+        """The minion of that session asks, or sends a piece; `busy`: it is told to come again.
 
         RemoteProtocolError("too-many-asks") when it has too many open, or asks under a number that is open.
         """
@@ -66,12 +68,16 @@ class FileLane:
         if desk.open() >= FILE_ASKS_MAX or message["n"] in desk.numbers():
             raise RemoteProtocolError("too-many-asks", f"{desk.open()} questions about files are open")
         size = len(message.get("data", b""))
-        if self._put_bytes + size > FILE_PUT_MEMORY:
+        if busy or self._put_bytes + size > FILE_PUT_MEMORY:
             self._answer(session, desk, file_said(message["n"], "busy"))
             return
         self._put_bytes += size
         desk.waiting.append(message)
         self._asking.setdefault(session)
+
+    def event(self, session: int, minion: str, message: Message, now: float) -> None:
+        """The minion of that session sends an event; above its pace it is told to come again. Raises as `ask` does."""
+        self.ask(session, minion, message, busy=not self._event_pace.take(minion, now))
 
     def due(self) -> Iterator[Ask]:
         """Questions that an MWorker is to be given now."""

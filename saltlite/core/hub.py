@@ -337,6 +337,8 @@ class Hub:
                     self._effects.append(Report(peer.id, peer.fingerprint, *whole))
             case "file_ask" | "file_put" | "doc_put" | "doc_get":
                 self.files.ask(peer.session.id, peer.id, message)
+            case "event":
+                self.files.event(peer.session.id, peer.id, message, self._clock.monotonic())
             case "bye":
                 self._drop(peer)
 

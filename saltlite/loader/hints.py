@@ -116,6 +116,22 @@ class MasterClient(Protocol):
         """`{minion id: return}` of what a job has returned until now."""
         ...
 
+    def events(self, pattern: str, timeout_s: float, since: float | None = None) -> Iterator[dict[str, Any]]:
+        """Events whose tag matches the glob, as `seq`, `tag`, `data` and `at`, until so many seconds are over."""
+        ...
+
+
+class EventSender(Protocol):
+    """What `__events__` is: events that the minion sends to its master."""
+
+    def send(self, tag: str, data: Mapping[str, Any], timeout_s: float) -> None:
+        """Have the master write the event down; it is in its event log when this returns.
+
+        Raises SaltInvocationError for what is no event, CommandExecutionError when the master cannot be asked in that
+        time.
+        """
+        ...
+
 
 class CloudProgram(Protocol):
     """What `__cloud__` is: machines of clouds. Its methods raise CommandExecutionError."""
@@ -161,6 +177,9 @@ __grains__: dict[str, Any]
 """What the minion knows of its machine."""
 
 __file_client__: Any  # saltlite.adapters.file_client.FileClient, where there is a file server
+__events__: EventSender
+"""In execution modules: the way of an event to the master; an empty dict where there is none."""
+
 __pillar__: dict[str, Any]
 """Data that the master gives to this minion."""
 

@@ -70,6 +70,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
             "__context__": self.context,
             "__proxy__": Injected(),
             "__file_client__": Injected(),
+            "__events__": Injected(),
             "__salt__": CrossCalls(lambda: self),
             "__utils__": CrossCalls(lambda: self.of_type("utils")),
             "__salt_system_encoding__": sys.getfilesystemencoding(),

@@ -6,6 +6,7 @@ needs while it still may, gives up root's rights, and only then looks at anythin
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
@@ -23,7 +24,7 @@ from saltlite.adapters.process import PR_SET_DUMPABLE, prctl, raise_open_files
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.adapters.trust import require_trusted
-from saltlite.config.master import MasterConfig
+from saltlite.config.master import MasterConfig, returner_names
 from saltlite.config.opts import opts_of
 from saltlite.core.acl import Granted
 from saltlite.core.acl_rules import read_blacklist, read_rules
@@ -41,6 +42,7 @@ from saltlite.model.keys import fingerprint
 
 if TYPE_CHECKING:
     from saltlite.adapters.resource_registry import ResourceRegistry
+    from saltlite.master.mworker import LinkChannel
 
 OPEN_FILES = 20_000
 """What the link process asks the kernel for: one descriptor a minion."""
@@ -51,6 +53,7 @@ MIB = 1024 * 1024
 MWORKER = "MWorker"
 LINK = "master link"
 AUTH = "auth"
+HOOKS = "hooks"
 PORT_WAIT_S = 2.0
 """How long to try for the port: the link process of a master that was killed holds it until its good-byes are said."""
 PORT_RETRY_S = 0.05
@@ -100,8 +103,11 @@ class Paths:
         return os.path.join(self.config.sock_dir, "link.ipc")
 
 
-def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Run the master until it is told to stop. Raises StartupError when it cannot start."""
+def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Run the master until it is told to stop. Raises StartupError when it cannot start.
+
+    `config_dir` is where its configuration was read: runners of hooks read it too.
+    """
     account = account_of(config.user)
     private_dir(config.pki_dir, os.geteuid(), os.getegid())
     for folder in (config.data_dir, config.cachedir):
@@ -139,6 +145,7 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
         ),
         Spec("maintenance", lambda ready: _run_maintenance(config, paths, ready), tuple),
     ]
+    specs += _beside_jobs(config, paths, os.path.abspath(config_dir), started_at=started_at)
     if auth_listener is not None:
         listener = auth_listener
         specs.append(Spec(AUTH, lambda ready: _run_auth(config, listener, ready), lambda: (listener.fileno(),)))
@@ -152,6 +159,16 @@ def run_master(config: MasterConfig, on_ready: Callable[[], None] = lambda: None
     lock.close()
     if problem:
         raise StartupError(problem)
+
+
+def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, *, started_at: float) -> list[Spec]:
+    """The processes that read the event log and act on it."""
+    names = returner_names(config)
+    specs = [Spec(f"returner {name}", functools.partial(_run_returner, config, paths, name), tuple) for name in names]
+    if config.hooks:
+        run = functools.partial(_run_hooks, config, paths, config_dir, started_at=started_at)
+        specs.append(Spec(HOOKS, run, tuple))
+    return specs
 
 
 def _ensure_identity(config: MasterConfig) -> bool:
@@ -269,20 +286,42 @@ def _run_mworker(
 ) -> None:
     from saltlite.adapters.file_desk import FileDesk  # noqa: PLC0415 - the link process never loads handlers
     from saltlite.adapters.file_roots import DiskFileRoots  # noqa: PLC0415 - as above
-    from saltlite.adapters.jinja_templates import load_jinja  # noqa: PLC0415 - as above
-    from saltlite.adapters.pillar_files import DiskPillarFiles  # noqa: PLC0415 - as above
     from saltlite.adapters.uploads import Uploads  # noqa: PLC0415 - as above
     from saltlite.master.backends import Backends  # noqa: PLC0415 - as above
     from saltlite.master.fileserver import FileServer  # noqa: PLC0415 - as above
-    from saltlite.master.mworker import LinkChannel, MWorker  # noqa: PLC0415 - as above
+    from saltlite.master.mworker import MWorker  # noqa: PLC0415 - as above
+
+    started_as = os.geteuid()
+    make_master, close = _open_master(config, paths, started_at=started_at)
+    reactor = Reactor()
+    roots = DiskFileRoots(
+        config.file_roots,
+        ignore=config.file_ignore_glob,
+        largest=config.fileserver_max * MIB,
+        areas=paths.copies,
+    )
+    uploads = Uploads(paths.minions, config.file_recv_max_size * MIB) if config.file_recv else None
+    files = FileServer(reactor, FileDesk(roots), uploads)
+    backends = Backends(reactor, paths.auth_socket, started_as) if config.external_auth else None
+    mworker = MWorker(reactor, make_master, files, paths.link_socket, backends=backends)
+    mworker.serve(clients)
+    _until_sigterm(reactor, ready)
+    close()
+
+
+def _open_master(
+    config: MasterConfig, paths: Paths, *, started_at: float
+) -> tuple[Callable[[LinkChannel], Master], Callable[[], None]]:
+    """What handlers are handed, in a process that gives up its rights here; and how to close it."""
+    from saltlite.adapters.jinja_templates import load_jinja  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.adapters.pillar_files import DiskPillarFiles  # noqa: PLC0415 - as above
     from saltlite.master.pillars import Pillars  # noqa: PLC0415 - as above
 
     certificate = identity.certificate_of(config.pki_dir)
     who = Identity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
     open_store = _loaded_store(paths)
     open_inventory = _loaded_inventory(config)
-    started_as = os.geteuid()
-    operators = frozenset({0, started_as})
+    operators = frozenset({0, os.geteuid()})
     pillars = Pillars(DiskPillarFiles(config.pillar_roots), config.nodegroups, cached=config.minion_data_cache)
     if pillars.any_to_make():
         load_jinja()
@@ -301,27 +340,18 @@ def _run_mworker(
         resources=_rules(config),
         granted=_granted(config, became.uid),
         login_s=config.token_expire,
+        returners=frozenset(returner_names(config)),
     )
-    reactor = Reactor()
 
     def make_master(link: LinkChannel) -> Master:
         return Master(store, SystemClock(), who, terms, link, registry, banks, pillars)
 
-    roots = DiskFileRoots(
-        config.file_roots,
-        ignore=config.file_ignore_glob,
-        largest=config.fileserver_max * MIB,
-        areas=paths.copies,
-    )
-    uploads = Uploads(paths.minions, config.file_recv_max_size * MIB) if config.file_recv else None
-    files = FileServer(reactor, FileDesk(roots), uploads)
-    backends = Backends(reactor, paths.auth_socket, started_as) if config.external_auth else None
-    mworker = MWorker(reactor, make_master, files, paths.link_socket, backends=backends)
-    mworker.serve(clients)
-    _until_sigterm(reactor, ready)
-    registry.close()
-    banks.close()
-    store.close()
+    def close() -> None:
+        registry.close()
+        banks.close()
+        store.close()
+
+    return make_master, close
 
 
 def _granted(config: MasterConfig, uid: int) -> Granted:
@@ -382,6 +412,33 @@ def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[],
 
     acceptor = Acceptor(reactor, mworkers, accept)
     _until_sigterm(reactor, ready)
+
+
+def _run_hooks(
+    config: MasterConfig, paths: Paths, config_dir: str, ready: Callable[[], None], *, started_at: float
+) -> None:
+    from saltlite.adapters.cursor import CursorFile  # noqa: PLC0415 - the other processes have no hooks
+    from saltlite.core.hooks import read_hooks  # noqa: PLC0415 - as above
+    from saltlite.master.hookrunners import HookRunners, start_starter  # noqa: PLC0415 - as above
+    from saltlite.master.hooks import Hooks  # noqa: PLC0415 - as above
+    from saltlite.master.mworker import LinkChannel  # noqa: PLC0415 - as above
+
+    hooks = read_hooks(config.hooks)
+    sock = start_starter(hooks, config_dir)
+    make_master, close = _open_master(config, paths, started_at=started_at)
+    reactor = Reactor()
+    link = LinkChannel(reactor, paths.link_socket, inside.MAINTENANCE, lambda _batch: None)
+    runners = HookRunners(reactor, sock) if sock is not None else None
+    cursor = CursorFile(os.path.join(config.data_dir, "hooks.json"))
+    Hooks(reactor, make_master(link), hooks, cursor, runners=runners, bell=link.bell).look()
+    _until_sigterm(reactor, ready)
+    close()
+
+
+def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable[[], None]) -> None:
+    from saltlite.master.returners import run_returner  # noqa: PLC0415 - the other processes never load a plug-in
+
+    run_returner(config, name, _loaded_store(paths), SystemClock(), ready)
 
 
 def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], None]) -> None:

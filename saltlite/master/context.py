@@ -77,6 +77,8 @@ class Terms:
     """Who else than operators may do what."""
     login_s: float = 43_200.0
     """How long the token of a login is good."""
+    returners: frozenset[str] = frozenset()
+    """Names of returners that a job may name."""
 
 
 _COMPOUND = frozenset("@ ()")

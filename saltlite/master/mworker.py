@@ -28,15 +28,14 @@ from saltlite.master.documents import Documents
 from saltlite.master.fileserver import FileServer
 from saltlite.master.guests import Guests
 from saltlite.master.handlers import presence
+from saltlite.master.handlers.asked import FOR_FILES, answer
 from saltlite.master.handlers.batch import release_due
 from saltlite.master.handlers.decide import handle_decide, handle_suspect
-from saltlite.master.handlers.documents import answer_document
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
 from saltlite.master.handlers.left_out import tell_left_out
 from saltlite.master.handlers.login import WRONG
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.pillar import answer_pillar
 from saltlite.master.handlers.pull import handle_pull
 from saltlite.master.handlers.reports import Passing, Reported, Settled, store_passing, store_reports
 from saltlite.model.ids import Jid, MinionId
@@ -267,12 +266,12 @@ class MWorker:
     def _ask(self, minion: MinionId, session: int, message: Message) -> None:
         """A minion asks for a file or a document, or sends a piece of one."""
         say = functools.partial(self._link.file_said, session)
-        if message["t"] == "doc_put":
-            say(answer_document(self._master, self._documents, minion, message))
-        elif message["t"] == "doc_get":
-            say(answer_pillar(self._master, minion, message))
-        else:
+        if message["t"] in FOR_FILES:
             self._files.ask(minion, message, say)
+            return
+        say(answer(self._master, self._documents, minion, message))
+        if message["t"] == "event":
+            self._committed()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -42,6 +42,7 @@ from saltlite.loader.inject import read_shipped
 from saltlite.loader.interface_texts import with_interfaces
 from saltlite.loader.places import search_layers
 from saltlite.minion import identity, inside
+from saltlite.minion.callers import Callers
 from saltlite.minion.documents import Hooks
 from saltlite.minion.grainfinder import GrainFinder
 from saltlite.minion.inventory import inventory_grain
@@ -124,6 +125,7 @@ class _Minion:
         self._server = JobServer(
             self._reactor, jobs, disk, clock, surroundings, fleet_of=self._fleet.of, fail=self._fail
         )
+        self._callers = Callers(self._reactor, self._server.asks, config.data_dir)
         self._resources = self._make_resources(surroundings, disk)
         self._inventory: dict[str, Any] = {}
         self._found: dict[str, Any] = {}
@@ -147,6 +149,7 @@ class _Minion:
         read_shipped(self._index)
         freeze_heap()
         self._grains.find()
+        self._callers.start()
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._reactor.on_signal(signum, self._stop)
         self._children.start()

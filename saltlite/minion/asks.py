@@ -41,6 +41,8 @@ class _Ask:
     process: JobProcess | None = None
     own: int = 0
     answered: Answered | None = None
+    again: bool = False
+    """Whether it is asked again in the next session, as those of processes are."""
 
 
 class Asks:
@@ -56,9 +58,10 @@ class Asks:
         self._refreshing: list[tuple[JobProcess, int]] = []
         self._numbers = 0
 
-    def ask(self, message: Message, answered: Answered) -> None:
-        """The minion itself asks. A session that ends takes the question with it: it is not answered then."""
-        self._waiting.append(_Ask(dict(message), answered=answered))
+    def ask(self, message: Message, answered: Answered, *, again: bool = False) -> None:
+        """The minion itself asks. A session that ends takes the question with it: it is not answered then, unless it
+        is to be asked `again`."""
+        self._waiting.append(_Ask(dict(message), answered=answered, again=again))
         self._ask()
 
     def heard(self, process: JobProcess, raw: bytes) -> None:
@@ -74,7 +77,7 @@ class Asks:
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
             log.error("a job's process asked what makes no sense (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
             return
-        if message["t"] in ("file_ask", "file_put"):
+        if message["t"] in ("file_ask", "file_put", "event"):
             self._waiting.append(_Ask(message, process, own))
             self._ask()
 
@@ -91,7 +94,7 @@ class Asks:
         """A new session: the master knows nothing of what it was asked before."""
         asked = [*self._open.values(), *self._waiting]
         self._open.clear()
-        self._waiting = deque(ask for ask in asked if ask.process is not None)
+        self._waiting = deque(ask for ask in asked if ask.process is not None or ask.again)
         self._ask()
 
     def ended(self, process: JobProcess) -> None:

@@ -61,6 +61,15 @@ class Errands:
         finally:
             self._unwanted.update(number for number, _question in ahead)
 
+    def event(self, message: Message, patience_s: float) -> Message | None:
+        """What the master says to an `event` (whose `n` is set here), None when it says nothing in that time: it may
+        write the event down nevertheless, for the minion goes on asking."""
+        number = self._say(message)
+        answer = self._answer_within(number, patience_s)
+        if answer is None:
+            self._unwanted.add(number)
+        return answer
+
     def refresh(self, what: str) -> None:
         """Have the minion look anew at its "modules", "grains", "pillar" or "resources", and return when it has.
 

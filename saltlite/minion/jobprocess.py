@@ -36,6 +36,7 @@ from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
 from saltlite.minion.documents import Hooks
 from saltlite.minion.errands import ASK, Errands
+from saltlite.minion.eventsender import EventSender
 from saltlite.minion.returns import Returns
 from saltlite.model.execution import DIRECTLY, Execution, is_direct
 from saltlite.model.job import TargetState
@@ -287,7 +288,9 @@ def _run(job: JobCall, surroundings: Surroundings, waiting: int) -> bytes:
     spool = DiskSpool(PosixFolder(surroundings.spool_dir))
     started, began = time.time(), time.monotonic()
     loader = surroundings.loader()
-    loader.provide("__file_client__", _file_client(surroundings.opts, Errands(waiting)))
+    errands = Errands(waiting)
+    loader.provide("__file_client__", _file_client(surroundings.opts, errands))
+    loader.provide("__events__", EventSender(errands, job.jid))
     calls = job.calls
     outcome = blackout(loader, (fun for fun, _args, _kwargs in calls))
     if outcome is None:

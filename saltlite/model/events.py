@@ -1,4 +1,8 @@
-"""Events, and every tag that the core mints (rule R13: a minion writes none of these itself)."""
+"""Events, every tag that the core mints, and who else may write which (rule R13).
+
+A minion's events stand below `minion/<its id>/`, whatever it writes; nobody but the core writes below `salt`, `minion`
+and `resource`. So a tag alone says who speaks.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from saltlite.errors import UsageError
 from saltlite.model.ids import Jid, MinionId, TargetId
 
 
@@ -17,6 +22,39 @@ class Event:
     data: Mapping[str, Any]
     at: float
     seq: int = 0
+
+
+TAG_MAX = 512
+"""Characters of a tag."""
+OWNED = ("salt", "minion", "resource")
+"""First parts of tags that only the core writes."""
+
+
+def parse_tag(text: object) -> str:
+    """The tag in `text`: 1 to TAG_MAX characters that can be shown in one line. Raises UsageError."""
+    if isinstance(text, str) and 1 <= len(text) <= TAG_MAX and text.isprintable() and text.strip("/ "):
+        return text
+    raise UsageError(
+        f"{str(text)[:40]!r} is not the tag of an event: it has 1 to {TAG_MAX} printable characters, as in app/deployed"
+    )
+
+
+def parse_free_tag(text: object) -> str:
+    """A tag that people may write. Raises UsageError for one that only the core writes."""
+    tag = parse_tag(text)
+    first = tag.lstrip("/ ").partition("/")[0].strip().lower()
+    if first in OWNED:
+        raise UsageError(
+            f"tags that begin with {first}/ are written by the master alone, so that they can be believed: "
+            "choose another first word, as in app/deployed"
+        )
+    return tag
+
+
+def tag_of_minion(minion: MinionId, written: str) -> str:
+    """Where an event of that minion stands: below its own name, be it written in the tag already or not."""
+    own = f"minion/{minion}/"
+    return written if written.startswith(own) else own + written.lstrip("/")
 
 
 def tag_auth() -> str:
@@ -72,6 +110,21 @@ def tag_cloud(machine: str, what: str) -> str:
 def tag_job_return(jid: Jid, target: TargetId) -> str:
     """A return was committed."""
     return f"salt/job/{jid}/ret/{target}"
+
+
+def tag_job_returners(jid: Jid) -> str:
+    """A job was committed that names returners."""
+    return f"salt/job/{jid}/returners"
+
+
+def tag_hook_told(name: str, what: str) -> str:
+    """A hook of the configuration has `fired`, or why not: `refused`, `limited`, `loop`, `stale`."""
+    return f"salt/hook/{name}/{what}"
+
+
+def tag_returner(name: str, what: str) -> str:
+    """Returns or events did not get to a returner: they were `lost` or `dropped`."""
+    return f"salt/returner/{name}/{what}"
 
 
 def tag_resource_refresh(minion: MinionId) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from saltlite.loader.hints import __file_client__
 
-_TYPES = ("clouds", "grains", "interfaces", "modules", "runners", "utils")
+_TYPES = ("clouds", "grains", "interfaces", "modules", "returners", "runners", "utils")
 
 
 def sync_runners(
@@ -99,6 +99,21 @@ def sync_interfaces(
         saltlite-run saltutil.sync_interfaces
     """
     return _sync("interfaces", saltenv, extmod_whitelist, extmod_blacklist)
+
+
+def sync_returners(
+    saltenv: str | list[str] = "base",
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Bring the returners in ``salt://_returners``, which the master uses when it is started again; as ``sync_runners``.
+
+    CLI Example::
+
+        saltlite-run saltutil.sync_returners
+    """
+    return _sync("returners", saltenv, extmod_whitelist, extmod_blacklist)
 
 
 def sync_utils(

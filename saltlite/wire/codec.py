@@ -14,6 +14,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.wire.limits import (
+    EVENT_DATA_MAX,
     FRAME_MAX,
     KIB,
     MESSAGE_ARRAY,
@@ -63,6 +64,17 @@ RETURN = Limits(
     total=RETURN_MAX + 64 * KIB,
 )
 """The body of one return."""
+
+EVENT = Limits(
+    depth=MESSAGE_DEPTH,
+    map=MESSAGE_MAP,
+    array=MESSAGE_ARRAY,
+    string=EVENT_DATA_MAX,
+    binary=EVENT_DATA_MAX,
+    containers=MESSAGE_CONTAINERS,
+    total=EVENT_DATA_MAX,
+)
+"""The data of an event that a minion sends."""
 
 LOCAL = Limits(
     depth=64 + MESSAGE_DEPTH,

@@ -128,6 +128,20 @@ FILE_NAMES = 1000
 FILE_NAMES_BYTES = 64 * KIB
 """Bytes of all names in one answer."""
 
+# Events of minions --------------------------------------------------------------------------------
+
+EVENT_TAG_MAX = 256
+"""Characters of the tag of an event. A longer one is refused with a sentence."""
+
+EVENT_DATA_MAX = 32 * KIB
+"""Bytes of the encoded data of one event of a minion. More is refused with a sentence."""
+
+EVENTS_AT_ONCE = 50
+"""Events of one minion that are taken at once. Above it they are told to wait, and come again ..."""
+
+EVENT_EVERY_S = 0.1
+"""... one in so many seconds."""
+
 # Documents ----------------------------------------------------------------------------------------
 
 DOC_MAX = 64 * MIB

@@ -21,7 +21,16 @@ from saltlite.model.ids import parse_minion_id
 from saltlite.model.parts import PART_RESOURCES, is_segment_id, parse_part_id
 from saltlite.model.signature import format_signature, function_of, is_absent, is_function_name, parse_signature
 from saltlite.model.srn import check_resource_id, check_resource_type
-from saltlite.wire.limits import CHUNK, DOC_MAX, FILE_NAMES, JOB_BODY_MAX, KIB, SEGMENT_MAX
+from saltlite.wire.limits import (
+    CHUNK,
+    DOC_MAX,
+    EVENT_DATA_MAX,
+    EVENT_TAG_MAX,
+    FILE_NAMES,
+    JOB_BODY_MAX,
+    KIB,
+    SEGMENT_MAX,
+)
 from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX
 
 Message = Mapping[str, Any]
@@ -53,6 +62,11 @@ def _part(value: object) -> bool:
     except UsageError:
         return False
     return True
+
+
+def _job(value: object) -> bool:
+    """The jid that a function runs under; "" for none."""
+    return value == "" or _part(value)
 
 
 def _result(value: object) -> bool:
@@ -249,6 +263,10 @@ VERBS: dict[str, Verb] = {
     "doc_get": Verb(
         Sender.MINION,
         {"n": _NUMBER, "kind": _one_of("pillar"), "sha256": _octets(0, 32), "offset": _whole(0, DOC_MAX)},
+    ),
+    "event": Verb(
+        Sender.MINION,
+        {"n": _NUMBER, "tag": _word(EVENT_TAG_MAX), "data": _octets(1, EVENT_DATA_MAX), "jid": _job},
     ),
     "bye": Verb(Sender.MINION, {"reason": _REASON}, before_accept=True),
 }

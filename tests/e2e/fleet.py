@@ -190,7 +190,7 @@ class Fleet:
         self.daemons: dict[str, Daemon] = {}
         self.secrets: list[str] = []
         self.through: Sequence[str | Path] = ()
-        """A command that minions are started by; it must become the minion."""
+        """A command that masters and minions are started by; it must become the daemon."""
         self._ports: dict[str, int] = {}
         Fleet.running.append(self)
 
@@ -261,7 +261,7 @@ class Fleet:
         self.wait_up(*names)
 
     def _launch(self, program: str, name: str, *, as_name: str = "") -> Daemon:
-        through = self.through if program == "saltlite-minion" else ()
+        through = () if program == "saltlite-api" else self.through
         daemon = Daemon(program, self.folder / name, self.environment(), through)
         self.daemons[as_name or name] = daemon
         return daemon

@@ -211,7 +211,9 @@ def test_a_password_is_sent_to_no_socket_of_somebody_else(fleet: Fleet, tmp_path
     sock_dir = tmp_path / "run"
     sock_dir.mkdir(mode=0o777)
     sock_dir.chmod(0o777)
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder == Path(tempfile.gettempdir()):
+            break
         folder.chmod(0o755)
     config = tmp_path / "conf"
     config.mkdir()
@@ -263,11 +265,14 @@ def test_the_process_that_checks_passwords_comes_back_and_no_password_is_in_any_
 
 
 def test_many_wrong_passwords_make_the_name_wait_also_with_the_right_one(fleet: Fleet) -> None:
-    # At once, for one more wrong one is let through every few seconds.
-    guesses = [as_user_begun(fleet, "gina", "id") for _ in range(14)]
-    for guess in guesses:
-        guess.communicate("wrong\n", timeout=30)
-    refused = as_user(fleet, "gina", "db1", "grains.get", "id")
+    # At once, for one more wrong one is let through every few seconds; a busy machine needs more than one round.
+    for _ in range(5):
+        guesses = [as_user_begun(fleet, "gina", "id") for _ in range(14)]
+        for guess in guesses:
+            guess.communicate("wrong\n", timeout=30)
+        refused = as_user(fleet, "gina", "db1", "grains.get", "id")
+        if refused.code == 6:
+            break
     assert refused.code == 6
     assert "too many wrong passwords" in refused.err
     assert as_user(fleet, "fred", "web1", "test.ping").code == 0

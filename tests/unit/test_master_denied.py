@@ -41,6 +41,7 @@ GOOD: dict[str, Any] = {
     "request_id": "0" * 32,
     "said": {},
     "srn": "dummy:d1",
+    "tag": "app/up",
     "tgt": "(a+)+$",
     "tgt_type": "pcre",
     "token_id": "abcdefgh",

@@ -84,3 +84,13 @@ def test_a_process_that_has_ended_is_told_nothing() -> None:
     one.asks.ended(gone)
     one.refreshes[0][1]()
     assert process.heard == []
+
+
+def test_an_event_of_a_process_beside_the_daemon_is_asked_again_in_the_next_session() -> None:
+    one, answers = Asker(), list[Message]()
+    event: Message = {"t": "event", "n": 0, "tag": "a", "data": b"\x80", "jid": ""}
+    one.asks.ask(event, answers.append, again=True)
+    one.asks.connected()
+    assert [message["t"] for message in one.told] == ["event", "event"]
+    one.asks.said(file_said(one.told[-1]["n"], "ok"))
+    assert [message["state"] for message in answers] == ["ok"]

@@ -11,7 +11,17 @@ from saltlite.errors import RemoteProtocolError
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
 from saltlite.model.parts import PART_BYTES, PART_RESOURCES, resource_parts
 from saltlite.wire.codec import decode, encode
-from saltlite.wire.limits import CHUNK, DOC_MAX, FILE_NAMES, FRAME_MAX, JOB_BODY_MAX, KIB, SEGMENT_MAX
+from saltlite.wire.limits import (
+    CHUNK,
+    DOC_MAX,
+    EVENT_DATA_MAX,
+    EVENT_TAG_MAX,
+    FILE_NAMES,
+    FRAME_MAX,
+    JOB_BODY_MAX,
+    KIB,
+    SEGMENT_MAX,
+)
 from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX
 from saltlite.wire.messages import (
     AUTH_FIELDS,
@@ -62,6 +72,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "doc_get": {"n": 1, "kind": "pillar", "sha256": b"", "offset": 0},
     "file_ask": {"n": 1, "act": "read", "env": "base", "path": "a/b", "after": "", "offset": 0},
     "file_put": {"n": 1, "path": "a/b", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
+    "event": {"n": 1, "tag": "app/deployed", "data": b"\x80", "jid": JID},
     "file_said": {
         "n": 1,
         "state": "ok",
@@ -163,6 +174,10 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("doc_put", "data", b"d" * CHUNK, b"d" * (CHUNK + 1)),
     ("doc_put", "kind", "resources", "pillar"),
     ("doc_get", "kind", "pillar", "grains"),
+    ("event", "tag", "t" * EVENT_TAG_MAX, "t" * (EVENT_TAG_MAX + 1)),
+    ("event", "tag", "a/b", "a\nb"),
+    ("event", "data", b"d" * EVENT_DATA_MAX, b"d" * (EVENT_DATA_MAX + 1)),
+    ("event", "jid", "", "x"),
     ("doc_get", "offset", DOC_MAX, -1),
     ("file_ask", "act", "find", "remove"),
     ("file_ask", "path", "p" * PATH_BYTES_MAX, "p" * (PATH_BYTES_MAX + 1)),

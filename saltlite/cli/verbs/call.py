@@ -12,6 +12,7 @@ from saltlite.cli.commands import COMMANDS, QUIET
 from saltlite.cli.configs import config_dir_of
 from saltlite.cli.inprocess import Ran, chain_of, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.joboptions import EXECUTION_OPTIONS
+from saltlite.cli.minionevents import ThroughDaemon
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
 from saltlite.config.load import load_minion
@@ -23,6 +24,7 @@ from saltlite.loader.finder import build_index
 from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
+from saltlite.minion.eventsender import EventSender
 from saltlite.model.execution import Execution
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.target import Target, TargetKind
@@ -48,10 +50,11 @@ test.ping,test.echo , hello
 Nobody else takes part. Modules, grains and module configuration are those of
 the minion's configuration, salt:// is its file_roots, and the pillar is made of
 its pillar_roots, or the last of its master where minion_pillar_cache keeps it;
-there is no run timeout, no journal, and the master hears nothing of it. So
---local changes nothing. The function has the rights of whoever calls it. With
---resources the return is a map by id, or that of the one target; TYPE is glob,
-list, pcre, grain, pillar, ipcidr, compound ...
+there is no run timeout, no journal, and the master hears nothing of it but
+what event.send hands to the running minion. So --local changes nothing. The
+function has the rights of whoever calls it. With --resources the return is a
+map by id, or that of the one target; TYPE is glob, list, pcre, grain, pillar,
+ipcidr, compound ...
 
 exit codes: 0 all is well, 2 usage or configuration, 4 the function failed or is
   not there, 130 interrupted; with --retcode-passthrough that of the function"""
@@ -105,7 +108,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     pillar = _pillar(config, opts["id"], grains)
     for mistake in pillar.get(ERRORS, ()):
         console.note(f"saltlite: the pillar is not whole: {mistake}")
-    loader = Loader(index, opts, grains, pillar, more=_files(config))
+    loader = Loader(index, opts, grains, pillar, more=_given(config))
     if parsed.on("resources"):
         from saltlite.cli.resourcecall import Machine, run_on_targets  # most calls are for this machine only
         from saltlite.minion.resources.declared import declared_by
@@ -159,6 +162,11 @@ def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
     except OSError:
         own = False
     return remembered_index(layers, cachedir) if own and not with_more else build_index(layers)
+
+
+def _given(config: MinionConfig) -> dict[str, Any]:
+    """What modules see beside the usual names."""
+    return {**_files(config), "__events__": EventSender(ThroughDaemon(config.data_dir))}
 
 
 def _files(config: MinionConfig) -> dict[str, Any]:

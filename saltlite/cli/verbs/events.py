@@ -14,6 +14,7 @@ from saltlite.cli.options import Option
 from saltlite.cli.render.json import document, line
 from saltlite.client.events import EventReader
 from saltlite.errors import UsageError
+from saltlite.model.eventmatch import matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,9 @@ def run(argv: Sequence[str], console: Console) -> int:
     table = command_table(
         "events",
         Option("--since", metavar="FROM", help="begin behind this number of an event, or then: 2h"),
+        Option(
+            "--data", metavar="FIELD=GLOB", many=True, convert=_field, help="only with this in them: data.env=prod*"
+        ),
         Option("--count", metavar="N", convert=_whole, help="end after so many events"),
         formats=("text", "json", "jsonl"),
     )
@@ -43,6 +47,13 @@ def run(argv: Sequence[str], console: Console) -> int:
         if reader.gone:
             console.note("saltlite: the first of these events are deleted already (keep_jobs, store_max)")
         return _show(reader, parsed, console)
+
+
+def _field(text: str) -> tuple[str, str]:
+    field, equals, glob = text.partition("=")
+    if not field or not equals:
+        raise UsageError(f"{text[:40]!r} is no field and glob: write --data retcode=0, or --data data.env='prod*'")
+    return field, glob
 
 
 def _whole(text: str) -> int:
@@ -68,11 +79,14 @@ def _show(reader: EventReader, parsed: Parsed, console: Console) -> int:
     if out != "text":
         console.use_utf8()
     left = parsed.options.get("count")
+    wanted = dict(parsed.options.get("data", ()))
     held: list[dict[str, Any]] = []
     code = exitcodes.OK
     try:
         while left is None or left > 0:
             event = next(reader)
+            if not matches(event["data"], wanted):
+                continue
             left = None if left is None else left - 1
             if out == "json":
                 held.append(event)

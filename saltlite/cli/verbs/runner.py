@@ -59,6 +59,7 @@ runners that come with saltlite (saltlite runner -d shows what they do):
   cloud.query, .profile, .destroy ...       machines of clouds
   jobs.list_jobs, .lookup_jid, .active      the jobs
   resource.list, .owner, .match, .stats ... the resources of minions
+  event.listen, .send                       the events of the master
   pillar.show_pillar                        the pillar of one minion
   doc.runner, doc.execution                 what there is
   saltutil.sync_all, .sync_runners ...      plug-ins from file_roots to here

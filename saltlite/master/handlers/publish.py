@@ -23,6 +23,7 @@ from saltlite.master.handlers.fitting import Fitting, Skipped, fitting
 from saltlite.master.handlers.functions import refuse_misfits
 from saltlite.master.handlers.room import refuse_when_full
 from saltlite.master.handlers.targets import by_owner, nobody, still_accepted, subset_of, unknown_names, whom
+from saltlite.model.events import tag_job_returners
 from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, MinionId, TargetId, jid_after, jid_at, parse_request_id
 from saltlite.model.job import Job
@@ -40,13 +41,12 @@ _ORIGIN_MAX = 200
 def handle_publish(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Fields as in `operator_verbs`; answers jid, minions, resources, away, unknown, skipped, timeout_s, deliver_ms.
 
-    `metadata` is a map that stays with the job, for whoever looks at it.
-
     `calls` is a list of [function, args, kwargs]; `module_executors`, a list or one name, are the executors that each
-    minion is to use in place of its own, as far as it allows that, and `executor_opts` what they are told. `resources`
-    has those of each managing minion; `away` are minions that are targets, or manage some, and have no session;
-    `unknown` says of each name in a list or an expression why it is none; `skipped` counts the resources that were left
-    out, as the type of these has no such function.
+    minion is to use in place of its own, as far as it allows that, and `executor_opts` what they are told; `ret`, as
+    that, are the returners of the master that are to get each return; `metadata` stays with the job, for whoever looks
+    at it. `resources` has those of each managing minion; `away` are minions that are targets, or manage some, and have
+    no session; `unknown` says of each name in a list or an expression why it is none; `skipped` counts the resources
+    that were left out, as the type of these has no such function.
     """
     # Before anything is read: a regular expression of somebody who may not publish must not keep the store waiting.
     authorize(principal, Action("publish"), master.terms)
@@ -60,6 +60,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     if known is not None:
         return _answer(master, known, request)
     fit = _targets(master, principal, request, calls, execution)
+    returners = _returners(master, request)
     chosen = fit.chosen
     batch = batch_of(request.get("batch"), len(chosen.minions) + len(chosen.resources))
     if batch is None:
@@ -88,7 +89,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 origin=_printable(request.get("origin", "")),
             )
             job = _signed(job, calls, execution, request.get("metadata", {}), master.identity.job_private)
-            store.put_job(job)
+            _put(store, job, returners)
             ids: Collection[TargetId] = {*chosen.minions, *chosen.resources}
             if batch is not None:
                 planned = BatchJob(job.jid, job.created_at, deliver_ms, batch)
@@ -141,6 +142,23 @@ def _named(value: object) -> tuple[str, ...]:
         return ()
     names = value.strip("[] ").split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
     return tuple(str(name).strip() for name in names)
+
+
+def _put(store: StoreWriter, job: Job, returners: Sequence[str]) -> None:
+    store.put_job(job)
+    if returners:
+        # Their processes read it before any return.
+        about = {"jid": job.jid, "returners": list(returners)}
+        store.put_event(tag_job_returners(job.jid), about, job.created_at)
+
+
+def _returners(master: Master, request: Mapping[str, Any]) -> list[str]:
+    names = list(dict.fromkeys(_named(request.get("ret"))))
+    unknown = [name for name in names if name not in master.terms.returners]
+    if unknown:
+        known = ", ".join(sorted(master.terms.returners)) or "none"
+        raise UsageError(f"the master has no returner {unknown[0][:40]!r}; returner_config names {known}")
+    return names
 
 
 def _refuse_nobody(chosen: Selection, target: Target, store: StoreReader) -> None:

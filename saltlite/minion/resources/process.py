@@ -36,6 +36,7 @@ from saltlite.loader.compound import Call
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeFiles, TypeUnavailableError, find_type
 from saltlite.minion.errands import Errands
+from saltlite.minion.eventsender import EventSender
 from saltlite.minion.jobprocess import JobProcess, Surroundings, stand_alone
 from saltlite.minion.resources import answering
 from saltlite.minion.resources.answering import Answer, GrainsError, Work
@@ -196,7 +197,7 @@ class _Life:
             extmods=here.opts.get("extension_modules", ""),
             refresh=self._errands.refresh,
         )
-        more = {"__file_client__": files}
+        more = {"__file_client__": files, "__events__": EventSender(self._errands)}
         self._minion = Loader(here.index(), here.opts, here.grains, one.pillar, more=more)
         try:
             self._files = files_of = find_type(one.name, here.opts)

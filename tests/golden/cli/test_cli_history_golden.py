@@ -46,6 +46,8 @@ LINES: dict[str, list[str]] = {
     "events": ["events", "--count", "2"],
     "events-json": ["events", "salt/*", "--since", "3", "--count", "2", "--out", "json"],
     "events-jsonl": ["events", "--since", "1h", "--count", "2", "--out", "jsonl"],
+    "events-data": ["events", "--since", "3", "--count", "1", "--data", "new.0=web*", "--out", "jsonl"],
+    "events-bad-data": ["events", "--data", "retcode"],
     "events-gone": ["events", "--since", "1", "--count", "0"],
     "events-bad-cursor": ["events", "--since", "soon"],
     "events-two-patterns": ["events", "a/x", "b/x"],

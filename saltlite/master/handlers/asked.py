@@ -1,0 +1,25 @@
+"""What minions ask and say that is about no job: documents, their pillar, events. Files are the file server's."""
+
+from __future__ import annotations
+
+from saltlite.master.context import Master
+from saltlite.master.documents import Documents
+from saltlite.master.handlers.documents import answer_document
+from saltlite.master.handlers.minion_event import answer_event
+from saltlite.master.handlers.pillar import answer_pillar
+from saltlite.model.ids import MinionId
+from saltlite.wire.messages import Message
+
+FOR_FILES = frozenset({"file_ask", "file_put"})
+"""Messages that the file server answers."""
+
+
+def answer(master: Master, documents: Documents, minion: MinionId, message: Message) -> Message:
+    """What that minion is told: a `file_said`."""
+    match message["t"]:
+        case "doc_put":
+            return answer_document(master, documents, minion, message)
+        case "doc_get":
+            return answer_pillar(master, minion, message)
+        case _:
+            return answer_event(master, minion, message)

@@ -1,0 +1,57 @@
+"""Which events are meant: a glob for the tag, and globs for what is in the data.
+
+A field of the data is written with dots, `data.version` or `body.ref`; a number counts the items of a list. It matches
+when its value is plain (text, number, true, false, none) and its text matches the glob; a field that is not there, and
+one that is a list or a map, matches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+MISSING: Any = object()
+"""What `field_of` answers for a field that is not there."""
+FIELD_MAX = 256
+"""Characters of the name of a field."""
+
+
+def field_of(data: Any, path: str) -> Any:
+    """The value of a field, MISSING when there is none. A key with dots in its name is found by its whole rest."""
+    here = data
+    parts = path.split(".")
+    for number, part in enumerate(parts):
+        if isinstance(here, Mapping):
+            whole = ".".join(parts[number:])
+            if part not in here and whole in here:
+                return here[whole]
+            here = here.get(part, MISSING)
+        elif isinstance(here, Sequence) and not isinstance(here, str | bytes) and part.isascii() and part.isdigit():
+            here = here[int(part)] if len(part) < 10 and int(part) < len(here) else MISSING
+        else:
+            return MISSING
+        if here is MISSING:
+            return MISSING
+    return here
+
+
+def text_of(value: Any) -> str | None:
+    """The one text of a plain value, as YAML writes it; None for anything else."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else None
+
+
+def matches(data: Any, wanted: Mapping[str, str]) -> bool:
+    """Whether each of these fields is there and matches its glob."""
+    for path, glob in wanted.items():
+        value = field_of(data, path)
+        text = None if value is MISSING else text_of(value)
+        if text is None or not fnmatchcase(text, glob):
+            return False
+    return True

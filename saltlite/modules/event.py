@@ -1,0 +1,92 @@
+"""Send events to the master: they stand in its event log, where ``saltlite events``, hooks and returners see them.
+
+An event of a minion stands below its own name, whatever its tag says: ``event.send app/deployed`` on ``web1`` becomes
+``minion/web1/app/deployed``, so nobody can speak for another, or for the master. Its data has ``id``, the ``tag`` as it
+was written, and ``data``.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __events__, __grains__, __opts__, __pillar__
+
+_TIMEOUT_S = 60.0
+
+
+def send(  # noqa: PLR0913, PLR0917, RUF100 - Salt's signature
+    tag: str,
+    data: dict[str, Any] | None = None,
+    preload: dict[str, Any] | None = None,
+    with_env: bool | list[str] = False,  # noqa: FBT001, FBT002, RUF100 - Salt's signature
+    with_grains: bool | list[str] = False,  # noqa: FBT001, FBT002, RUF100 - as above
+    with_pillar: bool | list[str] = False,  # noqa: FBT001, FBT002, RUF100 - as above
+    with_env_opts: bool = False,  # noqa: FBT001, FBT002, RUF100 - as above
+    timeout: float = _TIMEOUT_S,
+    **kwargs: Any,
+) -> bool:
+    """
+    Send an event to the master, and return ``True`` when the master has written it down.
+
+    Its data are the keyword arguments and, over them, ``data``. ``with_env``, ``with_grains`` and ``with_pillar`` add
+    the environment of the minion's process, its grains and its pillar: all, or those of a list; ``with_env_opts`` adds
+    ``saltenv`` and ``pillarenv``. Mind that whoever may see events sees them.
+
+    A minion may send 50 events at once and then ten in a second, of 32 KiB each; more wait until ``timeout`` seconds
+    are over. Where a connection breaks at the wrong moment the event is there twice.
+
+    CLI Example::
+
+        saltlite '*' event.send app/deployed '{version: 1.2}'
+        saltlite '*' event.send app/deployed version=1.2 with_grains='[os, osrelease]'
+        saltlite-call event.send app/deployed version=1.2
+    """
+    found: dict[str, Any] = {}
+    if with_env:
+        found["environ"] = _chosen(os.environ, with_env, "")
+    if with_grains:
+        found["grains"] = _chosen(__grains__, with_grains, "")
+    if with_pillar:
+        found["pillar"] = _chosen(__pillar__, with_pillar, {})
+    if with_env_opts:
+        found["saltenv"] = __opts__.get("saltenv", "base")
+        found["pillarenv"] = __opts__.get("pillarenv")
+    found.update((name, value) for name, value in kwargs.items() if not name.startswith("__pub_"))
+    if data is not None and not isinstance(data, Mapping):
+        raise SaltInvocationError("The data of an event is a map, as in '{version: 1.2}'.")
+    return fire_master({**found, **(data or {})}, tag, preload, timeout)
+
+
+def fire_master(
+    data: dict[str, Any], tag: str, preload: dict[str, Any] | None = None, timeout: float = _TIMEOUT_S
+) -> bool:
+    """
+    Send an event to the master, as ``event.send`` does, with nothing but this data.
+
+    CLI Example::
+
+        saltlite '*' event.fire_master '{version: 1.2}' app/deployed
+    """
+    if preload:
+        raise SaltInvocationError("The master says itself whose event it is: leave preload away.")
+    if not isinstance(data, Mapping):
+        raise SaltInvocationError("The data of an event is a map, as in '{version: 1.2}'.")
+    if not hasattr(__events__, "send"):
+        raise CommandExecutionError("This call has no master to send events to.")
+    __events__.send(tag, data, timeout)
+    return True
+
+
+def _chosen(where: Mapping[str, Any], wanted: bool | list[str], missing: Any) -> dict[str, Any]:  # noqa: FBT001, RUF100 - Salt's value
+    if isinstance(wanted, list):
+        return {name: where.get(name, missing) for name in wanted}
+    return dict(where)

@@ -1,0 +1,170 @@
+"""What a minion may say of its own accord: under which tag, how much, how often; and who else writes events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from saltlite.core.acl import Granted, Principal
+from saltlite.core.acl_rules import read_rules
+from saltlite.core.eventpace import EventPace
+from saltlite.core.filelane import FileLane
+from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, UsageError
+from saltlite.master.handlers.asked import answer
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.minion.eventsender import EventSender, event_message
+from saltlite.model.eventmatch import matches
+from saltlite.model.events import TAG_MAX, parse_free_tag, tag_of_minion
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import KeyState
+from saltlite.wire.codec import encode
+from saltlite.wire.limits import EVENT_DATA_MAX, EVENT_EVERY_S, EVENT_TAG_MAX, EVENTS_AT_ONCE
+from saltlite.wire.messages import Message
+from tests.core_keys import NOW
+from tests.master_office import Office
+
+JID = "20260131235959123456"
+
+
+def said(office: Office, minion: str = "web1", **fields: Any) -> Message:
+    message = {"t": "event", "n": 3, "tag": "app/up", "data": encode({"v": 1}), "jid": ""} | fields
+    return answer(office.master, office.documents, MinionId(minion), message)
+
+
+def written(office: Office) -> list[tuple[str, dict[str, Any]]]:
+    return [(event.tag, dict(event.data)) for event in office.store.events()]
+
+
+def test_an_event_is_committed_before_it_is_acknowledged_and_names_its_job() -> None:
+    office = Office("web1")
+    assert said(office, jid=f"{JID}-2")["state"] == "ok"
+    assert written(office) == [("minion/web1/app/up", {"id": "web1", "tag": "app/up", "data": {"v": 1}, "jid": JID})]
+
+
+@pytest.mark.parametrize("tag", ["salt/auth", "/salt/auth", "minion/db1/x", "minion/web1"])
+def test_whatever_a_minion_writes_stands_below_its_own_name(tag: str) -> None:
+    assert tag_of_minion(MinionId("web1"), tag).startswith("minion/web1/")
+
+
+@pytest.mark.parametrize("data", [encode([1]), b"\xc1", b"\x80\x80", encode({"a": {1: {2: 3}}})[:-1]])
+def test_data_that_is_no_map_is_refused_and_nothing_is_written(data: bytes) -> None:
+    office = Office("web1")
+    assert said(office, data=data)["state"] == "refused"
+    assert written(office) == []
+
+
+def test_a_minion_without_an_accepted_key_writes_nothing() -> None:
+    office = Office()
+    office.add_keys("web1", state=KeyState.REVOKED)
+    said(office)
+    assert written(office) == []
+
+
+def test_a_full_store_has_the_minion_come_again() -> None:
+    office = Office("web1", store_max=1)
+    with office.store.write() as store:
+        store.put_event("app/x", {"much": "x" * 100}, NOW)
+    assert said(office)["state"] == "busy"
+
+
+def test_a_minion_may_send_so_many_events_at_once_and_then_at_a_pace_whatever_others_do() -> None:
+    pace, taken = EventPace(), 0
+    while pace.take("web1", 5.0):
+        taken += 1
+    assert taken == EVENTS_AT_ONCE
+    assert pace.take("web2", 5.0)
+    assert not pace.take("web1", 5.0 + EVENT_EVERY_S * 0.4)
+    assert pace.take("web1", 5.0 + EVENT_EVERY_S)
+    assert not pace.take("web1", 5.0 + EVENT_EVERY_S)
+
+
+def test_events_above_the_pace_are_answered_busy_and_reach_no_mworker() -> None:
+    lane, states = FileLane(), []
+    for n in range(EVENTS_AT_ONCE + 1):
+        lane.event(1, "web1", {**event_message("a", {}, ""), "n": n}, 5.0)
+        for ask in lane.due():
+            lane.answered(1, {"n": ask.message["n"], "state": "ok"})
+        states += [message["state"] for _session, message in lane.leaving()]
+    assert states == ["ok"] * EVENTS_AT_ONCE + ["busy"]
+
+
+class Way:
+    """Plays the way to the master, with these answers."""
+
+    def __init__(self, *states: str | None) -> None:
+        self.states = list(states)
+        self.sent: list[Message] = []
+
+    def event(self, message: Message, patience_s: float) -> Message | None:
+        self.sent.append(message)
+        state = self.states.pop(0)
+        return None if state is None else {"state": state, "names": ["because"]}
+
+
+def test_an_event_that_was_not_acknowledged_is_an_error_of_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saltlite.minion.eventsender.BUSY_S", 0.0)
+    again = Way("busy", "ok")
+    EventSender(again, JID).send("a", {"when": {1, 2}}, 5.0)
+    assert [message["jid"] for message in again.sent] == [JID, JID]
+    with pytest.raises(SaltInvocationError, match="because"):
+        EventSender(Way("refused")).send("a", {}, 5.0)
+    with pytest.raises(CommandExecutionError, match="not acknowledged"):
+        EventSender(Way(None)).send("a", {}, 5.0)
+    with pytest.raises(CommandExecutionError, match="no more events"):
+        EventSender(Way("busy")).send("a", {}, -1.0)
+
+
+@pytest.mark.parametrize(
+    ("tag", "data"), [("t" * (EVENT_TAG_MAX + 1), {}), ("", {}), ("a\nb", {}), ("a", {"x": "x" * EVENT_DATA_MAX})]
+)
+def test_what_is_over_a_limit_never_leaves_the_minion(tag: str, data: dict[str, Any]) -> None:
+    with pytest.raises(SaltInvocationError):
+        event_message(tag, data, "")
+
+
+# -- people
+
+
+@pytest.mark.parametrize(
+    "tag", ["salt/x", "/salt/x", "minion/web1/a", "Resource/x", "salt", "", "/", "x" * (TAG_MAX + 1)]
+)
+def test_tags_of_the_master_are_not_for_people(tag: str) -> None:
+    with pytest.raises(UsageError):
+        parse_free_tag(tag)
+
+
+def test_who_may_send_events_is_granted_by_the_name_of_the_runner() -> None:
+    grants = read_rules({"amy": [{"@runner": ["event.send"]}], "bob": ["@jobs", "test.*"]}, "publisher_acl")
+    office = Office(granted=Granted(publisher=grants))
+    request = {"v": 1, "verb": "event_send", "tag": "app/x", "said": {"_user": "root", "n": 1}}
+    handle_request(office.master, Principal("amy", 1001), request)
+    with pytest.raises(RefusedError, match=r"@runner event\.send"):
+        handle_request(office.master, Principal("bob", 1002), request)
+    assert written(office) == [("app/x", {"_user": "amy", "n": 1})]
+    assert [event.at for event in office.store.events()] == [NOW]
+
+
+# -- filters
+
+
+@pytest.mark.parametrize(
+    ("wanted", "does"),
+    [
+        ({"data.ref": "refs/heads/*"}, True),
+        ({"data.ref": "refs/heads/*", "data.forced": "false"}, True),
+        ({"data.ref": "main"}, False),
+        ({"data.commits.1.id": "b?"}, True),
+        ({"data.commits.2.id": "*"}, False),
+        ({"data.commits": "*"}, False),
+        ({"data.missing": "*"}, False),
+        ({"data.a.b": "dotted"}, True),
+        ({"n": "1"}, True),
+        ({"nothing": "null"}, True),
+        ({}, True),
+    ],
+)
+def test_fields_are_found_by_dots_and_matched_by_globs(wanted: dict[str, str], does: bool) -> None:
+    commits = [{"id": "a1"}, {"id": "b2"}]
+    data = {"ref": "refs/heads/main", "forced": False, "commits": commits, "a.b": "dotted"}
+    assert matches({"data": data, "n": 1, "nothing": None}, wanted) is does

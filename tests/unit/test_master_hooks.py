@@ -1,0 +1,145 @@
+"""The process of hooks over a master without processes: under whose name, how often, and how long afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from saltlite.adapters.cursor import CursorFile
+from saltlite.core.acl import Granted
+from saltlite.core.acl_rules import read_rules
+from saltlite.core.hooks import read_hooks
+from saltlite.errors import StoreError
+from saltlite.master.hooks import AGAIN_S, LIMITED_S, LOOK_S, STALE_S, Hooks
+from tests.core_keys import NOW
+from tests.master_office import Office
+
+FRED = {"fred": [{"web*": ["test.ping"]}]}
+
+
+class Turns:
+    """A reactor whose only timer is called by the test."""
+
+    def __init__(self) -> None:
+        self.later: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.later.append((seconds, call))
+
+
+class Site:
+    """A master with these hooks."""
+
+    def __init__(self, folder: Path, **hooks: Any) -> None:
+        granted = Granted(external={"file": read_rules(FRED, "external_auth.file")})
+        self.office = Office("web1", "db1", granted=granted)
+        self.cursor = CursorFile(str(folder / "hooks.json"))
+        self.written = hooks
+        self.turns = Turns()
+        self.begin()
+
+    def begin(self) -> None:
+        """The process starts."""
+        self.hooks = Hooks(
+            cast("Any", self.turns),
+            self.office.master,
+            read_hooks(self.written),
+            self.cursor,
+            runners=None,
+            bell=lambda: None,
+        )
+
+    def say(self, tag: str, **data: Any) -> None:
+        with self.office.store.write() as store:
+            store.put_event(tag, data, self.office.clock.wall())
+
+    def look(self) -> list[tuple[str, Any]]:
+        """Fire; what was told of hooks until now."""
+        self.hooks.look()
+        told = [event for event in self.office.store.events() if event.tag.startswith("salt/hook/")]
+        return [(event.tag.removeprefix("salt/hook/"), event.data) for event in told]
+
+    def jobs(self) -> list[tuple[str, tuple[str, ...]]]:
+        return [(job.user, job.minions) for job, _parts in self.office.link.published]
+
+
+def hook(tgt: str = "{host}", **fields: Any) -> dict[str, Any]:
+    return {"event": "app/*", "as": "file:fred", "job": {"tgt": tgt, "fun": "test.ping"}, **fields}
+
+
+def test_a_hook_may_what_its_user_may_at_that_moment_and_no_more(tmp_path: Path) -> None:
+    site = Site(tmp_path, h=hook())
+    for host in ("web1", "db1", "nobody"):
+        site.say("app/x", host=host)
+    told = site.look()
+    assert [tag for tag, _data in told] == ["h/fired", "h/refused", "h/refused"]
+    assert "on web* only" in told[1][1]["reason"]
+    assert site.jobs() == [("file:fred", ("web1",))]
+
+
+def test_a_process_that_died_behind_the_publish_begins_no_second_job(tmp_path: Path) -> None:
+    site = Site(tmp_path, h=hook())
+    before = site.cursor.read()
+    site.say("app/x", host="web1")
+    (first,) = site.look()
+    site.cursor.write(before)
+    site.begin()
+    again = site.look()
+    assert [data["jid"] for _tag, data in again] == [first[1]["jid"]] * 2
+    assert len(site.jobs()) == 1
+
+
+def test_events_of_before_the_hook_and_events_that_are_old_begin_nothing(tmp_path: Path) -> None:
+    old = Site(tmp_path)
+    old.say("app/x", host="web1")
+    old.cursor.write({})
+    old.written = {"h": hook()}
+    old.begin()
+    assert old.look() == []
+    old.say("app/x", host="web1")
+    old.office.clock.advance(STALE_S + 1.0)
+    assert [tag for tag, _data in old.look()] == ["h/stale"]
+    assert old.jobs() == []
+
+
+def test_above_its_rate_a_hook_is_held_back_and_told_of_once_a_minute(tmp_path: Path) -> None:
+    site = Site(tmp_path, h=hook(rate=1))
+    for _ in range(4):
+        site.say("app/x", host="web1")
+    assert [tag for tag, _data in site.look()] == ["h/fired", "h/limited"]
+    site.office.clock.advance(LIMITED_S)
+    for _ in range(2):
+        site.say("app/x", host="web1")
+    tag, data = site.look()[-1]
+    assert (tag, data["count"]) == ("h/limited", 3)
+    assert len(site.jobs()) == 2
+
+
+def test_a_user_that_there_is_not_and_a_runner_without_a_starter_are_told(tmp_path: Path) -> None:
+    runner = {"event": "app/*", "as": "root", "runner": {"fun": "manage.up"}}
+    site = Site(tmp_path, a={**hook("web1"), "as": "nobody-has-this-name"}, b=runner)
+    site.say("app/x")
+    assert [(tag, data["reason"]) for tag, data in site.look()] == [
+        ("a/refused", "there is no user 'nobody-has-this-name' on this machine"),
+        ("b/refused", "this process runs no runners"),
+    ]
+
+
+def test_a_store_that_fails_is_asked_again_and_no_event_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(tmp_path, h=hook())
+    site.say("app/x", host="web1")
+
+    def broken(*_args: Any) -> Any:
+        raise StoreError("no disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.office.store, "events", broken)
+        site.hooks.look()
+    assert [tag for tag, _data in site.look()] == ["h/fired"]
+    assert [seconds for seconds, _call in site.turns.later] == [AGAIN_S, LOOK_S]
+    assert site.office.clock.wall() == NOW

@@ -1,0 +1,268 @@
+"""What one returner is handed, again, alone, or not at all; and where it goes on."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.adapters.clock import ManualClock
+from saltlite.adapters.cursor import CursorFile
+from saltlite.adapters.memory_store import MemoryStore
+from saltlite.core.acl import Granted, Principal
+from saltlite.core.acl_rules import read_rules
+from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, UsageError
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.returner import AGAIN_MAX_S, AGAIN_S, DEATHS_ALONE, DEATHS_MAX, PAGE, WANTED_MAX, Returner, Wanted
+from tests.master_office import Office
+
+EVENTS = Wanted("one", events=True)
+
+
+class Desk:
+    """A returner over a store in memory."""
+
+    def __init__(self, folder: Path, wanted: Wanted = EVENTS) -> None:
+        self.store = MemoryStore()
+        self.wanted = wanted
+        self.cursor = CursorFile(str(folder / "returners/one.json"))
+        self.pauses: list[float] = []
+        self.taken: list[list[int]] = []
+        self.fails: Callable[[list[int]], None] = lambda _numbers: None
+        self.returner = self.begin()
+
+    def begin(self) -> Returner:
+        """The process starts."""
+        functions = {"one.event_return": self._take}
+        return Returner(
+            self.store, ManualClock(wall=1.0), functions, self.wanted, self.cursor, pause=self.pauses.append
+        )
+
+    def _take(self, events: list[dict[str, Any]]) -> None:
+        numbers = [event["data"]["n"] for event in events]
+        self.fails(numbers)
+        self.taken.append(numbers)
+
+    def say(self, *numbers: int, tag: str = "app/x") -> None:
+        with self.store.write() as store:
+            for number in numbers:
+                store.put_event(tag, {"n": number}, 1.0)
+
+    def told(self) -> list[tuple[str, Any]]:
+        return [(event.tag, event.data) for event in self.store.events() if event.tag.startswith("salt/returner")]
+
+
+def test_a_new_returner_begins_with_what_comes_and_a_known_one_where_it_stood(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.say(1, 2)
+    assert desk.returner.step()
+    desk.say(3)
+    again = desk.begin()
+    assert again.step()
+    assert not again.step()
+    assert desk.taken == [[1, 2], [3]]
+
+
+def test_what_fails_is_offered_again_after_growing_pauses_and_nothing_is_lost(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.say(1)
+
+    def away(_numbers: list[int]) -> None:
+        raise CommandExecutionError("the server is away")
+
+    def broken(_numbers: list[int]) -> None:
+        raise KeyError("a defect")
+
+    for fails in [*[away] * 4, *[broken] * 4]:
+        desk.fails = fails
+        desk.returner.step()
+    assert desk.pauses == [min(AGAIN_MAX_S, AGAIN_S * 2**number) for number in range(8)]
+    desk.fails = lambda _numbers: None
+    desk.returner.step()
+    assert desk.taken == [[1]]
+
+
+def test_one_that_is_refused_for_good_is_dropped_alone_and_told(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.say(1, 2, 3)
+
+    def picky(numbers: list[int]) -> None:
+        if 2 in numbers:
+            raise SaltInvocationError("no twos")
+
+    desk.fails = picky
+    desk.returner.step()
+    assert desk.taken == [[1], [3]]
+    assert desk.told() == [("salt/returner/one/dropped", {"count": 1, "reason": "no twos"})]
+    desk.returner.step()  # what is told of it does not come back to it
+    assert desk.taken == [[1], [3]]
+
+
+def test_events_that_are_deleted_before_their_turn_are_counted(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.say(*range(5))
+    with desk.store.write() as store:
+        store.prune_events(3)
+    desk.returner.step()
+    assert desk.taken[0] == [3, 4]
+    assert desk.told() == [("salt/returner/one/lost", {"count": 3, "reason": "deleted before they were delivered"})]
+
+
+def test_an_event_that_kills_the_process_is_dropped_in_the_end_and_no_other(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.say(1, 2, 3)
+
+    class DiedError(BaseException):
+        """A process that ends here runs no further line."""
+
+    def deadly(numbers: list[int]) -> None:
+        if 2 in numbers:
+            raise DiedError
+
+    desk.fails = deadly
+    starts = 0
+    while [3] not in desk.taken and starts < 4 * DEATHS_MAX:
+        returner = desk.begin()
+        starts += 1
+        try:
+            while returner.step():
+                pass
+        except DiedError:
+            continue
+    assert desk.taken == [[1], [3]]
+    assert starts <= DEATHS_ALONE + DEATHS_MAX + 2
+    ((tag, data),) = desk.told()
+    assert (tag, data["count"]) == ("salt/returner/one/dropped", 1)
+
+
+def test_planned_stops_are_no_deaths(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.say(1)
+
+    def stop(_numbers: list[int]) -> None:
+        raise SystemExit(0)
+
+    desk.fails = stop
+    for _ in range(2 * DEATHS_MAX):
+        desk.begin().run()
+    assert desk.told() == []
+    desk.fails = lambda _numbers: None
+    desk.begin().step()
+    assert desk.taken == [[1]]
+
+
+def test_a_call_has_a_page_of_events_at_most_and_only_those_that_are_wanted(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Wanted("one", events=True, tags=["app/*"], not_tags=["app/secret*"]))
+    desk.say(*range(PAGE + 1))
+    desk.say(-1, tag="app/secret")
+    desk.say(-2, tag="other")
+    desk.returner.step()
+    desk.returner.step()
+    assert [len(numbers) for numbers in desk.taken] == [PAGE, 1]
+
+
+def test_of_so_many_jobs_is_remembered_that_they_named_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Wanted("one"))
+    with desk.store.write() as store:
+        for number in range(WANTED_MAX + 1):
+            store.put_event(f"salt/job/{number}/returners", {"jid": str(number), "returners": ["one"]}, 1.0)
+    while desk.returner.step():
+        pass
+    assert len(desk.cursor.read()["jobs"]) == WANTED_MAX
+    assert "0" not in desk.cursor.read()["jobs"]
+
+
+# -- jobs that name returners
+
+
+def publish(office: Office, who: Principal, ret: Any) -> None:
+    request = {"v": 1, "verb": "publish", "request_id": "0" * 32, "tgt": "web1", "tgt_type": "glob", "ret": ret}
+    handle_request(office.master, who, {**request, "calls": [["test.ping", [], {}]]})
+
+
+def test_a_job_names_returners_that_there_are_and_that_its_user_may_name() -> None:
+    rules = read_rules({"amy": ["test.*", {"@returner": ["json_file"]}], "bob": ["test.*"]}, "publisher_acl")
+    office = Office("web1", granted=Granted(publisher=rules), returners=frozenset({"json_file", "http"}))
+    for who, ret in (("bob", "json_file"), ("bob", "unknown"), ("amy", ["json_file", "http"])):
+        with pytest.raises(RefusedError, match="the returner"):
+            publish(office, Principal(who, 1001), ret)
+    with pytest.raises(UsageError, match="names http, json_file"):
+        publish(office, Principal("root", 0), "json_file,mysql")
+    assert office.store.events() == []
+    publish(office, Principal("amy", 1001), "json_file")
+    new, named = office.store.events()
+    assert (new.tag, named.tag) == (f"salt/job/{new.data['jid']}/new", f"salt/job/{new.data['jid']}/returners")
+    assert named.data["returners"] == ["json_file"]
+
+
+# -- those that ship
+
+
+def shipped(**config: Any) -> Loader:
+    opts = {"returner_config": config, "module_dirs": [], "extension_modules": ""}
+    return Loader(build_index(search_layers(opts, "returners")), opts, {}, {})
+
+
+def test_a_torn_line_is_cut_off_and_large_files_make_way(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text('{"n": 0}\n{"n": 1, "half')
+    loader = shipped(json_file={"path": str(path), "keep": 2})
+    loader["json_file.event_return"]([{"n": 2, "bytes": b"\xff", "nan": float("nan"), 3: 4}])
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"n": 0},
+        {"n": 2, "bytes": "\\xff", "nan": "nan", "3": 4},
+    ]
+    small = shipped(json_file={"path": str(path), "keep": 2, "max_size": 0})
+    for number in range(5, 9):
+        small["json_file.event_return"]([{"n": number}])
+    left = {one.name: json.loads(one.read_text().splitlines()[0])["n"] for one in tmp_path.iterdir()}
+    assert left == {"out": 8, "out.1": 7, "out.2": 6}
+
+
+def test_a_file_that_cannot_be_written_is_an_error_that_comes_again(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for path in ("relative", "", str(tmp_path / "link"), str(tmp_path / "none/out")):
+        with pytest.raises(CommandExecutionError):
+            shipped(json_file={"path": path})["json_file.event_return"]([{}])
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "raises"),
+    [(204, None), (400, SaltInvocationError), (302, CommandExecutionError), (401, CommandExecutionError)],
+)
+def test_what_a_server_answers_decides_what_becomes_of_it(status: int, raises: type[Exception] | None) -> None:
+    class Answer(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *unused: object) -> None:
+            """Tests are quiet."""
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        serving = threading.Thread(target=server.handle_request)
+        serving.start()
+        post = shipped(http={"url": f"http://127.0.0.1:{server.server_address[1]}"})["http.return_many"]
+        if raises is None:
+            post([{"n": 1}])
+        else:
+            with pytest.raises(raises):
+                post([{"n": 1}])
+        serving.join()
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x/", "https://", "http://127.0.0.1:1/", "http://127.0.0.1:x/"])
+def test_what_cannot_be_reached_comes_again(url: str) -> None:
+    with pytest.raises(CommandExecutionError):
+        shipped(http={"url": url})["http.return_many"]([{}])
