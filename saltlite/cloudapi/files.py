@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from saltlite.cloudapi.exceptions import SaltCloudConfigError
 
 
@@ -21,3 +23,11 @@ def public_key(path: str) -> str:
     if "PRIVATE KEY" in text:
         raise SaltCloudConfigError(f"{path} is a private key, which goes to nobody: name the public one, {path}.pub")
     return text
+
+
+def private_key_file(path: object, setting: str) -> str:
+    """The path of a private key to log in with, in full. Raises SaltCloudConfigError when there is no such file."""
+    full = os.path.expanduser(str(path))
+    if not os.path.isfile(full):
+        raise SaltCloudConfigError(f"{setting} names {full}, and there is no such file")
+    return full

@@ -29,7 +29,6 @@ Contract: DigitalOcean's OpenAPI description, version 2.0; option names as in Sa
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,7 @@ from saltlite.cloudapi.exceptions import (
     SaltCloudExecutionFailure,
     SaltCloudNotFound,
 )
-from saltlite.cloudapi.files import public_key, text_of
+from saltlite.cloudapi.files import private_key_file, public_key, text_of
 from saltlite.cloudapi.rest import RestError
 from saltlite.cloudapi.waiting import wait_until
 from saltlite.clouds._digitalocean_api import PROVIDER, ROOT, Account, part, six
@@ -239,6 +238,9 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
         saltlite-cloud -p small web1
     """
     tell("creating", "starting create", vm_)
+    key_file = _setting("ssh_key_file", vm_)
+    if key_file:
+        vm_["key_filename"] = private_key_file(key_file, "ssh_key_file")
     asked = _request(vm_)
     shown = {key: value for key, value in asked.items() if key != "user_data"}
     tell("requesting", "requesting instance", vm_, {"kwargs": shown})
@@ -251,9 +253,6 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     vm_["ssh_host"] = fields[f"{_interface(vm_)}_ips"][0]
     vm_["ssh_username"] = _setting("ssh_username", vm_, "root")
     vm_["sudo"] = _setting("sudo", vm_, vm_["ssh_username"] != "root")
-    key_file = _setting("ssh_key_file", vm_)
-    if key_file:
-        vm_["key_filename"] = key_file
     done = cloud.bootstrap(vm_, __opts__)
     tell("created", "created instance", vm_)
     return {**done, **droplet, **fields}
@@ -343,9 +342,6 @@ def _request(vm_: Mapping[str, Any]) -> dict[str, Any]:
     user_data = cloud.userdata_template(__opts__, vm_, user_data)
     if user_data:
         asked["user_data"] = user_data
-    key_file = _setting("ssh_key_file", vm_)
-    if key_file and not os.path.isfile(key_file):
-        raise SaltCloudConfigError(f"the ssh_key_file of {vm_['name']} is not there: {key_file}")
     _interface(vm_)
     return asked
 

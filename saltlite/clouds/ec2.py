@@ -54,7 +54,7 @@ from saltlite.cloudapi.exceptions import (
     SaltCloudNotFound,
     SaltCloudSystemExit,
 )
-from saltlite.cloudapi.files import public_key
+from saltlite.cloudapi.files import private_key_file, public_key
 from saltlite.cloudapi.waiting import wait_until
 from saltlite.clouds._ec2_api import Ec2, connect
 from saltlite.clouds._ec2_machines import INTERVAL_S, Machines, six
@@ -69,7 +69,7 @@ HIDDEN_SECONDS = 30.0
 """How long Amazon may not know a machine that it has just made."""
 
 _made: dict[tuple[str, str], str] = {}
-"""Name and location -> id of what this process has made: it can be destroyed before Amazon finds it by its name."""
+"""Name and location -> id of what is being made: it can be taken back before Amazon finds it by its name."""
 
 
 def __virtual__() -> str | bool:
@@ -169,6 +169,21 @@ def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
     """
     no_action("list_nodes_select", "-S or --select-query", call)
     return cloud.list_nodes_select(list_nodes_full("function"), __opts__["query.selection"], call)
+
+
+def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
+    """The names that are taken, and also those of machines made here that Amazon does not list yet.
+
+    CLI Example::
+
+        saltlite-cloud -f list_nodes_min my-ec2
+    """
+    no_action("list_nodes_min", "-f list_nodes_min", call)
+    location = _ec2().location
+    fresh = {
+        name: {"id": identity, "state": "pending"} for (name, where), identity in _made.items() if where == location
+    }
+    return {**fresh, **{name: {"id": one["id"], "state": one["state"]} for name, one in list_nodes().items()}}
 
 
 def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
@@ -393,6 +408,8 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
         )
     cloud.userdata_template(__opts__, vm_, None)  # refuses one
     setting = functools.partial(_setting, vm_)
+    if setting("private_key"):
+        vm_["key_filename"] = private_key_file(setting("private_key"), "private_key")
     image = image_of(vm_["name"], setting, ec2, _owners(setting("owner")))
     asked = request_of(vm_["name"], setting, ec2, image)
     shown = {key: value for key, value in asked.items() if key != "UserData"}
@@ -408,11 +425,9 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     vm_["ssh_host"] = six(machine)[wanted][0]
     vm_["ssh_username"] = setting("ssh_username") or username_of(image)
     vm_["sudo"] = setting("sudo", vm_["ssh_username"] != "root")
-    key_file = setting("private_key")
-    if key_file:
-        vm_["key_filename"] = key_file
     done = cloud.bootstrap(vm_, __opts__)
     tell("created", "created instance", vm_, {"instance_id": identity})
+    _made.pop((vm_["name"], ec2.location))
     return {**done, **machine, **six(machine)}
 
 

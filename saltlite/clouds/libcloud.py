@@ -37,9 +37,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cloudapi import cloud, config, libcloudfuncs, port
+from saltlite.cloudapi.calls import no_action
 from saltlite.cloudapi.events import tell
 from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure, SaltCloudNotFound
-from saltlite.cloudapi.files import public_key
+from saltlite.cloudapi.files import private_key_file, public_key
 from saltlite.cloudapi.functools import namespaced_function
 from saltlite.cloudapi.libcloud_calls import asking, full
 from saltlite.cloudapi.waiting import wait_until
@@ -105,6 +106,19 @@ def get_node(conn: Any, name: str) -> Any:
     return libcloudfuncs.get_node(conn, name)
 
 
+def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
+    """The names that are taken, and also those by which machines were made here, where the provider has another.
+
+    CLI Example::
+
+        saltlite-cloud -f list_nodes_min my-rack
+    """
+    no_action("list_nodes_min", "-f list_nodes_min", call)
+    known = {name: {"id": one["id"], "state": one["state"]} for name, one in list_nodes().items()}
+    by_id = {one["id"]: one for one in known.values()}
+    return {**known, **{name: by_id[identity] for name, identity in _made.items() if identity in by_id}}
+
+
 def create(vm_: dict[str, Any]) -> dict[str, Any]:
     """Make a machine and a minion of it. Raises SaltCloudException with what went wrong.
 
@@ -115,6 +129,9 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     tell("creating", "starting create", vm_)
     conn = get_conn()
     interface = _interface(vm_)
+    key_file = _setting(vm_, "private_key")
+    if key_file:
+        vm_["key_filename"] = private_key_file(key_file, "private_key")
     asked = _request(vm_, conn)
     shown = {
         key: str(getattr(asked[key], "id", asked[key])) for key in ("name", "size", "image", "location") if key in asked

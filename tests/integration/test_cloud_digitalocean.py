@@ -130,7 +130,7 @@ def test_a_machine_that_the_provider_does_not_make_is_explained(
         ({"ssh_interface": "both"}, "'ssh_interface' of web1 must be public or private"),
         ({"ipv6": "perhaps"}, "'ipv6' of web1 must be True or False"),
         ({"userdata_file": "/none/such"}, "userdata_file /none/such cannot be read: No such file"),
-        ({"ssh_key_file": "/none/such"}, "the ssh_key_file of web1 is not there: /none/such"),
+        ({"ssh_key_file": "/none/such"}, "ssh_key_file names /none/such, and there is no such file"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named_before_anything_is_asked(

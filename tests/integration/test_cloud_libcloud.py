@@ -42,6 +42,7 @@ def test_a_machine_is_made_listed_shown_and_destroyed(dummy: Driver) -> None:
     assert made["id"] == "3"
     assert program.deployed[0]["ssh_host"] == made["public_ips"][0]
     assert driver.show_instance("web1", "action")["id"] == "3"
+    assert sorted(driver.list_nodes_min()) == ["dummy-1", "dummy-2", "dummy-3", "web1"]
     assert driver.destroy("web1", call="action") is True
     assert list(driver.list_nodes()) == ["dummy-1", "dummy-2"]
 
@@ -102,6 +103,7 @@ def test_what_can_be_chosen_is_listed_as_data(dummy: Driver) -> None:
         ({"create_options": {"speed": 3}}, SaltCloudConfigError, "does not take the settings of web1: .*speed"),
         ({"create_options": [1]}, SaltCloudConfigError, "'create_options' of web1 must be a map"),
         ({"ssh_interface": "both"}, SaltCloudConfigError, "'ssh_interface' of web1"),
+        ({"private_key": "/none"}, SaltCloudConfigError, "private_key names /none, and there is no such file"),
         ({"ssh_public_key": "/none"}, SaltCloudConfigError, "this provider takes no key"),
     ],
 )
