@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from saltlite.cloud.destroy import destroy_machine
@@ -54,6 +55,7 @@ class Creation:
         self._token_id = ""
         self._began = time.time()
         self._answer: dict[str, Any] = {}
+        self._wait_s = parse_duration(str(vm_.get("wait_for_minion", program.config.wait_for_minion)))
 
     @classmethod
     def taken_up(cls, program: Program, vm_: dict[str, Any], unfinished: Unfinished) -> Creation:
@@ -122,8 +124,8 @@ class Creation:
             case Step.MAKE_MACHINE:
                 self._make_machine()
             case Step.WAIT_FOR_MINION:
-                wait_s = parse_duration(str(self._vm.get("wait_for_minion", self._program.config.wait_for_minion)))
-                self._keys.wait_until_up(self._minion_id, wait_s, lambda text: self._program.progress(self._name, text))
+                say = partial(self._program.progress, self._name)
+                self._keys.wait_until_up(self._minion_id, self._wait_s, say)
             case Step.FINISH:
                 known = listing.six_fields(self._answer)
                 self._program.events.finish(self._name, {key: one for key, one in known.items() if one})
@@ -143,6 +145,11 @@ class Creation:
 
     def _check_name(self) -> None:
         self._driver.function("create")
+        for one, alive in self._program.journal.everything():
+            if one.run == self._run:
+                break
+            if alive and (one.name, one.provider) == (self._name, self._driver.name):
+                raise SaltCloudSystemExit(f"process {one.pid} is at work on a machine {self._name} there")
         if self._name in self._driver.names():
             raise SaltCloudSystemExit(
                 f"provider {self._driver.provider.alias} has a machine {self._name} already: take another name, or "
@@ -172,15 +179,15 @@ class Creation:
         order = order_of_create(deploys=self._flow.minion)
         with self._program.making(self._vm):
             self._program.progress(self._name, "is requested")
-            self._program.events.announce(self._name, Announcer(basics, order))
+            self._program.events.announce(self._name, Announcer(basics, order), self._vm)
             answer = self._driver.call("create", self._vm)
         if not answer:
             raise SaltCloudExecutionFailure(f"driver {self._driver.provider.driver} did not make {self._name}")
         self._answer = dict(answer) if isinstance(answer, Mapping) else {}
+        self._program.learn(self._answer)
         known = self._program.secrets.value(listing.plain({**self._answer, **listing.six_fields(self._answer)}))
-        self._program.cache.put(
-            self._driver.name, self._name, known, minion_id=self._minion_id, profile=self._vm["profile"]
-        )
+        minion = self._minion_id if self._flow.minion else ""
+        self._program.cache.put(self._driver.name, self._name, known, minion_id=minion, profile=self._vm["profile"])
 
     def _failed(self, error: BaseException) -> CreateFailed:
         interrupted = isinstance(error, KeyboardInterrupt)

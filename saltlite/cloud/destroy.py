@@ -34,7 +34,7 @@ def destroy_machine(program: Program, driver: Driver, name: str) -> Any:
     program.progress(name, "is destroyed")
     basics = {"name": name, "provider": driver.name, "driver": driver.provider.driver}
     with port.running(program):
-        program.events.announce(name, Announcer(basics, DESTROYING))
+        program.events.announce(name, Announcer(basics, DESTROYING), {})
         try:
             answer = driver.call("destroy", name, call=ACTION)
         except BaseException:
@@ -50,17 +50,18 @@ def destroy_machine(program: Program, driver: Driver, name: str) -> Any:
 def forget_machine(program: Program, driver: Driver, name: str, minion: str) -> None:
     """Delete the key of its minion, and what is kept of it. Raises SaltCloudException when the master does not."""
     try:
-        MinionKeys(program.ask).delete_all(minion)
+        if minion:
+            MinionKeys(program.ask).delete_all(minion)
     except SaltliteError as error:
         raise SaltCloudException(
             f"{name}: the machine is destroyed, but the key of its minion may still be accepted: {error}; "
             f"`saltlite cloud --clean` tries again, `saltlite key delete {minion}` does it by hand"
         ) from error
     program.cache.drop(driver.name, name)
-    program.progress(name, "is destroyed, with its key")
+    program.progress(name, "is destroyed, with its key" if minion else "is gone")
 
 
 def minion_of(program: Program, driver: Driver, name: str) -> str:
-    """The id of the minion on a machine: that it was made with, or what it would be by name."""
+    """The id of the minion on a machine: that it was made with, "" for none, or what it would be by name."""
     known = program.cache.own(driver.name, name).get("minion_id")
-    return str(known or minion_id({"name": name, "append_domain": program.config.append_domain}))
+    return str(known if known is not None else minion_id({"name": name, "append_domain": program.config.append_domain}))

@@ -22,16 +22,19 @@ Ask = Callable[..., dict[str, Any]]
 class CloudEvents:
     """Fires what drivers and the core say. Of a machine that is made or destroyed an announcer keeps the order."""
 
-    def __init__(self, ask: Ask, secrets: Secrets) -> None:
+    def __init__(self, ask: Ask, secrets: Secrets, more_fields: Mapping[str, frozenset[str]]) -> None:
+        """`more_fields` are those that somebody wants events to have besides, by the last part of their tag."""
         self._ask = ask
         self._secrets = secrets
+        self._more_fields = more_fields
         self._announcers: dict[str, Announcer] = {}
         self._silent = False
 
-    def announce(self, machine: str, announcer: Announcer) -> None:
-        """From now on events of this machine are in this order."""
+    def announce(self, machine: str, announcer: Announcer, settings: Mapping[str, Any]) -> None:
+        """From now on events of this machine are in this order; the first has what is wanted of these settings."""
         self._announcers[machine] = announcer
-        self._all(machine, announcer.begun())
+        wanted = self._more_fields.get(announcer.order[0], frozenset())
+        self._all(machine, announcer.begun({key: settings[key] for key in sorted(wanted) if key in settings}))
 
     def finish(self, machine: str, data: Mapping[str, Any]) -> None:
         """What was announced is true now."""
@@ -54,7 +57,7 @@ class CloudEvents:
 
     def _all(self, machine: str, events: list[tuple[str, dict[str, Any]]]) -> None:
         for what, data in events:
-            self._send(machine, what, self._secrets.event(what, data))
+            self._send(machine, what, self._secrets.event(what, data, self._more_fields.get(what, frozenset())))
 
     def _send(self, machine: str, what: str, said: dict[str, Any]) -> None:
         try:

@@ -47,7 +47,7 @@ class Program:
         self.cache = MachineCache(self.config.cachedir)
         self.journal = CloudJournal(self.config.cachedir)
         self.drivers = Drivers(self.opts)
-        self.events = CloudEvents(ask, self.secrets)
+        self.events = CloudEvents(ask, self.secrets, _more_fields(self.config.filter_events))
         self.lacking: dict[str, list[str]] = {}
         """`alias:driver`, or `profile NAME` -> settings that its driver needs and it has not."""
         self._say = say
@@ -102,6 +102,7 @@ class Program:
         """Make the machine a minion. Raises SaltCloudException."""
         from saltlite.cloud.deploy.bootstrap import bootstrap  # noqa: PLC0415 - most commands deploy nothing
 
+        self.learn(vm_)  # drivers put passwords there that their providers have made
         own = self._making.get(str(vm_.get("name")), {})
         return bootstrap(merged(vm_, own), opts)
 
@@ -206,6 +207,15 @@ def opts_of(loaded: LoadedCloud, master: MasterConfig, config_dir: str) -> dict[
         "module_dirs": master.module_dirs,
         "extension_modules": master.extension_modules,
         "transport": "zeromq",
+    }
+
+
+def _more_fields(filter_events: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """The last part of a tag -> the fields that the option `filter_events` lets such events have."""
+    return {
+        what: frozenset(map(str, wanted.get("keys") or ()))
+        for what, wanted in filter_events.items()
+        if isinstance(wanted, Mapping)
     }
 
 

@@ -143,6 +143,47 @@ def test_the_token_of_a_create_that_failed_lets_nobody_in(lab: Lab) -> None:
         assert store.token(tokens[-1]) is None
 
 
+def test_a_minion_that_had_joined_loses_its_key_when_its_create_fails(lab: Lab) -> None:
+    lab.profile("small", trouble="late")
+    creating = lab.start("-p", "small", "late1")
+    lab.fleet.wait_key("late1", "accepted")
+    (lab.machines / "go").touch()
+    _out, err = creating.communicate(timeout=30)
+    (lab.machines / "go").unlink()
+    assert (creating.returncode, "something else went wrong" in err) == (4, True)
+    assert nothing_is_left(lab, "late1")
+
+
+def test_two_commands_do_not_make_one_machine(lab: Lab) -> None:
+    lab.profile("small", trouble="late")
+    first = lab.start("-p", "small", "twice")
+    lab.fleet.wait_key("twice", "accepted")
+    second = lab.run("-p", "small", "twice")
+    assert (second.code, f"process {first.pid} is at work on a machine twice there" in second.err) == (4, True)
+    assert lab.fleet.keys()["twice"] == ["accepted"]
+    (lab.machines / "go").touch()
+    first.communicate(timeout=30)
+    (lab.machines / "go").unlink()
+
+
+def test_a_bare_machine_does_not_take_a_minion_of_its_name_with_it(lab: Lab) -> None:
+    lab.fleet.join("namesake")
+    assert lab.run("-p", "small", "--no-deploy", "namesake").code == 0
+    assert lab.run("-d", "namesake", "-y").code == 0
+    assert lab.fleet.keys()["namesake"] == ["accepted"]
+    lab.fleet.daemons["namesake"].stop()
+
+
+def test_an_event_has_fields_that_the_configuration_adds(lab: Lab) -> None:
+    lab.write("cloud.conf.d/events.conf", {"filter_events": {"creating": {"keys": ["image", "ssh_password"]}}})
+    lab.profile("small", ssh_password="planted-password")
+    assert lab.run("-p", "small", "--no-deploy", "more").code == 0
+    (lab.folder / "cloud.conf.d/events.conf").unlink()
+    data = dict(lab.events("more"))["creating"]
+    assert data["image"] == IMAGE
+    assert "planted-password" not in str(data)
+
+
 def test_a_machine_that_could_not_be_destroyed_is_listed_until_it_is(lab: Lab) -> None:
     lab.profile("small", trouble="crash")
     lab.provider(trouble="will-not-destroy")

@@ -160,6 +160,29 @@ def test_machines_without_a_master_can_be_made_bare_and_somebody_is_told_that_no
     assert said.stderr.count("Nobody is told of this") == 1
 
 
+def test_a_machine_whose_key_could_not_be_deleted_stays_listed(lab: Lab) -> None:
+    lab.machines(web1={"state": "running"})
+    said = lab.run("-d", "web1", "-y")
+    assert (said.returncode, "the key of its minion may still be accepted" in sentence(said)) == (4, True)
+    listed = lab.run("--unfinished")
+    assert (listed.returncode, json.loads(listed.stdout)["web1"]["what"]) == (4, "destroy")
+    assert lab.run("--clean").returncode == 4
+
+
+def test_a_bare_machine_is_made_and_destroyed_without_a_master(lab: Lab) -> None:
+    assert lab.run("-p", "small", "--no-deploy", "web1").returncode == 0
+    said = lab.run("-d", "web1", "-y")
+    assert (said.returncode, json.loads(said.stdout)) == (0, {"web1": {"destroyed": "web1"}})
+    assert lab.run("--unfinished").returncode == 0
+
+
+def test_a_time_that_is_none_is_refused_before_anything_is_made(lab: Lab) -> None:
+    lab.profile(wait_for_minion="soon")
+    said = lab.run("-p", "small", "--no-deploy", "web1")
+    assert (said.returncode, "'soon' is not a duration" in sentence(said)) == (2, True)
+    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
+
+
 def test_a_name_at_two_providers_is_asked_about(lab: Lab) -> None:
     (lab.folder / "other").mkdir()
     (lab.folder / "other/machines.json").write_text('{"web1": {"state": "running"}}')

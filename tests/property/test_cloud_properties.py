@@ -88,7 +88,7 @@ def test_what_is_explained_is_what_holds(maps: list[dict[str, Any]]) -> None:
 def test_the_events_of_a_create_are_each_fired_once_and_in_order(said: list[str], deploys: bool) -> None:
     order = order_of_create(deploys=deploys)
     announcer = Announcer({"name": "a"}, order)
-    fired = [what for what, _ in announcer.begun()]
+    fired = [what for what, _ in announcer.begun({})]
     for what in said:
         fired += [one for one, _ in announcer.said(what, {})]
     fired += [one for one, _ in announcer.made({})]

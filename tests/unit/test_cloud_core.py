@@ -340,7 +340,7 @@ BASICS = {"name": "a", "profile": "p", "provider": "l:d", "driver": "d"}
 
 def test_events_that_a_driver_forgets_are_fired_before_the_next() -> None:
     announcer = Announcer(BASICS, order_of_create(deploys=True))
-    assert [what for what, _ in announcer.begun()] == ["creating"]
+    assert [what for what, _ in announcer.begun({})] == ["creating"]
     assert announcer.said("creating", {}) == []
     assert [what for what, _ in announcer.said("deploying", {"x": 1})] == ["requesting", "deploying"]
     assert announcer.said("requesting", {}) == []
@@ -351,7 +351,7 @@ def test_events_that_a_driver_forgets_are_fired_before_the_next() -> None:
 
 def test_without_a_deployment_nobody_deploys() -> None:
     announcer = Announcer(BASICS, order_of_create(deploys=False))
-    announcer.begun()
+    announcer.begun({})
     assert announcer.said("deploying", {}) == []
     assert [what for what, _ in announcer.made({})] == ["requesting", "created"]
 
@@ -364,13 +364,13 @@ def test_a_driver_cannot_say_that_an_event_is_about_another_machine() -> None:
 
 def test_events_of_a_drivers_own_pass_as_they_come() -> None:
     announcer = Announcer(BASICS, order_of_create(deploys=True))
-    announcer.begun()
+    announcer.begun({})
     assert [what for what, _ in announcer.said("querying", {})] == ["querying"]
     assert [what for what, _ in announcer.said("querying", {})] == ["querying"]
 
 
 def test_destroyed_is_said_when_it_is_true() -> None:
     announcer = Announcer(BASICS, DESTROYING)
-    assert [what for what, _ in announcer.begun()] == ["destroying"]
+    assert [what for what, _ in announcer.begun({})] == ["destroying"]
     assert announcer.said("destroyed", {}) == []
     assert [what for what, _ in announcer.made({})] == ["destroyed"]

@@ -1,7 +1,8 @@
-"""The journal and the cache of machines, as files."""
+"""What is kept of machines in files, and what is shown of them on the way."""
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from saltlite.cloud.journal import COMPACT_AT, CloudJournal
 from saltlite.cloud.nodecache import MachineCache
+from saltlite.cloud.progress import Block
 from saltlite.errors import SaltliteError
 
 FIELDS = {"name": "a", "provider": "l:d", "profile": "p", "minion_id": "a", "minion": True}
@@ -90,3 +92,14 @@ def test_a_file_that_is_damaged_counts_as_not_there(tmp_path: Path) -> None:
     cache.put("lab:d", "a", {"id": "1"})
     next(tmp_path.rglob("*.json")).write_text("{")
     assert cache.machines("lab:d") == {"a": {}}
+
+
+def test_progress_on_a_terminal_is_a_line_a_machine_that_is_written_over() -> None:
+    stream = io.StringIO()
+    block = Block(stream, 40)
+    block("a", "gets a join token")
+    block("b", "is requested " + "x" * 80)
+    block("a", "is made")
+    last = stream.getvalue().rpartition("\x1b[2A")[2].strip("\n").split("\n")
+    assert [line.removeprefix("\r\x1b[2K")[:12] for line in last] == ["a: is made (", "b: is reques"]
+    assert all(len(line.removeprefix("\r\x1b[2K")) < 40 for line in last)

@@ -106,6 +106,12 @@ def test_an_event_with_a_list_of_fields_has_no_others(what: str) -> None:
     assert said == {"name": "a", "kwargs": {"name": "a"}}
 
 
+def test_a_field_that_is_allowed_by_the_configuration_is_still_no_secret() -> None:
+    secrets = Secrets()
+    said = secrets.event("creating", {"name": "a", "image": "i", "password": "x", "size": "s"}, {"image", "password"})
+    assert said == {"name": "a", "image": "i"}
+
+
 def test_a_request_is_told_without_what_is_secret_in_it() -> None:
     secrets = Secrets()
     secrets.add("hunter22")

@@ -198,9 +198,9 @@ class Announcer:
     fired: list[str] = field(default_factory=list)
     held: dict[str, Any] = field(default_factory=dict)
 
-    def begun(self) -> list[tuple[str, dict[str, Any]]]:
-        """The driver is called now."""
-        return self.said(self.order[0], {})
+    def begun(self, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """The driver is called now; `data` is what the first event has besides."""
+        return self.said(self.order[0], data)
 
     def said(self, what: str, data: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """The driver, or the deployment, fires this event."""

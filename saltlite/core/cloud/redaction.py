@@ -11,7 +11,7 @@ import base64
 import json
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "***"
@@ -108,11 +108,11 @@ class Secrets:
             case _:
                 return self.text(str(said))
 
-    def event(self, what: str, said: Mapping[str, Any]) -> dict[str, Any]:
-        """The data of an event whose tag ends with `what`."""
-        allowed = ALLOWED.get(what)
+    def event(self, what: str, said: Mapping[str, Any], more: Collection[str] = ()) -> dict[str, Any]:
+        """The data of an event whose tag ends with `what`; `more` are fields that it may have besides."""
         fields = dict(said)
-        if allowed is not None:
+        if what in ALLOWED:
+            allowed = ALLOWED[what].union(more)
             fields = {key: value for key, value in said.items() if key in allowed}
             inner = said.get("kwargs")
             if isinstance(inner, Mapping):  # so drivers hand over what they deploy with

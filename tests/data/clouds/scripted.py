@@ -113,6 +113,10 @@ def create(vm_):
             _fire("deploying", vm_, **vm_)
         if trouble != "no-minion":
             _start_minion(vm_)
+        while trouble == "late" and not os.path.exists(os.path.join(_setting("folder"), "go")):
+            time.sleep(0.02)
+        if trouble == "late":
+            raise SaltCloudSystemExit("something else went wrong")
     if trouble != "forgets-events":
         _fire("created", vm_)
     return dict(machines[vm_["name"]], password=vm_.get("ssh_password"))
