@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from saltlite.config.options import options_of
 from saltlite.core.cloud import listing
 from saltlite.core.cloud.profiles import composed, levels_of
 from saltlite.core.cloud.providers import Profile, Provider
-from saltlite.core.cloud.redaction import Secrets
+from saltlite.core.cloud.redaction import Secrets, secret_values
 from saltlite.core.cloud.settings import Level, Settings, merged
 from saltlite.model.keys import parse_token
 
@@ -76,6 +77,18 @@ class Program:
         for name in _KEY_FILES:
             for path in _texts(settings.get(name)):
                 self.secrets.add(_content(os.path.expanduser(path)))
+
+    def exposed(self) -> list[str]:
+        """The files with secrets of providers and profiles that everybody on this machine can read."""
+        every = [one.settings for one in self.catalogue.every_provider()]
+        every += [one.settings for one in self.catalogue.profiles.values()]
+        secret = {
+            one.origin(key).rpartition(":")[0]
+            for one in every
+            for key, value in one.values.items()
+            if any(True for _ in secret_values({key: value}))
+        }
+        return sorted(path for path in secret if _is_open(path))
 
     def forked(self, say: Say) -> None:
         """This process was forked off, and tells `say` what it does."""
@@ -226,6 +239,13 @@ def _everywhere(loaded: LoadedCloud) -> Settings:
     where = loaded.given.origin("defaults")
     origins = {**dict.fromkeys(config.defaults, where), **{name: loaded.given.origin(name) for name in given}}
     return Settings({**config.defaults, **given}, origins)
+
+
+def _is_open(path: str) -> bool:
+    try:
+        return bool(os.stat(path).st_mode & stat.S_IROTH)
+    except OSError:
+        return False
 
 
 def _content(path: str) -> str:

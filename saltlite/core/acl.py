@@ -35,10 +35,7 @@ ANYBODY, SOMEBODY, JOBS = "anybody", "somebody", "jobs"
 granted any of a job's functions."""
 
 _RESOURCES = ("resource.list", "resource.list_grains", "resource.owner", "resource.grains", "resource.match")
-CLOUD = (
-    "cloud.action", "cloud.create", "cloud.destroy", "cloud.full_query", "cloud.map_run", "cloud.profile",
-    "cloud.query",
-)  # fmt: skip
+CLOUD = ("cloud.action", "cloud.destroy", "cloud.function", "cloud.map_run", "cloud.profile")
 """Runners that run drivers of clouds, and tell of it."""
 
 RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {

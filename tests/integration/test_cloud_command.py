@@ -183,6 +183,16 @@ def test_a_time_that_is_none_is_refused_before_anything_is_made(lab: Lab) -> Non
     assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
 
 
+def test_a_file_with_secrets_that_everybody_can_read_is_told_of(lab: Lab) -> None:
+    lab.provider(api_key="planted-key")
+    path = lab.folder / "cloud.providers"
+    path.chmod(0o644)
+    said = lab.run("--list-providers")
+    assert (said.returncode, f"chmod 600 {path}" in said.stderr) == (0, True)
+    path.chmod(0o640)
+    assert lab.run("--list-providers").stderr == ""
+
+
 def test_a_name_at_two_providers_is_asked_about(lab: Lab) -> None:
     (lab.folder / "other").mkdir()
     (lab.folder / "other/machines.json").write_text('{"web1": {"state": "running"}}')

@@ -103,6 +103,8 @@ def run(argv: Sequence[str], console: Console) -> int:
         logs.configure(parsed.options.get("log_level", program.config.log_level))
         conceal_logs(program.secrets)
         signal.signal(signal.SIGTERM, _interrupt)
+        for path in program.exposed():
+            console.note(f"saltlite: everybody can read {path}, which has secrets: chmod 600 {path}")
         try:
             return _HANDLERS[act](program, parsed, console)
         except SaltliteError as error:

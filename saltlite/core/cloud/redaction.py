@@ -73,7 +73,7 @@ class Secrets:
 
     def add_from(self, settings: object) -> None:
         """Let what stands under secret keys of these settings, at any depth, appear nowhere from now on."""
-        for value in _secret_values(settings):
+        for value in secret_values(settings):
             self.add(value)
 
     def text(self, said: str) -> str:
@@ -138,13 +138,14 @@ def _is_place(plain: str, words: list[str]) -> bool:
     return plain.endswith(_PLACES) or words[-1] in ("ip", "ips", "address", "addresses", "network", "networks", "dns")
 
 
-def _secret_values(settings: object, *, secret: bool = False) -> Iterator[object]:
+def secret_values(settings: object, *, secret: bool = False) -> Iterator[object]:
+    """What stands under secret keys at any depth, paths of files apart; `secret`: what stands anywhere."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
-            yield from _secret_values(value, secret=secret or is_secret_name(str(key)))
+            yield from secret_values(value, secret=secret or is_secret_name(str(key)))
     elif isinstance(settings, list | tuple | set | frozenset):
         for value in settings:
-            yield from _secret_values(value, secret=secret)
+            yield from secret_values(value, secret=secret)
     elif secret and settings is not None and not isinstance(settings, bool) and not _is_a_path(settings):
         yield settings
 
