@@ -26,8 +26,20 @@ TITLE_BYTES = 15
 """What the kernel keeps of a process name."""
 
 
+LARGE_BYTES = 64 * 1024 * 1024
+"""What `expect_large` prepares: addresses, which cost nothing until they are written to."""
+_HUGE_PAGE = 2 * 1024 * 1024
+_MADV_HUGEPAGE = 14
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+
 # Prepared once: making it in each forked process costs that process 75 page faults, 0.3 ms of a job.
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.malloc.restype = ctypes.c_void_p
+_libc.malloc.argtypes = (ctypes.c_size_t,)
+_libc.free.argtypes = (ctypes.c_void_p,)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_prctl = _libc.prctl
 _prctl.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
 
 
@@ -58,6 +70,26 @@ def set_parent_death_signal(signum: int, parent_pid: int) -> None:
 def adopt_orphans() -> None:
     """Become the parent of every descendant whose own parent ends, instead of process 1."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def expect_large() -> None:
+    """Have what this process asks its C library for next, up to LARGE_BYTES, in huge pages where the kernel gives them.
+
+    To be called where little time is left to live and much memory is written to once: there the faults of small pages
+    cost as much as the work, 12 of the 34 ms of an Argon2id hash of 19 MiB. Another C library than glibc is left alone.
+    """
+    try:
+        settings = ((_M_MMAP_THRESHOLD, LARGE_BYTES), (_M_TRIM_THRESHOLD, 2 * LARGE_BYTES))
+        if not all(_libc.mallopt(name, value) for name, value in settings):
+            return
+    except AttributeError:
+        return
+    size = LARGE_BYTES - 2 * _HUGE_PAGE
+    address = _libc.malloc(size)
+    if address:
+        begin = -(-address // _HUGE_PAGE) * _HUGE_PAGE
+        _libc.madvise(begin, address + size - begin, _MADV_HUGEPAGE)  # a kernel without them says no, and that is all
+        _libc.free(address)  # it stays at the end of the heap, where the next large piece is taken from
 
 
 def freeze_heap() -> None:

@@ -120,11 +120,12 @@ class DiskSpool:
         self._bytes = sum(self._sizes.values())
         return sorted(self._sizes)
 
-    def noticed(self, jid: str) -> bool:
+    def noticed(self, jid: str, *, said: bool = False) -> bool:
         """Ask the file for its size; see the port."""
         known = _checked(jid)
         try:
-            if there := self._size(known):
+            there = self._size(known)
+            if there and not said:
                 # Its writer may have been killed before the name was on disk.
                 self._folder.sync()
         except OSError as error:

@@ -126,6 +126,11 @@ class Channel:
             self._flush_due = True
             self._reactor.call_soon(self._flush)
 
+    def flush(self) -> None:
+        """Write what waits now, as far as the kernel takes it: its peer has work to do while this turn goes on."""
+        if not self._closed:
+            self._write()
+
     def pause_reading(self) -> None:
         """Deliver nothing more until `resume_reading`; the peer is slowed down by the kernel's buffers."""
         if not self._paused and not self._closed:

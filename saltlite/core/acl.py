@@ -88,6 +88,9 @@ JOBS_OF_OTHERS = ("jobs.list_jobs", "jobs.list_job", "jobs.lookup_jid", "jobs.ac
 KILL_OF_OTHERS = ("jobs.kill",)
 ALL_EVENTS = ("event.listen", "state.event")
 
+OPTIONS_ALONE = "executor_opts"
+"""Stands among the executors of a job that names none, and options for those that minions have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Principal:
@@ -221,6 +224,17 @@ def sees_jobs_of_others(principal: Principal, terms: Terms) -> bool:
     return may(principal, RUNNER, JOBS_OF_OTHERS, terms)
 
 
+def knows_pillars(principal: Principal, terms: Terms) -> bool:
+    """Whether all pillars are shown to him: by the master, or by every minion."""
+    if may(principal, RUNNER, RIGHTS["pillar_show"][1], terms):
+        return True
+    call = Call("pillar.items", kwargs=None)
+    blacklist = terms.granted.blacklist
+    if blacklist.user(principal.user) or blacklist.function(call.fun):
+        return False
+    return any(rule.allows(call) and not rule.where for rule in terms.granted.of(principal))
+
+
 def judge(principal: Principal, action: Action, terms: Terms, selects: Selects | None = None) -> Verdict:
     """What is to be said of a job's call on its targets, for whoever is no operator."""
     call = action.call
@@ -272,7 +286,7 @@ def _unnamed(rules: Sequence[Rule], action: Action) -> str:
     for kind, names in ((EXECUTOR, action.executors), (RETURNER, action.returners)):
         for name in names:
             if not _names_any(rules, kind, (name,)):
-                return f"the {kind} {name}"
+                return "options of executors without naming these" if name == OPTIONS_ALONE else f"the {kind} {name}"
     return ""
 
 

@@ -65,4 +65,5 @@ class Logins:
 def external(backend: str, user: str, groups: tuple[str, ...]) -> Principal:
     """The principal of a login. Its uid is negative, and the same for the same backend and name."""
     digest = hashlib.sha256(f"{len(backend)}:{backend}:{user}".encode()).digest()
-    return Principal(user, -1 - int.from_bytes(digest[:6], "big"), backend, frozenset(groups))
+    # As many bits as the store keeps: jobs go by this number, and some may choose the name that they log in with.
+    return Principal(user, -1 - (int.from_bytes(digest[:8], "big") >> 1), backend, frozenset(groups))

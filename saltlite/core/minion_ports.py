@@ -193,10 +193,10 @@ class Spool(Protocol):
         """The ids of the results on disk, whoever wrote it, sorted; counts them anew."""
         ...
 
-    def noticed(self, jid: str) -> bool:
+    def noticed(self, jid: str, *, said: bool = False) -> bool:
         """Count the result of a job whose process has ended; whether it left one. If so, it is on disk.
 
-        Raises JournalError.
+        `said` is that its process has said so: its `write` had returned. Raises JournalError.
         """
         ...
 

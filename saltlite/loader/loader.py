@@ -88,8 +88,13 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return {"configuration": self.opts, "grains": self._grains, "pillar": self._pillar}
 
     def provide(self, dunder: str, value: Any) -> None:
-        """Let the modules that are loaded from here on see `value` under that dunder name."""
+        """Let every module see `value` under that dunder name: those that are loaded, and those that will be."""
         self._names[dunder] = value
+        self._registry.provide(dunder, value)
+
+    def load_ahead(self, module: str) -> None:
+        """Load a shipped module before anything of it is asked for; does nothing for others."""
+        self._registry.load_ahead(module)
 
     def refresh(self, grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
         """Let every module see these grains and this pillar, in the dicts that it has."""

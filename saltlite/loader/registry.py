@@ -27,7 +27,7 @@ from saltlite.loader.finder import Index, ModuleFile
 from saltlite.loader.imports import Interfaces
 from saltlite.loader.inject import build_module
 from saltlite.loader.offer import Offer
-from saltlite.loader.places import MODULES, Form
+from saltlite.loader.places import MODULES, SHIPPED, Form
 from saltlite.loader.virtual import initialise, names_of, own_interface
 from saltlite.smi.declare import Interface, virtual_name
 
@@ -58,6 +58,7 @@ class Registry:
         self._names = names
         self._loaded: dict[str, LoadedModule | Failure] = {}
         self._forced_loaded: dict[str, LoadedModule | Failure] = {}
+        self._built: list[ModuleType] = []
         self._lock = threading.RLock()
         """Calls at once load a file once, and none of them sees it half loaded."""
         opts = names["__opts__"]
@@ -101,6 +102,19 @@ class Registry:
     def load(self, file: ModuleFile) -> LoadedModule | Failure:
         """The module of a file, loaded and asked for its names at the first call."""
         return self._load_once(self._loaded, file.path, file, None)
+
+    def provide(self, dunder: str, value: Any) -> None:
+        """Put `value` under that dunder name into the modules that were loaded, but not into parts of packages."""
+        for module in self._built:
+            module.__dict__[dunder] = value
+
+    def load_ahead(self, name: str) -> None:
+        """Load the file that is asked for the virtual name first, if it ships and does not look at this machine to know
+        its names: that means the same now and later."""
+        for file in self._candidates(name):
+            if file.layer == SHIPPED and not (file.checked or file.undetermined):
+                self._load_for(file, name)
+            return
 
     def is_disabled(self, name: str) -> bool:
         """Whether the configuration takes the virtual name or file name away."""
@@ -195,6 +209,7 @@ class Registry:
             return failure_of(FailureKind.NOT_IMPORTED, error, file.path, "its body: ")
         except BaseException as error:  # noqa: BLE001 - supervision point: a broken file is only omitted
             return failure_of(FailureKind.NOT_IMPORTED, error, file.path)
+        self._built.append(module)
         failure = initialise(module, file)
         if failure is not None:
             return failure

@@ -42,7 +42,7 @@ from saltlite.model.keys import fingerprint
 
 if TYPE_CHECKING:
     from saltlite.adapters.resource_registry import ResourceRegistry
-    from saltlite.master.mworker import LinkChannel
+    from saltlite.master.linkchannel import LinkChannel
 
 OPEN_FILES = 20_000
 """What the link process asks the kernel for: one descriptor a minion."""
@@ -421,7 +421,7 @@ def _run_hooks(
     from saltlite.core.hooks import read_hooks  # noqa: PLC0415 - as above
     from saltlite.master.hookrunners import HookRunners, start_starter  # noqa: PLC0415 - as above
     from saltlite.master.hooks import Hooks  # noqa: PLC0415 - as above
-    from saltlite.master.mworker import LinkChannel  # noqa: PLC0415 - as above
+    from saltlite.master.linkchannel import LinkChannel  # noqa: PLC0415 - as above
 
     hooks = read_hooks(config.hooks)
     sock = start_starter(hooks, config_dir)
@@ -443,8 +443,8 @@ def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable
 
 def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], None]) -> None:
     from saltlite.adapters.copy_areas import CopyAreas  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.linkchannel import LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.maintenance import Maintenance  # noqa: PLC0415 - as in _run_mworker
-    from saltlite.master.mworker import LinkChannel  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.upkeep import LOOK_S, ORPHANS_S, Upkeep  # noqa: PLC0415 - as in _run_mworker
 
     open_store = _loaded_store(paths)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saltlite.adapters.packing import pack, unpack
-from saltlite.adapters.process import Child, close_all_but, freeze_heap, watch_exit
+from saltlite.adapters.process import Child, close_all_but, expect_large, freeze_heap, watch_exit
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Channel
 from saltlite.core.loginpace import LoginPace
@@ -24,7 +24,8 @@ from saltlite.errors import SaltliteError
 
 log = logging.getLogger(__name__)
 
-CHECKS_AT_ONCE = 4
+CHECKS_AT_ONCE = max(4, os.cpu_count() or 1)
+"""More than cores on a small machine: PAM keeps who typed a wrong password waiting, and that costs no CPU."""
 WAITING_MAX = 64
 """Checks that wait for their turn; more are told to come back."""
 CHECK_S = 10.0
@@ -127,6 +128,7 @@ def _checked(functions: Functions, check: _Check, writing: int) -> None:
     said: dict[str, Any] = {"ok": False, "groups": [], "problem": ""}
     try:
         close_all_but((0, 1, 2, writing))
+        expect_large()
         said |= _asked(functions, check)
     except SaltliteError as error:
         said["problem"] = str(error)[:1000]

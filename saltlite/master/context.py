@@ -13,7 +13,7 @@ from saltlite.core.logins import Logins
 from saltlite.core.matching import resolve
 from saltlite.core.matching.fleet import Selection
 from saltlite.core.parts import SignedPart, SignedParts, signed_parts
-from saltlite.core.ports import Clock, OpenJob, Store
+from saltlite.core.ports import Clock, FunctionSet, OpenJob, Store, StoreReader
 from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.registry import Registry
 from saltlite.errors import UsageError
@@ -87,6 +87,26 @@ PROOFS_KEPT = 4
 """Jobs whose audience proofs an MWorker remembers: those of 10,000 targets take 60 ms to make, and 3 MB."""
 
 
+FUNCTION_SETS_KEPT = 64
+"""Sets of functions that an MWorker remembers: minions with the same modules share one, of some 50 KB."""
+
+
+class RecentFunctions:
+    """Function sets by digest, the longest unused ones forgotten first. What a digest stands for never changes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, FunctionSet] = {}
+
+    def of(self, digest: str, store: StoreReader) -> FunctionSet | None:
+        """The set of that digest; None when the store has none."""
+        found = self._kept.pop(digest, None) or store.functions(digest)
+        if found is not None:
+            if len(self._kept) >= FUNCTION_SETS_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[digest] = found
+        return found
+
+
 class RecentProofs:
     """Audience proofs by job, the longest unused ones forgotten first.
 
@@ -129,6 +149,7 @@ class Master:
     indexes: Indexes = field(init=False)
     logins: Logins = field(init=False)
     proofs: RecentProofs = field(default_factory=RecentProofs)
+    functions: RecentFunctions = field(default_factory=RecentFunctions)
     left_out: LeftOut = field(default_factory=LeftOut)
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions that have a session now, and since when; kept up to date by the link."""

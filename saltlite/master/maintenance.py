@@ -10,7 +10,7 @@ from saltlite.core.ports import Clock, Store
 from saltlite.errors import SaltliteError
 from saltlite.master.context import RecentProofs
 from saltlite.master.handlers.batch import release_due
-from saltlite.master.mworker import LinkChannel
+from saltlite.master.linkchannel import LinkChannel
 
 log = logging.getLogger(__name__)
 

@@ -118,6 +118,10 @@ class Surroundings:
             self._executors = executors_index(self.opts, self._executors)
         return self._made[1]
 
+    def last_loader(self) -> Loader:
+        """What `loader` answered last: without another look at the files."""
+        return self._made[1] if self._made is not None else self.loader()
+
     def chain(self, loader: Loader, asked: Execution) -> Chain | None:
         """The executors that a job goes through; None when its functions are only called. For the process of a job."""
         if is_direct(self.opts, asked):
@@ -127,16 +131,24 @@ class Surroundings:
 
 
 class JobProcess:
-    """A process that waits for its job, as the job server sees it."""
+    """A process that waits for its job, as the job server sees it. `loader` is what it was forked with, if anything."""
 
-    def __init__(self, pid: int, sock: socket.socket) -> None:
+    def __init__(self, pid: int, sock: socket.socket, loader: Loader | None = None) -> None:
         self.pid = pid
         self.socket = sock
+        self.loader = loader
         self.ticks = start_ticks(pid) or 0
         """Its start time, which no later process with this pid shares."""
         self.on_ask: Callable[[bytes], None] = lambda _raw: None
         """Called with every question."""
         self._heard = bytearray()
+        self._ahead = ""
+
+    def load_ahead(self, module: str) -> None:
+        """Have it load the module that its job may be about, if that ships with saltlite; it is the next to get one."""
+        if self._ahead != module:
+            self._ahead = module
+            self.put(self.framed(msgpack.packb(module)))
 
     def go(self, job: JobCall) -> None:
         """Let it enter the function. A process that has died meanwhile is reported by its exit."""
@@ -199,8 +211,11 @@ class JobProcess:
 
 
 def fork_waiting(surroundings: Surroundings) -> JobProcess:
-    """Make a process that waits for its job. Raises OSError when there is no room for another process."""
-    surroundings.loader()
+    """Make a process that waits for its job, with the loader that there was last.
+
+    Raises OSError when there is no room for another process.
+    """
+    loader = surroundings.last_loader()
     ours, theirs = socket.socketpair()
     try:
         pid = os.fork()
@@ -211,7 +226,7 @@ def fork_waiting(surroundings: Surroundings) -> JobProcess:
     if pid == 0:
         _become(surroundings, theirs.fileno())
     theirs.close()
-    return JobProcess(pid, ours)
+    return JobProcess(pid, ours, loader)
 
 
 def _become(surroundings: Surroundings, waiting: int) -> None:
@@ -219,10 +234,13 @@ def _become(surroundings: Surroundings, waiting: int) -> None:
     status = NO_RESULT
     try:
         stand_alone(waiting)
-        job = _next_job(waiting)
+        spool, loader = DiskSpool(PosixFolder(surroundings.spool_dir)), surroundings.last_loader()
+        errands = Errands(waiting)
+        loader.provide("__file_client__", _file_client(surroundings.opts, errands))
+        job = _next_job(waiting, loader)
         if job is not None:
             with logs.log_context(jid=job.jid):
-                _write_all(waiting, _run(job, surroundings, waiting))
+                _write_all(waiting, _run(job, surroundings, loader, spool, errands))
                 logs.report_repeats()
         status = 0
     except JournalError as error:
@@ -257,17 +275,24 @@ def stand_alone(*keeping: int) -> None:
     set_title(TITLE)
 
 
-def _next_job(waiting: int) -> JobCall | None:
+def _next_job(waiting: int, loader: Loader) -> JobCall | None:
     """The job, or None when the job server went away or needs this process no more."""
+    while (data := _message(waiting)) is not None:
+        match msgpack.unpackb(data, strict_map_key=False):
+            case str(module):
+                loader.load_ahead(module)
+            case [jid, calls, user, executors, options]:
+                return JobCall(jid, calls, user, Execution(executors, options))
+    return None
+
+
+def _message(waiting: int) -> bytes | None:
     header = _read(waiting, _LENGTH.size)
     if len(header) < _LENGTH.size:
         return None
     size = _LENGTH.unpack(header)[0]
     data = _read(waiting, size)
-    if len(data) < size:
-        return None
-    jid, calls, user, executors, options = msgpack.unpackb(data, strict_map_key=False)
-    return JobCall(jid, calls, user, Execution(executors, options))
+    return data if len(data) == size else None
 
 
 def _read(waiting: int, size: int) -> bytes:
@@ -283,13 +308,9 @@ def _write_all(waiting: int, data: bytes) -> None:
         rest = rest[os.write(waiting, rest) :]
 
 
-def _run(job: JobCall, surroundings: Surroundings, waiting: int) -> bytes:
+def _run(job: JobCall, surroundings: Surroundings, loader: Loader, spool: DiskSpool, errands: Errands) -> bytes:
     """Enter the functions and leave the result; what to say then."""
-    spool = DiskSpool(PosixFolder(surroundings.spool_dir))
     started, began = time.time(), time.monotonic()
-    loader = surroundings.loader()
-    errands = Errands(waiting)
-    loader.provide("__file_client__", _file_client(surroundings.opts, errands))
     loader.provide("__events__", EventSender(errands, job.jid))
     calls = job.calls
     outcome = blackout(loader, (fun for fun, _args, _kwargs in calls))

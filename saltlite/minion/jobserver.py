@@ -105,7 +105,7 @@ class JobServer:
         self.documents = Documents(
             reactor, self.asks.ask, lambda message: self._tell(inside.ask(message)), surroundings.hooks
         )
-        self._spares = Spares(reactor, self._make_process)
+        self._spares = Spares(reactor, self._make_process, surroundings.loader)
         self._kills = Kills()
         self._running: dict[str, tuple[JobProcess, JobCall]] = {}
         self._children: dict[int, Child] = {}
@@ -334,6 +334,7 @@ class JobServer:
             return
         process, call = self._running[jid]
         process.go(call)
+        self._spares.began(call.calls[0][0].partition(".")[0])
         # Made while the job runs, so that the next one does not wait for a fork.
         self._reactor.call_soon(self._spares.top_up)
 
@@ -396,7 +397,7 @@ class JobServer:
         with log_context(jid=jid):
             unwritten = "" if said in (b"", DONE) else self._take_over(jid, said)
         try:
-            left_result = self._results.noticed(jid)
+            left_result = self._results.noticed(jid, said=said == DONE)
         except JournalError as error:
             self._fail(str(error))
             return

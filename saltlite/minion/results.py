@@ -79,9 +79,9 @@ class Results:
         """The segments of that part that are in the spool."""
         return [one for one in self._spool.jids() if one != part and part_of_segment(one) == part]
 
-    def noticed(self, jid: str) -> bool:
-        """Whether the job, whose process has ended, has a result."""
-        return jid in self._held or self._spool.noticed(jid)
+    def noticed(self, jid: str, *, said: bool = False) -> bool:
+        """Whether the job, whose process has ended, has a result; `said` is that the process said it is on disk."""
+        return jid in self._held or self._spool.noticed(jid, said=said)
 
     def count(self) -> int:
         """How many results wait."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.errors import SaltliteError, UnreachableError, UsageError
+from saltlite.errors import RefusedError, SaltliteError, UnreachableError, UsageError
 from saltlite.model.ids import jid_at
 from saltlite.netapi.link import MasterLink
 
@@ -24,6 +24,8 @@ AT_ONCE_MAX = 4
 """Runners that run at the same moment; others wait for their turn."""
 WAITING_MAX = 64
 """Runners that wait for their turn; more are refused."""
+AS_CALLER = frozenset({"salt.cmd"})
+"""Runners that do something on this machine with the rights of the process that they are in."""
 OUTPUT_MAX = 64 * 1024 * 1024
 _STDERR_SHOWN = 300
 _KEPT_NAMES = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TZ")
@@ -77,6 +79,11 @@ class Runners:
             raise UnreachableError(f"{WAITING_MAX} runners wait for their turn already; try again")
         if call.fun.count(".") != 1 or "," in call.fun:
             raise UsageError(f"{call.fun[:80]!r} is not a function: it is written module.function, as in manage.up")
+        if call.fun in AS_CALLER:
+            raise RefusedError(
+                f"{call.fun} runs a function as whoever calls it, and here that would be the API's own user, who has "
+                "more than its caller: use `saltlite-run` on the master, or the client local"
+            )
         jid = jid_at(time.time_ns() // 1000)
         await self._link.call(call.token, "runner_event", jid=jid, funs=[call.fun])
         return jid

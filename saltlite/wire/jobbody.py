@@ -13,6 +13,7 @@ names of those that each minion is to use in place of its own ([]: its own), `op
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -147,7 +148,13 @@ def sign(job_private: bytes, body: bytes) -> bytes:
     """The 64-byte Ed25519 signature of the master's job key, a raw 32-byte seed, over an encoded body."""
     if len(job_private) != SEED_BYTES:
         raise LocalProtocolError(f"an Ed25519 seed has {SEED_BYTES} bytes, not {len(job_private)}")
-    return Ed25519PrivateKey.from_private_bytes(job_private).sign(_DOMAIN + body)
+    return _private_key(job_private).sign(_DOMAIN + body)
+
+
+@functools.lru_cache(1)
+def _private_key(seed: bytes) -> Ed25519PrivateKey:
+    # A process signs with one key, and to make the key of its seed costs as much as to sign.
+    return Ed25519PrivateKey.from_private_bytes(seed)
 
 
 def verify(job_public: bytes, body: bytes, signature: bytes) -> None:

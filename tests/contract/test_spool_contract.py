@@ -112,6 +112,16 @@ def test_the_result_of_another_process_counts_once_when_it_is_noticed(spool: Spo
     assert spool.usage() == (1, folder.size(f"{JID}.ret"))
 
 
+@pytest.mark.parametrize(("said", "syncs"), [(True, 0), (False, 1)])
+def test_a_result_that_its_writer_has_told_of_is_not_synced_again(said: bool, syncs: int) -> None:
+    disk = MemoryDisk()
+    memory_spool(disk).write(JID, result())
+    done: list[str] = []
+    disk.before = done.append
+    assert memory_spool(disk).noticed(JID, said=said)
+    assert done.count("sync folder") == syncs
+
+
 def test_noticing_a_job_that_left_nothing_says_so(spool: Spool) -> None:
     assert (spool.noticed(JID), spool.usage()) == (False, (0, 0))
 

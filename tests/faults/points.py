@@ -59,7 +59,7 @@ class Point:
 
 
 _WRITER = "saltlite.adapters.sqlite_store.writer:SqliteWriter"
-_TO_LINK = "saltlite.master.mworker:LinkChannel"
+_TO_LINK = "saltlite.master.linkchannel:LinkChannel"
 _HUB = "saltlite.core.hub:Hub"
 _JOURNAL = "saltlite.adapters.journal:DiskJournal"
 _SPOOL = "saltlite.adapters.spool:DiskSpool"

@@ -11,6 +11,7 @@ import pytest
 
 from saltlite.adapters import logs
 from saltlite.adapters.folder import PosixFolder
+from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.spool import DiskSpool
 from saltlite.loader.encode import decode_return
 from saltlite.loader.finder import build_index
@@ -25,6 +26,7 @@ from saltlite.minion.jobprocess import (
     read_report,
 )
 from saltlite.minion.returns import Returns
+from saltlite.minion.spares import Spares
 from saltlite.model.job import TargetState
 
 JID = "20260131235959123456"
@@ -153,3 +155,37 @@ def test_a_job_has_no_descriptor_of_the_minion_but_log_and_socket(surroundings: 
     found = decode_return(DiskSpool(PosixFolder(surroundings.spool_dir)).read(JID).body)
     others = sorted(what.partition(":")[0] for fd, what in found.items() if fd > 2)
     assert others == [str(log_file), surroundings.spool_dir, "socket"]
+
+
+@pytest.fixture
+def spares(surroundings: Surroundings) -> Iterator[Spares]:
+    reactor = Reactor()
+    made = Spares(reactor, lambda: fork_waiting(surroundings), surroundings.loader)
+    yield made
+    made.let_go(keep=0)
+    reactor.close()
+
+
+def test_a_spare_with_a_module_that_was_loaded_ahead_runs_its_job(surroundings: Surroundings, spares: Spares) -> None:
+    spares.top_up()
+    spares.began("test")
+    assert returned(surroundings, spares.take(), "test.echo", "text") == "text"
+
+
+def test_a_spare_from_before_modules_changed_gets_no_job(
+    surroundings: Surroundings, spares: Spares, tmp_path: Path
+) -> None:
+    spares.top_up()
+    (tmp_path / "modules/new.py").write_text("def f():\n    return 'new'\n")
+    changed = build_index(search_layers(surroundings.opts))
+    surroundings.index = lambda: changed
+    assert returned(surroundings, spares.take(), "new.f") == "new"
+
+
+def returned(surroundings: Surroundings, process: JobProcess, fun: str, *args: object) -> object:
+    """What that function returned in that process."""
+    process.go(JobCall(JID, [(fun, args, {})], "root"))
+    assert heard(process) == DONE
+    os.waitpid(process.pid, 0)
+    process.close()
+    return decode_return(DiskSpool(PosixFolder(surroundings.spool_dir)).read(JID).body)

@@ -19,7 +19,7 @@ from saltlite.client.events import EventReader
 from saltlite.client.local import LocalClient
 from saltlite.core.hub import Report
 from saltlite.core.ports import RETURNS_SIZE
-from saltlite.master import inside, mworker
+from saltlite.master import inside, linkchannel, mworker
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.left_out import LeftOut, Refused
 from saltlite.model.ids import MinionId
@@ -61,7 +61,7 @@ def _run(
     who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
     terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
 
-    def make(link: mworker.LinkChannel) -> Master:
+    def make(link: linkchannel.LinkChannel) -> Master:
         return Master(MemoryStore(disk), SystemClock(), who, terms, link, *inventory(), left_out=left_out)
 
     serves = mworker.MWorker(reactor, make, no_files(reactor), str(folder / "link.ipc"))

@@ -101,6 +101,13 @@ def test_all_messages_of_one_turn_come_as_one_batch(reactor: Reactor, ends: tupl
     assert ends[1].batches == [[b"%d" % number for number in range(500)]]
 
 
+def test_what_is_flushed_leaves_before_the_turn_ends(reactor: Reactor, raw: tuple[End, socket.socket]) -> None:
+    end, peer = raw
+    end.channel.send(b"at once")
+    end.channel.flush()
+    assert peer.recv(100, socket.MSG_DONTWAIT).endswith(b"at once")
+
+
 def test_a_message_in_pieces_is_delivered_when_it_is_whole(reactor: Reactor, raw: tuple[End, socket.socket]) -> None:
     end, sock = raw
     message = struct.pack(">I", 5) + b"hello"

@@ -16,7 +16,7 @@ from saltlite.core.doorway import Doorway
 from saltlite.core.hub import Hub
 from saltlite.core.ports import ReturnCommit, Stored, StoreWriter
 from saltlite.errors import StoreError
-from saltlite.master import inside, mworker
+from saltlite.master import inside, linkchannel, mworker
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.link import LinkProcess
 from saltlite.master.maintenance import Maintenance
@@ -270,7 +270,7 @@ class SimMaster:
         store = SimStore(self)
         listener: Any = self._clients
 
-        def make_master(link: mworker.LinkChannel) -> Master:
+        def make_master(link: linkchannel.LinkChannel) -> Master:
             return Master(store, self.clock, who, TERMS, link, *inventory(self.rows, self.cache))
 
         serving = mworker.MWorker(reactor, make_master, no_files(reactor), f"{self.name}/link")
@@ -278,7 +278,7 @@ class SimMaster:
 
     def _maintenance(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
-        link = mworker.LinkChannel(reactor, f"{self.name}/link", inside.MAINTENANCE, lambda _batch: None)
+        link = linkchannel.LinkChannel(reactor, f"{self.name}/link", inside.MAINTENANCE, lambda _batch: None)
         Maintenance(reactor, SimStore(self), self.clock, keep_s=KEEP_S, link=link)
 
     # -- what the history is told

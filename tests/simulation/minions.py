@@ -21,6 +21,8 @@ from saltlite.core.connection import Connection, Identity, Phase
 from saltlite.core.jobs import Jobs
 from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
+from saltlite.loader.finder import Index
+from saltlite.loader.loader import Loader
 from saltlite.minion.jobprocess import DONE, JobCall, Surroundings, _report
 from saltlite.minion.jobserver import Disk, JobServer
 from saltlite.minion.network import NetworkProcess
@@ -109,7 +111,7 @@ class SimMinion:
         surroundings = Surroundings(
             opts={"minion": self},
             grains={},
-            index=_no_index,
+            index=lambda: _NO_MODULES,
             spool_dir="spool",
             returns=Returns(self.name, RETURN_MAX, "kept", 0),
             phase_is=lambda _phase, _reason: None,
@@ -298,8 +300,9 @@ class SimMinion:
 class JobRow:
     """The process of a job: `saltlite.minion.jobprocess.JobProcess`, and what goes on in it."""
 
-    def __init__(self, minion: SimMinion, reactor: SimReactor) -> None:
+    def __init__(self, minion: SimMinion, reactor: SimReactor, loader: Loader) -> None:
         self.minion = minion
+        self.loader = loader
         self.pid = minion.next_pid()
         self.ticks = self.pid * 7
         self.socket = self
@@ -335,6 +338,9 @@ class JobRow:
         self._server = None
         if self.call is None:
             self.minion.universe.at(self.minion.universe.now, self.process.die, self.process)
+
+    def load_ahead(self, _module: str) -> None:
+        """There are no modules here."""
 
     def go(self, call: JobCall) -> None:
         """The job arrives: enter the function."""
@@ -418,8 +424,7 @@ def _call(callback: Callable[[int | None], None]) -> Callable[[], None]:
     return lambda: callback(0)
 
 
-def _no_index() -> Any:
-    raise AssertionError("no module is loaded in the simulation")
+_NO_MODULES = Index([], [])
 
 
 # -- in place of what `saltlite.minion.jobserver` imports
@@ -429,7 +434,7 @@ def fork_waiting(surroundings: Surroundings) -> JobRow:
     """`saltlite.minion.jobprocess.fork_waiting`."""
     minion: SimMinion = surroundings.opts["minion"]
     assert minion.reactor is not None
-    row = JobRow(minion, minion.reactor)
+    row = JobRow(minion, minion.reactor, surroundings.last_loader())
     minion.reactor.process.on_death.append(row.server_died)
     return row
 

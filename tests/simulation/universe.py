@@ -279,6 +279,10 @@ class SimChannel:
             self._reactor.call_soon(self._flush)
         self._outgoing.append(payload)
 
+    def flush(self) -> None:
+        if not self._closed:
+            self._flush()
+
     def close(self) -> None:
         if not self._closed:
             self._flush()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.acl import RIGHTS, Action, Granted, Principal, authorize, judge, may
+from saltlite.core.acl import RIGHTS, Action, Granted, Principal, authorize, judge, knows_pillars, may
 from saltlite.core.acl_rules import RULES_MAX, TEXT_MAX, Call, read_blacklist, read_rules
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.handlers import operator_verbs
@@ -262,3 +262,23 @@ def test_a_right_to_some_functions_is_to_these_alone() -> None:
 def test_what_is_no_rule_is_refused_when_it_is_read_and_not_taken_for_something_else(rows: Any) -> None:
     with pytest.raises(UsageError):
         read_rules(rows, "publisher_acl")
+
+
+@pytest.mark.parametrize(
+    ("rows", "known"),
+    [
+        ([".*"], True),
+        (["pillar.*"], True),
+        ([{"@runner": ["pillar.show_pillar"]}], True),
+        (["@pillar"], True),
+        ([{"*": ["pillar.items"]}], False),
+        (["test.*", "@jobs", "@wheel"], False),
+    ],
+)
+def test_pillars_are_known_to_whom_they_are_shown_everywhere(rows: list[Any], known: bool) -> None:
+    assert knows_pillars(FRED, terms({"fred": rows})) is known
+
+
+def test_a_blacklisted_pillar_is_not_known() -> None:
+    assert not knows_pillars(FRED, terms({"fred": [".*"]}, blacklist={"modules": ["pillar.*"]}))
+    assert not knows_pillars(FRED, terms({"fred": [".*"]}, blacklist={"users": ["fred"]}))

@@ -118,3 +118,11 @@ def test_names_that_are_remembered_are_limited() -> None:
     for number in range(NAMES_MAX):
         pace.wrong("pam", str(number), 0.0)
     assert pace.wait_s("pam", "first", 0.0) == 0.0
+
+
+def test_the_number_of_a_login_has_as_many_bits_as_the_store_keeps() -> None:
+    numbers = [external("file", f"user{count}", ()).uid for count in range(2000)]
+    assert len(set(numbers)) == 2000
+    assert all(-(2**63) <= number < 0 for number in numbers)
+    # Whoever may choose his name must not find another one with the same number.
+    assert min(numbers) < -(2**62)

@@ -12,7 +12,7 @@ import pytest
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import Layer
+from saltlite.loader.places import SHIPPED, Layer
 
 Files = dict[str, str]
 
@@ -396,3 +396,39 @@ def test_what_did_not_load_is_listed_with_its_reason(make: Any) -> None:
 def test_refusals_are_no_noise_in_the_log(make: Any, caplog: pytest.LogCaptureFixture) -> None:
     refusal(make({"m": "def __virtual__(): return False, 'why'"}), "m.f")
     assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+
+
+# --- loading ahead
+
+READS_A_FILE = """
+    import pathlib
+    text = pathlib.Path({path!r}).read_text()
+    def read(): return text, __later__
+    """
+
+
+@pytest.mark.parametrize(
+    ("layer", "virtual", "read"),
+    [
+        (SHIPPED, "", "before"),
+        (SHIPPED, "def __virtual__(): return True", "after"),
+        ("custom", "", "after"),
+    ],
+)
+def test_only_a_shipped_module_that_asks_nothing_of_this_machine_is_loaded_ahead(
+    tmp_path: Path, layer: str, virtual: str, read: str
+) -> None:
+    text = tmp_path / "text"
+    (tmp_path / "early.py").write_text(textwrap.dedent(READS_A_FILE.format(path=str(text))) + virtual + "\n")
+    text.write_text("before")
+    loader = Loader(build_index([Layer(layer, str(tmp_path))]), {}, {}, {})
+    loader.load_ahead("early")
+    text.write_text("after")
+    loader.provide("__later__", "seen")
+    assert loader["early.read"]() == (read, "seen")
+
+
+def test_loading_ahead_what_is_not_there_does_nothing(make: Any) -> None:
+    loader = make({"m": "def f(): return 1"})
+    loader.load_ahead("n")
+    assert loader["m.f"]() == 1

@@ -10,7 +10,7 @@ import pytest
 from saltlite.core.acl import Granted, Principal
 from saltlite.core.acl_rules import read_blacklist, read_rules
 from saltlite.core.logins import external
-from saltlite.errors import LoginError, RefusedError, UsageError
+from saltlite.errors import LoginError, NoTargetError, RefusedError, UsageError
 from saltlite.master.context import Answer, Watch
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.operator_verbs import handle_request
@@ -40,7 +40,7 @@ class Place(Office):
             blacklist=read_blacklist({"modules": ["test.exception"]}),
             barred=frozenset({SERVICE}),
         )
-        super().__init__("web1", "web2", "db1", granted=granted)
+        super().__init__("web1", "web2", "db1", granted=granted, nodegroups={"front": "web1 or I@role:w*"})
         self._requests = 0
 
     def by(self, who: Principal, verb: str, **fields: Any) -> Answer:
@@ -346,3 +346,41 @@ def test_a_user_may_ask_about_himself_and_learns_no_other_targets(place: Place) 
         explained(place, FRED, "gina", "*", "test.ping")
     with pytest.raises(RefusedError):
         explained(place, FRED, "root", "*", "test.ping")
+
+
+PILLAR_TARGETS = [
+    ("pillar", "role:w*", True),
+    ("pillar", "role:w?b", True),
+    ("pillar", "role:*", True),
+    ("pillar", "*:web", True),
+    ("pillar_pcre", "role:web", True),
+    ("compound", "web1 and not I@role:[a-v]*", True),
+    ("compound", "( web1 or J@role:w )", True),
+    ("compound", "I|@role|w*", True),
+    ("pillar", "role:web", False),
+    ("compound", "web1 and I@role:web", False),
+    ("nodegroup", "front", False),
+    ("compound", "N@front and web1", False),
+    ("glob", "web*", False),
+    ("grain", "role:*", False),
+]
+
+
+@pytest.mark.parametrize(("kind", "expression", "refused"), PILLAR_TARGETS)
+def test_who_may_not_see_pillars_cannot_try_patterns_on_them(
+    place: Place, kind: str, expression: str, refused: bool
+) -> None:
+    def sentence(who: Principal, verb: str, **fields: Any) -> str:
+        try:
+            place.by(who, verb, tgt=expression, tgt_type=kind, **fields)
+        except (RefusedError, UsageError, NoTargetError) as error:
+            return str(error)
+        return ""
+
+    publish: dict[str, Any] = {"request_id": "f" * 32, "calls": [PING]}
+    asked: list[tuple[str, dict[str, Any]]] = [("publish", publish), ("describe", {"funs": ["test.ping"]})]
+    for verb, fields in asked:
+        assert ("by patterns of pillar" in sentence(GINA, verb, **fields)) is refused, verb
+        assert "by patterns of pillar" not in sentence(ROOT, verb, **fields), verb
+    explain = {"fun": "test.ping", "args": [], "kwargs": {}}
+    assert ("by patterns of pillar" in sentence(GINA, "acl_explain", user="gina", **explain)) is refused

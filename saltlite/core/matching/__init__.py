@@ -12,10 +12,11 @@ from functools import cached_property
 
 from saltlite.core.matching.evaluate import Evaluation
 from saltlite.core.matching.explanation import Explanation, explain_one
-from saltlite.core.matching.expression import Engine, Expression, Place, Term
+from saltlite.core.matching.expression import Engine, Expression, Place, Term, terms_of
 from saltlite.core.matching.fleet import Fleet, Selection
 from saltlite.core.matching.matcher import look_up
 from saltlite.core.matching.nodegroups import parse_compound, parse_nodegroup
+from saltlite.core.matching.patterns import has_wildcard
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.target import Target, TargetKind
@@ -71,6 +72,18 @@ def explain(target: Target, fleet: Fleet, name: str) -> Explanation:
         srns = ", ".join(sorted(srn for srn, _owner in rows)[:5])
         raise UsageError(f"several resources have the id {name!r}: say which, as type:id; there are {srns}")
     return explain_one(evaluation, *rows[0])
+
+
+def pillar_pattern(target: Target, fleet: Fleet) -> str:
+    """The first word by which the target asks pillars for a pattern, and not for one whole value; "" without any.
+
+    What a nodegroup says does not count: it is the configuration's. Raises UsageError for what is no target.
+    """
+    for term, _positive in terms_of(_expression(target, fleet)):
+        by_pattern = term.engine is Engine.PILLAR_PCRE or (term.engine is Engine.PILLAR and has_wildcard(term.pattern))
+        if by_pattern and not term.place.group:
+            return term.place.word
+    return ""
 
 
 class _Resources(Mapping[TargetId, MinionId]):

@@ -20,6 +20,7 @@ from saltlite.errors import RefusedError, UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.fitting import fitting
 from saltlite.master.handlers.publish import checked_function, target_of
+from saltlite.master.handlers.targets import refuse_pillar_patterns
 
 TARGETS_MAX = 100
 """Targets that are named in an answer; the others are counted."""
@@ -45,7 +46,9 @@ def handle_acl_explain(master: Master, principal: Principal, request: Mapping[st
     common = {"user": who.label, "groups": sorted(who.groups), "operator": operator}
     if request["tgt"] in _KINDS:
         return Answer({**common, **_of_kind(master, who, _KINDS[request["tgt"]], fun)})
-    chosen = fitting(master, master.resolve(target_of(request)), [fun]).chosen
+    target = target_of(request)
+    refuse_pillar_patterns(master, principal, target)
+    chosen = fitting(master, master.resolve(target), [fun]).chosen
     action = Action("publish", Call(fun, request["args"], request["kwargs"]), sorted(chosen.minions), chosen.resources)
     count = len(chosen.minions) + len(chosen.resources)
     if operator:

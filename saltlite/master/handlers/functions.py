@@ -31,19 +31,17 @@ class Known:
 
     def __init__(self, chosen: Selection, master: Master) -> None:
         self._holders = master.store.function_digests(sorted(chosen.minions)) if chosen.minions else {}
-        self._store = master.store
+        self._master = master
         self._kinds = list(kinds(master, chosen.resources))
-        self._sets: dict[str, FunctionSet | None] = {}
 
     def sets(self) -> Iterator[tuple[FunctionSet | None, int, TargetId]]:
         """Each set, None where nothing is known, with the number of targets and the first of them by id."""
         for digest, (count, first) in self._holders.items():
-            if digest not in self._sets:
-                self._sets[digest] = self._store.functions(digest) if digest else None
-            yield self._sets[digest], count, first
+            known = self._master.functions.of(digest, self._master.store) if digest else None
+            yield known, count, first
         for kind in self._kinds:
-            known = FunctionSet("", kind.functions, whole=True) if kind.functions is not None else None
-            yield known, len(kind.srns), min(kind.srns)
+            of_kind = FunctionSet("", kind.functions, whole=True) if kind.functions is not None else None
+            yield of_kind, len(kind.srns), min(kind.srns)
 
 
 @functools.lru_cache(_PARSED)

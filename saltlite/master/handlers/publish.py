@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
+from saltlite.core.acl import OPTIONS_ALONE, Action, Principal, authorize
 from saltlite.core.acl_rules import Call
 from saltlite.core.matching.fleet import Selection
 from saltlite.core.parts import audience
@@ -22,7 +22,15 @@ from saltlite.master.handlers.batch import LASTS_MAX_MS, batch_of, release, send
 from saltlite.master.handlers.fitting import Fitting, Skipped, fitting
 from saltlite.master.handlers.functions import refuse_misfits
 from saltlite.master.handlers.room import refuse_when_full
-from saltlite.master.handlers.targets import by_owner, nobody, still_accepted, subset_of, unknown_names, whom
+from saltlite.master.handlers.targets import (
+    by_owner,
+    nobody,
+    refuse_pillar_patterns,
+    still_accepted,
+    subset_of,
+    unknown_names,
+    whom,
+)
 from saltlite.model.events import tag_job_returners
 from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, MinionId, TargetId, jid_after, jid_at, parse_request_id
@@ -112,6 +120,7 @@ def _targets(
     No writer waits for this: a regular expression, the functions of a whole fleet and a near name take their time.
     """
     target = target_of(request)
+    refuse_pillar_patterns(master, principal, target)
     fit = fitting(master, master.resolve(target), [call.fun for call in calls])
     # All that the target selects, and not the few that --subset takes by chance: the answer is the same each time.
     for call in calls:
@@ -133,7 +142,7 @@ def _targets(
 
 def _granted(asked: Execution) -> Sequence[str]:
     """What of the way to a function is to be granted: options alone are for the executors that a minion has."""
-    return asked.executors or (("executor_opts",) if asked.options else ())
+    return asked.executors or ((OPTIONS_ALONE,) if asked.options else ())
 
 
 def _named(value: object) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from saltlite.core.acl import Principal, knows_pillars
+from saltlite.core.matching import pillar_pattern
 from saltlite.core.matching.fleet import Selection
 from saltlite.core.matching.listing import listed
 from saltlite.core.ports import StoreReader
-from saltlite.errors import UsageError
+from saltlite.errors import RefusedError, UsageError
 from saltlite.master.context import Master
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import Job
@@ -26,6 +28,21 @@ _NOT_ACCEPTED = {
 _NOBODY = "neither an accepted minion nor a resource has this name"
 _NO_RESOURCE = "no such resource is registered"
 """Of an SRN: the ids of minions have no colon."""
+
+
+def refuse_pillar_patterns(master: Master, principal: Principal, target: Target) -> None:
+    """Raises RefusedError for whoever may not see pillars: by one pattern after the other he could read them.
+
+    Whether a target selects anybody says whether a pattern fits. A whole value is for who knows it already.
+    """
+    if knows_pillars(principal, master.terms):
+        return
+    word = pillar_pattern(target, master.fleet)
+    if word:
+        raise RefusedError(
+            f"{principal} may not target by patterns of pillar, as in {word[:80]!r}: name a whole value, as in "
+            "I@role:web, or a nodegroup"
+        )
 
 
 def subset_of(master: Master, selection: Selection, subset: int | None) -> Selection:
