@@ -144,9 +144,13 @@ def test_the_token_of_a_create_that_failed_lets_nobody_in(lab: Lab) -> None:
 
 
 def test_a_minion_that_had_joined_loses_its_key_when_its_create_fails(lab: Lab) -> None:
-    lab.profile("small", trouble="late")
+    lab.provider(**PLANTED["provider"])
+    lab.profile("small", trouble="late", **PLANTED["profile"])
     creating = lab.start("-p", "small", "late1")
     lab.fleet.wait_key("late1", "accepted")
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes().decode() for pid in lab.fleet.processes()]
+    assert len(lines) > 3
+    assert not [line for line in lines if MARK in line or "slj1." in line]
     (lab.machines / "go").touch()
     _out, err = creating.communicate(timeout=30)
     (lab.machines / "go").unlink()
@@ -215,6 +219,25 @@ def test_ctrl_c_takes_back_what_is_half_made(lab: Lab, how: signal.Signals, para
     _out, err = creating.communicate(timeout=20)
     assert creating.returncode == 130, err
     assert "interrupted" in err
+    assert nothing_is_left(lab, *names)
+
+
+@pytest.mark.parametrize("parallel", [(), ("-P",)])
+def test_a_second_ctrl_c_leaves_what_is_there_to_be_cleaned_up(lab: Lab, parallel: tuple[str, ...]) -> None:
+    lab.profile("small", trouble="hang")
+    lab.provider(trouble="hangs-in-destroy")
+    names = ["s1", "s2"] if parallel else ["s1"]
+    creating = lab.start("-p", "small", *parallel, *names)
+    wait_until(lambda: lab.there() >= set(names), "the machines are there")
+    creating.send_signal(signal.SIGINT)
+    wait_until((lab.machines / "destroying").exists, "they are being destroyed")
+    creating.send_signal(signal.SIGINT)
+    _out, err = creating.communicate(timeout=20)
+    (lab.machines / "destroying").unlink()
+    assert (creating.returncode, "goes on" in err) == (130, True), err
+    assert lab.run("--unfinished").json().keys() == set(names)
+    lab.provider()
+    assert lab.run("--clean").code == 0
     assert nothing_is_left(lab, *names)
 
 

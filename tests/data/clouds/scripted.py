@@ -147,6 +147,9 @@ def destroy(name, call=None):
         raise SaltCloudSystemExit("The destroy action must be called with -d, --destroy, -a or --action.")
     if _setting("trouble") == "will-not-destroy":
         raise SaltCloudSystemExit("the provider keeps {}".format(name))
+    if _setting("trouble") == "hangs-in-destroy":
+        open(os.path.join(_setting("folder"), "destroying"), "w").close()
+        time.sleep(600)
     pid = _read()[name].get("pid")
     if pid:
         try:
