@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -452,6 +453,25 @@ def test_the_user_of_the_minion_is_made_and_removed(target: Target, program: Pro
     assert "saltlite-cloudtest:" in users.read_text()
     assert retire(dict(vm_), program.opts) == ()
     assert "saltlite-cloudtest:" not in users.read_text()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_the_script_runs_where_sh_is_bash(target: Target, program: Program) -> None:
+    programs = target.folder / "programs"
+    programs.mkdir()
+    (programs / "sh").symlink_to(shutil.which("bash") or "")
+    server = start_sshd(target.folder / "sshd", settings=f"SetEnv PATH={programs}:/usr/bin:/bin:/usr/sbin:/sbin")
+    there = Target(server, target.folder)
+    try:
+        assert bootstrap(there.vm(deploy_timeout=15), program.opts)["started"] == "detached"
+        assert retire(there.vm(), program.opts) == ()
+        there.put_minion(MINION.replace('"ready", "reason": ""', '"backoff", "reason": "no answer"'))
+        with pytest.raises(DeployError, match="has not reached its master within 1 s: no answer"):
+            bootstrap(there.vm(start_timeout=1, deploy_timeout=15), program.opts)
+        assert there.processes() == []
+        assert not there.conf.exists()
+    finally:
+        server.stop()
 
 
 # Does of a systemd what a deployment sees: takes a unit, starts what it says, tells whether that runs.

@@ -18,6 +18,7 @@ from saltlite import __version__
 from saltlite.cloud.deploy import script, wheel, windows
 from saltlite.cloud.deploy.bootstrap import script_text
 from saltlite.cloud.deploy.readings import Readings
+from saltlite.cloud.deploy.settings import deployment_of
 from saltlite.cloud.deploy.upload import BYTES_MAX, Upload
 from saltlite.cloud.deploy.wait import DENIED_PAUSE_S, PAUSE_MAX_S, until_let_in
 from saltlite.cloudapi.exceptions import (
@@ -181,6 +182,24 @@ def test_windows_parameters_are_read_and_the_deployment_refused() -> None:
     assert "hidden-here" not in refused
     with pytest.raises(SaltCloudConfigError, match="win_deploy_auth_retries is 0"):
         windows.parameters({**vm_, "win_deploy_auth_retries": 0})
+
+
+@pytest.mark.parametrize(
+    ("driver", "settings", "offered"),
+    [
+        ("openstack", {"password": "of-the-api"}, None),
+        ("openstack", {"password": "of-the-machine"}, "of-the-machine"),
+        ("openstack", {"ssh_password": "of-the-api"}, "of-the-api"),
+        ("saltify", {"password": "of-the-api"}, "of-the-api"),
+    ],
+)
+def test_what_a_provider_is_logged_in_to_with_is_offered_to_no_machine(
+    driver: str, settings: dict[str, Any], offered: str | None, tmp_path: Path
+) -> None:
+    opts = {"cachedir": str(tmp_path), "providers": {"lab": {driver: {"password": "of-the-api", "port": 5000}}}}
+    vm_ = {"name": "web1", "provider": f"lab:{driver}", "ssh_host": "192.0.2.1", "port": 5000, **settings}
+    host = deployment_of(vm_, opts).login.host
+    assert (host.passwd, host.port) == (offered, 22)
 
 
 def test_the_text_of_a_script_needs_no_machine(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ end_process() {
 }
 
 # The kernel gives a number again: only a process that runs the minion is meant.
-is_minion() { tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null | grep -q saltlite-minion; }
+is_minion() { tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -q saltlite-minion; }
 
 pause() { sleep 0.1 2>/dev/null || sleep 1; }
 
@@ -195,9 +195,13 @@ start_detached() {
     note "process $own/pid"
     # A session of its own, so that the end of this login is not the end of it.
     detach=$(command -v setsid || command -v nohup) || die "there is neither setsid nor nohup"
+    # Nothing of what is started may hold on to the output of this script, for which the other side waits.
     # shellcheck disable=SC2016 # $$, $0 and $@ are those of the shell that becomes the minion
-    (umask 077 && "$detach" sh -c 'echo $$ >"$0" && cd / && exec "$@"' "$own/pid" "$command" -c "$CONFIG_DIR" \
-        </dev/null >"$own/output" 2>&1 &)
+    (
+        umask 077
+        exec "$detach" sh -c 'echo $$ >"$0" && cd / && exec "$@"' "$own/pid" "$command" -c "$CONFIG_DIR" \
+            >"$own/output" 2>&1
+    ) </dev/null >/dev/null 2>&1 &
 }
 
 # Whether the deployment that began the list still runs.
@@ -238,7 +242,7 @@ deploy() {
         ! runs || die "saltlite-cloud has made this machine a minion before: destroy that one first"
         undo
     fi
-    trap 'status=$?; trap - EXIT; [ "$status" = 0 ] || undo; exit "$status"' EXIT
+    trap 'status=$?; trap - EXIT; [ "$status" = 0 ] || undo 2>/dev/null; exit "$status"' EXIT
     trap 'die "interrupted"' HUP INT TERM
     begin_list
     install_saltlite

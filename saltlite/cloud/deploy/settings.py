@@ -7,7 +7,7 @@ Settings, beside those of the provider; times are seconds, or text such as 5m. W
     ssh_username           root; of several the first one that is let in
     key_filename           file of a private key; also `ssh_key_file`, `ssh_keyfile`, `private_key`
     key_passphrase         its passphrase
-    password               password of that user; also `ssh_password`
+    password               password of that user; also `ssh_password`. A provider's own `password` is not offered
     ssh_host_key           the public host key, or a list of them, as in `ssh-ed25519 AAAA…`; without it the first key
                            that the machine shows counts, and no other one later
     ssh_known_hosts        file of host keys that count already; by default one in the cache folder, begun anew
@@ -65,6 +65,8 @@ SSH_S = 15.0
 
 INSTALLS = ("wheel", "index", "none")
 BUILT_IN = "deploy.sh"
+WITHOUT_API = frozenset({"saltify"})
+"""Drivers whose provider is nobody that one logs in to: its `password` is that of its machines."""
 
 _HOST_KEY = re.compile(r"[a-z0-9@.\-]+ [A-Za-z0-9+/]+=*( [^\n\r]*)?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,252}")
@@ -175,10 +177,12 @@ def _login(read: Readings, opts: Mapping[str, Any]) -> Login:
         raise SaltCloudConfigError(f"{read.name}: ssh_host is missing: the name or address to log in to")
     key_name, key = read.first("key_filename", "ssh_key_file", "ssh_keyfile", "private_key")
     password_name, password = read.first("ssh_password", "password")
+    if password_name == "password" and _is_of_the_provider(password, read, opts):  # noqa: S105 - a setting's name
+        password = None
     users = read.texts("ssh_username") or ("root",)
     for each in users:
         read.checked("user", "ssh_username", each)
-    port_name, port = read.first("ssh_port", "port")
+    port_name, port = read.first("ssh_port")
     _, passphrase = read.first("key_passphrase")
     options = read.texts("ssh_options")
     keys = read.texts("ssh_host_key")
@@ -217,6 +221,13 @@ def _login(read: Readings, opts: Mapping[str, Any]) -> Login:
         sudo=read.flag("sudo", default=sudo_password is not None),
         sudo_password=sudo_password,
     )
+
+
+def _is_of_the_provider(password: Any, read: Readings, opts: Mapping[str, Any]) -> bool:
+    """Whether this is what the provider's own API is logged in to with, which no machine may see."""
+    alias, _, driver = read.text("provider").partition(":")
+    provider = ((opts.get("providers") or {}).get(alias) or {}).get(driver) or {}
+    return driver not in WITHOUT_API and password is not None and provider.get("password") == password
 
 
 def _install(read: Readings) -> Install:
