@@ -10,17 +10,22 @@ from typing import Any
 
 import pytest
 
+from tests.api_client import Api, user_file
 from tests.cloud_lab import IMAGE, MARK, PLANTED, PROVIDER, Lab
 from tests.e2e.fleet import Fleet, alive, wait_until
 
 pytestmark = pytest.mark.e2e
 
 
+GRANTED = {"file": {"admin": ["@runner", "@wheel", "@jobs"], "fred": [{"@runner": ["manage.up"]}]}}
+
+
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path_factory.mktemp("cloud"))
     try:
-        fleet.start_master()
+        users = user_file(fleet.folder / "users", "admin", "fred")
+        fleet.start_master(auth_file=users, external_auth=GRANTED)
         yield fleet
     finally:
         fleet.close()
@@ -393,3 +398,19 @@ def test_cloud_check_finds_what_a_driver_does_wrong(lab: Lab) -> None:
     good = {row["test"] for row in said.json()["tests"] if row["result"] == "good"}
     assert "show_instance refuses call='function', and names -a or --action" in good
     assert "list_nodes refuses call='action', and names -f or --function" in good
+
+
+def test_the_api_makes_machines_for_those_who_may_run_the_runners(lab: Lab) -> None:
+    url = lab.fleet.start_api()
+    lab.profile("small", ssh_password=f"planted-password-{MARK}")
+    admin = Api(url).log_in("admin")
+    made = admin.low(client="runner", fun="cloud.profile", arg=["small", "api1"])
+    assert (made.status, made.json()["return"][0]["api1"]["state"]) == (200, "running"), made
+    rows = admin.low(client="runner", fun="cloud.query").json()["return"][0][PROVIDER]["scripted"]
+    assert set(rows) == {"api1"}
+    refused = Api(url).log_in("fred").low(client="runner", fun="cloud.destroy", arg=["api1"])
+    assert (refused.status, lab.there()) == (403, {"api1"})
+    assert admin.low(client="runner", fun="cloud.destroy", arg=["api1"]).status == 200
+    assert nothing_is_left(lab, "api1")
+    with lab.fleet.store() as store:
+        assert MARK not in str([event.data for event in store.events(0, 10**6)])
