@@ -76,10 +76,17 @@ class Creation:
             "create", self._run, name=self._name, provider=self._vm["provider"], profile=self._vm["profile"],
             minion_id=self._minion_id, minion=self._flow.minion,
         )  # fmt: skip
-        return self.go_on()
+        return self._go_on()
 
-    def go_on(self) -> dict[str, Any]:
-        """Do the steps that are left. As `make`."""
+    def resume(self) -> dict[str, Any]:
+        """Go on with a machine that is made, and was not waited for. As `make`."""
+        order = order_of_create(deploys=self._flow.minion)
+        self._program.events.take_up(self._name, Announcer(self._basics(), order, fired=list(order[:-1])))
+        self._answer = self._driver.machines().get(self._name, {})
+        return self._go_on()
+
+    def _go_on(self) -> dict[str, Any]:
+        """Do the steps that are left."""
         journal = self._program.journal
         try:
             while (step := self._flow.next()) is not None:
@@ -90,6 +97,9 @@ class Creation:
                 self._flow.end(step)
                 journal.write(self._run, "end", step=step, token_id=self._token_id)
         except BaseException as error:
+            if Step.FINISH in self._flow.begun:  # it is made, and everybody was told so
+                journal.write(self._run, "over")
+                raise
             # Whatever it was, Ctrl-C included: what was half made must not stay.
             self._program.events.abandon(self._name)
             raise self._failed(error) from error
@@ -175,11 +185,10 @@ class Creation:
         self._vm["join_token"], self._token_id = text, parse_token(text).token_id
 
     def _make_machine(self) -> None:
-        basics = {key: self._vm[key] for key in ("name", "profile", "provider", "driver")}
         order = order_of_create(deploys=self._flow.minion)
         with self._program.making(self._vm):
             self._program.progress(self._name, "is requested")
-            self._program.events.announce(self._name, Announcer(basics, order), self._vm)
+            self._program.events.announce(self._name, Announcer(self._basics(), order), self._vm)
             answer = self._driver.call("create", self._vm)
         if not answer:
             raise SaltCloudExecutionFailure(f"driver {self._driver.provider.driver} did not make {self._name}")
@@ -188,6 +197,9 @@ class Creation:
         known = self._program.secrets.value(listing.plain({**self._answer, **listing.six_fields(self._answer)}))
         minion = self._minion_id if self._flow.minion else ""
         self._program.cache.put(self._driver.name, self._name, known, minion_id=minion, profile=self._vm["profile"])
+
+    def _basics(self) -> dict[str, Any]:
+        return {key: self._vm[key] for key in ("name", "profile", "provider", "driver")}
 
     def _failed(self, error: BaseException) -> CreateFailed:
         interrupted = isinstance(error, KeyboardInterrupt)

@@ -36,6 +36,10 @@ class CloudEvents:
         wanted = self._more_fields.get(announcer.order[0], frozenset())
         self._all(machine, announcer.begun({key: settings[key] for key in sorted(wanted) if key in settings}))
 
+    def take_up(self, machine: str, announcer: Announcer) -> None:
+        """From now on events of this machine go on where another process stopped."""
+        self._announcers[machine] = announcer
+
     def finish(self, machine: str, data: Mapping[str, Any]) -> None:
         """What was announced is true now."""
         announcer = self._announcers.pop(machine, None)

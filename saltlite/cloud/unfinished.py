@@ -52,7 +52,7 @@ def resume(program: Program, one: Unfinished) -> Mapping[str, Any]:
             f"{one.name}: nobody knows how far it came, so it cannot be gone on with: `saltlite cloud --clean` takes "
             "it back, and it can be made anew"
         )
-    return Creation.taken_up(program, _machine(program, one), one).go_on()
+    return Creation.taken_up(program, _machine(program, one), one).resume()
 
 
 def _machine(program: Program, one: Unfinished) -> dict[str, Any]:

@@ -269,6 +269,7 @@ def test_a_command_that_died_waiting_for_the_minion_can_be_gone_on_with(lab: Lab
     lab.fleet.start_minion("slow", join_token=lab.fleet.token("--id", "slow"))
     _out, err = resuming.communicate(timeout=30)
     assert resuming.returncode == 0, err
+    assert [what for what, _ in lab.events("slow")] == ["creating", "requesting", "deploying", "created"]
     assert lab.run("--unfinished").json() == {}
     lab.fleet.daemons["slow"].stop()
 
