@@ -62,16 +62,11 @@ class Session:
             raise SaltCloudExecutionFailure("there is no program ssh here: install the OpenSSH client")
         self._deployment = deployment
         self._login = deployment.login
-        self._stack = contextlib.ExitStack()
         try:
-            # A folder of this process: what ssh runs to ask for passwords must not be anybody else's to change.
-            self._folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="saltlite-cloud-"))
-            self._connections = Connections(self._folder)
+            self._connections = Connections(deployment.cachedir)
             self._pin()
         except OSError as error:
-            self._stack.close()
             raise SaltCloudExecutionFailure(f"{error.filename} cannot be written: {error.strerror}") from error
-        self._stack.callback(self._connections.close)
 
     def __enter__(self) -> Self:
         return self
@@ -79,7 +74,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        self._connections.close()
 
     @property
     def place(self) -> str:

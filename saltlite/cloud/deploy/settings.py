@@ -123,6 +123,8 @@ class Deployment:
     minion: Mapping[str, Any] = field(repr=False)
     token: str = field(repr=False)
     paths: MinionPaths
+    cachedir: str
+    """The folder here for what ssh needs; it belongs to whoever runs the command, for ssh runs a program in it."""
     tmp_dir: str
     keep_tmp: bool
     step_s: float
@@ -159,6 +161,7 @@ def deployment_of(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> Deployment
         minion=minion,
         token=read.text("join_token") or str(read.mapping("minion").get("join_token") or ""),
         paths=paths_of(minion, config_dir),
+        cachedir=str(opts["cachedir"]),
         tmp_dir=read.path("tmp_dir", "/tmp"),  # noqa: S108 - on the machine, where mktemp makes a private one in it
         keep_tmp=read.flag("keep_tmp"),
         step_s=read.seconds("deploy_timeout", STEP_S),
