@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer  # type: ignore[import-untyped]  # the package ships no type information
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # as above
 
-FOLDERS_OF_FLEETS = frozenset({"e2e", "faults"})
+FLEETS = ("tests/e2e/", "tests/faults/", "tests/integration/test_module_pkg.py")
+"""What starts daemons, and what takes the lock of this machine's package database, as some of them do."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,13 +25,19 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # `pytest -n 2` runs what starts daemons in one process, one after the other, and everything else beside it, file by
-    # file: two fleets at once would have to share processors with what the tests of the one or the other wait for.
-    for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        group = "fleets" if folder in FOLDERS_OF_FLEETS else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+class FleetsApart(LoadScopeScheduling):  # type: ignore[misc]  # as above
+    """`pytest -n 2`: what starts daemons in one process, one after the other, everything else beside it, file by file.
+
+    Two fleets at once would share processors with what the tests of the one or the other wait for.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.split("::", 1)[0]
+        return "fleets" if path.startswith(FLEETS) else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FleetsApart:
+    return FleetsApart(config, log)
 
 
 @pytest.fixture(autouse=True)

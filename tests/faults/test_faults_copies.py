@@ -20,7 +20,7 @@ SENT_AWAY = "another machine uses this minion's key"
 
 def copy_minion(fleet: FaultFleet, name: str, copy: str) -> None:
     """Copy a stopped minion with its key, its journal and its id to another folder; the copy can be started."""
-    shutil.copytree(fleet.root(name), fleet.root(copy))
+    shutil.copytree(fleet.root(name), fleet.root(copy), ignore=shutil.ignore_patterns("*.ipc"))
     config = (fleet.folder / name / "minion").read_text()
     (fleet.folder / copy / "minion").write_text(config.replace(str(fleet.root(name)), str(fleet.root(copy))))
     (fleet.folder / copy / "minion").chmod(0o600)
