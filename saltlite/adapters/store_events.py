@@ -42,6 +42,8 @@ def job_event(job: Job) -> tuple[str, dict[str, Any]]:
         "tgt_type": str(job.target.kind),
         "targets": len(job.minions) + sum(map(len, job.resources.values())),
     }
+    if job.origin:
+        data["origin"] = job.origin
     return tag_job_new(job.jid), data
 
 

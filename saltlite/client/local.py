@@ -41,6 +41,8 @@ HEARD_MAX = 1000
 """Of so many minions the master says in one answer when it heard of them."""
 
 _RESUME_PAUSE_S = 0.2
+_SAY_RUNNER = frozenset({"publish", "event_send"})
+"""Verbs that are told by which runner they are asked."""
 
 _ERRORS: dict[int, type[SaltliteError]] = {
     kind.exit_code: kind for kind in (UsageError, NoTargetError, RefusedError, UnreachableError)
@@ -99,6 +101,8 @@ class LocalClient:
         self.path = socket_path
         self.token = ""
         """Of a login, "" for the user of this process; it stands in every request."""
+        self.runner = ""
+        """The jid of the runner that asks; the master notes it with jobs that it publishes and events that it sends."""
         self._ends_login = False
         self._trusted: frozenset[int] | None = None
         self._connection: Connection | None = None
@@ -144,6 +148,8 @@ class LocalClient:
         self._followed = ""
         try:
             who = {"token": self.token} if self.token else {}
+            if self.runner and verb in _SAY_RUNNER:
+                who["runner"] = self.runner
             answer = self._ask({"v": PROTOCOL_VERSION, "verb": verb, **who, **fields})
         except BaseException:  # whatever it was, the next answer on this connection is not ours
             self.close()

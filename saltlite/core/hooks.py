@@ -25,6 +25,8 @@ from typing import Any
 
 from saltlite.errors import RefusedError, UsageError
 from saltlite.model.eventmatch import MISSING, field_of, matches, text_of
+from saltlite.model.events import SENT_BY
+from saltlite.model.job import BY_RUNNER
 
 RATE, RATE_MAX = 30, 6000
 """Firings of one hook in a minute: without a word in the configuration, and at most."""
@@ -146,11 +148,22 @@ class Depths:
         self._by_jid: dict[str, int] = {}
 
     def of(self, tag: str, data: Mapping[str, Any]) -> int:
-        """How many hooks stand behind an event: of a job or runner, or of a minion that names its job."""
+        """How many hooks stand behind an event: of a job or runner, or sent by one.
+
+        A sender may say that a hook's job sent what it sends itself: then at most no hook fires for that.
+        """
         parts = tag.split("/", 3)
         about = parts[2] if parts[0] == "salt" and len(parts) > 2 and parts[1] in ("job", "run") else ""
-        said = data.get("jid") if parts[0] == "minion" else None
+        said = None if parts[0] == "salt" else data.get("jid" if parts[0] == "minion" else SENT_BY)
         return self._by_jid.get(about or (said if isinstance(said, str) else ""), 0)
+
+    def note(self, tag: str, data: Mapping[str, Any]) -> None:
+        """An event of the log, whether a hook is for it or not: a job that a runner of a hook published is known."""
+        parts, origin = tag.split("/"), data.get("origin")
+        if parts[:2] == ["salt", "job"] and parts[3:] == ["new"] and isinstance(origin, str):
+            behind = self._by_jid.get(origin.removeprefix(BY_RUNNER), 0)
+            if behind and origin.startswith(BY_RUNNER):
+                self.begun(parts[2], behind)
 
     def begun(self, jid: str, depth: int) -> None:
         """A hook has begun this one."""

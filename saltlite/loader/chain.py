@@ -31,6 +31,10 @@ EXECUTORS = "executors"
 
 Function = Callable[..., Any]
 
+_BEFORE = (
+    ": module_executors of this minion names it, and no folder of executors has it. Nothing is called here until then: "
+    "take it out there, run saltutil.sync_executors, and name it again; or put its file into a folder of module_dirs"
+)
 _KINDS: dict[type, tuple[type, ...]] = {float: (float, int)}
 """What else is taken for a value of a type."""
 
@@ -136,8 +140,9 @@ class Executors:
         except FunctionUnavailable as error:
             known = bool(self._loader.functions(name))
             reason = ": it has no function execute" if known else f": {error}"
-            nothing = str(error) == f"'{name}.execute' is not available." and not known
-            raise ChainError(f"Executor '{name}' is not available{'' if nothing else reason}") from error
+            if str(error) == f"'{name}.execute' is not available." and not known:
+                reason = _BEFORE if name in self._configured() else ""
+            raise ChainError(f"Executor '{name}' is not available{reason}") from error
         safe = self._loader.constant(name, "SAFE_OPTS")
         if safe is not None and not (isinstance(safe, dict) and all(isinstance(kind, type) for kind in safe.values())):
             raise ChainError(f"Executor '{name}' is not available: its SAFE_OPTS is no map from names to types")

@@ -13,11 +13,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from saltlite.adapters.children import Spec
 from saltlite.adapters.clock import SystemClock
+from saltlite.adapters.cursor import CursorFile
 from saltlite.adapters.lockfile import InstanceLock
 from saltlite.adapters.privileges import account_of, drop_to, private_dir, read_secret, start_log
 from saltlite.adapters.process import PR_SET_DUMPABLE, prctl, raise_open_files
@@ -37,6 +37,7 @@ from saltlite.core.resources.claims import Conflict
 from saltlite.errors import RefusedError, StartupError
 from saltlite.master import identity, inside
 from saltlite.master.context import Identity, Master, Terms
+from saltlite.master.paths import HOOKS, Paths
 from saltlite.master.supervisor import Supervisor
 from saltlite.model.keys import fingerprint
 
@@ -53,54 +54,11 @@ MIB = 1024 * 1024
 MWORKER = "MWorker"
 LINK = "master link"
 AUTH = "auth"
-HOOKS = "hooks"
 PORT_WAIT_S = 2.0
 """How long to try for the port: the link process of a master that was killed holds it until its good-byes are said."""
 PORT_RETRY_S = 0.05
 RENEW_S = 12 * 3600.0
 """How often the certificate is looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Paths:
-    """Where the master keeps what."""
-
-    config: MasterConfig
-
-    @property
-    def store(self) -> str:
-        """The SQLite file."""
-        return os.path.join(self.config.data_dir, "store.sqlite")
-
-    @property
-    def lock(self) -> str:
-        """Held by the one master of this data_dir."""
-        return os.path.join(self.config.data_dir, "lock")
-
-    @property
-    def copies(self) -> str:
-        """The environments of single `saltlite cp` commands."""
-        return os.path.join(self.config.cachedir, "copies")
-
-    @property
-    def minions(self) -> str:
-        """What minions have sent, one folder each."""
-        return os.path.join(self.config.cachedir, "minions")
-
-    @property
-    def client_socket(self) -> str:
-        """Where the CLI and the API connect."""
-        return os.path.join(self.config.sock_dir, "master.ipc")
-
-    @property
-    def auth_socket(self) -> str:
-        """Where MWorkers have passwords checked."""
-        return os.path.join(self.config.sock_dir, "auth.ipc")
-
-    @property
-    def link_socket(self) -> str:
-        """Where MWorkers connect to the link process."""
-        return os.path.join(self.config.sock_dir, "link.ipc")
 
 
 def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -341,6 +299,7 @@ def _open_master(
         granted=_granted(config, became.uid),
         login_s=config.token_expire,
         returners=frozenset(returner_names(config)),
+        readers=paths.readers,
     )
 
     def make_master(link: LinkChannel) -> Master:
@@ -417,8 +376,7 @@ def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[],
 def _run_hooks(
     config: MasterConfig, paths: Paths, config_dir: str, ready: Callable[[], None], *, started_at: float
 ) -> None:
-    from saltlite.adapters.cursor import CursorFile  # noqa: PLC0415 - the other processes have no hooks
-    from saltlite.core.hooks import read_hooks  # noqa: PLC0415 - as above
+    from saltlite.core.hooks import read_hooks  # noqa: PLC0415 - the other processes have no hooks
     from saltlite.master.hookrunners import HookRunners, start_starter  # noqa: PLC0415 - as above
     from saltlite.master.hooks import Hooks  # noqa: PLC0415 - as above
     from saltlite.master.linkchannel import LinkChannel  # noqa: PLC0415 - as above
@@ -429,8 +387,7 @@ def _run_hooks(
     reactor = Reactor()
     link = LinkChannel(reactor, paths.link_socket, inside.MAINTENANCE, lambda _batch: None)
     runners = HookRunners(reactor, sock) if sock is not None else None
-    cursor = CursorFile(os.path.join(config.data_dir, "hooks.json"))
-    Hooks(reactor, make_master(link), hooks, cursor, runners=runners, bell=link.bell).look()
+    Hooks(reactor, make_master(link), hooks, CursorFile(paths.hooks), runners=runners, bell=link.bell).look()
     _until_sigterm(reactor, ready)
     close()
 
@@ -438,7 +395,8 @@ def _run_hooks(
 def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable[[], None]) -> None:
     from saltlite.master.returners import run_returner  # noqa: PLC0415 - the other processes never load a plug-in
 
-    run_returner(config, name, _loaded_store(paths), SystemClock(), ready)
+    cursor = CursorFile(paths.returner(name))
+    run_returner(config, name, cursor, _loaded_store(paths), SystemClock(), ready)
 
 
 def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], None]) -> None:

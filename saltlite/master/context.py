@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -79,6 +79,8 @@ class Terms:
     """How long the token of a login is good."""
     returners: frozenset[str] = frozenset()
     """Names of returners that a job may name."""
+    readers: Mapping[str, str] = field(default_factory=dict)
+    """Processes that read the event log: what they are called -> the file that says where they stand."""
 
 
 _COMPOUND = frozenset("@ ()")

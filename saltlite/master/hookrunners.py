@@ -38,6 +38,7 @@ WAITING_MAX = 64
 RUN_S = 600.0
 """How long a runner of a hook may take; then it is killed."""
 MESSAGE_MAX = 1024 * 1024
+"""Bytes of what one runner is run with; the starter believes nobody who says more."""
 FAILED = 1
 TITLE = "hook runners"
 MODULE = "saltlite.netapi.runnerprocess"
@@ -62,13 +63,16 @@ class HookRunners:
         )
 
     def run(self, hook: Hook, wanted: Firing, jid: str, ended: Callable[[int], None]) -> None:
-        """Have it run; `ended` gets its retcode. Raises RefusedError when too many have not ended."""
+        """Have it run; `ended` gets its retcode. RefusedError: too many have not ended, or too large."""
         if len(self._open) >= WAITING_MAX:
             raise RefusedError(f"{WAITING_MAX} runners of hooks have not ended yet")
         self._numbers += 1
-        message = {"t": "run", "n": self._numbers, "hook": hook.name, "args": wanted.args, "kwargs": wanted.kwargs}
+        message = {"n": self._numbers, "hook": hook.name, "args": wanted.args, "kwargs": wanted.kwargs, "jid": jid}
+        packed = pack(message)
+        if len(packed) > MESSAGE_MAX:
+            raise RefusedError(f"its arguments have {len(packed)} bytes, and may have {MESSAGE_MAX}")
         self._open[self._numbers] = ended
-        self._channel.send(pack({**message, "jid": jid}))
+        self._channel.send(packed)
 
     def _heard(self, batch: list[bytes]) -> None:
         for data in batch:
@@ -88,16 +92,22 @@ class Starter:
 
     def serve(self) -> None:
         """Start what is asked for."""
-        while (size := self._read(_LENGTH.size)) and (data := self._read(_LENGTH.unpack(size)[0])):
+        while header := self._read(_LENGTH.size):
+            (size,) = _LENGTH.unpack(header)
+            data = self._read(size) if size <= MESSAGE_MAX else b""
+            if not data:
+                return
             threading.Thread(target=self._one, args=(unpack(data),), daemon=True).start()
 
     def _one(self, message: dict[str, Any]) -> None:
-        hook = self._hooks[message["hook"]]
         with self._turns:
             try:
-                retcode = self._run(hook, message)
-            except (OSError, KeyError, TypeError, ValueError, subprocess.SubprocessError) as error:
-                log.error("the runner of hook %s was not run: %s", hook.name, error)  # noqa: TRY400 - a sentence
+                retcode = self._run(self._hooks[message["hook"]], message)
+            except subprocess.TimeoutExpired:
+                log.error("the runner of hook %s took more than %g s and was killed", message["hook"], RUN_S)  # noqa: TRY400 - a sentence
+                retcode = FAILED
+            except (OSError, KeyError, TypeError, ValueError) as error:
+                log.error("the runner of hook %s was not run: %s", message["hook"], error)  # noqa: TRY400 - a sentence
                 retcode = FAILED
         said = pack({"n": message["n"], "retcode": retcode})
         with self._saying, suppress(OSError):

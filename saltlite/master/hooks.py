@@ -90,6 +90,7 @@ class Hooks:
     def _page(self) -> bool:
         events = self._master.store.events(self._after, PAGE)
         for event in events:
+            self._depths.note(event.tag, event.data)
             for hook in self._hooks:
                 if hook.wants(event.tag, event.data):
                     self._event(hook, event)

@@ -17,13 +17,12 @@ from typing import Any
 
 from saltlite.adapters.cursor import CursorFile
 from saltlite.core.ports import Clock, Store
-from saltlite.errors import SaltInvocationError, SaltliteError
-from saltlite.loader.encode import decode_return
+from saltlite.errors import RemoteProtocolError, SaltInvocationError, SaltliteError
 from saltlite.model.events import Event, tag_returner
 from saltlite.model.ids import Jid
 from saltlite.model.job import Job
+from saltlite.wire import codec
 from saltlite.wire.jobbody import decode_body
-from saltlite.wire.limits import RETURN_MAX
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +40,8 @@ JOBS_KEPT = 16
 DEATHS_ALONE, DEATHS_MAX = 3, 6
 """Once its process has died so often without getting on, it is handed one event after the other; then that one is
 dropped."""
+UNREADABLE_CODE = 1
+"""The retcode of a return whose bytes are no value, when it has none."""
 OWN = "salt/returner/"
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -189,15 +190,16 @@ class Returner:
         if not found or job is None:
             return None
         ret, call = found[0], decode_body(job.body).calls
+        value, readable = _value(ret.body)
         args = [[*one.args, *([{"__kwarg__": True, **one.kwargs}] if one.kwargs else [])] for one in call]
         about = {
             "jid": jid,
             "id": ret.id,
             "fun": job.fun,
             "fun_args": args[0] if len(args) == 1 else args,
-            "return": decode_return(ret.body, 2 * RETURN_MAX) if ret.body else None,
-            "retcode": ret.retcode,
-            "success": str(ret.state) == "returned" and ret.retcode == 0,
+            "return": value,
+            "retcode": ret.retcode if readable else ret.retcode or UNREADABLE_CODE,
+            "success": readable and str(ret.state) == "returned" and ret.retcode == 0,
             "state": str(ret.state),
             "user": job.user,
             "tgt": job.target.expression,
@@ -254,3 +256,14 @@ class Returner:
 
     def _save(self, *, starts: int = 0) -> None:
         self._cursor.write({"seq": self._after, "jobs": list(self._named), "starts": starts})
+
+
+def _value(body: bytes) -> tuple[Any, bool]:
+    """The value of a return, and whether it could be read.
+
+    Its bytes stand in the store as the minion sent them: one that sends no value must not keep back what others said.
+    """
+    try:
+        return (codec.decode(body, codec.RETURN) if body else None), True
+    except RemoteProtocolError as error:
+        return f"the return cannot be read: {error}", False

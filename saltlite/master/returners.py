@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -24,7 +23,12 @@ RETURNERS = "returners"
 
 
 def run_returner(
-    config: MasterConfig, name: str, open_store: Callable[[], Store], clock: Clock, ready: Callable[[], None]
+    config: MasterConfig,
+    name: str,
+    cursor: CursorFile,
+    open_store: Callable[[], Store],
+    clock: Clock,
+    ready: Callable[[], None],
 ) -> None:
     """The process of that returner, until it is told to stop, which may be at any moment.
 
@@ -42,7 +46,6 @@ def run_returner(
         tags=config.event_return_whitelist,
         not_tags=config.event_return_blacklist,
     )
-    cursor = CursorFile(os.path.join(config.data_dir, RETURNERS, f"{name}.json"))
     returner = Returner(open_store(), clock, functions, wanted, cursor)
     ready()
     returner.run()

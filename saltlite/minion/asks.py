@@ -43,6 +43,8 @@ class _Ask:
     answered: Answered | None = None
     again: bool = False
     """Whether it is asked again in the next session, as those of processes are."""
+    whose: object = None
+    """Somebody who may go away before it was asked."""
 
 
 class Asks:
@@ -58,11 +60,17 @@ class Asks:
         self._refreshing: list[tuple[JobProcess, int]] = []
         self._numbers = 0
 
-    def ask(self, message: Message, answered: Answered, *, again: bool = False) -> None:
+    def ask(self, message: Message, answered: Answered, *, again: bool = False, whose: object = None) -> None:
         """The minion itself asks. A session that ends takes the question with it: it is not answered then, unless it
-        is to be asked `again`."""
-        self._waiting.append(_Ask(dict(message), answered=answered, again=again))
+        is to be asked `again`. `whose` it is may be told to `forget`."""
+        self._waiting.append(_Ask(dict(message), answered=answered, again=again, whose=whose))
         self._ask()
+
+    def forget(self, whose: object) -> None:
+        """Nobody waits for answers to these any more: those that have not been asked are not."""
+        self._waiting = deque(ask for ask in self._waiting if ask.whose is not whose)
+        for ask in self._open.values():
+            ask.again = ask.again and ask.whose is not whose
 
     def heard(self, process: JobProcess, raw: bytes) -> None:
         """A process asks. What it must not ask is not answered: it is its own fault, and waits in vain."""

@@ -60,7 +60,7 @@ class Callers:
             self._reactor,
             sock,
             on_batch,
-            lambda _reason: self._released(),
+            lambda _reason: self._gone(channel),
             message_max=_MESSAGE_MAX,
             send_buffer_max=16 * _MESSAGE_MAX,
         )
@@ -78,7 +78,12 @@ class Callers:
         def answered(said: Message) -> None:
             channel.send(pack({**said, "n": own}))
 
-        self._asks.ask(message, answered, again=True)
+        self._asks.ask(message, answered, again=True, whose=channel)
+
+    def _gone(self, channel: Channel) -> None:
+        # It has told its user that the event was not sent, and while the master is away nothing would end this.
+        self._asks.forget(channel)
+        self._released()
 
     def _released(self) -> None:
         if self._acceptor is not None:

@@ -26,6 +26,8 @@ class Event:
 
 TAG_MAX = 512
 """Characters of a tag."""
+SENT_BY = "_run"
+"""The field of the data of an event that has the jid of the runner that sent it."""
 OWNED = ("salt", "minion", "resource")
 """First parts of tags that only the core writes."""
 

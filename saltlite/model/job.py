@@ -13,6 +13,9 @@ from enum import StrEnum
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
 from saltlite.model.target import Target
 
+BY_RUNNER = "runner "
+"""Begins the origin of a job that a runner published; its jid follows."""
+
 
 class TargetState(StrEnum):
     """How far one minion has come with one job, as somebody acknowledged it."""
@@ -73,7 +76,7 @@ class Job:
     batch: Batch | None = None
     """None: all targets at once."""
     origin: str = ""
-    """From where it was asked for, as the client says: for people, never for a decision."""
+    """From where it was asked for, as the client says: for people, and to end loops of hooks; it gives no right."""
 
 
 @dataclass(frozen=True, slots=True)

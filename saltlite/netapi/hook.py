@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from saltlite.errors import LoginError, RefusedError
 from saltlite.netapi.endpoint import TOKEN_HEADER, Endpoint, SlowDownError
 from saltlite.netapi.formats import BodyError
 
@@ -26,12 +27,17 @@ class Hook(Endpoint):
         if len(self.request.body) > HOOK_MAX:
             raise BodyError(f"the body of a hook has at most {HOOK_MAX} bytes", 413)
         headers = {name: value for name, value in self.request.headers.items() if name.lower() not in _SECRET}
-        await self.office.link.call(
-            token,
-            "hook",
-            path=(path or "").strip("/"),
-            said={"headers": headers, "body": self._body(), "post": self._form()},
-        )
+        try:
+            await self.office.link.call(
+                token,
+                "hook",
+                path=(path or "").strip("/"),
+                said={"headers": headers, "body": self._body(), "post": self._form()},
+            )
+        except (LoginError, RefusedError):
+            # Those who may send none must not use up what is for those who may.
+            self.office.hooks.give_back("")
+            raise
         self.answer({"success": True})
 
     def _body(self) -> Any:

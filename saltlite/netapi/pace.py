@@ -29,3 +29,8 @@ class Pace:
         if len(self._left) > KNOWN_MAX:
             self._left.popitem(last=False)
         return wait_s
+
+    def give_back(self, key: str) -> None:
+        """One that was let through counts no longer: it was refused behind this."""
+        left, then = self._left.get(key, (self._burst, 0.0))
+        self._left[key] = (min(self._burst, left + 1.0), then)

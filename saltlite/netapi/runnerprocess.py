@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
 from saltlite.adapters import logs
+from saltlite.adapters.process import set_parent_death_signal
 from saltlite.adapters.trust import require_trusted
 from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient
@@ -41,6 +43,8 @@ INPUT_MAX = 8 * 1024 * 1024
 
 def main() -> int:
     """Run what stdin says. What the runner prints goes to stderr."""
+    # Nobody else would end it when whoever started it is gone.
+    set_parent_death_signal(signal.SIGKILL, os.getppid())
     wanted = json.loads(sys.stdin.buffer.read(INPUT_MAX))
     said = os.dup(1)
     os.dup2(2, 1)
@@ -62,7 +66,7 @@ def run(wanted: Mapping[str, Any]) -> dict[str, Any]:
     require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
     index = build_index(search_layers(opts, "runners"))
     with LocalClient(master_socket(config.sock_dir)) as client:
-        client.token = wanted["token"]
+        client.token, client.runner = wanted["token"], wanted["jid"]
         loader = _loader(index, opts, RunnerClient(client), LazyCloud(wanted["config_dir"], client))
         call = (wanted["fun"], wanted["args"], wanted["kwargs"])
         outcome = call_each(loader, [call], jid=wanted["jid"], user=wanted["user"])

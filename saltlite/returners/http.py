@@ -6,7 +6,8 @@ Its settings, below ``returner_config: {http: {...}}`` of the master:
 ``url``
     Where to; needed. ``https``, whose certificate is verified; ``http`` works too, and is for this machine.
 ``token_file``
-    A file whose content is sent as ``Authorization: Bearer``; the master's ``user`` must be able to read it.
+    A file whose content is sent as ``Authorization: Bearer``; the master's ``user`` must be able to read it. With
+    ``http`` it goes to this machine only.
 ``ca_file``
     Certificates to trust in place of the system's.
 ``timeout``
@@ -40,6 +41,7 @@ _AGAIN = frozenset({401, 403, 408, 425, 429})
 """Refusals that may pass: the server is busy, or somebody mends a token."""
 _ANSWER_MAX = 64 * 1024
 _PORTS = {"https": 443, "http": 80}
+_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def returner(ret: dict[str, Any]) -> None:
@@ -83,21 +85,25 @@ def _post(content: dict[str, Any]) -> None:
     headers = {"Content-Type": "application/json", "User-Agent": "saltlite"}
     try:
         if settings.get("token_file"):
+            if url.scheme == "http" and url.hostname not in _HERE:
+                raise CommandExecutionError(
+                    f"the token is not sent to {url.hostname} in the open: use https in its url"
+                )
             with open(settings["token_file"], encoding="ascii") as file:
                 headers["Authorization"] = f"Bearer {file.read().strip()}"
-        status, reason = _answer(url, json.dumps(plain(content)).encode(), headers, settings)
+        status = _answer(url, json.dumps(plain(content)).encode(), headers, settings)
     except (OSError, ValueError, http.client.HTTPException) as error:
         # ssl.SSLError is an OSError, as everything of the network is.
         raise CommandExecutionError(f"{url.hostname} did not take it: {error}") from error
     if 200 <= status < 300:
         return
-    text = f"{url.hostname} answered {status} {reason}"
+    text = f"{url.hostname} answered {status} {http.client.responses.get(status, '')}".rstrip()
     if 400 <= status < 500 and status not in _AGAIN:
         raise SaltInvocationError(text)
     raise CommandExecutionError(text)
 
 
-def _answer(url: Any, body: bytes, headers: dict[str, str], settings: dict[str, Any]) -> tuple[int, str]:
+def _answer(url: Any, body: bytes, headers: dict[str, str], settings: dict[str, Any]) -> int:
     port, timeout_s = url.port or _PORTS[url.scheme], float(settings.get("timeout", 10))
     connection = http.client.HTTPConnection(url.hostname, port, timeout=timeout_s)
     if url.scheme == "https":
@@ -108,6 +114,6 @@ def _answer(url: Any, body: bytes, headers: dict[str, str], settings: dict[str, 
         connection.request("POST", f"{where}?{url.query}" if url.query else where, body, headers)
         answer = connection.getresponse()
         answer.read(_ANSWER_MAX)
-        return answer.status, answer.reason
+        return answer.status
     finally:
         connection.close()

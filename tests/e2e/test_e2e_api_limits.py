@@ -185,6 +185,13 @@ def test_a_flood_of_hooks_keeps_nobody_else_from_working(served: tuple[Fleet, st
     assert statuses.count(200) <= 20
 
 
+def test_who_may_send_no_hooks_uses_up_none_of_those_of_others(served: tuple[Fleet, str]) -> None:
+    url = served[0].start_api(webhooks_per_second=1)
+    stranger, api = Api(url, "0" * 64), Api(url).log_in("admin")
+    assert {stranger.post("/hook/flood", {}).status for _ in range(15)} == {401}
+    assert api.post("/hook/one", {}).status == 200
+
+
 def test_a_flood_of_requests_is_429_and_passes(served: tuple[Fleet, str]) -> None:
     api = Api(served[0].start_api(requests_per_address=2))
     statuses = [api.get("/").status for _ in range(40)]

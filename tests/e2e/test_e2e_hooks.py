@@ -37,6 +37,19 @@ HOOKS: dict[str, Any] = {
         "job": {"tgt": "{id}", "tgt_type": "list", "fun": "test.echo", "arg": ["{tag.1}"], "kwarg": {}},
     },
     "loop": {"event": "salt/job/*/ret/db1", "as": ME, "job": {"tgt": "db1", "fun": "test.ping"}, "rate": 600},
+    "runner-loop": {
+        "event": "app/round",
+        "as": ME,
+        "runner": {"fun": "event.send", "arg": ["app/round"]},
+        "rate": 600,
+    },
+    "job-loop": {
+        "event": "salt/job/*/ret/web1",
+        "as": ME,
+        "data": {"retcode": 77},
+        "runner": {"fun": "again.fail"},
+        "rate": 600,
+    },
     "look": {
         "event": "app/look",
         "as": ME,
@@ -48,9 +61,13 @@ HOOKS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path_factory.mktemp("hooks"))
+    runners = fleet.folder / "own/runners"
+    runners.mkdir(parents=True)
+    (runners / "again.py").write_text("def fail():\n    return __client__.cmd('web1', 'test.retcode', [77])\n")
     try:
         fleet.start_master(
             hooks=HOOKS,
+            module_dirs=[str(runners.parent)],
             external_auth={"file": {"fred": ["test.*"]}},
             publisher_acl={},
         )
@@ -105,6 +122,15 @@ def test_an_event_of_a_minion_begins_a_job_there_and_the_rate_bounds_how_many(fl
 def test_a_hook_that_fires_for_what_it_began_comes_to_an_end(fleet: Fleet) -> None:
     assert fleet.cli("db1", "test.ping").code == 0
     told = [event["tag"].rpartition("/")[2] for event in events(fleet, "salt/hook/loop/*", 4)]
+    assert told == ["fired", "fired", "fired", "loop"]
+
+
+def test_runners_that_call_the_hook_again_come_to_an_end_too(fleet: Fleet) -> None:
+    assert fleet.cli("runner", "event.send", "app/round").code == 0
+    told = [event["tag"].rpartition("/")[2] for event in events(fleet, "salt/hook/runner-loop/*", 4)]
+    assert told == ["fired", "fired", "fired", "loop"]
+    assert fleet.cli("web1", "test.retcode", "77").code == 4
+    told = [event["tag"].rpartition("/")[2] for event in events(fleet, "salt/hook/job-loop/*", 4)]
     assert told == ["fired", "fired", "fired", "loop"]
 
 

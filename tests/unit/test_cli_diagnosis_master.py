@@ -61,6 +61,7 @@ STATUS: dict[str, Any] = {
     "store": {"size": 1, "limit": 0, "seq": 5},
     "minions": [{"id": "web1", "state": "up", "last_seen": NOW - 9, "address": "", "version": "0.1"}],
     "link": {"mworkers": 2, "uncommitted": 0, "lag_s": 0.0},
+    "readers": {},
 }
 WELL = MasterEvidence(
     around=AROUND,
@@ -154,6 +155,12 @@ WARNINGS: list[tuple[MasterEvidence, str, str, str]] = [
         "resources",
         "the registry was damaged",
         "saltlite runner resource.stats",
+    ),
+    (
+        with_status(readers={"hooks": {"behind": 1, "lag_s": 1.0}, "returner x": {"behind": 7, "lag_s": 61.0}}),
+        "event log",
+        "returner x is 7 events behind",
+        "",
     ),
     (
         with_status(resources={**RESOURCES, "refused": 2}),

@@ -94,9 +94,21 @@ def test_events_of_what_a_hook_began_are_known_for_that(tag: str) -> None:
     assert depths.of("minion/web1/x", {"jid": JID}) == DEPTH_MAX
     assert depths.of("app/x", {"jid": JID}) == 0
     assert depths.of("minion/web1/x", {"jid": ["x"]}) == 0
+    assert depths.of("app/x", {"_run": JID}) == DEPTH_MAX
+    assert depths.of("salt/netapi/hook/x", {"_run": JID}) == 0
     for number in range(Depths.JOBS_MAX):
         depths.begun(str(number), 1)
     assert depths.of(tag, {}) == 0
+
+
+def test_a_job_that_a_runner_of_a_hook_published_is_as_deep_as_the_runner() -> None:
+    depths, child, stranger = Depths(), "20260131235959123457", "20260131235959123458"
+    depths.begun(JID, 2)
+    depths.note(f"salt/job/{child}/new", {"origin": f"runner {JID}"})
+    depths.note(f"salt/job/{stranger}/new", {"origin": JID})
+    depths.note(f"salt/job/{stranger}/new", {})
+    assert depths.of(f"salt/job/{child}/ret/web1", {}) == 2
+    assert depths.of(f"salt/job/{stranger}/ret/web1", {}) == 0
 
 
 @pytest.mark.parametrize(

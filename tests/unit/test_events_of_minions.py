@@ -10,7 +10,7 @@ from saltlite.core.acl import Granted, Principal
 from saltlite.core.acl_rules import read_rules
 from saltlite.core.eventpace import EventPace
 from saltlite.core.filelane import FileLane
-from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, UsageError
+from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, StoreError, UsageError
 from saltlite.master.handlers.asked import answer
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.minion.eventsender import EventSender, event_message
@@ -52,6 +52,17 @@ def test_data_that_is_no_map_is_refused_and_nothing_is_written(data: bytes) -> N
     office = Office("web1")
     assert said(office, data=data)["state"] == "refused"
     assert written(office) == []
+
+
+def test_a_full_store_takes_no_event_of_anybody() -> None:
+    office = Office("web1", store_max=1)
+    assert said(office)["state"] == "ok"
+    assert said(office)["state"] == "busy"
+    with pytest.raises(StoreError, match="store_max"):
+        office.ask("event_send", tag="app/x", said={})
+    with pytest.raises(StoreError, match="store_max"):
+        office.ask("hook", path="x", said={})
+    assert len(written(office)) == 1
 
 
 def test_a_minion_without_an_accepted_key_writes_nothing() -> None:

@@ -22,7 +22,10 @@ from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.returner import AGAIN_MAX_S, AGAIN_S, DEATHS_ALONE, DEATHS_MAX, PAGE, WANTED_MAX, Returner, Wanted
+from saltlite.model.ids import MinionId
 from tests.master_office import Office
+from tests.store_samples import commit
+from tests.store_samples import ret as returned
 
 EVENTS = Wanted("one", events=True)
 
@@ -201,6 +204,46 @@ def test_a_job_names_returners_that_there_are_and_that_its_user_may_name() -> No
     new, named = office.store.events()
     assert (new.tag, named.tag) == (f"salt/job/{new.data['jid']}/new", f"salt/job/{new.data['jid']}/returners")
     assert named.data["returners"] == ["json_file"]
+
+
+@pytest.mark.parametrize("body", [b"\xc1", b"\x91" * 3000 + b"\xc0", b"\xa1\xff", b"\xc7\x00\x05", b"\xc0\xc0"])
+def test_a_return_that_is_no_value_keeps_back_no_other(tmp_path: Path, body: bytes) -> None:
+    office = Office("web1", "web2")
+    jid = office.ask("publish", request_id="0" * 32, tgt="*", tgt_type="glob", calls=[["test.ping", [], {}]]).fields[
+        "jid"
+    ]
+    taken: list[Any] = []
+    cursor = CursorFile(str(tmp_path / "one.json"))
+    returner = Returner(
+        office.store,
+        office.clock,
+        {"one.return_many": taken.extend, "one.returner": taken.append},
+        Wanted("one", every_return=True),
+        cursor,
+        pause=lambda _seconds: None,
+    )
+    job = office.store.job(jid)
+    assert job is not None
+    for minion, said in (("web1", body), ("web2", b"\xc3")):
+        commit(office.store, returned(job, MinionId(minion), body=said))
+    returner.step()
+    assert [(one["id"], one["success"], one["retcode"]) for one in taken] == [("web1", False, 1), ("web2", True, 0)]
+    assert "cannot be read" in taken[0]["return"]
+    json.dumps(taken)
+
+
+def test_the_status_says_how_far_behind_a_reader_of_events_is_and_for_how_long(tmp_path: Path) -> None:
+    cursor = CursorFile(str(tmp_path / "one.json"))
+    office = Office("web1", readers={"returner one": str(tmp_path / "one.json"), "hooks": str(tmp_path / "none.json")})
+    office.ask("event_send", tag="app/x", said={})
+    cursor.write({"seq": office.store.last_seq()})
+    for _ in range(3):
+        office.clock.advance(10.0)
+        office.ask("event_send", tag="app/x", said={})
+    question = office.ask("status").question
+    assert question is not None
+    readers = question.fields(None)["readers"]
+    assert readers == {"returner one": {"behind": 3, "lag_s": 20.0}, "hooks": {"behind": 0, "lag_s": 0.0}}
 
 
 # -- those that ship

@@ -28,6 +28,15 @@ def test_one_address_does_not_slow_down_another() -> None:
     assert pace.take("b", 0.0) == 0.0
 
 
+def test_what_is_given_back_may_be_taken_again_and_no_more_than_the_burst() -> None:
+    pace = Pace(1, 2)
+    for _ in range(5):
+        assert pace.take("a", 0.0) == 0.0
+        pace.give_back("a")
+    pace.give_back("a")
+    assert [pace.take("a", 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
+
+
 def test_a_clock_that_stands_still_gives_nothing() -> None:
     pace = Pace(1, 1)
     pace.take("a", 5.0)

@@ -10,6 +10,7 @@ from saltlite.cli.diagnosis import shared_checks as shared
 from saltlite.cli.diagnosis.evidence import MasterEvidence, Sort
 from saltlite.cli.diagnosis.findings import Finding, ok, problem, warning
 from saltlite.cli.diagnosis.master_look import KEY_FILES
+from saltlite.cli.durations import format_duration
 from saltlite.cli.targets import minions_text
 
 AWAY_S = 86_400.0
@@ -21,6 +22,8 @@ FILES_BESIDES_MINIONS = 200
 NAMES_SHOWN = 5
 LAG_S = 5.0
 """Reports that wait for so long to be stored mean that the store does not keep up."""
+READER_LAG_S = 60.0
+"""A returner or hooks that are so far behind the event log wait for something."""
 
 
 def _config(seen: MasterEvidence) -> Iterator[Finding]:
@@ -208,6 +211,20 @@ def _resources(seen: MasterEvidence) -> Iterator[Finding]:
         yield ok("resources", f"{found['count']} are registered, of {minions_text(found['minions'])}")
 
 
+def _readers(seen: MasterEvidence) -> Iterator[Finding]:
+    if seen.status is None or not seen.status["readers"]:
+        return
+    late = {name: lag for name, lag in seen.status["readers"].items() if lag["lag_s"] > READER_LAG_S}
+    for name, lag in late.items():
+        yield warning(
+            "event log",
+            f"{name} is {lag['behind']} events behind, the first has waited for {format_duration(lag['lag_s'])}: "
+            "the master's log says why; what keep_jobs deletes meanwhile it never gets",
+        )
+    if not late:
+        yield ok("event log", f"{', '.join(seen.status['readers'])} read what happens as it does")
+
+
 CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
     _config,
     _running,
@@ -221,6 +238,7 @@ CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
     _keys,
     _minions,
     _resources,
+    _readers,
 )
 
 

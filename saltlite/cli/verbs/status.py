@@ -46,6 +46,7 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
         ("minions", ", ".join(f"{counts[name]} {name}" for name in ("up", "away", "never", "pending"))),
         ("resources", _resources(answer["resources"])),
         ("targets", _targets(answer["queues"])),
+        *((name, _reader(lag)) for name, lag in answer["readers"].items()),
     ]
     if link is not None:
         lines += [
@@ -53,7 +54,8 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
             ("reports", _reports(link)),
             ("link", f"{link['sessions']} sessions, {link['handshakes']} handshakes, {_refused(link['refused'])}"),
         ]
-    head = "".join(f"{name + ':':<11}{text}\n" for name, text in lines)
+    wide = max(len(name) for name, _text in lines) + 2
+    head = "".join(f"{name + ':':<{wide}}{text}\n" for name, text in lines)
     return head + ("\n" + _minions(answer["minions"], console) if answer["minions"] else "")
 
 
@@ -76,6 +78,11 @@ def _targets(queues: Mapping[str, Any]) -> str:
     parts = [f"{counts[state]} {state}" for state in sorted(counts)] or ["none open"]
     away = queues["minions_away_with_jobs"]
     return ", ".join(parts) + (f"; jobs wait for {minions_text(away)} away" if away else "")
+
+
+def _reader(lag: Mapping[str, Any]) -> str:
+    behind = lag["behind"]
+    return f"{behind} events behind, the first for {format_duration(lag['lag_s'])}" if behind else "up to date"
 
 
 def _reports(link: Mapping[str, Any]) -> str:

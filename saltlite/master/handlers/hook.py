@@ -9,6 +9,7 @@ from typing import Any
 from saltlite.core.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
+from saltlite.master.handlers.room import refuse_when_full
 from saltlite.model.events import tag_hook
 
 PATH_MAX = 200
@@ -27,6 +28,7 @@ def handle_hook(master: Master, principal: Principal, request: Mapping[str, Any]
         raise UsageError(f"the path of a hook has at most {PATH_MAX} letters, digits, _ . : @ - and single slashes")
     if len(repr(data)) > DATA_MAX:
         raise UsageError(f"a hook says at most {DATA_MAX} characters")
+    refuse_when_full(master)
     with master.store.write() as store:
         store.put_event(tag_hook(path), {**data, "_user": principal.label}, master.clock.wall())
     return Answer(committed=True)

@@ -84,6 +84,7 @@ VERBS: dict[str, OperatorVerb] = {
             "module_executors": (list, str),
             "executor_opts": dict,
             "ret": (list, str),
+            "runner": str,
         },
     ),
     "copy_begin": OperatorVerb(copies.handle_copy_begin),
@@ -110,7 +111,7 @@ VERBS: dict[str, OperatorVerb] = {
     ),
     "job_show": OperatorVerb(jobs.handle_job_show, {"jid": str}),
     "events": OperatorVerb(events.handle_events, {"pattern": str}, {"after": int, "since": NUMBER}),
-    "event_send": OperatorVerb(event_send.handle_event_send, {"tag": str, "said": dict}),
+    "event_send": OperatorVerb(event_send.handle_event_send, {"tag": str, "said": dict}, {"runner": str}),
     "lacking": OperatorVerb(lacking.handle_lacking, {"fun": str}),
     "runner_event": OperatorVerb(
         runner_event.handle_runner_event, {"jid": str, "funs": list}, {"retcode": int, "duration_ms": int}

@@ -33,8 +33,8 @@ from saltlite.master.handlers.targets import (
 )
 from saltlite.model.events import tag_job_returners
 from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
-from saltlite.model.ids import Jid, MinionId, TargetId, jid_after, jid_at, parse_request_id
-from saltlite.model.job import Job
+from saltlite.model.ids import Jid, MinionId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
+from saltlite.model.job import BY_RUNNER, Job
 from saltlite.model.target import Target, TargetKind
 from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, JobBody, encode_body, sign
 from saltlite.wire.limits import JOB_BODY_MAX, JOBS_QUEUED_PER_MINION
@@ -94,7 +94,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 minions=tuple(sorted(chosen.minions)),
                 resources=by_owner(chosen.resources),
                 batch=batch,
-                origin=_printable(request.get("origin", "")),
+                origin=_origin(request),
             )
             job = _signed(job, calls, execution, request.get("metadata", {}), master.identity.job_private)
             _put(store, job, returners)
@@ -246,7 +246,10 @@ def _calls(rows: Sequence[Any]) -> tuple[FunctionCall, ...]:
     return tuple(calls)
 
 
-def _printable(text: str) -> str:
+def _origin(request: Mapping[str, Any]) -> str:
+    if "runner" in request:
+        return BY_RUNNER + parse_jid(request["runner"])
+    text = request.get("origin", "")
     return "".join(letter for letter in text if letter.isprintable())[:_ORIGIN_MAX]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite import __version__
+from saltlite.adapters.cursor import CursorFile
 from saltlite.adapters.packing import Inside
 from saltlite.core.acl import Action, Principal, authorize
 from saltlite.master import inside
@@ -15,8 +16,11 @@ from saltlite.model.keys import KeyState
 
 
 def handle_status(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
-    """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, and `link`, which is None without an
-    answer of it.
+    """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, `readers`, and `link`, which is None
+    without an answer of it.
+
+    `readers` has of each process that reads the event log (returners, hooks) how many events it is `behind`, and for
+    how long the first of them has waited, `lag_s`.
 
     Of `resources`, `refused` counts minions whose registration was refused, wholly or in part; `incomplete`: rows were
     lost to damage, and not every minion has registered again since.
@@ -59,9 +63,21 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
             "targets": {str(state): count for state, count in store.open_counts().items()},
             "minions_away_with_jobs": len(away.intersection(store.minions_with_open_jobs())),
         },
+        "readers": {name: _lag(master, path) for name, path in terms.readers.items()},
     }
 
     def fields(said: Inside | None) -> dict[str, Any]:
         return {**answer, "link": said["figures"] if said is not None else None}
 
     return Answer(question=Question(inside.ask_stats, fields))
+
+
+def _lag(master: Master, path: str) -> dict[str, Any]:
+    """How far behind the reader is whose cursor stands in that file; one that has none yet has missed nothing."""
+    last = master.store.last_seq()
+    after = CursorFile(path).read().get("seq", last)
+    waiting = master.store.events(after, 1)
+    return {
+        "behind": max(0, last - after),
+        "lag_s": max(0.0, master.clock.wall() - waiting[0].at) if waiting else 0.0,
+    }

@@ -142,6 +142,7 @@ STATUS = {
     "counts": {"up": 1, "away": 1, "never": 1, "pending": 1},
     "resources": {"count": 24, "minions": 1, "refused": 1, "incomplete": True},
     "queues": {"targets": {"queued": 2, "running": 1}, "minions_away_with_jobs": 1},
+    "readers": {"returner http": {"behind": 412, "lag_s": 310.0}, "hooks": {"behind": 0, "lag_s": 0.0}},
     "link": {
         "sessions": 2,
         "ready": 1,

@@ -1,0 +1,149 @@
+"""Runners of hooks, between the process of hooks and the one that starts them: how many, how long, how large."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from saltlite.adapters.packing import pack, unpack
+from saltlite.adapters.reactor import Reactor
+from saltlite.core.hooks import Firing, read_hooks
+from saltlite.errors import RefusedError
+from saltlite.master import hookrunners
+from saltlite.master.hookrunners import AT_ONCE_MAX, FAILED, MESSAGE_MAX, WAITING_MAX, HookRunners, Starter
+from tests.e2e.fleet import ME, alive, wait_until
+
+JID = "20260131235959123456"
+HOOKS = read_hooks({"h": {"event": "x", "as": ME, "runner": {"fun": "a.b"}}})
+
+
+def firing(*args: object) -> Firing:
+    return Firing("a.b", list(args), {}, None, "glob")
+
+
+@contextmanager
+def starter() -> Iterator[socket.socket]:
+    """A starter in a thread of this process; the way to it."""
+    ours, theirs = socket.socketpair()
+    serving = threading.Thread(target=Starter(theirs, HOOKS, "/nowhere").serve)
+    serving.start()
+    ours.settimeout(30.0)
+    try:
+        yield ours
+    finally:
+        ours.close()
+        serving.join(10.0)
+        theirs.close()
+    assert not serving.is_alive()
+
+
+def send(sock: socket.socket, **message: object) -> None:
+    data = pack({"hook": "h", "args": [], "kwargs": {}, "jid": JID, **message})
+    sock.sendall(struct.pack(">I", len(data)) + data)
+
+
+def answers(sock: socket.socket, count: int) -> dict[int, int]:
+    """number -> retcode of the next answers."""
+    found = {}
+    for _ in range(count):
+        (size,) = struct.unpack(">I", sock.recv(4, socket.MSG_WAITALL))
+        said = unpack(sock.recv(size, socket.MSG_WAITALL))
+        found[said["n"]] = said["retcode"]
+    return found
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runners that wait until they are let go."""
+    monkeypatch.setattr(hookrunners, "MODULE", "tests.slow_runner")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+
+
+@pytest.mark.usefixtures("slow")
+def test_so_many_runners_of_hooks_run_at_once_and_the_others_behind_them(tmp_path: Path) -> None:
+    with starter() as sock:
+        for number in range(AT_ONCE_MAX + 2):
+            send(sock, n=number, args=[str(tmp_path)])
+        wait_until((tmp_path / f"peak-{AT_ONCE_MAX}").exists, "as many run as may")
+        (tmp_path / "go").touch()
+        assert answers(sock, AT_ONCE_MAX + 2) == dict.fromkeys(range(AT_ONCE_MAX + 2), 0)
+    assert not (tmp_path / f"peak-{AT_ONCE_MAX + 1}").exists()
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_runner_that_takes_too_long_is_killed_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hookrunners, "RUN_S", 2.0)
+    began = time.monotonic()
+    with starter() as sock:
+        send(sock, n=1, args=[str(tmp_path)])
+        assert answers(sock, 1) == {1: FAILED}
+    (mine,) = tmp_path.glob("running-*")
+    assert time.monotonic() - began < 20.0
+    assert not alive(int(mine.name.rpartition("-")[2]))
+    wait_until(lambda: not alive(int(mine.read_text())), "the child of the runner is gone")
+
+
+def test_a_hook_that_the_starter_does_not_know_is_not_run_and_it_goes_on(tmp_path: Path) -> None:
+    with starter() as sock:
+        send(sock, n=1, hook="of-somebody-else")
+        assert answers(sock, 1) == {1: FAILED}
+        send(sock, n=2, hook="neither")
+        assert answers(sock, 1) == {2: FAILED}
+
+
+def test_the_starter_reads_no_message_that_is_too_large() -> None:
+    with starter() as sock:
+        sock.sendall(struct.pack(">I", MESSAGE_MAX + 1))
+        (serving,) = [one for one in threading.enumerate() if one.name.endswith("(serve)")]
+        serving.join(10.0)
+        assert not serving.is_alive()
+
+
+@contextmanager
+def runners() -> Iterator[tuple[HookRunners, socket.socket, Callable[[], None]]]:
+    """The side of the process of hooks; the starter's end, and how to let it look."""
+    ours, theirs = socket.socketpair()
+    reactor = Reactor()
+    side = HookRunners(reactor, ours)
+
+    def look() -> None:
+        reactor.call_later(0.1, reactor.stop)
+        reactor.run()
+
+    try:
+        yield side, theirs, look
+    finally:
+        theirs.close()
+        look()
+
+
+def test_more_runners_than_may_wait_are_refused_until_one_has_ended() -> None:
+    (hook,) = HOOKS
+    ended: list[int] = []
+    with runners() as (side, starts, look):
+        for _ in range(WAITING_MAX):
+            side.run(hook, firing(), JID, ended.append)
+        with pytest.raises(RefusedError, match=f"{WAITING_MAX} runners"):
+            side.run(hook, firing(), JID, ended.append)
+        said = pack({"n": 1, "retcode": 5})
+        starts.sendall(struct.pack(">I", len(said)) + said)
+        look()
+        assert ended == [5]
+        side.run(hook, firing(), JID, ended.append)
+
+
+def test_arguments_that_are_too_large_are_refused_and_keep_no_place() -> None:
+    (hook,) = HOOKS
+    with runners() as (side, _starts, _look):
+        for _ in range(WAITING_MAX + 1):
+            with pytest.raises(RefusedError, match="its arguments have"):
+                side.run(hook, firing("x" * MESSAGE_MAX), JID, lambda _retcode: None)
