@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.machine_limits import ROOT
+from saltlite.adapters.machine_limits import folders_of
 
 
 def why_not() -> str:
@@ -61,8 +61,7 @@ def _seeing(folder: str) -> list[str]:
 
 def traces_of(uid: str) -> list[str]:
     """What there is of one machine that belongs to the kernel: its interface and control group."""
-    groups = [f"{ROOT}/memory/saltlite-machine-{uid}", f"{ROOT}/saltlite-machine-{uid}"]
-    return [group for group in groups if os.path.isdir(group)] + [
+    return [group for group in folders_of(f"saltlite-machine-{uid}") if os.path.isdir(group)] + [
         name for name, label in labels().items() if uid in label
     ]
 

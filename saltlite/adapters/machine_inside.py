@@ -42,7 +42,7 @@ NAMESPACES = {"ipc": 0x08000000, "uts": 0x04000000, "net": 0x40000000, "pid": 0x
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
 MS_REC, MS_PRIVATE = 16384, 1 << 18
 MNT_DETACH = 2
-PR_SET_PDEATHSIG, PR_SET_NAME, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 15, 23, 24
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 15, 23, 24
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "armv7l": 218, "ppc64le": 203, "s390x": 217}
 CAPABILITY_VERSION_3 = 0x20080522
 CAPABILITIES_TAKEN = (2, 16, 17, 19, 21, 22, 25, 27, 30, 32, 33, 34, 35, 38, 39, 40)
@@ -190,6 +190,15 @@ def name_itself(spec: Spec, resolver: str) -> None:
         write_plain(f"/etc/{path}", text.encode())
 
 
+def close_the_way_out() -> None:
+    """Let the machine's root not reach this process's files, of which /proc/<pid>/exe is the host's interpreter.
+
+    Must be so before the machine sees the process, which needs sys_ptrace then; processes that are forked from here
+    inherit it, and lose it with exec, when their files are the machine's. Contract: PR_SET_DUMPABLE in prctl(2).
+    """
+    _check(_libc.prctl(PR_SET_DUMPABLE, ctypes.c_ulong(0), 0, 0, 0), "dumpable")
+
+
 def give_up_capabilities() -> None:
     """Let go of what reaches beyond the machine, here and in everything that is started from here."""
     for number in CAPABILITIES_TAKEN:
@@ -294,6 +303,7 @@ def boot() -> int:
     with the network (address, prefix, gateway), once eth0 is there; without it, process 1 ends and nothing is left.
     Out: "up", or what failed.
     """
+    close_the_way_out()
     spec: Spec = json.loads(sys.stdin.buffer.readline())
     join_group(spec["group"])
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
@@ -337,14 +347,15 @@ def detach() -> None:
 
 
 def join_group(group: str) -> None:
-    """Put this process into the control group, whose limits its children share; "" is none."""
-    if group:
-        with open(f"{group}/cgroup.procs", "w", encoding="ascii") as file:
+    """Put this process into the control group, whose limits its children share: folders with ":" between, or ""."""
+    for folder in filter(None, group.split(":")):
+        with open(f"{folder}/cgroup.procs", "w", encoding="ascii") as file:
             file.write(str(os.getpid()))
 
 
 def go_in(pid: int, group: str) -> None:
     """Go into the machine whose process 1 is `pid`: this process is there, but for the pids of its children."""
+    close_the_way_out()
     join_group(group)
     root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY)
     spaces = [(os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY), kind) for name, kind in NAMESPACES.items()]
@@ -360,7 +371,11 @@ def go_in(pid: int, group: str) -> None:
 def enter(pid: int, group: str, argv: list[str]) -> int:
     """Run a command in the machine; its exit code, 128 + n when signal n ended it, 127 when it does not start."""
     go_in(pid, group)
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        print(f"the machine starts no process: {error.strerror}", file=sys.stderr)  # noqa: T201 - as a shell would
+        return 127
     if child == 0:
         try:
             # Nothing that waits for its answer: nobody wants it.

@@ -70,9 +70,13 @@ def connect(pid: int, label: str, cables: Iterator[Cable]) -> Cable:
         said = _ip(
             f"link add {cable.interface} type veth peer name eth0 netns {pid}",
             f"link set {cable.interface} alias {label}",
-            f"addr add {cable.gateway}/{PREFIX} dev {cable.interface}",
-            f"link set {cable.interface} up",
         )
+        if not said:
+            _take_no_routes(cable)
+            said = _ip(
+                f"addr add {cable.gateway}/{PREFIX} dev {cable.interface}",
+                f"link set {cable.interface} up",
+            )
         if not said:
             return cable
         if "File exists" not in said:
@@ -103,6 +107,22 @@ def disconnect(network: str, label: str) -> None:
         if time.monotonic() > deadline:
             raise MachineError(f"the interface {cable.interface} cannot be removed: {said or 'it stays'}")
         time.sleep(0.005)
+
+
+def _take_no_routes(cable: Cable) -> None:
+    """Have this host speak no IPv6 with the machine, by whose router advertisements it would get routes and addresses.
+
+    Must come before the interface is up. Contract: disable_ipv6 in the kernel's documentation of ip-sysctl.
+    Raises MachineError.
+    """
+    path = f"/proc/sys/net/ipv6/conf/{cable.interface}/disable_ipv6"
+    try:
+        with open(path, "w", encoding="ascii") as setting:
+            setting.write("1")
+    except FileNotFoundError:
+        pass  # This host speaks none anyway.
+    except OSError as error:
+        raise MachineError(f"{path} cannot be set, and a machine could give this host routes: {error}") from error
 
 
 def _exists(cable: Cable) -> bool:

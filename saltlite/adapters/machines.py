@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from saltlite.adapters import machine_inside
-from saltlite.adapters.machine_limits import drop_limit, limit_memory
+from saltlite.adapters.machine_limits import drop_limit, limit
 from saltlite.adapters.machine_net import PREFIX, cable_of, connect, disconnect, free_cables, room
 from saltlite.adapters.process import start_ticks
 from saltlite.errors import MachineError
@@ -40,6 +40,8 @@ BOOT_S = 20.0
 STOP_S = machine_inside.STOP_S + 3.0
 KILL_S = 10.0
 PUT_S = 60.0
+PROCESSES_MAX = 1024
+"""Processes and threads of one machine, so that none takes all that this host can have."""
 NAME = re.compile(r"[a-z0-9]([a-z0-9_.-]{0,61}[a-z0-9])?")
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -247,18 +249,10 @@ class Machines:
     def _boot(self, name: str) -> None:
         """Start process 1, connect it, and let it go on; it ends by itself when this process ends before that."""
         record = self._read(name, _RECORD)
-        group = limit_memory(_group(record["uid"]), record["memory"])
+        group = limit(_group(record["uid"]), record["memory"], PROCESSES_MAX)
         spec = {key: record[key] for key in ("name", "uid", "image", "hidden", "shown")}
         deadline = time.monotonic() + BOOT_S
-        with subprocess.Popen(
-            _program("boot"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
-            cwd="/",
-            start_new_session=True,
-        ) as starter:
+        with _starting() as starter:
             _say(starter, {**spec, "group": group, "disk": self._path(name, "disk")})
             pid = int(_answer(starter, deadline))
             self._write(name, _RUNNING, {"pid": pid, "ticks": start_ticks(pid), "group": group})
@@ -339,6 +333,25 @@ def _group(uid: str) -> str:
 
 def _program(mode: str) -> list[str]:
     return [sys.executable, "-I", "-S", machine_inside.__file__, mode]
+
+
+@contextlib.contextmanager
+def _starting() -> Iterator[subprocess.Popen[bytes]]:
+    """The program that makes process 1; when the block fails, it is not waited for."""
+    with subprocess.Popen(
+        _program("boot"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+        cwd="/",
+        start_new_session=True,
+    ) as starter:
+        try:
+            yield starter
+        except BaseException:
+            starter.kill()
+            raise
 
 
 def _say(starter: subprocess.Popen[bytes], values: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.adapters.machine_inside import CONSOLE, SERVICES
+from saltlite.adapters.machine_net import cable_of
 from saltlite.adapters.machines import ENVIRONMENT, Machine, Machines, Plan
 from saltlite.errors import MachineError
 from tests.machine_traces import labels, needs_machines, traces, traces_of
@@ -240,7 +242,7 @@ def test_a_machine_goes_on_when_the_program_that_made_it_has_ended(machines: Mac
     assert sh(machines, "web1", "hostname") == "web1"
 
 
-STAGES = ["mount", "limit_memory", "Popen", "_answer", "start_ticks", "connect", "_say", "cable", "after"]
+STAGES = ["mount", "limit", "Popen", "_answer", "start_ticks", "connect", "_say", "cable", "after"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -334,3 +336,116 @@ def test_an_image_that_is_no_root_leaves_a_sentence_and_a_machine_to_destroy(
     with pytest.raises(MachineError, match="web1 does not start: /proc: "):
         machines.make(plan(image=str(image), hidden=()))
     assert machines.names() == ["web1"]
+
+
+@pytest.fixture
+def interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the interpreter, by which machines are started, so that no test can harm the real one."""
+    real = Path(sys.executable).resolve()
+    copy = tmp_path / "own" / "bin" / "python"
+    copy.parent.mkdir(parents=True)
+    shutil.copy2(real, copy)
+    (tmp_path / "own" / "pyvenv.cfg").write_text(f"home = {real.parent}\n")
+    monkeypatch.setattr(sys, "executable", str(copy))
+    return copy
+
+
+REACH = """
+import os
+import shutil
+done = []
+for way in (lambda: os.chmod("/proc/1/exe", 0o6777), lambda: os.chown("/proc/1/exe", 1, 1),
+            lambda: os.open("/proc/1/exe", os.O_RDONLY), lambda: os.utime("/proc/1/exe", (1, 1))):
+    try:
+        way()
+        done.append("done")
+    except OSError as error:
+        done.append(error.strerror)
+print(*done, sep=", ")
+"""
+
+
+def test_the_machines_root_cannot_change_the_interpreter_of_this_host(machines: Machines, interpreter: Path) -> None:
+    machines.make(plan())
+    before = interpreter.stat()
+    assert machines.run("web1", ["python3", "-c", REACH])[1].strip() == ", ".join(["Permission denied"] * 4)
+    after = interpreter.stat()
+    assert (after.st_mode, after.st_uid, after.st_mtime) == (before.st_mode, before.st_uid, before.st_mtime)
+
+
+WATCH = """
+import os, sys
+wanted = tuple(map(int, sys.argv[1:]))
+print("watching", flush=True)
+pid = os.getpid()
+while True:
+    for other in range(pid + 1, pid + 40):
+        try:
+            found = os.stat(f"/proc/{other}/exe")
+        except OSError:
+            continue
+        if (found.st_dev, found.st_ino) == wanted:
+            print("reached", flush=True)
+            sys.exit()
+"""
+
+
+def test_a_command_that_comes_into_the_machine_brings_no_file_of_this_host(
+    machines: Machines, interpreter: Path
+) -> None:
+    machines.make(plan())
+    found = interpreter.stat()
+    argv = ["python3", "-c", WATCH, str(found.st_dev), str(found.st_ino)]
+    machines.put("web1", {SERVICES: (json.dumps({"argv": argv, "env": dict(os.environ)}).encode(), 0o600)})
+    machines.read_services("web1")
+    wait_for(lambda: "watching" in sh(machines, "web1", f"cat {CONSOLE} || true"), "it watches")
+    for _ in range(20):
+        sh(machines, "web1", "true")
+    assert "reached" not in sh(machines, "web1", f"cat {CONSOLE}")
+
+
+def test_this_host_takes_no_routes_from_a_machine(machines: Machines) -> None:
+    made = machines.make(plan())
+    interface = cable_of(made.network).interface
+    shown = subprocess.run(["ip", "-6", "addr", "show", "dev", interface], capture_output=True, text=True, check=True)
+    assert shown.stdout == ""
+    setting = Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
+    assert not setting.exists() or setting.read_text() == "1\n"
+
+
+FORK = """
+import os, time
+children = 0
+try:
+    while children < 200:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+        children += 1
+except BlockingIOError:
+    pass
+print(children, flush=True)
+os.kill(-1, 9)
+"""
+
+
+@pytest.mark.skipif(not os.access("/sys/fs/cgroup/pids/cgroup.procs", os.W_OK), reason="no control groups here")
+def test_a_machine_has_so_many_processes_and_no_more(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saltlite.adapters.machines.PROCESSES_MAX", 32)
+    made = machines.make(plan())
+    code, out, _ = machines.run("web1", ["python3", "-c", FORK])
+    assert 20 <= int(out) <= 32
+    assert code == 0
+    Path(f"/sys/fs/cgroup/pids/saltlite-machine-{made.uid}/pids.max").write_text("1")
+    code, _, err = machines.run("web1", ["true"])
+    assert (code, err) == (127, "the machine starts no process: Resource temporarily unavailable\n")
+
+
+def test_a_start_that_hangs_is_given_up(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saltlite.adapters.machines.BOOT_S", 0.2)
+    hanging = [sys.executable, "-c", "import time; time.sleep(10)"]
+    monkeypatch.setattr("saltlite.adapters.machines._program", lambda mode: hanging)
+    began = time.monotonic()
+    with pytest.raises(MachineError, match=r"the machine has not started in 0\.2 s"):
+        machines.make(plan())
+    assert time.monotonic() - began < 8
