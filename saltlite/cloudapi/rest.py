@@ -17,6 +17,7 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import re
 import socket
 import ssl
 import time
@@ -26,6 +27,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from saltlite.cloudapi.deadline import Deadline, PastDeadlineError, TimedRequest, opener_of
 from saltlite.cloudapi.exceptions import SaltCloudExecutionFailure
 
 SILENCE_S = 30.0
@@ -41,6 +43,7 @@ _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PIECE = 1 << 16
+_SECONDS = re.compile(r"[0-9]{1,9}")
 _TEXT_MAX = 300
 
 
@@ -80,7 +83,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class _TooMuchError(Exception):
-    """An answer that cannot be held, or that takes too long."""
+    """An answer that cannot be held."""
 
 
 class _Readable(Protocol):
@@ -115,11 +118,9 @@ class Rest:
         self._sleep = sleep
         self._clock = clock
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
-        if parts.scheme == "https":
-            handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context()))
         if here:
             handlers.append(urllib.request.ProxyHandler({}))
-        self._opener = urllib.request.build_opener(*handlers)
+        self._opener = opener_of(*handlers)
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
         """What the provider answers to a GET, as data. Raises RestError."""
@@ -141,29 +142,34 @@ class Rest:
         params: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Any:
-        deadline = self._clock() + TOTAL_S
+        deadline = Deadline(self._clock() + TOTAL_S, self._silence_s, self._clock)
         wait_s = FIRST_WAIT_S
         attempt = 1
         while True:
             try:
-                return self._attempt(self._request(method, path, params, body), deadline)
+                return self._attempt(self._request(method, path, params, body, deadline))
             except _Fault as fault:
                 again = fault.passing and (method in _REPEATABLE or not fault.carried_out)
                 pause_s = max(fault.wait_s, wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load only
-                if not again or attempt == ATTEMPTS or self._clock() + pause_s > deadline:
+                if not again or attempt == ATTEMPTS or self._clock() + pause_s > deadline.at:
                     raise fault.error(method) from fault.__cause__
             self._sleep(pause_s)
             wait_s *= 2
             attempt += 1
 
     def _request(
-        self, method: str, path: str, params: Mapping[str, Any] | None, body: Mapping[str, Any] | None
-    ) -> urllib.request.Request:
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | None,
+        deadline: Deadline,
+    ) -> TimedRequest:
         address = f"{self._root}/{path.lstrip('/')}"
         if params:
             address += "?" + urllib.parse.urlencode(params)
         sent = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(address, data=sent, method=method)  # noqa: S310 - the scheme was looked at
+        request = TimedRequest(address, data=sent, method=method, deadline=deadline)
         request.add_header("Accept", "application/json")
         request.add_header("User-Agent", "saltlite")
         if sent is not None:
@@ -172,20 +178,22 @@ class Rest:
             request.add_unredirected_header(name, value)
         return request
 
-    def _attempt(self, request: urllib.request.Request, deadline: float) -> Any:
+    def _attempt(self, request: TimedRequest) -> Any:
         """The data of the answer. Raises _Fault."""
         try:
-            with self._opener.open(request, timeout=self._silence_s) as answer:
-                return self._data(self._read(answer, deadline), answer.headers.get_content_type())
+            with self._opener.open(request, timeout=request.deadline.wait_s()) as answer:
+                return self._data(self._read(answer), answer.headers.get_content_type())
         except urllib.error.HTTPError as error:
             with error:
-                raise self._refusal(error, deadline) from None
+                raise self._refusal(error) from None
+        except PastDeadlineError:
+            raise _Fault(f"{self._provider} is not done answering after {TOTAL_S:g} s") from None
         except _TooMuchError as error:
             raise _Fault(f"{self._provider} {error}") from None
         except (OSError, http.client.HTTPException) as error:
             raise self._silence(error) from error
 
-    def _read(self, answer: _Readable, deadline: float) -> bytes:
+    def _read(self, answer: _Readable) -> bytes:
         pieces: list[bytes] = []
         size = 0
         while piece := answer.read(_PIECE):
@@ -193,8 +201,6 @@ class Rest:
             size += len(piece)
             if size > BODY_BYTES_MAX:
                 raise _TooMuchError(f"answers with more than {BODY_BYTES_MAX >> 20} MiB")
-            if self._clock() > deadline:
-                raise _TooMuchError(f"is not done answering after {TOTAL_S:g} s")
         return b"".join(pieces)
 
     def _data(self, body: bytes, kind: str) -> Any:
@@ -206,12 +212,12 @@ class Rest:
             text = f"{self._provider} answers with {len(body)} bytes of {kind} that are no JSON"
             raise _Fault(f"{text}: is its address right?") from None
 
-    def _refusal(self, error: urllib.error.HTTPError, deadline: float) -> _Fault:
+    def _refusal(self, error: urllib.error.HTTPError) -> _Fault:
         """What an answer with an error's status means."""
         status = error.code
         try:
-            said = _message(self._read(error, deadline))
-        except (_TooMuchError, OSError, http.client.HTTPException):
+            said = _message(self._read(error))
+        except (_TooMuchError, PastDeadlineError, OSError, http.client.HTTPException):
             said = ""
         wait_s = _retry_after(error.headers.get("Retry-After"))
         sentence = _MEANINGS.get(status, "refuses" if status < 500 else "has an error of its own").format(
@@ -265,4 +271,5 @@ def _message(body: bytes) -> str:
 
 def _retry_after(text: str | None) -> float:
     """Seconds; 0 where none are said, or a date is, which the clock of this machine may know nothing of."""
-    return float(text) if text and text.strip().isdigit() else 0.0
+    found = _SECONDS.fullmatch(text.strip()) if text else None
+    return float(found[0]) if found else 0.0

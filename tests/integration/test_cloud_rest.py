@@ -6,7 +6,10 @@ import datetime
 import ipaddress
 import json
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +161,74 @@ def test_a_provider_that_says_nothing_is_given_up(unused_socket: str) -> None:
     time = Time()
     with pytest.raises(RestError, match=r"Example says nothing for 0\.05 s: is 127.0.0.1:\d+ up\?"):
         api(unused_socket, time, silence_s=0.05).get("machines")
+
+
+@pytest.mark.parametrize("said", ["²", "9" * 400, "-1", "1e9", "Fri, 31 Dec 1999 23:59:59 GMT", ""], ids=ascii)
+def test_a_time_that_is_none_is_not_waited_for(said: str) -> None:
+    time = Time()
+    headers = b"HTTP/1.1 429 Slow\r\nContent-Length: 0\r\nRetry-After: " + said.encode("latin-1") + b"\r\n\r\n"
+    with dripping(headers, b"") as address, pytest.raises(RestError, match=r"is asked too often \(HTTP 429\)$"):
+        api(address, time).get("machines")
+    assert max(time.slept) <= rest.FIRST_WAIT_S * 2**rest.ATTEMPTS
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("at_once", "each"),
+    [
+        (HEAD + b"Content-Length: 100000\r\n\r\n", b" "),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+        (HEAD, b"X-More: y\r\n"),
+        (b"HTTP/1.1 200 ", b"O"),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n", b" "),
+    ],
+    ids=["body", "chunks", "headers", "status", "refusal"],
+)
+def test_an_answer_that_comes_byte_by_byte_is_given_up_in_time(
+    at_once: bytes, each: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "TOTAL_S", 0.5)
+    with dripping(at_once, each) as address:
+        began = time.monotonic()
+        with pytest.raises(
+            RestError, match=r"is not done answering after 0\.5 s|an error of its own \(HTTP 500\)"
+        ) as caught:
+            Rest(address, "Example", headers={}).post("machines", {})
+        assert (time.monotonic() - began < 2, caught.value.unclear) == (True, True)
+
+
+@contextmanager
+def dripping(at_once: bytes, each: bytes) -> Iterator[str]:
+    """The address of a server that answers so, and then goes on with `each` for 5 s at most; with "" it ends there."""
+
+    def serve(client: socket.socket) -> None:
+        with client, suppress(OSError):
+            client.recv(65536)
+            client.sendall(at_once)
+            until = time.monotonic() + (5 if each else 0)
+            while time.monotonic() < until and not done.wait(0.02):
+                client.sendall(each)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                served.append(threading.Thread(target=serve, args=(server.accept()[0],)))
+                served[-1].start()
+
+    done = threading.Event()
+    served: list[threading.Thread] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            done.set()
+            server.shutdown(socket.SHUT_RDWR)
+            for thread in (accepting, *served):
+                thread.join()
 
 
 @pytest.fixture
