@@ -12,7 +12,7 @@ from saltlite.cloud.create import Creation
 from saltlite.cloud.destroy import destroy
 from saltlite.cloud.master import Master
 from saltlite.cloud.parallel import Done, Work, at_once, one_by_one
-from saltlite.cloud.program import Program
+from saltlite.cloud.program import Program, conceal_logs
 from saltlite.cloud.progress import Say
 from saltlite.cloud.query import find
 from saltlite.config.cloudfiles import load_cloud
@@ -24,12 +24,14 @@ from saltlite.errors import SaltliteError, UsageError
 
 def open_program(config_dir: str, client: LocalClient, say: Say) -> Program:
     """The program by the files of a folder. Raises ConfigError, and RefusedError for folders of drivers, and
-    a cachedir with host keys and the journal, that others may write to.
+    a cachedir with host keys and the journal, that others may write to. Its secrets appear in no log from here on.
     """
     loaded, master = load_cloud(config_dir), load_master(config_dir).config
     places = [*master.module_dirs, *loaded.config.cloud_dirs, master.extension_modules, loaded.config.cachedir]
     require_trusted(places)
-    return Program(loaded, master, config_dir, Master(client), say)
+    program = Program(loaded, master, config_dir, Master(client), say)
+    conceal_logs(program.secrets)
+    return program
 
 
 def make_machines(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pwd
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +24,7 @@ from saltlite.config.options import options_of
 from saltlite.core.cloud import listing
 from saltlite.core.cloud.profiles import composed, levels_of
 from saltlite.core.cloud.providers import Profile, Provider
-from saltlite.core.cloud.redaction import Secrets, secret_values
+from saltlite.core.cloud.redaction import KEY_FILES, Secrets, secret_values
 from saltlite.core.cloud.settings import Level, Settings, merged
 from saltlite.model.keys import parse_token
 
@@ -32,7 +33,6 @@ KEY_FILE_MAX = 64 * 1024
 
 _GLOBAL = ("minion", "deploy", "script", "append_domain", "destroy_on_failure", "wait_for_minion")
 """Options that are settings of machines, too."""
-_KEY_FILES = ("private_key", "ssh_key_file", "ssh_keyfile", "key_filename", "ssh_private_key")
 
 
 class Program:
@@ -43,7 +43,7 @@ class Program:
         self.catalogue = loaded.catalogue
         self.everywhere = _everywhere(loaded)
         self.opts = opts_of(loaded, master, config_dir)
-        self.secrets = Secrets()
+        self.secrets = Secrets(_is_there)
         self.ask = ask
         self.cache = MachineCache(self.config.cachedir)
         self.journal = CloudJournal(self.config.cachedir)
@@ -53,6 +53,8 @@ class Program:
         """`alias:driver`, or `profile NAME` -> settings that its driver needs and it has not."""
         self._say = say
         self._making: dict[str, dict[str, Any]] = {}
+        self._given = loaded.given
+        self._told_exposed: set[str] = set()
         self._learn_everything()
 
     def driver(self, provider: Provider) -> Driver:
@@ -69,26 +71,22 @@ class Program:
         """The machine as its driver gets it. Raises UsageError for a name that is none."""
         vm_ = composed(name, profile, self.levels(profile, machine, given or {}))
         self.learn(vm_)
+        for path in set(_exposed([machine] if machine else [])) - self._told_exposed:
+            self._told_exposed.add(path)
+            self._say(name, f"others can read {path}, which has secrets: chmod 600 {path}")
         return vm_
 
     def learn(self, settings: Mapping[str, Any]) -> None:
         """Let nothing secret in these settings, and in the key files that they name, appear anywhere."""
         self.secrets.add_from(settings)
-        for name in _KEY_FILES:
+        for name in KEY_FILES:
             for path in _texts(settings.get(name)):
                 self.secrets.add(_content(os.path.expanduser(path)))
 
     def exposed(self) -> list[str]:
-        """The files with secrets of providers and profiles that everybody on this machine can read."""
-        every = [one.settings for one in self.catalogue.every_provider()]
-        every += [one.settings for one in self.catalogue.profiles.values()]
-        secret = {
-            one.origin(key).rpartition(":")[0]
-            for one in every
-            for key, value in one.values.items()
-            if any(True for _ in secret_values({key: value}))
-        }
-        return sorted(path for path in secret if _is_open(path))
+        """The files with secrets that others on this machine can read; maps are looked at when they are used."""
+        every = [self._given, *(one.settings for one in self.catalogue.every_provider())]
+        return _exposed([*every, *(one.settings for one in self.catalogue.profiles.values())])
 
     def forked(self, say: Say) -> None:
         """This process was forked off, and tells `say` what it does."""
@@ -167,7 +165,10 @@ class Program:
 
 
 def conceal_logs(secrets: Secrets) -> None:
-    """From now on no log line of this process, and of those that it forks, has one of these."""
+    """From now on no log line of this process, and of those that it forks, has one of these.
+
+    To be called again when the log is sent elsewhere.
+    """
     for handler in logging.getLogger().handlers:
         handler.addFilter(ConcealingFilter(secrets))
 
@@ -241,11 +242,32 @@ def _everywhere(loaded: LoadedCloud) -> Settings:
     return Settings({**config.defaults, **given}, origins)
 
 
+def _exposed(every: Sequence[Settings]) -> list[str]:
+    """The files of these settings that have secrets and that others can read."""
+    secret = {
+        one.origin(key).rpartition(":")[0]
+        for one in every
+        for key, value in one.values.items()
+        if any(True for _ in secret_values({key: value}, _is_there))
+    }
+    return sorted(path for path in secret if _is_open(path))
+
+
 def _is_open(path: str) -> bool:
+    """Whether others can read it: all, or a group that is neither root's nor the first one of its owner."""
     try:
-        return bool(os.stat(path).st_mode & stat.S_IROTH)
+        found = os.stat(path)
+        own = {0, pwd.getpwuid(found.st_uid).pw_gid}
     except OSError:
         return False
+    except KeyError:  # a user without an entry
+        own = {0}
+    group = bool(found.st_mode & stat.S_IRGRP) and found.st_gid not in own
+    return group or bool(found.st_mode & stat.S_IROTH)
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(os.path.expanduser(path))
 
 
 def _content(path: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from saltlite import __version__
+from saltlite.cloud.deploy import bootstrap as bootstrap_module
 from saltlite.cloud.deploy.bootstrap import DeployError, bootstrap, retire
 from saltlite.cloudapi import port
 from saltlite.cloudapi.exceptions import (
@@ -25,6 +26,7 @@ from saltlite.cloudapi.exceptions import (
     SaltCloudExecutionTimeout,
     SaltCloudPasswordError,
 )
+from saltlite.core.cloud.redaction import Secrets
 from tests import sshd
 from tests.cloud_deploys import Program
 from tests.e2e.fleet import wait_until
@@ -366,6 +368,118 @@ def test_a_second_deployment_to_a_machine_whose_minion_runs_is_refused(target: T
     assert len(target.processes()) == 1
 
 
+def test_pinned_host_keys_leave_the_file_of_the_operator_alone(
+    target: Target, program: Program, tmp_path: Path
+) -> None:
+    known, right = tmp_path / "known", (target.server.folder / "host_key.pub").read_text().strip()
+    known.write_text(f"192.0.2.9 {right}\n")
+    assert bootstrap(target.vm(ssh_known_hosts=str(known), ssh_host_key=right), program.opts)["deployed"]
+    assert known.read_text() == f"192.0.2.9 {right}\n"
+
+
+def test_machines_of_one_name_at_two_providers_have_host_keys_of_their_own(
+    target: Target, program: Program, tmp_path: Path
+) -> None:
+    bootstrap(target.vm(), program.opts)
+    with pytest.raises(DeployError, match="destroy that one first"):
+        bootstrap(target.vm(provider="other:saltify"), program.opts)
+    found = {str(path.relative_to(tmp_path)) for path in (tmp_path / "cache/known_hosts").rglob("web1")}
+    assert found == {"cache/known_hosts/lab.saltify/web1", "cache/known_hosts/other.saltify/web1"}
+
+
+def test_a_target_cannot_say_what_the_deployment_answers(target: Target, program: Program) -> None:
+    stub = target.folder / "bin/mkdir"
+    stub.parent.mkdir()
+    stub.write_text('#!/bin/sh\necho "deployed=no\ndeploy_host=evil\nstarted=detached"\nexec /bin/mkdir "$@"\n')
+    stub.chmod(0o755)
+    done = bootstrap(target.vm(script_env={"PATH": f"{stub.parent}:/usr/bin:/bin"}), program.opts)
+    assert done == {"deployed": True, "deploy_host": "127.0.0.1", "started": "detached"}
+
+
+def test_the_password_of_an_index_is_on_no_command_line_and_in_no_message(target: Target, program: Program) -> None:
+    (target.folder / "venv/bin/saltlite-minion").unlink()
+    python = target.folder / "venv/bin/python"
+    said = target.folder / "tmp/said"
+    python.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$0 $*" "env $PIP_INDEX_URL" >{said}\n'
+        'echo "ERROR: $PIP_INDEX_URL is nowhere" >&2; exit 1\n'
+    )
+    python.chmod(0o755)
+    vm_ = target.vm(install="index", install_index="https://me:planted%2Fpw@index.example/simple")
+    with pytest.raises(DeployError, match="pip could not install saltlite: ERROR") as caught:
+        bootstrap(vm_, program.opts)
+    command, environment = said.read_text().splitlines()
+    assert "planted" not in command
+    assert environment == "env https://me:planted%2Fpw@index.example/simple"
+    assert {"planted%2Fpw", "planted/pw"} <= set(program.concealed)
+    assert "planted" not in Secrets().text(str(caught.value))
+
+
+@needs_root
+def test_what_could_not_be_removed_is_told_and_removed_later(target: Target, program: Program) -> None:
+    bootstrap(target.vm(), program.opts)
+    # Something that is mounted cannot be removed; the sshd has a mount namespace of its own.
+    enter = ["nsenter", "--mount", "--target", str(target.server.process.pid)]
+    held = target.folder / "var/data"
+    subprocess.run([*enter, "mount", "-t", "tmpfs", "held", held], check=True)
+    try:
+        for _attempt in range(2):
+            assert retire(target.vm(), program.opts) == (f"{held} at root@127.0.0.1 port {target.server.port}",)
+    finally:
+        subprocess.run([*enter, "umount", held], check=True)
+    assert target.processes() == []
+    assert retire(target.vm(), program.opts) == ()
+    assert target.left() == set()
+
+
+def test_a_machine_without_a_list_of_what_was_made_is_clean_only_if_nothing_is_known_to_be_made(
+    target: Target, program: Program
+) -> None:
+    bootstrap(target.vm(), program.opts)
+    elsewhere = target.vm(minion_dir=str(target.folder / "elsewhere"))
+    (left,) = retire(elsewhere, program.opts)
+    assert f"there is no list {target.folder}/elsewhere/cloud/made" in left
+    assert retire({**elsewhere, "deployed": False}, program.opts) == ()
+    assert retire({**elsewhere, "script": "mine"}, program.opts) == ()
+    assert len(target.processes()) == 1
+
+
+def test_a_folder_that_is_only_linked_to_is_not_taken_for_that_of_a_dead_command(
+    target: Target, program: Program, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+    link = target.folder / "tmp/saltlite-cloud.web1.AAAAAAAA"
+    link.symlink_to(tmp_path / "mine")
+    retire({**target.vm(), "deployed": False}, program.opts)
+    assert link.is_symlink()
+    link.unlink()
+
+
+def test_a_user_that_is_not_removed_stays_in_the_list(tmp_path: Path) -> None:
+    conf, stubs = tmp_path / "conf", tmp_path / "bin"
+    (conf / "cloud").mkdir(parents=True)
+    stubs.mkdir()
+    for name, code in (("userdel", 1), ("deluser", 1), ("id", 0)):
+        (stubs / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (stubs / name).chmod(0o755)
+    (tmp_path / "settings").write_text(f"CONFIG_DIR={conf}\nINSTALL_DIR={tmp_path}/venv\n")
+    made = conf / "cloud/made"
+    made.write_text(f"by /tmp/x\nfolder {conf}\nfolder {conf}/cloud\nuser some one\ntree {conf}/gone\n")
+    script = Path(bootstrap_module.__file__).parent / "deploy.sh"
+    said = subprocess.run(
+        ["sh", script, "-c", tmp_path, "undo"],
+        env={"PATH": f"{stubs}:/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout == "left=some one\n"
+    assert made.read_text() == f"by /tmp/x\nfolder {conf}\nfolder {conf}/cloud\nuser some one\n"
+
+
+@pytest.mark.parametrize("known", ["known", "/nowhere/known", "/tmp"])
+def test_a_file_of_host_keys_that_cannot_be_is_refused(target: Target, program: Program, known: str) -> None:
+    with pytest.raises(SaltCloudConfigError, match="ssh_known_hosts"):
+        bootstrap(target.vm(ssh_known_hosts=known), program.opts)
+
+
 def test_what_an_interrupted_deployment_left_is_removed_by_the_next(target: Target, program: Program) -> None:
     bootstrap(target.vm(), program.opts)
     for pid in target.processes():
@@ -391,7 +505,7 @@ def test_a_deployment_whose_command_died_holds_off_another_and_can_be_taken_back
     with pytest.raises(DeployError, match="another deployment to this machine is under way"):
         bootstrap(dict(vm_), program.opts)
     assert len(target.processes()) == 1
-    assert retire(dict(vm_), program.opts) == ()
+    assert retire({**vm_, "deployed": False}, program.opts) == ()
     assert target.processes() == []
     assert target.left() == before
 
@@ -483,8 +597,10 @@ case "$*" in
     restart*)
         setsid $(sed -n 's/^ExecStart=//p' "$unit") </dev/null >/dev/null 2>&1 &
         echo $! >"$0.pid" ;;
-    is-active*) kill -0 "$(cat "$0.pid")" ;;
-    disable*) pkill -s "$(cat "$0.pid")" ;;
+    is-active*) grep -q saltlite "/proc/$(cat "$0.pid")/cmdline" ;;
+    disable*)
+        pkill -s "$(cat "$0.pid")"
+        while grep -q saltlite "/proc/$(cat "$0.pid")/cmdline"; do sleep 0.05; done ;;
 esac
 """
 

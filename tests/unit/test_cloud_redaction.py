@@ -93,6 +93,20 @@ def test_the_path_of_a_key_is_no_secret() -> None:
     assert secrets.text("cannot read /etc/saltlite/cloud.pem") == "cannot read /etc/saltlite/cloud.pem"
 
 
+def test_a_secret_that_only_looks_like_a_path_is_one() -> None:
+    secrets = Secrets(is_there=lambda path: path == "/etc/saltlite/api.token")
+    secrets.add_from({"password": "/planted/secret", "token": "/etc/saltlite/api.token", "private_key": "~/away.pem"})
+    said = "/planted/secret /etc/saltlite/api.token ~/away.pem"
+    assert secrets.text(said) == f"{HIDDEN} /etc/saltlite/api.token ~/away.pem"
+
+
+def test_what_logs_in_in_an_address_is_hidden() -> None:
+    said = "Looking in indexes: https://me:p%20w@index.example:8443/simple, ssh://root@web1/x, http://:pw@a"
+    assert Secrets().text(said) == (
+        f"Looking in indexes: https://{HIDDEN}@index.example:8443/simple, ssh://root@web1/x, http://{HIDDEN}@a"
+    )
+
+
 def test_a_secret_too_short_to_be_looked_for_is_hidden_by_its_name() -> None:
     secrets = Secrets()
     secrets.add_from({"password": "a" * (SECRET_MIN - 1)})

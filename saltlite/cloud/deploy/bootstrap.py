@@ -13,7 +13,7 @@ from typing import Any
 from saltlite.cloud.deploy import script, windows
 from saltlite.cloud.deploy.readings import Readings
 from saltlite.cloud.deploy.session import Session
-from saltlite.cloud.deploy.settings import Deployment, deployment_of, script_of
+from saltlite.cloud.deploy.settings import Deployment, credentials_of, deployment_of, is_built_in, script_of
 from saltlite.cloudapi.events import tell
 from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudExecutionFailure
 from saltlite.cloudapi.port import Cloud, cloud
@@ -50,7 +50,7 @@ end "$1"
 # Folders of deployments of this machine whose command has died; `$1` is where they lie, `$2` the machine, `$3` ours.
 _CLEAN_UP_OTHERS = f"""{_END}
 for folder in "$1/saltlite-cloud.$2."????????; do
-    [ -O "$folder" ] && [ "$folder" != "$3" ] || continue
+    [ -O "$folder" ] && [ ! -L "$folder" ] && [ "$folder" != "$3" ] || continue
     end "$folder"
     rm -rf "$folder"
 done
@@ -101,8 +101,11 @@ def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
 def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
     """Take back what `bootstrap` made on a machine that stays; what could not be taken back.
 
-    Raises SaltCloudException when nobody can log in there.
+    A machine without a list of what was made is clean where the settings have `deployed: false`, for then the command
+    may have died before that; else something of them is not as it was. Raises SaltCloudException when nobody can log
+    in there.
     """
+    listed = vm_.get("deployed") is not False and vm_.get("deploy") is not False and is_built_in(vm_.get("script"))
     deployment = deployment_of({**vm_, "file_map": None, "script": None, "script_args": None}, opts)
     program = cloud()
     _conceal(deployment, program)
@@ -111,7 +114,7 @@ def retire(vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
         machine = session.enter()
         try:
             session.run(_CLEAN_UP_OTHERS, deployment.tmp_dir, deployment.name, machine.folder, within_s=CLEAN_UP_S)
-            _unpack(session, machine, script.taking_back(deployment, machine), deployment)
+            _unpack(session, machine, script.taking_back(deployment, machine, listed=listed), deployment)
         finally:
             left = _take_back(deployment, session, machine)
     return left
@@ -125,7 +128,7 @@ def script_text(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> str:
 def _conceal(deployment: Deployment, program: Cloud) -> None:
     login = deployment.login
     secrets = (login.host.passwd, login.host.priv_passwd, login.sudo_password, deployment.token)
-    for secret in secrets:
+    for secret in (*secrets, *credentials_of(deployment.install.index)):
         if secret:
             program.conceal(secret)
 
@@ -143,7 +146,7 @@ def _carry_out(deployment: Deployment, session: Session, machine: script.Machine
         if done.retcode != 0:
             raise SaltCloudExecutionFailure(f"{deployment.name}: {step.what} failed at {session.place}: {_why(done)}")
         if step == script.DEPLOY and not deployment.steps.script:
-            said |= _values(done)
+            said["started"] = next(iter(_values(done, "started")), "")
     return said
 
 
@@ -170,14 +173,13 @@ def _take_back(deployment: Deployment, session: Session, machine: script.Machine
 
 def _clean_up(session: Session, machine: script.Machine, how: str, *, keep: bool) -> tuple[str, ...]:
     done = session.run(_CLEAN_UP, machine.folder, how, "keep" if keep else "", within_s=CLEAN_UP_S)
-    left = _values(done).get("left", "").split()
-    return tuple(f"{path} at {session.place}" for path in left)
+    return tuple(f"{what} at {session.place}" for what in _values(done, "left"))
 
 
-def _values(done: Outcome) -> dict[str, str]:
-    """The lines `name=value` of a program's output."""
+def _values(done: Outcome, wanted: str) -> list[str]:
+    """What the lines `wanted=value` of a program's output say."""
     pairs = (line.partition("=") for line in done.stdout.decode(errors="replace").splitlines())
-    return {name: value.strip() for name, found, value in pairs if found}
+    return [value.strip() for name, found, value in pairs if found and name == wanted]
 
 
 def _why(done: Outcome) -> str:

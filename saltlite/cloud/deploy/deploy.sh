@@ -1,11 +1,12 @@
 #!/bin/sh
 # Makes this machine a minion: deploy.sh -c FOLDER
 # Takes back what it has made:    deploy.sh -c FOLDER undo
+# The same, if it has made anything:     deploy.sh -c FOLDER undo-any
 # The same, if it was this FOLDER's: deploy.sh -c FOLDER undo-own
 #
 # FOLDER was uploaded, and its file `settings` says what to do. Whatever is made is first written to the list $made, so
 # that a deployment that fails or is interrupted leaves nothing. Standard output has lines `name=value` for whoever
-# asked; the last line of standard error is the reason of a failure.
+# asked, `left=` for each thing that could not be taken back; the last line of standard error is the reason of a failure.
 set -u
 umask 022
 LC_ALL=C
@@ -25,36 +26,52 @@ note() { [ -z "$1" ] || printf '%s\n' "$1" >>"$made" || die "$made cannot be wri
 
 undo() {
     [ -f "$made" ] || return 0
-    kept='' folders=''
+    stays='' begun='' folders=''
     set -f
     IFS=$newline
     # The last thing that was made goes first. The list stays until all of it is gone, so this may be done again.
     for entry in $(sed '1!G;h;$!d' "$made"); do
         unset IFS
-        take_back "${entry%% *}" "${entry#* }"
+        take_back "${entry%% *}" "${entry#* }" || {
+            printf 'left=%s\n' "${entry#* }"
+            stays=$entry$newline$stays
+        }
     done
     set +f
-    rm -f "$made"
+    if [ -z "$stays" ]; then
+        rm -f "$made"
+        IFS=$newline
+        for path in $folders; do rmdir "$path" 2>/dev/null; done
+        unset IFS
+        return
+    fi
+    # What is left has to be known of later, and so do the folders that it and the list keep in place.
     IFS=$newline
-    for path in $folders; do rmdir "$path" 2>/dev/null; done
+    for path in $folders; do [ ! -d "$path" ] || stays="folder $path$newline$stays"; done
     unset IFS
-    [ -z "$kept" ] || printf 'left=%s\n' "$kept"
+    printf 'by %s\n%s' "$begun" "$stays" >"$made.new" && mv "$made.new" "$made"
 }
 
+# Fails where the thing is still there.
 take_back() {
     case $1 in
+        by) begun=${begun:-$2} ;;
         unit)
             systemctl disable --now "$2" >/dev/null 2>&1
             rm -f "/etc/systemd/system/$2.service"
             systemctl daemon-reload >/dev/null 2>&1
+            [ ! -e "/etc/systemd/system/$2.service" ] && ! systemctl is-active --quiet "$2"
             ;;
-        restart) systemctl try-restart "$2" >/dev/null 2>&1 ;;
+        restart) systemctl try-restart "$2" >/dev/null 2>&1 || : ;;
         process) end_process "$2" ;;
-        user) userdel "$2" >/dev/null 2>&1 || deluser "$2" >/dev/null 2>&1 ;;
+        user)
+            userdel "$2" >/dev/null 2>&1 || deluser "$2" >/dev/null 2>&1
+            ! id "$2" >/dev/null 2>&1
+            ;;
         folder) folders=$folders$newline$2 ;;
         tree)
             rm -rf "$2"
-            [ ! -e "$2" ] || kept="$kept $2"
+            [ ! -e "$2" ] && [ ! -L "$2" ]
             ;;
     esac
 }
@@ -67,7 +84,7 @@ end_process() {
     while is_minion "$pid"; do
         tries=$((tries + 1))
         [ "$tries" -lt 50 ] || kill -9 "$pid" 2>/dev/null
-        [ "$tries" -lt 60 ] || break
+        [ "$tries" -lt 60 ] || return 1
         pause
     done
 }
@@ -110,7 +127,8 @@ install_saltlite() {
         "$PYTHON" -m venv --without-pip "$INSTALL_DIR" >"$here/log" 2>&1 || die "no virtualenv can be made: $(why)"
     fi
     set -- install --disable-pip-version-check --no-input --no-cache-dir --find-links "$here/wheels" "saltlite==$VERSION"
-    [ -z "$INDEX" ] || set -- "$@" --index-url "$INDEX"
+    # It may have a password in it, which everybody could read on a command line.
+    [ -z "$INDEX" ] || { PIP_INDEX_URL=$INDEX && export PIP_INDEX_URL; }
     if [ "$WHEELS_ARE_ALL" = yes ] && pip "$@" --no-index; then return 0; fi
     pip "$@" || die "pip could not install saltlite: $(why)"
     [ "$fresh" = no ] || chmod 755 "$INSTALL_DIR"
@@ -206,7 +224,7 @@ start_detached() {
 
 # Whether the deployment that began the list still runs.
 is_under_way() {
-    other=$(sed -n 's/^by //p' "$made")
+    other=$(sed -n 's/^by //p' "$made" | tail -n 1)
     pid=$(cat "$other/pid" 2>/dev/null) && grep -q "$other" "/proc/$pid/cmdline" 2>/dev/null
 }
 
@@ -252,7 +270,7 @@ deploy() {
     wait_until_it_works
 }
 
-[ "${1-}" = -c ] || die "usage: deploy.sh -c FOLDER [undo | undo-own]"
+[ "${1-}" = -c ] || die "usage: deploy.sh -c FOLDER [undo | undo-any | undo-own]"
 here=$2
 # shellcheck source=/dev/null # written for each machine
 . "$here/settings"
@@ -260,7 +278,8 @@ own=$CONFIG_DIR/cloud
 made=$own/made
 command=$INSTALL_DIR/bin/saltlite-minion
 case ${3-} in
-    undo) undo ;;
+    undo) if [ -f "$made" ]; then undo; else printf 'left=%s\n' "what was deployed, for there is no list $made"; fi ;;
+    undo-any) undo ;;
     undo-own) ! grep -q -x "by $here" "$made" 2>/dev/null || undo ;;
     *) deploy ;;
 esac

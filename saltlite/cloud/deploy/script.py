@@ -54,11 +54,14 @@ def files_of(deployment: Deployment, machine: Machine) -> tuple[bytes, list[Step
     return upload.stream(), steps
 
 
-def taking_back(deployment: Deployment, machine: Machine) -> bytes:
-    """The upload of what takes back an earlier deployment; its program is UNDO."""
+def taking_back(deployment: Deployment, machine: Machine, *, listed: bool) -> bytes:
+    """The upload of what takes back an earlier deployment; its program is UNDO.
+
+    `listed`: there must be a list of what was made.
+    """
     upload = Upload()
     _built_in(deployment, machine, upload, wheels_are_all=False)
-    upload.add(UNDO, _UNDO.format(how="undo"))
+    upload.add(UNDO, _UNDO.format(how="undo" if listed else "undo-any"))
     return upload.stream()
 
 

@@ -10,7 +10,8 @@ Settings, beside those of the provider; times are seconds, or text such as 5m. W
     password               password of that user; also `ssh_password`. A provider's own `password` is not offered
     ssh_host_key           the public host key, or a list of them, as in `ssh-ed25519 AAAA…`; without it the first key
                            that the machine shows counts, and no other one later
-    ssh_known_hosts        file of host keys that count already; by default one in the cache folder, begun anew
+    ssh_known_hosts        file of host keys that count already; by default one in the cache folder, begun anew.
+                           It is added to, and read only without ssh_host_key
     ssh_agent              false; offer the keys of the agent behind SSH_AUTH_SOCK
     ssh_options            list of options of ssh_config(5), as in ProxyJump=bastion
     ssh_timeout            300; seconds until a login must have worked
@@ -21,7 +22,7 @@ What is installed, and how:
 
     install                wheel: saltlite travels along; index: pip on the machine fetches it; none: it is there
     install_dir            /opt/saltlite; the virtualenv. One that has this version of saltlite already is used as it is
-    install_index          address of the package index for pip
+    install_index          address of the package index for pip; it may have a name and a password in it
     wheel_dir              folder here with wheels that travel along, for machines of another kind than this one
     python                 the interpreter on the machine; by default the newest that is found
     minion, grains         options of the minion's configuration, and its grains
@@ -47,6 +48,7 @@ from __future__ import annotations
 
 import os
 import re
+import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,6 +72,7 @@ WITHOUT_API = frozenset({"saltify"})
 
 _HOST_KEY = re.compile(r"[a-z0-9@.\-]+ [A-Za-z0-9+/]+=*( [^\n\r]*)?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,252}")
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.\-]+")
 _NAME_OF_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -169,9 +172,25 @@ def deployment_of(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> Deployment
     )
 
 
-def known_hosts_of(name: str, opts: Mapping[str, Any]) -> str:
-    """The file that keeps the host keys of this machine."""
-    return os.path.join(str(opts["cachedir"]), "known_hosts", name)
+def known_hosts_of(name: str, provider: str, opts: Mapping[str, Any]) -> str:
+    """The file that keeps the host keys of this machine, and of none that another provider calls the same."""
+    return os.path.join(str(opts["cachedir"]), "known_hosts", _NO_NAME.sub(".", provider) or "none", name)
+
+
+def _known_hosts(read: Readings, opts: Mapping[str, Any], *, pinned: bool) -> str:
+    """Where its host keys stand: pinned ones in a file of our own always, for that file is written anew."""
+    given = os.path.expanduser(read.text("ssh_known_hosts"))
+    if given:
+        if not os.path.isabs(given):
+            raise read.wrong("ssh_known_hosts", f"is {given!r}; it must be an absolute path here")
+        # The file begins with the first login, and so do our own folders.
+        folder = os.path.dirname(given)
+        ours = given.startswith(os.path.join(str(opts["cachedir"]), ""))
+        if os.path.isdir(given) or not (ours or os.path.isdir(folder)):
+            raise read.wrong("ssh_known_hosts", f"names {given!r}, and no such file can be here")
+    if given and not pinned:
+        return given
+    return known_hosts_of(read.name, read.text("provider"), opts)
 
 
 def _login(read: Readings, opts: Mapping[str, Any]) -> Login:
@@ -211,7 +230,7 @@ def _login(read: Readings, opts: Mapping[str, Any]) -> Login:
         identities_only=key is not None,
         use_auth_sock=offers_keys and key is None,
         accept_new_host_keys=not keys,
-        known_hosts_file=read.text("ssh_known_hosts") or known_hosts_of(read.name, opts),
+        known_hosts_file=_known_hosts(read, opts, pinned=bool(keys)),
         ssh_options=read.checked("ssh_options", "ssh_options", options),
     )
     return Login(
@@ -269,10 +288,22 @@ def _steps(read: Readings, opts: Mapping[str, Any]) -> Steps:
     )
 
 
+def is_built_in(script: object) -> bool:
+    """Whether this setting means the built-in script, which keeps a list of what it makes."""
+    return script in (None, "", BUILT_IN, "deploy")
+
+
+def credentials_of(address: str) -> tuple[str, ...]:
+    """What logs in at an address with a name and a password, or a token, in it."""
+    found = urllib.parse.urlsplit(address)
+    secret = found.password or found.username
+    return () if not secret else (secret, urllib.parse.unquote(secret))
+
+
 def script_of(read: Readings, opts: Mapping[str, Any]) -> str:
     """The file of the script that the settings name, "" for the built-in one. Raises SaltCloudConfigError."""
     named = read.text("script")
-    if named in ("", BUILT_IN, "deploy"):
+    if is_built_in(named):
         return ""
     folders = [str(path) for path in opts.get("deploy_scripts_search_path") or ()]
     if opts.get("config_dir"):

@@ -11,7 +11,7 @@ import base64
 import json
 import re
 import urllib.parse
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "***"
@@ -48,17 +48,22 @@ _SECRET_WORDS = frozenset(
 )  # fmt: skip
 _SECRET_ENDS = ("password", "passwd", "secret", "token", "apikey", "key", "keys", "pem", "passphrase")
 """As in `rootpassword`, `minion_pem`, `accesskey`."""
+KEY_FILES = ("private_key", "ssh_key_file", "ssh_keyfile", "key_filename", "ssh_private_key")
+"""Keys whose value is the path of a file with a secret, and seldom the secret."""
 _PLACES = ("_file", "_path", "_name", "_names", "_dir", "_id", "_url", "_type", "_format", "name")
 """Ends of keys that say where something is, or what it is called, and not what it is."""
 _KEY_BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]*(?:KEY|CERTIFICATE)[A-Z ]*-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL)
 _PUBLIC_KEY = re.compile(r"\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\w+|sk-[\w@.-]+) +[A-Za-z0-9+/=]{16,}")
+_LOGIN_IN_URL = re.compile(r"(?<=://)[^\s/@:'\"]*:[^\s/@'\"]*(?=@)")
 _JOIN_TOKEN = re.compile(r"\bslj1\.[A-Za-z2-7]+\.[a-z0-9]+\.[a-z2-7]+")
 
 
 class Secrets:
     """Texts that nobody may read, growing as they become known."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_there: Callable[[str], bool] = lambda _path: False) -> None:
+        """`is_there` says of a path whether there is something: such a one is no secret, whatever its key says."""
+        self._is_there = is_there
         self._known: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
 
@@ -73,7 +78,7 @@ class Secrets:
 
     def add_from(self, settings: object) -> None:
         """Let what stands under secret keys of these settings, at any depth, appear nowhere from now on."""
-        for value in secret_values(settings):
+        for value in secret_values(settings, self._is_there):
             self.add(value)
 
     def text(self, said: str) -> str:
@@ -81,7 +86,7 @@ class Secrets:
         if self._pattern is None and self._known:
             longest_first = sorted(self._known, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
-        for pattern in (self._pattern, _KEY_BLOCK, _PUBLIC_KEY, _JOIN_TOKEN):
+        for pattern in (self._pattern, _KEY_BLOCK, _PUBLIC_KEY, _JOIN_TOKEN, _LOGIN_IN_URL):
             if pattern is not None:
                 said = pattern.sub(HIDDEN, said)
         return said
@@ -138,21 +143,30 @@ def _is_place(plain: str, words: list[str]) -> bool:
     return plain.endswith(_PLACES) or words[-1] in ("ip", "ips", "address", "addresses", "network", "networks", "dns")
 
 
-def secret_values(settings: object, *, secret: bool = False) -> Iterator[object]:
-    """What stands under secret keys at any depth, paths of files apart; `secret`: what stands anywhere."""
+def secret_values(settings: object, is_there: Callable[[str], bool], *, under: str = "") -> Iterator[object]:
+    """What stands under secret keys at any depth, paths apart: those of key files, and those where something is.
+
+    `under` is the nearest key above that is secret: everything below it is.
+    """
     if isinstance(settings, Mapping):
         for key, value in settings.items():
-            yield from secret_values(value, secret=secret or is_secret_name(str(key)))
+            yield from secret_values(value, is_there, under=str(key) if is_secret_name(str(key)) else under)
     elif isinstance(settings, list | tuple | set | frozenset):
         for value in settings:
-            yield from secret_values(value, secret=secret)
-    elif secret and settings is not None and not isinstance(settings, bool) and not _is_a_path(settings):
+            yield from secret_values(value, is_there, under=under)
+    elif (
+        under and settings is not None and not isinstance(settings, bool) and not _is_a_path(settings, under, is_there)
+    ):
         yield settings
 
 
-def _is_a_path(value: object) -> bool:
-    """Where a key is, is no secret, and stands in many a message; what is in it becomes one when it is read."""
-    return isinstance(value, str) and bool(re.fullmatch(r"[/~][\w./ @+-]*", value)) and "/" in value
+def _is_a_path(value: object, under: str, is_there: Callable[[str], bool]) -> bool:
+    """Where a key is, stands in many a message; what is in it becomes a secret when it is read.
+
+    Many a password looks like a path, so looks are not enough.
+    """
+    could_be = isinstance(value, str) and bool(re.fullmatch(r"[/~][\w./ @+-]*", value)) and "/" in value
+    return could_be and (under in KEY_FILES or is_there(str(value)))
 
 
 def _forms(text: str) -> set[str]:
