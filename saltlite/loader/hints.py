@@ -145,7 +145,7 @@ class CloudProgram(Protocol):
         """Make machines of a profile."""
         ...
 
-    def map_run(self, path: str, *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
+    def map_run(self, name: str, *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
         """Make the machines of a map that are not there."""
         ...
 

@@ -16,7 +16,7 @@ from saltlite.errors import SaltInvocationError
 if TYPE_CHECKING:
     from saltlite.loader.hints import __cloud__, __context__
 
-__risk__ = {"destroy": "destroy", "action": "destroy"}
+__risk__ = {"destroy": "destroy"}
 
 
 def list_sizes(provider: str = "all") -> dict[str, Any]:
@@ -88,7 +88,7 @@ def select_query(provider: str = "all") -> dict[str, Any]:
 
 def profile(prof: str, instances: str | list[str], parallel: bool = False, **settings: Any) -> dict[str, Any]:
     """
-    Make machines of a profile; further settings win over those that it has.
+    Make machines of a profile; further settings win over those that it has. None may be about files of the master.
 
     CLI Example::
 
@@ -98,15 +98,15 @@ def profile(prof: str, instances: str | list[str], parallel: bool = False, **set
     return _answer(__cloud__.profile(prof, _names(instances), parallel=parallel, **_given(settings)))
 
 
-def map_run(path: str, parallel: bool = False, **settings: Any) -> dict[str, Any]:
+def map_run(name: str, parallel: bool = False, **settings: Any) -> dict[str, Any]:
     """
-    Make the machines of a map that are not there.
+    Make the machines of a map that are not there; ``name`` is that of a file in ``cloud.maps.d``.
 
     CLI Example::
 
-        saltlite-run cloud.map_run /etc/saltlite/web.map
+        saltlite-run cloud.map_run web.map
     """
-    return _answer(__cloud__.map_run(path, parallel=parallel, **_given(settings)))
+    return _answer(__cloud__.map_run(name, parallel=parallel, **_given(settings)))
 
 
 def destroy(instances: str | list[str], provider: str = "all", parallel: bool = False) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def destroy(instances: str | list[str], provider: str = "all", parallel: bool = 
 
 def action(fun: str, instances: str | list[str], provider: str = "all", **kwargs: Any) -> dict[str, Any]:
     """
-    Call an action of a driver for machines.
+    Call an action of a driver for machines; ``destroy`` has a runner of its own.
 
     CLI Example::
 
