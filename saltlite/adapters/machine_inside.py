@@ -75,15 +75,16 @@ def unmount(target: str) -> None:
 
 
 def make_opaque(upper: str, path: str, lower: str) -> None:
-    """Make `path` of the machine an empty folder, whatever the image has there; owners and modes as in the image."""
+    """Make `path` of the machine an empty folder, whatever the image has there, or gets; owners and modes as there."""
     here, below = upper, lower
     for name in [name for name in path.split("/") if name]:
         here, below = f"{here}/{name}", f"{below}/{name}"
         with contextlib.suppress(FileExistsError):
-            os.mkdir(here, 0o700)
-            found = os.stat(below, follow_symlinks=False)
-            os.chown(here, found.st_uid, found.st_gid)
-            os.chmod(here, stat.S_IMODE(found.st_mode))
+            os.mkdir(here, 0o755)
+            with contextlib.suppress(FileNotFoundError):
+                found = os.stat(below, follow_symlinks=False)
+                os.chown(here, found.st_uid, found.st_gid)
+                os.chmod(here, stat.S_IMODE(found.st_mode))
     os.setxattr(here, "trusted.overlay.opaque", b"y")
 
 

@@ -216,12 +216,19 @@ def opts_of(loaded: LoadedCloud, master: MasterConfig, config_dir: str) -> dict[
         "config_dir": config_dir,
         "conf_file": os.path.join(config_dir, "cloud"),
         "sock_dir": master.sock_dir,
+        "master_folders": _private_folders(master),
         "master_interface": master.interface,
         "master_port": master.port,
         "module_dirs": master.module_dirs,
         "extension_modules": master.extension_modules,
         "transport": "zeromq",
     }
+
+
+def _private_folders(master: MasterConfig) -> list[str]:
+    """What of the master is nobody else's business: a driver that lends files of this host leaves it out."""
+    pillar = [folder for folders in master.pillar_roots.values() for folder in folders]
+    return [master.root_dir, master.pki_dir, master.data_dir, master.cachedir, *pillar]
 
 
 def _more_fields(filter_events: Mapping[str, Any]) -> dict[str, frozenset[str]]:

@@ -23,7 +23,8 @@ machine as root, and the minion is the saltlite that runs here. A `script` is ru
 
 What a machine writes is kept in memory, as part of what its size allows, until it is destroyed or this host restarts.
 It reaches this host, whose firewall must let it, and nothing behind it unless this host forwards. A machine of the
-image `host` sees this host's files, but for those of saltlite and /tmp: its root is to be trusted as this host's.
+image `host` sees this host's files, but for /home, /root, /tmp, /etc/ssh and those of saltlite and its master, pillar
+included: its root is to be trusted as this host's. `show_folders` lends what of these it needs.
 """
 
 from __future__ import annotations
@@ -56,14 +57,17 @@ SIZES = {"tiny": 128, "small": 256, "medium": 512, "large": 1024}
 DEFAULT_SIZE = "small"
 CONSOLE_BYTES = 20_000
 PRIVATE_FOLDERS = (
+    "/home",
+    "/root",
     "/tmp",  # noqa: S108 - nothing is written there
+    "/etc/ssh",
     "/etc/saltlite",
     "/var/lib/saltlite",
     "/var/cache/saltlite",
     "/var/log/saltlite",
 )
 """Of the image `host`: what is not the machine's business."""
-PRIVATE_OPTIONS = ("config_dir", "conf_dir", "cachedir", "data_dir", "pki_dir", "sock_dir", "root_dir")
+PRIVATE_OPTIONS = ("config_dir", "cachedir", "sock_dir", "root_dir")
 
 
 def __virtual__() -> bool:
@@ -367,16 +371,20 @@ def _folders(name: str, vm_: Mapping[str, Any]) -> list[str]:
 
 
 def _private_folders(more: list[str]) -> list[str]:
-    """What a machine of this host's files sees empty."""
+    """What a machine of this host's files sees empty; what is not there yet may come, and is the same then."""
     options = [str(__opts__[name]) for name in PRIVATE_OPTIONS if __opts__.get(name)]
+    options += __opts__.get("master_folders", ())
     found = [os.path.realpath(path) for path in (*PRIVATE_FOLDERS, *options, *more)]
-    return _outermost(path for path in found if path != "/" and os.path.isdir(path))
+    return _outermost(path for path in found if path != "/" and (os.path.isdir(path) or not os.path.exists(path)))
 
 
 def _needed_folders(hidden: list[str]) -> list[str]:
     """Where the saltlite that runs here is, as far as a machine would not see it."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(saltlite.__file__)))
     places = [sys.prefix, sys.base_prefix, package, *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
+    if os.path.islink(sys.base_prefix):
+        # By that name a virtualenv finds its interpreter: the link must be there, not only what it leads to.
+        places.append(os.path.dirname(sys.base_prefix))
     here = os.stat("/").st_dev
     return [
         place
