@@ -20,6 +20,7 @@ class Program:
 
     opts: dict[str, Any]
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    told: list[tuple[str, str]] = field(default_factory=list)
     deployed: list[dict[str, Any]] = field(default_factory=list)
     concealed: list[str] = field(default_factory=list)
     remembered: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -27,6 +28,12 @@ class Program:
 
     def fire(self, tag: str, data: Mapping[str, Any]) -> None:
         self.events.append((tag, dict(data)))
+
+    def made(self, machine: str, identity: str) -> None:
+        self.told.append((machine, f"made {identity}"))
+
+    def refused(self, machine: str) -> None:
+        self.told.append((machine, "refused"))
 
     def bootstrap(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
         self.fire(f"salt/cloud/{vm_['name']}/deploying", {})

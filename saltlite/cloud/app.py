@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,23 +17,38 @@ from saltlite.cloud.parallel import Done, Work, at_once, one_by_one
 from saltlite.cloud.program import Program, conceal_logs
 from saltlite.cloud.progress import Say
 from saltlite.cloud.query import find
-from saltlite.config.cloudfiles import load_cloud
+from saltlite.config.cloudfiles import LoadedCloud, load_cloud
 from saltlite.config.load import load_master
 from saltlite.core.cloud.maps import MapMachine, waves
 from saltlite.core.cloud.providers import Provider
 from saltlite.errors import SaltliteError, UsageError
 
 
+CACHE_DIRECTORY = "CACHE_DIRECTORY"
+"""The environment variable for the option of that name of systemd.exec(5)."""
+
+
 def open_program(config_dir: str, client: LocalClient, say: Say) -> Program:
     """The program by the files of a folder. Raises ConfigError, and RefusedError for folders of drivers, and
     a cachedir with host keys and the journal, that others may write to. Its secrets appear in no log from here on.
     """
-    loaded, master = load_cloud(config_dir), load_master(config_dir).config
+    loaded, master = _cached_for_service(load_cloud(config_dir)), load_master(config_dir).config
     places = [*master.module_dirs, *loaded.config.cloud_dirs, master.extension_modules, loaded.config.cachedir]
     require_trusted(places)
     program = Program(loaded, master, config_dir, Master(client), say)
     conceal_logs(program.secrets)
     return program
+
+
+def _cached_for_service(loaded: LoadedCloud) -> LoadedCloud:
+    """A service that systemd starts keeps its own cache where it may write, unless the configuration says where.
+
+    The folder of the default belongs to the operator, whose host keys and journal no service shall be able to change.
+    """
+    folder = os.environ.get(CACHE_DIRECTORY, "").partition(":")[0]
+    if not folder or "cachedir" in loaded.given.values:
+        return loaded
+    return replace(loaded, config=replace(loaded.config, cachedir=os.path.join(folder, "cloud")))
 
 
 def make_machines(

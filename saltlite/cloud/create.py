@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from saltlite.cloud.destroy import destroy_machine
+from saltlite.cloud.destroy import destroy_machine, machine_of
 from saltlite.cloud.keys import MinionKeys
 from saltlite.cloud.program import Program
 from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudExecutionFailure, SaltCloudSystemExit
@@ -30,6 +30,18 @@ INTERRUPTED = 130
 
 FINDS_THE_MASTER = frozenset({"local"})
 """Drivers whose machines reach the master without being told where it is."""
+
+DEPLOY_THEMSELVES = frozenset({"local"})
+"""Drivers that read the settings of a deployment in another way, before they make anything."""
+
+LIST_AT_ONCE = frozenset({"local", "saltify"})
+"""Drivers that keep themselves which machines there are: what they do not list is not there."""
+
+LISTED_WITHIN_S = 30.0
+"""How long a machine whose making was not answered is looked for, with a look every LOOK_AGAIN_S."""
+LOOK_AGAIN_S = 1.0
+CERTAIN_AFTER_S = 600.0
+"""A machine that is not listed after so long was not made."""
 
 
 class CreateFailed(SaltCloudException):
@@ -54,6 +66,9 @@ class Creation:
         self._minion_id: str = vm_["minion"]["id"]
         self._token_id = ""
         self._began = time.time()
+        self._since = 0.0
+        self._unclear = False
+        self._unwritten: SaltliteError | None = None
         self._answer: dict[str, Any] = {}
         self._wait_s = parse_duration(str(vm_.get("wait_for_minion", program.config.wait_for_minion)))
 
@@ -62,6 +77,7 @@ class Creation:
         """The making of a machine where another process left it."""
         making = cls(program, vm_, run=unfinished.run, flow=unfinished.create)
         making._minion_id, making._token_id, making._began = unfinished.minion_id, unfinished.token_id, unfinished.at
+        making._unclear, making._since = unfinished.unclear, unfinished.since
         return making
 
     def make(self) -> dict[str, Any]:
@@ -72,6 +88,8 @@ class Creation:
         if self._flow.minion:
             parse_minion_id(self._minion_id)
             self._require_master_address()
+            if self._driver.provider.driver not in DEPLOY_THEMSELVES:
+                self._program.require_deployable(self._vm)
         self._program.journal.begin(
             "create", self._run, name=self._name, provider=self._vm["provider"], profile=self._vm["profile"],
             minion_id=self._minion_id, minion=self._flow.minion,
@@ -95,15 +113,18 @@ class Creation:
                     journal.write(self._run, "begin", step=step)
                 self._do(step)
                 self._flow.end(step)
-                journal.write(self._run, "end", step=step, token_id=self._token_id)
+                if step is not Step.FINISH:
+                    journal.write(self._run, "end", step=step, token_id=self._token_id, id=self._flow.identity)
         except BaseException as error:
             if Step.FINISH in self._flow.begun:  # it is made, and everybody was told so
-                journal.write(self._run, "over")
+                self._note("over")
                 raise
             # Whatever it was, Ctrl-C included: what was half made must not stay.
             self._program.events.abandon(self._name)
             raise self._failed(error) from error
-        journal.write(self._run, "over")
+        self._note("over")
+        if self._unwritten is not None:
+            log.error("%s is made, and listed as unfinished until --resume: %s", self._name, self._unwritten)
         return self._answer
 
     def take_back(self, *, keep_machine: bool = False) -> list[str]:
@@ -120,10 +141,17 @@ class Creation:
                 return [*left, f"{SAYS[undo]}: interrupted", "`saltlite cloud --clean` goes on"]
             else:
                 self._flow.took_back(undo)
-                self._program.journal.write(self._run, "undone", step=undo)
+                self._note("undone", step=undo)
         if not left:
-            self._program.journal.write(self._run, "over")
-        return left
+            self._note("over")
+        return left if self._unwritten is None else [*left, f"this is not kept: {self._unwritten}"]
+
+    def _note(self, what: str, **fields: Any) -> None:
+        """Write what is done already; when that cannot be written, what is left to do is done all the same."""
+        try:
+            self._program.journal.write(self._run, what, **fields)
+        except SaltliteError as error:
+            self._unwritten = error
 
     def _do(self, step: Step) -> None:
         match step:
@@ -145,13 +173,37 @@ class Creation:
         match undo:
             case Undo.VOID_TOKEN if self._token_id:
                 self._keys.void_token(self._token_id)
-            case Undo.DESTROY_MACHINE if self._name in self._driver.names():
-                destroy_machine(self._program, self._driver, self._name)
+            case Undo.DESTROY_MACHINE if there := self._there():
+                destroy_machine(self._program, self._driver, there)
             case Undo.DELETE_KEY:
                 self._keys.delete_of_token(self._minion_id, self._token_id, self._began)
                 self._program.cache.drop(self._driver.name, self._name)
             case _:
                 pass  # there is none of it
+
+    def _there(self) -> str:
+        """The name by which the provider lists our machine, "" when it is certain that there is none.
+
+        Raises SaltCloudExecutionFailure while there may be one that is not listed yet.
+        """
+        hidden = self._unclear or (bool(self._flow.identity) and Step.MAKE_MACHINE not in self._flow.ended)
+        hidden = hidden and self._driver.provider.driver not in LIST_AT_ONCE
+        while True:
+            ids = self._driver.ids()
+            there = machine_of(ids, self._name, self._flow.identity)
+            if there or not hidden:
+                break
+            if time.time() > self._since + LISTED_WITHIN_S:
+                if time.time() > self._since + CERTAIN_AFTER_S:
+                    break
+                raise SaltCloudExecutionFailure(
+                    "it was asked for, may be made, and is not listed yet; `saltlite cloud --clean` looks again"
+                )
+            self._program.progress(self._name, "may be made, and is not listed yet")
+            time.sleep(LOOK_AGAIN_S)
+        if not there and self._name in ids:
+            self._program.progress(self._name, f"is another machine now ({ids[self._name]}), which stays")
+        return there
 
     def _check_name(self) -> None:
         self._driver.function("create")
@@ -160,6 +212,11 @@ class Creation:
                 break
             if alive and (one.name, one.provider) == (self._name, self._driver.name):
                 raise SaltCloudSystemExit(f"process {one.pid} is at work on a machine {self._name} there")
+            if one.left() and (one.name, one.provider) == (self._name, self._driver.name):
+                raise SaltCloudSystemExit(
+                    f"an earlier command has left {self._name} there half done: `saltlite cloud --clean {self._name}` "
+                    "takes it back, then the name is free"
+                )
         if self._name in self._driver.names():
             raise SaltCloudSystemExit(
                 f"provider {self._driver.provider.alias} has a machine {self._name} already: take another name, or "
@@ -186,17 +243,25 @@ class Creation:
 
     def _make_machine(self) -> None:
         order = order_of_create(deploys=self._flow.minion)
-        with self._program.making(self._vm):
+        with self._program.making(self._vm, self._heard):
             self._program.progress(self._name, "is requested")
             self._program.events.announce(self._name, Announcer(self._basics(), order), self._vm)
             answer = self._driver.call("create", self._vm)
         if not answer:
             raise SaltCloudExecutionFailure(f"driver {self._driver.provider.driver} did not make {self._name}")
         self._answer = dict(answer) if isinstance(answer, Mapping) else {}
+        self._flow.identity = str(self._answer.get("id") or "") or self._flow.identity
         self._program.learn(self._answer)
         known = self._program.secrets.value(listing.plain({**self._answer, **listing.six_fields(self._answer)}))
         minion = self._minion_id if self._flow.minion else ""
-        self._program.cache.put(self._driver.name, self._name, known, minion_id=minion, profile=self._vm["profile"])
+        own = {"minion_id": minion, "profile": self._vm["profile"], "id": self._flow.identity}
+        self._program.cache.put(self._driver.name, self._name, known, **own)
+
+    def _heard(self, what: str, identity: str) -> None:
+        """The driver says how far it is. Raises SaltliteError when that cannot be kept, and nothing more is done."""
+        if not self._flow.note(what, identity):
+            return
+        self._program.journal.write(self._run, what, id=identity)
 
     def _basics(self) -> dict[str, Any]:
         return {key: self._vm[key] for key in ("name", "profile", "provider", "driver")}
@@ -207,7 +272,9 @@ class Creation:
             log.error("A defect in saltlite, while %s was made.", self._name, exc_info=error)
         why = "interrupted" if interrupted else str(error) or type(error).__name__
         reason = self._program.secrets.text(why)
-        self._program.journal.write(self._run, "failed", reason=reason)
+        self._since = time.time()
+        self._unclear = self._flow.unclear and (not isinstance(error, SaltliteError) or _is_unclear(error))
+        self._note("failed", reason=reason, unclear=self._unclear)
         keeps = not self._vm.get("destroy_on_failure", self._program.config.destroy_on_failure)
         kept = keeps and Undo.DESTROY_MACHINE in self._flow.to_undo()
         left = [*getattr(error, "left", ()), *self.take_back(keep_machine=keeps)]
@@ -216,3 +283,8 @@ class Creation:
             told.append(f"{self._name}: the machine is kept, as destroy_on_failure wants")
         code = INTERRUPTED if interrupted else getattr(error, "exit_code", SaltCloudException.exit_code)
         return CreateFailed("\n".join(told), code)
+
+
+def _is_unclear(error: SaltliteError) -> bool:
+    """Whether the provider may have done what the driver could not see done."""
+    return getattr(error, "unclear", False) or isinstance(error.__cause__, OSError)

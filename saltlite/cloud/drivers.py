@@ -95,13 +95,17 @@ class Driver:
         return {name: dict(one) for name, one in found.items()}
 
     def names(self) -> set[str]:
-        """The names that are taken. Asked in the cheapest way that the driver has."""
+        """The names that are taken."""
+        return set(self.ids())
+
+    def ids(self) -> dict[str, str]:
+        """What the provider calls each machine, "" where it does not say. Asked in the cheapest way that there is."""
         if self.has("list_nodes_min"):
             answer = self._listed(
                 "list_nodes_min", lambda said: {str(name): dict(one or {}) for name, one in said.items()}
             )
-            return {name for name, one in answer.items() if not listing.is_gone(one)}
-        return set(self.machines())
+            return {name: str(one.get("id") or "") for name, one in answer.items() if not listing.is_gone(one)}
+        return {name: str(one["id"]) for name, one in self.machines().items()}
 
     def action(self, function: str, machine: str, kwargs: Mapping[str, Any]) -> Any:
         """Call an action for a machine, with its settings as one map."""

@@ -7,6 +7,7 @@ What they mean is decided in `saltlite.core.cloud.flow`. No line has a secret.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -36,8 +37,7 @@ class CloudJournal:
             with self._open() as fd:
                 if what in ("create", "destroy") and os.fstat(fd).st_size > COMPACT_AT and not _records(fd):
                     os.ftruncate(fd, 0)
-                os.write(fd, f"{line}\n".encode())
-                os.fsync(fd)
+                _append(fd, f"{line}\n".encode())
         except OSError as error:
             raise SaltliteError(
                 f"{self.path} cannot be written ({error.strerror}), and what is not written there could be forgotten "
@@ -70,6 +70,26 @@ class CloudJournal:
             yield fd
         finally:
             os.close(fd)
+
+
+def _append(fd: int, line: bytes) -> None:
+    """Add a line of its own, on the disk, or nothing. Raises OSError."""
+    size = os.fstat(fd).st_size
+    if size and os.pread(fd, 1, size - 1) != b"\n":
+        line = b"\n" + line  # the last one was cut: only that is lost, and not this one too
+    try:
+        _write_whole(fd, line)
+        os.fsync(fd)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, size)
+        raise
+
+
+def _write_whole(fd: int, line: bytes) -> None:
+    """A disk that is nearly full takes the beginning of a line, and says so only by the count."""
+    if os.write(fd, line) < len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _records(fd: int) -> list[Unfinished]:

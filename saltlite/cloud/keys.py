@@ -68,6 +68,10 @@ class MinionKeys:
             or (row["state"] == KeyState.PENDING and row["first_seen"] >= since - 1)
         )
 
+    def has_any(self, minion_id: str) -> bool:
+        """Whether the master has a key of this id."""
+        return bool(self._keys(minion_id))
+
     def delete_all(self, minion_id: str) -> None:
         """Delete every key of this id."""
         self._delete(self._keys(minion_id))

@@ -33,12 +33,21 @@ class MachineCache:
             self._write(self._path(provider, machine), record)
 
     def put_all(self, provider: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
-        """These are all machines of `alias:driver`: what is kept of others is dropped."""
+        """These are all machines of `alias:driver`: the others are not listed any more."""
         for name, details in machines.items():
             self.put(provider, name, details)
         for name in self.names(provider):
             if name not in machines:
-                self.drop(provider, name)
+                self.unlist(provider, name)
+
+    def unlist(self, provider: str, machine: str) -> None:
+        """Its provider did not list this machine. What only we know of it stays: a listing may miss one for once."""
+        own = self.own(provider, machine)
+        if not own:
+            self.drop(provider, machine)
+            return
+        with contextlib.suppress(OSError):
+            self._write(self._path(provider, machine), {"at": time.time(), "own": own, "unlisted": True})
 
     def drop(self, provider: str, machine: str) -> None:
         """Forget a machine."""
@@ -46,7 +55,7 @@ class MachineCache:
             os.unlink(self._path(provider, machine))
 
     def own(self, provider: str, machine: str) -> dict[str, Any]:
-        """What only we know of a machine, such as `minion_id`."""
+        """What only we know of a machine, such as `minion_id`; `id` is what its provider called it then."""
         found: dict[str, Any] = self._read(self._path(provider, machine)).get("own", {})
         return found
 
@@ -55,12 +64,13 @@ class MachineCache:
         return {name: self._read(self._path(provider, name)).get("details", {}) for name in self.names(provider)}
 
     def names(self, provider: str) -> list[str]:
-        """The names of the machines that are kept, sorted."""
+        """The names of the machines that were listed last, sorted."""
         try:
             found = os.listdir(self._folder(provider))
         except OSError:
             return []
-        return sorted(urllib.parse.unquote(one.removesuffix(".json")) for one in found if one.endswith(".json"))
+        names = (urllib.parse.unquote(one.removesuffix(".json")) for one in found if one.endswith(".json"))
+        return sorted(name for name in names if not self._read(self._path(provider, name)).get("unlisted"))
 
     def clear(self) -> None:
         """Forget all machines."""

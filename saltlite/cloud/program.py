@@ -7,11 +7,11 @@ import logging
 import os
 import pwd
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from saltlite.cloud.drivers import Driver, Drivers
-from saltlite.cloud.events import CloudEvents
+from saltlite.cloud.events import TAG_ROOT, CloudEvents
 from saltlite.cloud.journal import CloudJournal
 from saltlite.cloud.master import Master
 from saltlite.cloud.nodecache import MachineCache
@@ -33,6 +33,11 @@ KEY_FILE_MAX = 64 * 1024
 
 _GLOBAL = ("minion", "deploy", "script", "append_domain", "destroy_on_failure", "wait_for_minion")
 """Options that are settings of machines, too."""
+SAYS_THAT: Mapping[str, str] = {"creating": "announced", "requesting": "requested"}
+"""An event of a driver -> what the journal keeps of it."""
+
+Note = Callable[[str, str], None]
+"""Keeps one of `flow.NOTES`, and the id of a machine."""
 
 
 class Program:
@@ -53,6 +58,7 @@ class Program:
         """`alias:driver`, or `profile NAME` -> settings that its driver needs and it has not."""
         self._say = say
         self._making: dict[str, dict[str, Any]] = {}
+        self._notes: dict[str, Note] = {}
         self._given = loaded.given
         self._told_exposed: set[str] = set()
         self._learn_everything()
@@ -94,20 +100,34 @@ class Program:
         self.ask.forked()
 
     @contextlib.contextmanager
-    def making(self, vm_: dict[str, Any]) -> Iterator[None]:
-        """Until the end of the block this machine is being made."""
+    def making(self, vm_: dict[str, Any], note: Note) -> Iterator[None]:
+        """Until the end of the block this machine is being made; `note` keeps what its driver says of that."""
         self._making[vm_["name"]] = vm_
+        self._notes[vm_["name"]] = note
         try:
             with port.running(self):
                 yield
         finally:
-            del self._making[vm_["name"]]
+            del self._making[vm_["name"]], self._notes[vm_["name"]]
 
     # What drivers reach.
 
     def fire(self, tag: str, data: Mapping[str, Any]) -> None:
         """Tell the master's watchers."""
+        machine, _slash, what = tag.removeprefix(TAG_ROOT).rpartition("/")
+        if what in SAYS_THAT and machine in self._notes:
+            self._notes[machine](SAYS_THAT[what], "")
         self.events.fire(tag, data)
+
+    def made(self, machine: str, identity: str) -> None:
+        """Keep what the provider calls a machine that is being made."""
+        if machine in self._notes:
+            self._notes[machine]("made", identity)
+
+    def refused(self, machine: str) -> None:
+        """Keep that nothing was made."""
+        if machine in self._notes:
+            self._notes[machine]("refused", "")
 
     def bootstrap(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
         """Make the machine a minion. Raises SaltCloudException."""
@@ -122,6 +142,15 @@ class Program:
         from saltlite.cloud.deploy.bootstrap import retire  # noqa: PLC0415 - as above
 
         return retire(vm_, opts)
+
+    def require_deployable(self, vm_: Mapping[str, Any]) -> None:
+        """Read the settings of a deployment as it will, wherever the machine will be. Raises SaltCloudConfigError."""
+        from saltlite.cloud.deploy.settings import deployment_of  # noqa: PLC0415 - as above
+        from saltlite.cloud.deploy.windows import is_windows, refuse  # noqa: PLC0415 - as above
+
+        if is_windows(vm_):
+            raise refuse(vm_)
+        deployment_of({"ssh_host": "machine", **vm_}, self.opts)
 
     def script(self, vm_: Mapping[str, Any]) -> str:
         """The text of the program that makes this machine a minion. Raises SaltCloudConfigError."""

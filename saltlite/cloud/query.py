@@ -130,9 +130,9 @@ def ask_all(program: Program, providers: Sequence[Provider], question: Question)
 
 
 def _shown(program: Program, driver: Driver, found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Machines of the cache that are no more leave it with every listing."""
+    """Machines of the cache that are not listed any more leave it with every listing."""
     if program.config.update_cachedir:
         for name in program.cache.names(driver.name):
             if name not in found:
-                program.cache.drop(driver.name, name)
+                program.cache.unlist(driver.name, name)
     return found

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from saltlite.cloud.create import Creation
-from saltlite.cloud.destroy import destroy_machine, forget_machine
+from saltlite.cloud.destroy import destroy_machine, forget_machine, machine_of
 from saltlite.cloud.program import Program
 from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudSystemExit
-from saltlite.core.cloud.flow import Step, Unfinished
+from saltlite.core.cloud.flow import Step, Undo, Unfinished
 
 
 def shown(program: Program) -> list[dict[str, Any]]:
@@ -17,6 +18,8 @@ def shown(program: Program) -> list[dict[str, Any]]:
     return [
         {
             "name": one.name,
+            "run": one.run,
+            "id": one.identity or one.create.identity,
             "provider": one.provider,
             "profile": one.profile,
             "minion": one.minion_id,
@@ -30,13 +33,33 @@ def shown(program: Program) -> list[dict[str, Any]]:
     ]
 
 
+def by_label(runs: Sequence[Unfinished]) -> dict[str, Unfinished]:
+    """Each of them by the name of its machine, or by name and run where several have one name."""
+    often = Counter(one.name for one in runs)
+    return {one.name if often[one.name] == 1 else f"{one.name} ({one.run})": one for one in runs}
+
+
+def destroys(runs: Mapping[str, Unfinished]) -> list[str]:
+    """Of those that are to be taken back: each machine that would be destroyed, as it can be told to a person."""
+    return [
+        f"{one.name} ({one.provider}, {one.identity or one.create.identity or 'whatever has this name'})"
+        for one in runs.values()
+        if one.destroying or Undo.DESTROY_MACHINE in one.create.to_undo()
+    ]
+
+
 def clean(program: Program, one: Unfinished) -> str:
     """Take back what a create has left, end what a destroy has begun; a sentence. Raises SaltCloudException."""
     if one.destroying:
         driver = program.driver(program.catalogue.provider(one.provider))
-        if one.name in driver.names():
-            destroy_machine(program, driver, one.name)
-        forget_machine(program, driver, one.name, one.minion_id)
+        ids = driver.ids()
+        there = machine_of(ids, one.name, one.identity)
+        if there:
+            destroy_machine(program, driver, there)
+        if there != one.name and one.name in ids:
+            program.journal.write(one.run, "over")
+            return f"it is gone; the machine of its name is another ({ids[one.name]}), and stays with its minion"
+        forget_machine(program, driver, one.name, one.minion_id, guessed=one.guessed)
         program.journal.write(one.run, "over")
         return "its destruction is complete"
     left = Creation.taken_up(program, _machine(program, one), one).take_back()

@@ -9,6 +9,8 @@ class SaltCloudException(SaltliteError):  # noqa: N818 - Salt's name
     """Something about a machine or a provider went wrong; the text is shown as it stands."""
 
     exit_code = 4
+    unclear = False
+    """Whether what was asked of a provider may have been done all the same: there was no answer, or a broken one."""
 
 
 class SaltCloudSystemExit(SaltCloudException):

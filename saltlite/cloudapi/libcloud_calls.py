@@ -53,15 +53,23 @@ def asking(conn: Any, what: str) -> Iterator[None]:
         raise SaltCloudExecutionFailure(said) from None
     except kinds.MalformedResponseError:
         said = f"{provider} answers nonsense, asked to {what}: is its address right?"
-        raise SaltCloudExecutionFailure(said) from None
+        raise _unclear(said) from None
     except faults.RateLimitReachedError:
         raise SaltCloudExecutionFailure(f"{provider} is asked too often to {what}: ask again later") from None
     except (faults.BaseHTTPError, kinds.LibcloudError) as error:
-        raise SaltCloudExecutionFailure(f"{provider} refuses to {what}: {_line(error)}") from None
+        said = f"{provider} refuses to {what}: {_line(error)}"
+        raise (_unclear(said) if (getattr(error, "code", 0) or 0) >= 500 else SaltCloudExecutionFailure(said)) from None
     except (requests.exceptions.RequestException, ssl.SSLError, OSError) as error:
-        raise SaltCloudExecutionFailure(f"{provider} cannot be reached to {what}: {_line(error)}") from None
+        raise _unclear(f"{provider} cannot be reached to {what}: {_line(error)}") from None
     except NotImplementedError:
         raise SaltCloudSystemExit(f"libcloud cannot {what} at {provider}") from None
+
+
+def _unclear(text: str) -> SaltCloudExecutionFailure:
+    """The error of a question that may have been carried out although it failed."""
+    error = SaltCloudExecutionFailure(text)
+    error.unclear = True
+    return error
 
 
 def machines(conn: Any) -> dict[str, Any]:

@@ -22,6 +22,14 @@ class Cloud(Protocol):
         """Tell the master's watchers, as `salt/cloud/<machine>/<tag>` or under a whole tag; redacted on the way."""
         ...
 
+    def made(self, machine: str, identity: str) -> None:
+        """The provider has made this machine, and calls it so. Raises SaltliteError when that cannot be kept."""
+        ...
+
+    def refused(self, machine: str) -> None:
+        """The provider has made nothing of what was asked for under this name."""
+        ...
+
     def bootstrap(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
         """Make the machine a minion: fires `deploying`, logs in, deploys; what it did.
 

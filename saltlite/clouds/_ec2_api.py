@@ -41,13 +41,19 @@ _HINTS: Mapping[str, str] = {
 }
 """What a person can do about an error of the API, by its code."""
 
+_THROTTLED = frozenset({"RequestLimitExceeded", "Throttling", "InsufficientInstanceCapacity"})
+"""Refusals that come with the status of an error."""
+
 
 class Ec2Error(SaltCloudExecutionFailure):
-    """The API did not do what was asked. `code` is Amazon's word for it, empty when there was no answer."""
+    """The API did not do what was asked. `code` is Amazon's word for it, empty when there was no answer; `unclear` is
+    whether it may have done it all the same.
+    """
 
-    def __init__(self, text: str, code: str = "") -> None:
+    def __init__(self, text: str, code: str = "", *, unclear: bool = False) -> None:
         super().__init__(text)
         self.code = code
+        self.unclear = unclear
 
 
 class Ec2:
@@ -100,10 +106,10 @@ class _Translated:
                 text = " ".join(str(error).split())
                 raise SaltCloudConfigError(f"EC2 has no such form of {self._operation}: {text}") from None
             case botocore.exceptions.BotoCoreError():
-                raise Ec2Error(self._unanswered(error)) from None
+                raise Ec2Error(self._unanswered(error), unclear=_may_be_done(error)) from None
             case botocore.parsers.ResponseParserError():
                 text = f"EC2 in {self._location} answers {self._operation} with nonsense"
-                raise Ec2Error(f"{text}: is `endpoint` the address of its API?") from None
+                raise Ec2Error(f"{text}: is `endpoint` the address of its API?", unclear=True) from None
 
     def _refused(self, said: Mapping[str, Any], error: Any) -> Ec2Error:
         code = str(said.get("Code") or "")
@@ -112,11 +118,14 @@ class _Translated:
         if not code or code.isdigit():
             said_so = f"{text or 'an answer that is none of EC2'} (HTTP {status or code})"
             return Ec2Error(
-                f"EC2 in {self._location} refuses {self._operation}: {said_so}; is `endpoint` right, and EC2 up?", code
+                f"EC2 in {self._location} refuses {self._operation}: {said_so}; is `endpoint` right, and EC2 up?",
+                code,
+                unclear=status >= 500,
             )
         hint = _HINTS.get(code, "it has an error of its own: try again later" if status >= 500 else "")
         sentence = f"EC2 in {self._location} refuses {self._operation}: {text or code} ({code})"
-        return Ec2Error(f"{sentence}; {hint}" if hint else sentence, code)
+        unclear = status >= 500 and code not in _THROTTLED
+        return Ec2Error(f"{sentence}; {hint}" if hint else sentence, code, unclear=unclear)
 
     def _unanswered(self, error: Exception) -> str:
         import botocore.exceptions  # noqa: PLC0415 - as above
@@ -132,6 +141,19 @@ class _Translated:
             case botocore.exceptions.ConnectionError() | botocore.exceptions.HTTPClientError():
                 return f"{where} cannot be reached: {_first_line(error)}"
         return f"{where} could not be asked for {self._operation}: {_first_line(error)}"
+
+
+def _may_be_done(error: Exception) -> bool:
+    """Whether a request may have arrived that was not answered."""
+    import botocore.exceptions  # noqa: PLC0415 - as above
+
+    never = (
+        botocore.exceptions.EndpointConnectionError,
+        botocore.exceptions.ConnectTimeoutError,
+        botocore.exceptions.SSLError,
+        botocore.exceptions.ProxyConnectionError,
+    )
+    return isinstance(error, botocore.exceptions.HTTPClientError) and not isinstance(error, never)
 
 
 _clients: dict[tuple[object, ...], Ec2] = {}

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.cloudapi import cloud, config
 from saltlite.cloudapi.calls import needed, no_action, no_function, only_action, only_function
-from saltlite.cloudapi.events import tell
+from saltlite.cloudapi.events import asking_for, made, tell
 from saltlite.cloudapi.exceptions import (
     SaltCloudConfigError,
     SaltCloudExecutionFailure,
@@ -244,11 +244,14 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     asked = _request(vm_)
     shown = {key: value for key, value in asked.items() if key != "user_data"}
     tell("requesting", "requesting instance", vm_, {"kwargs": shown})
-    try:
-        made = _account().post("droplets", asked)
-    except RestError as error:
-        raise _explained(error, asked) from None
-    droplet = _running(vm_, part(made, "droplet", dict), part(made, "links", dict))
+    with asking_for(vm_):
+        try:
+            answer = _account().post("droplets", asked)
+        except RestError as error:
+            raise _explained(error, asked) from None
+    new = part(answer, "droplet", dict)
+    made(vm_, str(new["id"]))
+    droplet = _running(vm_, new, part(answer, "links", dict))
     fields = six(droplet)
     vm_["ssh_host"] = fields[f"{_interface(vm_)}_ips"][0]
     vm_["ssh_username"] = _setting("ssh_username", vm_, "root")

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.cloudapi import cloud, config
 from saltlite.cloudapi.calls import needed, no_action, no_function, only_action, only_function
-from saltlite.cloudapi.events import tell
+from saltlite.cloudapi.events import asking_for, made, tell
 from saltlite.cloudapi.exceptions import (
     SaltCloudConfigError,
     SaltCloudException,
@@ -414,8 +414,10 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     asked = request_of(vm_["name"], setting, ec2, image)
     shown = {key: value for key, value in asked.items() if key != "UserData"}
     tell("requesting", "requesting instance", vm_, {"kwargs": shown})
-    identity = ec2.ask("run_instances", **asked)["Instances"][0]["InstanceId"]
+    with asking_for(vm_):
+        identity = ec2.ask("run_instances", **asked)["Instances"][0]["InstanceId"]
     _made[vm_["name"], ec2.location] = identity
+    made(vm_, identity)
     machine = wait_until(
         lambda: _machines().up(identity, wanted),
         f"{vm_['name']} ({identity}) does not run with one of {wanted}",

@@ -38,7 +38,8 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.cloudapi import cloud, config, libcloudfuncs, port
 from saltlite.cloudapi.calls import no_action
-from saltlite.cloudapi.events import tell
+from saltlite.cloudapi.events import asking_for, tell
+from saltlite.cloudapi.events import made as note_made
 from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure, SaltCloudNotFound
 from saltlite.cloudapi.files import private_key_file, public_key
 from saltlite.cloudapi.functools import namespaced_function
@@ -137,12 +138,14 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
         key: str(getattr(asked[key], "id", asked[key])) for key in ("name", "size", "image", "location") if key in asked
     }
     tell("requesting", "requesting instance", vm_, {"kwargs": shown})
-    try:
-        with asking(conn, f"create {vm_['name']}"):
-            made = conn.create_node(**asked)
-    except (TypeError, ValueError) as error:
-        raise SaltCloudConfigError(f"{conn.name} does not take the settings of {vm_['name']}: {error}") from None
+    with asking_for(vm_):
+        try:
+            with asking(conn, f"create {vm_['name']}"):
+                made = conn.create_node(**asked)
+        except (TypeError, ValueError) as error:
+            raise SaltCloudConfigError(f"{conn.name} does not take the settings of {vm_['name']}: {error}") from None
     _made[vm_["name"]] = str(made.id)
+    note_made(vm_, str(made.id))
     machine = wait_until(
         lambda: _up(conn, str(made.id), interface),
         f"{vm_['name']} ({made.id}) does not run with a {interface} address",

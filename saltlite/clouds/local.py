@@ -41,7 +41,7 @@ from saltlite.adapters.machine_inside import CONSOLE
 from saltlite.adapters.machines import Machine, Machines, Plan
 from saltlite.cloudapi import cloud, config
 from saltlite.cloudapi.calls import no_action, no_function, only_action, only_function
-from saltlite.cloudapi.events import tell
+from saltlite.cloudapi.events import made, tell
 from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudNotFound, SaltCloudSystemExit
 from saltlite.clouds._local_minion import CONFIG_DIR, deploy, script_of, steps_of
 from saltlite.errors import MachineError
@@ -235,6 +235,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
     tell("requesting", "requesting instance", vm_, shown)
     with _saying():
         machine = machines.make(plan)
+        made(vm_, machine.uid)
         if steps.minion:
             told = {"host": machine.address, "minion_dir": CONFIG_DIR, "script": str(_setting("script", vm_, ""))}
             tell("deploying", "deploying", vm_, told)

@@ -202,7 +202,7 @@ def test_a_machine_that_could_not_be_destroyed_is_listed_until_it_is(lab: Lab) -
     listed = lab.run("--unfinished")
     assert (listed.code, listed.json()["stays"]["left"]) == (4, ["the machine is still there"])
     lab.provider()
-    assert lab.run("--clean").code == 0
+    assert lab.run("--clean", "-y").code == 0
     assert nothing_is_left(lab, "stays")
 
 
@@ -242,7 +242,7 @@ def test_a_second_ctrl_c_leaves_what_is_there_to_be_cleaned_up(lab: Lab, paralle
     assert (creating.returncode, "goes on" in err) == (130, True), err
     assert lab.run("--unfinished").json().keys() == set(names)
     lab.provider()
-    assert lab.run("--clean").code == 0
+    assert lab.run("--clean", "-y").code == 0
     assert nothing_is_left(lab, *names)
 
 
@@ -254,7 +254,7 @@ def test_what_a_killed_command_left_is_listed_and_cleaned_up(lab: Lab) -> None:
     listed = lab.run("--unfinished")
     assert listed.code == 4
     assert "the machine is still there" in listed.json()["dead"]["left"]
-    assert lab.run("--clean").code == 0
+    assert lab.run("--clean", "-y").code == 0
     assert nothing_is_left(lab, "dead")
 
 

@@ -196,7 +196,7 @@ def test_what_a_killed_command_left_is_shown_and_cleaned(lab: Lab) -> None:
         assert command.wait() == -signal.SIGKILL, command.communicate()
     shown = cloud(lab, "--unfinished", **away)
     assert "web1" in shown.out, shown
-    cleaned = cloud(lab, "--clean", **away)
+    cleaned = cloud(lab, "--clean", "-y", **away)
     assert cleaned.code == 0, cleaned
     assert list(lab.machine.rglob("*")) == []
     assert lab.driver.list_nodes() == {}

@@ -166,7 +166,7 @@ def test_a_machine_whose_key_could_not_be_deleted_stays_listed(lab: Lab) -> None
     assert (said.returncode, "the key of its minion may still be accepted" in sentence(said)) == (4, True)
     listed = lab.run("--unfinished")
     assert (listed.returncode, json.loads(listed.stdout)["web1"]["what"]) == (4, "destroy")
-    assert lab.run("--clean").returncode == 4
+    assert lab.run("--clean", "-y").returncode == 4
 
 
 def test_a_bare_machine_is_made_and_destroyed_without_a_master(lab: Lab) -> None:
@@ -288,3 +288,23 @@ def test_drivers_of_file_roots_are_synced_and_then_used(lab: Lab) -> None:
     assert (synced.returncode, json.loads(synced.stdout)) == (0, ["clouds.scripted"]), synced
     lab.machines(web1={"state": "running"})
     assert set(json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"]) == {"web1"}
+
+
+def test_clean_asks_before_it_destroys_and_has_a_row_for_every_run(lab: Lab) -> None:
+    lab.machines(web1={"state": "running"})
+    folder = lab.folder / "root/var/cache/saltlite/cloud"
+    folder.mkdir(parents=True, mode=0o700)
+    begun = {"what": "create", "name": "web1", "provider": f"{PROVIDER}:scripted", "profile": "small", "pid": 0}
+    records = [one for run in ("r1", "r2") for one in ({"run": run, **begun}, {"run": run, **_BEGUN})]
+    (folder / "journal").write_text("".join(f"{json.dumps(one)}\n" for one in records))
+    listed = json.loads(lab.run("--unfinished").stdout)
+    assert set(listed) == {"web1 (r1)", "web1 (r2)"}
+    said = lab.run("--clean")
+    assert (said.returncode, "to be destroyed, where they are there: web1 (" in sentence(said)) == (2, True)
+    assert set(json.loads((lab.folder / "machines/machines.json").read_text())) == {"web1"}
+    assert lab.run("--clean", "-y").returncode == 0
+    assert (lab.folder / "machines/machines.json").read_text() == "{}"
+    assert lab.run("--unfinished").stdout == "{}\n"
+
+
+_BEGUN = {"what": "begin", "step": "make-machine"}

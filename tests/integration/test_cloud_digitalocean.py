@@ -93,6 +93,12 @@ def test_the_events_of_a_machine_come_in_order_and_have_no_secret(account: Accou
     assert TOKEN not in str(program.events)
 
 
+def test_the_id_of_a_new_machine_is_told_at_once(account: Account) -> None:
+    with account("create") as (driver, program, _):
+        driver.create(machine("digitalocean", "web1", **SMALL))
+    assert program.told == [("web1", f"made {ID}")]
+
+
 def test_the_token_goes_with_every_request(account: Account) -> None:
     with account("list") as (driver, _, answers):
         driver.list_nodes()
@@ -120,6 +126,7 @@ def test_a_machine_that_the_provider_does_not_make_is_explained(
     with account(answers) as (driver, program, _), pytest.raises(SaltCloudExecutionFailure, match=sentence):
         driver.create(machine("digitalocean", "web1", **{**SMALL, **settings}))
     assert program.deployed == []
+    assert program.told == [("web1", f"made {ID}" if answers == "create_errored" else "refused")]
 
 
 @pytest.mark.parametrize(

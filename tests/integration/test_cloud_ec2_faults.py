@@ -82,6 +82,22 @@ def test_what_amazon_says_is_one_sentence_with_the_way_out(answer: dict[str, Any
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("answer", "unclear"),
+    [
+        (refusal("RequestLimitExceeded", "Request limit exceeded.", 503), False),
+        (refusal("InvalidParameterValue", "No.", 400), False),
+        (refusal("InternalError", "An internal error has occurred", 500), True),
+        ({"status": 200, "body": "no XML at all"}, True),
+        ({"hang_up": True}, True),
+    ],
+)
+def test_what_was_not_refused_may_have_been_done(answer: dict[str, Any], unclear: bool) -> None:
+    with answering([{**answer, "again": True}]) as answers, pytest.raises(SaltCloudException) as caught:
+        listed(answers.address)
+    assert caught.value.unclear is unclear
+
+
 def test_a_provider_that_is_down_cannot_be_reached() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]

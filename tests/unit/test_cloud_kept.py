@@ -38,6 +38,29 @@ def test_a_line_that_a_crash_cut_is_left_out(tmp_path: Path) -> None:
     assert [one.name for one in CloudJournal(str(tmp_path)).unfinished()] == ["a"]
 
 
+def test_a_line_behind_one_that_was_cut_counts(tmp_path: Path) -> None:
+    journal = CloudJournal(str(tmp_path))
+    journal.write("1", "create", **FIELDS)
+    with open(journal.path, "a", encoding="utf-8") as file:
+        file.write('{"run": "1", "what": "be')
+    journal.write("2", "create", **{**FIELDS, "name": "b"})
+    assert [one.name for one in journal.unfinished()] == ["a", "b"]
+
+
+def test_a_line_that_the_disk_takes_only_in_part_is_refused_and_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = CloudJournal(str(tmp_path))
+    journal.write("1", "create", **FIELDS)
+    before = Path(journal.path).read_bytes()
+    whole = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda fd, data: whole(fd, data[:10]))
+        with pytest.raises(SaltliteError, match="No space left"):
+            journal.write("1", "over")
+    assert Path(journal.path).read_bytes() == before
+
+
 def test_a_long_journal_begins_anew_when_nothing_is_unfinished(tmp_path: Path) -> None:
     journal = CloudJournal(str(tmp_path))
     journal.write("1", "create", **FIELDS)
@@ -85,6 +108,15 @@ def test_machines_that_a_whole_listing_lacks_are_forgotten(tmp_path: Path) -> No
     cache.put("lab:e", "other", {})
     cache.put_all("lab:d", {"new": {"id": "1"}})
     assert (cache.names("lab:d"), cache.names("lab:e")) == (["new"], ["other"])
+
+
+def test_a_listing_does_not_forget_which_minion_is_on_a_machine(tmp_path: Path) -> None:
+    cache = MachineCache(str(tmp_path))
+    cache.put("lab:d", "a", {"id": "1"}, minion_id="m")
+    cache.put_all("lab:d", {})
+    assert (cache.names("lab:d"), cache.own("lab:d", "a")) == ([], {"minion_id": "m"})
+    cache.put("lab:d", "a", {"id": "1"})
+    assert cache.names("lab:d") == ["a"]
 
 
 def test_a_file_that_is_damaged_counts_as_not_there(tmp_path: Path) -> None:

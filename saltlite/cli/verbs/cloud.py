@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
     from saltlite.cloud.query import Answers
+    from saltlite.core.cloud.flow import Unfinished
     from saltlite.core.cloud.maps import MapMachine
     from saltlite.core.cloud.providers import Provider
 
@@ -277,26 +278,38 @@ def _list_profiles(program: Program, parsed: Parsed, console: Console) -> int:
 
 def _unfinished(program: Program, parsed: Parsed, console: Console) -> int:
     rows = unfinished.shown(program)
-    printed({row.pop("name"): row for row in rows}, parsed, console)
+    often = [row["name"] for row in rows]
+    labels = [row["name"] if often.count(row["name"]) == 1 else f"{row['name']} ({row['run']})" for row in rows]
+    printed(dict(zip(labels, rows, strict=True)), parsed, console)
     return exitcodes.FAILED if any(row["left"] for row in rows) else exitcodes.OK
 
 
 def _clean(program: Program, parsed: Parsed, console: Console) -> int:
-    return _take_up(program, parsed, console, unfinished.clean)
+    runs = _unfinished_of(program, parsed)
+    machines = unfinished.destroys(runs)
+    if machines:
+        confirm(f"These machines are to be destroyed, where they are there: {', '.join(machines)}.", parsed, console)
+    return _take_up(program, runs, parsed, console, unfinished.clean)
 
 
 def _resume(program: Program, parsed: Parsed, console: Console) -> int:
-    return _take_up(program, parsed, console, unfinished.resume)
+    return _take_up(program, _unfinished_of(program, parsed), parsed, console, unfinished.resume)
 
 
-def _take_up(program: Program, parsed: Parsed, console: Console, do: Callable[..., Any]) -> int:
-    known = {one.name: one for one in program.journal.unfinished() if not parsed.words or one.name in parsed.words}
-    missing = [name for name in parsed.words if name not in known]
+def _unfinished_of(program: Program, parsed: Parsed) -> dict[str, Unfinished]:
+    runs = [one for one in program.journal.unfinished() if not parsed.words or one.name in parsed.words]
+    missing = [name for name in parsed.words if name not in {one.name for one in runs}]
     if missing:
         raise UsageError(f"nothing of {', '.join(missing)} is unfinished; `saltlite cloud --unfinished` lists what is")
+    return unfinished.by_label(runs)
+
+
+def _take_up(
+    program: Program, runs: Mapping[str, Unfinished], parsed: Parsed, console: Console, do: Callable[..., Any]
+) -> int:
     done = Done()
     with printing_to_stderr():
-        for name, one in known.items():
+        for name, one in runs.items():
             try:
                 done.answers[name] = do(program, one)
             except SaltliteError as error:

@@ -11,6 +11,10 @@ A machine that is not to be a minion has neither token nor waiting. A step count
 a machine may have made it. The token is made void first, so that nobody joins by it while the rest is undone; the key
 is deleted last, when there is no machine that could come back with it.
 
+Of a machine that was asked for and is not there, one of its name may be another's. So what a driver says on its way is
+kept: that it asks now, that the provider refused, what the provider calls the machine. What was certainly not made is
+not destroyed, and what has an id is destroyed by it.
+
 The begin and the end of each step are written to the journal, so that another process can do what this one could not.
 """
 
@@ -56,6 +60,10 @@ SAYS: Mapping[Undo, str] = {
 """What is left where an undo did not work, or was not wanted."""
 
 
+NOTES = ("announced", "requested", "refused", "made")
+"""What drivers say on their way, as the journal has it."""
+
+
 @dataclass(slots=True)
 class Create:
     """One create: `begun` are the steps that were begun, `undone` what was taken back."""
@@ -65,6 +73,39 @@ class Create:
     begun: list[Step] = field(default_factory=list)
     ended: list[Step] = field(default_factory=list)
     undone: set[Undo] = field(default_factory=set)
+    announced: bool = False
+    """Whether its driver has fired an event: one that did fires `requesting` before it asks for a machine."""
+    requested: bool = False
+    refused: bool = False
+    """Whether its driver said that the provider made nothing."""
+    identity: str = ""
+    """What the provider calls the machine, as soon as anybody knows."""
+
+    @property
+    def may_be_made(self) -> bool:
+        """Whether there may be a machine of this create."""
+        if self.identity:
+            return True
+        return Step.MAKE_MACHINE in self.begun and not self.refused and (self.requested or not self.announced)
+
+    @property
+    def unclear(self) -> bool:
+        """Whether nobody can know if there is one: it was asked for, and there was no answer."""
+        return self.may_be_made and not self.identity and Step.MAKE_MACHINE not in self.ended
+
+    def note(self, what: str, identity: str = "") -> bool:
+        """What a driver said on its way: one of NOTES. Whether it is news."""
+        before = (self.announced, self.requested, self.refused, self.identity)
+        match what:
+            case "announced":
+                self.announced = True
+            case "requested":
+                self.announced = self.requested = True
+            case "refused":
+                self.refused = True
+            case "made":
+                self.identity = identity or self.identity
+        return before != (self.announced, self.requested, self.refused, self.identity)
 
     def next(self) -> Step | None:
         """The step to do now, None when all are done."""
@@ -95,6 +136,8 @@ class Create:
         wanted = {undo for step in self.begun for undo in UNDONE_BY.get(step, ())} - self.undone
         if not self.minion:
             wanted.discard(Undo.DELETE_KEY)
+        if not self.may_be_made:
+            wanted.discard(Undo.DESTROY_MACHINE)
         if keep_machine:
             wanted -= {Undo.DESTROY_MACHINE, Undo.DELETE_KEY}
         return [undo for undo in BACKWARDS if undo in wanted]
@@ -120,9 +163,24 @@ class Unfinished:
     destroying: bool = False
     token_id: str = ""
     reason: str = ""
+    identity: str = ""
+    """Of a destroy: what the provider calls the machine, "" where it does not say."""
+    guessed: bool = False
+    """Of a destroy: whether `minion_id` is only what the name of the machine suggests."""
+    known: bool = False
+    """Whether its command, when it failed, knew that what is not listed is not there."""
+    since: float = 0.0
+    """When its command last did something forwards, or failed: seconds since 1970."""
+
+    @property
+    def unclear(self) -> bool:
+        """Of a create: whether nobody can know if there is a machine."""
+        return self.create.unclear and not self.known
 
     def left(self) -> list[str]:
         """Sentences about what may be left of it."""
+        if self.destroying and self.guessed:
+            return ["the machine may still be there"]
         if self.destroying:
             return ["the machine may still be there", "the key of its minion may still be accepted"]
         return [SAYS[undo] for undo in self.create.to_undo()]
@@ -151,21 +209,30 @@ def _begun(run: str, record: Mapping[str, Any]) -> Unfinished:
         int(record.get("pid") or 0),
         Create(bool(record.get("minion"))),
         destroying=record["what"] == "destroy",
+        identity=str(record.get("id") or ""),
+        guessed=bool(record.get("guessed")),
+        since=float(record.get("at") or 0.0),
     )
 
 
 def _continue(found: dict[str, Unfinished], run: str, record: Mapping[str, Any]) -> None:
     one, step = found[run], str(record.get("step") or "")
+    if record.get("what") != "undone":
+        one.since = float(record.get("at") or one.since)
     match record.get("what"):
+        case str() as what if what in NOTES:
+            one.create.note(what, str(record.get("id") or ""))
         case "begin" if step in {str(known) for known in Step}:
             one.create.begun.append(Step(step))
         case "end" if step in {str(known) for known in Step}:
             one.create.ended.append(Step(step))
             one.token_id = str(record.get("token_id") or one.token_id)
+            one.create.identity = str(record.get("id") or one.create.identity)
         case "undone" if step in {str(known) for known in Undo}:
             one.create.took_back(Undo(step))
         case "failed":
             one.reason = str(record.get("reason") or "")
+            one.known = record.get("unclear") is False
         case "over":
             del found[run]
 
