@@ -23,7 +23,6 @@ from saltlite.core.cloud.maps import MapMachine, waves
 from saltlite.core.cloud.providers import Provider
 from saltlite.errors import SaltliteError, UsageError
 
-
 CACHE_DIRECTORY = "CACHE_DIRECTORY"
 """The environment variable for the option of that name of systemd.exec(5)."""
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from saltlite.client.local import LocalClient
+from saltlite.cloud.app import open_program
 from saltlite.cloud.client import CloudClient
+from saltlite.cloud.program import Program
 from saltlite.core.cloud.foreign import of_this_host
+from saltlite.core.cloud.providers import Profile, Provider
+from saltlite.core.cloud.settings import Settings
 from saltlite.errors import CommandExecutionError
 
 
@@ -44,12 +51,13 @@ def client(folder: Path) -> CloudClient:
 )
 def test_settings_about_this_host_are_refused_wherever_they_can_be_given(tmp_path: Path, name: str, value: Any) -> None:
     asked = client(tmp_path)
-    for ask in (
+    asks: tuple[Callable[[], Any], ...] = (
         lambda: asked.profile("small", ["a"], **{name: value}),
         lambda: asked.map_run("web.map", **{name: value}),
         lambda: asked.action("start", ["a"], **{name: value}),
         lambda: asked.function("create_keypair", "lab", **{name: value}),
-    ):
+    )
+    for ask in asks:
         with pytest.raises(CommandExecutionError, match="not taken from callers; write them into the profile"):
             ask()
 
@@ -80,3 +88,65 @@ def test_a_map_of_the_folder_is_read(tmp_path: Path) -> None:
 def test_destroy_is_no_action(tmp_path: Path) -> None:
     with pytest.raises(CommandExecutionError, match=r"cloud\.destroy"):
         client(tmp_path).action("destroy", ["a"])
+
+
+# -- the program that it opens
+
+
+def opened(folder: Path, **options: str) -> Program:
+    """By a configuration with these options, and a provider with a secret."""
+    (folder / "master").write_text(f"root_dir: {folder}\n")
+    (folder / "cloud").write_text("".join(f"{name}: {value}\n" for name, value in options.items()))
+    (folder / "cloud.providers").write_text("lab: {driver: local, password: planted-password}\n")
+    (folder / "cloud.providers").chmod(0o600)
+    return open_program(str(folder), LocalClient(str(folder / "no-socket")), lambda _machine, _text: None)
+
+
+def test_what_a_service_keeps_is_in_the_folder_that_systemd_made_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CACHE_DIRECTORY", f"{tmp_path}/service:/other")
+    assert opened(tmp_path).opts["cachedir"] == f"{tmp_path}/service/cloud"
+    assert opened(tmp_path, cachedir=f"{tmp_path}/said").opts["cachedir"] == f"{tmp_path}/said"
+
+
+def test_no_log_line_has_a_secret_once_the_program_is_open(tmp_path: Path) -> None:
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign] # a handler of one line
+    logging.getLogger().addHandler(handler)
+    try:
+        opened(tmp_path)
+        logging.getLogger("driver").error("logged in with %s", "planted-password")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert lines == ["logged in with ***"]
+
+
+def test_files_with_secrets_that_others_can_read_are_named(tmp_path: Path) -> None:
+    options = {"defaults": "{ssh_password: planted}", "root_dir": str(tmp_path)}
+    assert opened(tmp_path, **options).exposed() == [str(tmp_path / "cloud")]
+    (tmp_path / "cloud").chmod(0o640)
+    assert opened(tmp_path, **options).exposed() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to a group that it is not in")
+def test_a_group_that_is_not_the_owners_counts_as_others(tmp_path: Path) -> None:
+    program, path = opened(tmp_path), tmp_path / "cloud.providers"
+    path.chmod(0o640)
+    assert program.exposed() == []
+    os.chown(path, 0, 12345)
+    assert program.exposed() == [str(path)]
+
+
+def test_a_map_with_secrets_that_others_can_read_is_told_when_it_is_used(tmp_path: Path) -> None:
+    said: list[str] = []
+    program = opened(tmp_path)
+    program.forked(lambda _machine, text: said.append(text))
+    path = tmp_path / "web.map"
+    path.write_text("")
+    path.chmod(0o644)
+    for name in ("a", "b"):
+        settings = Settings({"ssh_password": "planted"}, {"ssh_password": f"{path}:1"})
+        program.machine(name, Profile("p", Provider("lab", "local", Settings({})), Settings({})), settings)
+    assert said == [f"others can read {path}, which has secrets: chmod 600 {path}"]
