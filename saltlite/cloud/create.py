@@ -253,9 +253,12 @@ class Creation:
         self._flow.identity = str(self._answer.get("id") or "") or self._flow.identity
         self._program.learn(self._answer)
         known = self._program.secrets.value(listing.plain({**self._answer, **listing.six_fields(self._answer)}))
+        self._program.cache.put(self._driver.name, self._name, known, **self._own())
+
+    def _own(self) -> dict[str, str]:
+        """What only we know of the machine: by it its minion's key is deleted when somebody destroys it."""
         minion = self._minion_id if self._flow.minion else ""
-        own = {"minion_id": minion, "profile": self._vm["profile"], "id": self._flow.identity}
-        self._program.cache.put(self._driver.name, self._name, known, **own)
+        return {"minion_id": minion, "profile": self._vm["profile"], "id": self._flow.identity}
 
     def _heard(self, what: str, identity: str) -> None:
         """The driver says how far it is. Raises SaltliteError when that cannot be kept, and nothing more is done."""
@@ -280,6 +283,7 @@ class Creation:
         left = [*getattr(error, "left", ()), *self.take_back(keep_machine=keeps)]
         told = [f"{self._name}: {reason}", *(f"{self._name}: {self._program.secrets.text(one)}" for one in left)]
         if kept:
+            self._program.cache.put(self._driver.name, self._name, {}, **self._own())
             told.append(f"{self._name}: the machine is kept, as destroy_on_failure wants")
         code = INTERRUPTED if interrupted else getattr(error, "exit_code", SaltCloudException.exit_code)
         return CreateFailed("\n".join(told), code)

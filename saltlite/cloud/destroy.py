@@ -28,9 +28,9 @@ def destroy(program: Program, driver: Driver, name: str) -> Any:
         "destroy", run, name=name, provider=driver.name, minion_id=minion, guessed=guessed, id=identity
     )
     answer = destroy_machine(program, driver, name)
+    _close_earlier(program, driver, name, identity, run)
     forget_machine(program, driver, name, minion, guessed=guessed)
     program.journal.write(run, "over")
-    _close_earlier(program, driver, name, identity)
     return answer
 
 
@@ -101,12 +101,16 @@ def minion_of(program: Program, driver: Driver, name: str, identity: str) -> tup
     return minion_id({"name": name, "append_domain": program.config.append_domain}), True
 
 
-def _close_earlier(program: Program, driver: Driver, name: str, identity: str) -> None:
-    """What dead commands have left of this machine is gone with it. Raises SaltliteError."""
+def _close_earlier(program: Program, driver: Driver, name: str, identity: str, run: str) -> None:
+    """What dead commands have left of this machine goes with it: tokens, keys, lines. Raises SaltliteError."""
+    keys = MinionKeys(program.ask)
     for one in program.journal.unfinished():
         of_it = one.identity if one.destroying else one.create.identity
-        if (one.name, one.provider) != (name, driver.name) or (of_it and identity and of_it != identity):
+        other = of_it and identity and of_it != identity
+        if one.run == run or (one.name, one.provider) != (name, driver.name) or other:
             continue
         if one.token_id and Undo.VOID_TOKEN in one.create.to_undo():
-            MinionKeys(program.ask).void_token(one.token_id)
+            keys.void_token(one.token_id)
+        if one.token_id:
+            keys.delete_of_token(one.minion_id, one.token_id, one.at)
         program.journal.write(one.run, "over")

@@ -73,7 +73,7 @@ class Client:
     def call(self, verb: str, **fields: Any) -> dict[str, Any]:
         self.asked.append(verb)
         if verb == "token_create":
-            return {"token": "slj1.aaaaaaaaaaaaaaaa.bbbbbbbbbbbbbbbbbbbbbbbbbb"}
+            return {"token": f"slj1.{'A' * 40}.abcd2345.{'b' * 32}"}
         if verb == "key_change":
             self.keys = [row for row in self.keys if row["fingerprint"] not in fields["fingerprints"]]
         return {"keys": self.keys}
@@ -120,11 +120,11 @@ class Lab:
         """What is unfinished, although this process, which began it, is alive."""
         return [one for one, _alive in self.program().journal.everything()]
 
-    def die_after(self, does: str) -> None:
+    def die_after(self, does: str, **profile: Any) -> None:
         """A command dies right there."""
         child = os.fork()
         if child == 0:
-            self.make(f"{does}\nimport os; os._exit(9)")
+            self.make(f"{does}\nimport os; os._exit(9)", **profile)
         os.waitpid(child, 0)
 
 
@@ -245,6 +245,29 @@ def test_the_key_of_a_minion_that_only_has_the_name_stays_and_is_told_of(lab: La
     destroy(program, program.driver(program.catalogue.provider("lab")), "web1")
     assert (lab.there(), len(lab.client.keys)) == ({}, 1)
     assert "a key of web1 stays" in lab.said[-1]
+
+
+def test_a_machine_that_was_kept_takes_its_key_with_it_when_it_is_destroyed(lab: Lab) -> None:
+    with pytest.raises(CreateFailed, match="the machine is kept"):
+        lab.make(f"{SAYS_REQUESTING} {OURS} {FAILS}", deploy=True, destroy_on_failure=False)
+    lab.client.keys = [{"id": "web1", "fingerprint": "f", "state": "accepted", "how": "by its token"}]
+    program = lab.program()
+    destroy(program, program.driver(program.catalogue.provider("lab")), "web1")
+    assert (lab.there(), lab.client.keys) == ({}, [])
+
+
+def test_a_destroy_deletes_the_key_that_joined_by_the_token_of_a_dead_command(lab: Lab) -> None:
+    lab.die_after(f"{SAYS_REQUESTING} {OURS}", deploy=True)
+    (one,) = lab.program().journal.unfinished()
+    how = f"join token {one.token_id} of an operator"
+    lab.client.keys = [
+        {"id": "web1", "fingerprint": "ours", "state": "accepted", "how": how, "first_seen": 0},
+        {"id": "web1", "fingerprint": "other", "state": "accepted", "how": "by hand", "first_seen": 0},
+    ]
+    program = lab.program()
+    destroy(program, program.driver(program.catalogue.provider("lab")), "web1")
+    assert [row["fingerprint"] for row in lab.client.keys] == ["other"]
+    assert program.journal.everything() == []
 
 
 def test_a_listing_that_misses_a_machine_does_not_forget_which_minion_is_on_it(lab: Lab) -> None:

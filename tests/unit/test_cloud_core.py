@@ -332,6 +332,22 @@ def test_a_journal_tells_what_is_left_of_commands_that_died() -> None:
     assert found[0].left() == ["the machine is still there", "the key of its minion may still be accepted"]
 
 
+@pytest.mark.parametrize(
+    ("said", "destroys"),
+    [
+        ([], True),
+        ([{"what": "announced"}], False),
+        ([{"what": "announced"}, {"what": "requested"}], True),
+        ([{"what": "requested"}, {"what": "refused"}], False),
+        ([{"what": "requested"}, {"what": "made", "id": "i-1"}], True),
+    ],
+)
+def test_what_was_certainly_not_made_is_not_destroyed(said: list[dict[str, str]], destroys: bool) -> None:
+    begun = {"what": "create", "name": "a", "provider": "l:d"}
+    (one,) = replay([{"run": "1", **line} for line in (begun, {"what": "begin", "step": "make-machine"}, *said)])
+    assert (Undo.DESTROY_MACHINE in one.create.to_undo()) is destroys
+
+
 # -- events
 
 
