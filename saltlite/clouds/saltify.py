@@ -14,8 +14,10 @@ A provider needs no settings but the driver; a profile says how to log in, or a 
       sudo: True                      # `saltlite/cloud/deploy/settings.py` has all settings
 
 What belongs to whom: the machine is not ours, so `destroy` takes back what the deployment made, and nothing else. That
-needs the login again: settings of the profile as they are then, with the address that the machine had. The host key
-that a machine showed first counts from then on, also for a later minion of the same name.
+needs the login again, and the places: they are remembered as they were, as far as they are no secret. What the profile
+says of a login is taken from there, in case that it has changed since; so are passwords, and one that only a map had
+must be put into the profile. The host key that a machine showed first counts from then on, also for a later minion of
+the same name.
 """
 
 from __future__ import annotations
@@ -36,8 +38,10 @@ from saltlite.cloudapi.exceptions import (
     SaltCloudExecutionFailure,
     SaltCloudExecutionTimeout,
     SaltCloudNotFound,
+    SaltCloudPasswordError,
 )
 from saltlite.cloudapi.port import cloud
+from saltlite.core.cloud.redaction import Secrets
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __active_provider_name__, __opts__
@@ -50,8 +54,18 @@ LOGIN_S = 15.0
 """Seconds until a login must have worked, where the settings do not say: the machine is there, so it should answer."""
 LOGIN_TRIES = 1
 
-_KEPT = ("name", "profile", "provider", "driver", "ssh_host", "ssh_port")
-"""What is remembered of a machine; no secret is among it."""
+_WHO = ("name", "profile", "provider", "driver")
+_PLACES = (
+    "deploy", "install", "install_dir", "minion", "minion_dir", "python", "script", "ssh_host", "ssh_host_key",
+    "ssh_known_hosts", "ssh_port", "tmp_dir",
+)  # fmt: skip
+"""What is remembered of a machine as it was when the minion was made."""
+_LOGIN = (
+    "key_filename", "private_key", "ssh_agent", "ssh_key_file", "ssh_keyfile", "ssh_options", "ssh_username", "sudo",
+)  # fmt: skip
+"""What is remembered where the profile says nothing of it, or something else: it came from a map, or from all."""
+_SECRETS = ("key_passphrase", "password", "ssh_password", "sudo_password")
+"""What is not remembered."""
 
 
 def __virtual__() -> str | bool:
@@ -173,6 +187,7 @@ def create(vm_: dict[str, Any]) -> dict[str, Any]:
         if not getattr(error, "left", ()):
             _forget(vm_["name"])
         raise
+    _remember(vm_, deployed=bool(done.get("deployed")))
     tell("created", "created instance", vm_)
     record = _find(vm_["name"])
     return {**_six(record, _address(record)), **done}
@@ -189,7 +204,7 @@ def destroy(name: str, call: str | None = None) -> dict[str, Any]:
     record = _find(name)
     fire_event("event", "destroying instance", f"salt/cloud/{name}/destroying", args={"name": name})
     if config.get_cloud_config_value("remove_config_on_destroy", record, __opts__, default=True):
-        _retire({**_settings(record), **record})
+        _retire(record)
     _forget(name)
     fire_event("event", "destroyed instance", f"salt/cloud/{name}/destroyed", args={"name": name})
     return {"id": name, "destroyed": True}
@@ -220,29 +235,50 @@ def _prepare(vm_: dict[str, Any]) -> None:
 
 
 def _settings(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the profile and the provider say now."""
+    """What the profile and the provider say now; passwords that are for all machines are there, too."""
     provider = get_configured_provider() or {}
     profile = (__opts__.get("profiles") or {}).get(record.get("profile")) or {}
-    return {**provider, **profile}
+    everywhere = {name: __opts__[name] for name in _SECRETS if __opts__.get(name)}
+    return {**everywhere, **provider, **profile}
 
 
-def _retire(vm_: dict[str, Any]) -> None:
+def _retire(record: dict[str, Any]) -> None:
     """Take the minion from the machine. Raises SaltCloudException."""
+    vm_ = {**_settings(record), **record}
     _prepare(vm_)
+    lost = [name for name in record.get("not_kept", ()) if not vm_.get(name)]
     try:
         left = cloud().retire(vm_, __opts__)
+    except SaltCloudPasswordError as error:
+        if not lost:
+            raise
+        hint = f"it was made with {', '.join(lost)} of a map: put that into the profile {record.get('profile')}"
+        raise SaltCloudPasswordError(f"{error} {hint}") from error
     except SaltCloudExecutionTimeout as error:
         hint = "if it is gone for ever, set remove_config_on_destroy: False to have it forgotten"
         raise SaltCloudExecutionTimeout(f"{error} {hint}") from error
     if left:
-        raise SaltCloudExecutionFailure(f"{vm_['name']}: this could not be removed: {', '.join(left)}")
+        raise SaltCloudExecutionFailure(
+            f"{vm_['name']}: this could not be removed: {', '.join(left)}; it can be tried again, and with "
+            "remove_config_on_destroy: False the machine is forgotten as it is"
+        )
 
 
-def _remember(vm_: Mapping[str, Any]) -> None:
+def _remember(vm_: Mapping[str, Any], *, deployed: bool = False) -> None:
+    """`deployed`: whether a minion was made for certain, of which there is a list on the machine."""
+    says = _settings(vm_)
+    kept = {name: vm_[name] for name in (*_WHO, *_PLACES) if vm_.get(name) is not None}
+    kept |= {name: vm_[name] for name in _LOGIN if vm_.get(name) is not None and vm_[name] != says.get(name)}
+    if "\n" in str(kept.get("private_key", "")):
+        del kept["private_key"]  # the key itself
+    # Nothing that a map of options has may be a secret either.
+    kept["minion"] = Secrets().value(kept.get("minion") or {})
+    kept["not_kept"] = [name for name in _SECRETS if vm_.get(name) and not says.get(name)]
+    kept["deployed"] = deployed
     os.makedirs(_folder(), mode=0o700, exist_ok=True)
     path = _path(vm_["name"])
     with open(f"{path}.new", "w", encoding="utf-8") as file:
-        json.dump({name: vm_[name] for name in _KEPT if vm_.get(name) is not None}, file)
+        json.dump(kept, file, default=str)
     os.replace(f"{path}.new", path)
 
 

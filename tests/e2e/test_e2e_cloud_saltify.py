@@ -114,6 +114,43 @@ def test_a_machine_becomes_a_minion_and_stops_being_one(lab: Lab) -> None:
         lab.driver.show_instance("web1", call="action")
 
 
+def test_what_only_a_map_said_of_a_machine_is_known_when_its_minion_is_taken_back(lab: Lab) -> None:
+    vm_ = lab.vm(password="planted-password")
+    profile = lab.program.opts["profiles"]["shop"]
+    for name in ("ssh_username", "key_filename", "install_dir", "minion_dir", "minion"):
+        del profile[name]
+    lab.driver.create(vm_)
+    assert lab.minions()
+    assert "planted" not in str(lab.driver.list_nodes_full())
+    lab.driver.destroy("web1")
+    assert list(lab.machine.rglob("*")) == []
+
+
+def test_a_login_that_the_profile_has_anew_is_the_one_that_counts(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(lab.server.key.read_bytes())
+    (tmp_path / "old").chmod(0o600)
+    profile = lab.program.opts["profiles"]["shop"]
+    profile["key_filename"] = str(tmp_path / "old")
+    lab.driver.create(lab.vm())
+    (tmp_path / "old").unlink()
+    profile["key_filename"] = str(lab.server.key)
+    lab.driver.destroy("web1")
+    assert list(lab.machine.rglob("*")) == []
+
+
+def test_a_machine_whose_list_is_gone_is_not_said_to_be_clean(lab: Lab) -> None:
+    lab.driver.create(lab.vm())
+    (pid,) = lab.minions()
+    (lab.machine / "conf/cloud/made").unlink()
+    with pytest.raises(SaltCloudException, match=r"there is no list .*remove_config_on_destroy: False"):
+        lab.driver.destroy("web1")
+    assert list(lab.driver.list_nodes_min()) == ["web1"]
+    lab.program.opts["profiles"]["shop"]["remove_config_on_destroy"] = False
+    lab.driver.destroy("web1")
+    assert lab.driver.list_nodes_min() == {}
+    os.kill(pid, signal.SIGKILL)
+
+
 # -- by the command
 
 

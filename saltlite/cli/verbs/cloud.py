@@ -105,7 +105,7 @@ def run(argv: Sequence[str], console: Console) -> int:
         conceal_logs(program.secrets)
         signal.signal(signal.SIGTERM, _interrupt)
         for path in program.exposed():
-            console.note(f"saltlite: everybody can read {path}, which has secrets: chmod 600 {path}")
+            console.note(f"saltlite: others can read {path}, which has secrets: chmod 600 {path}")
         try:
             return _HANDLERS[act](program, parsed, console)
         except SaltliteError as error:
