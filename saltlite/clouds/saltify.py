@@ -41,7 +41,6 @@ from saltlite.cloudapi.exceptions import (
     SaltCloudPasswordError,
 )
 from saltlite.cloudapi.port import cloud
-from saltlite.core.cloud.redaction import Secrets
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __active_provider_name__, __opts__
@@ -64,6 +63,8 @@ _LOGIN = (
     "key_filename", "private_key", "ssh_agent", "ssh_key_file", "ssh_keyfile", "ssh_options", "ssh_username", "sudo",
 )  # fmt: skip
 """What is remembered where the profile says nothing of it, or something else: it came from a map, or from all."""
+_OF_THE_MINION = ("id", "user", "root_dir", "pki_dir", "data_dir", "cachedir", "log_file")
+"""Of its options: who it is, and where it keeps what it has."""
 _SECRETS = ("key_passphrase", "password", "ssh_password", "sudo_password")
 """What is not remembered."""
 
@@ -271,8 +272,7 @@ def _remember(vm_: Mapping[str, Any], *, deployed: bool = False) -> None:
     kept |= {name: vm_[name] for name in _LOGIN if vm_.get(name) is not None and vm_[name] != says.get(name)}
     if "\n" in str(kept.get("private_key", "")):
         del kept["private_key"]  # the key itself
-    # Nothing that a map of options has may be a secret either.
-    kept["minion"] = Secrets().value(kept.get("minion") or {})
+    kept["minion"] = {name: one for name, one in (kept.get("minion") or {}).items() if name in _OF_THE_MINION}
     kept["not_kept"] = [name for name in _SECRETS if vm_.get(name) and not says.get(name)]
     kept["deployed"] = deployed
     os.makedirs(_folder(), mode=0o700, exist_ok=True)
