@@ -474,6 +474,20 @@ def test_a_user_that_is_not_removed_stays_in_the_list(tmp_path: Path) -> None:
     assert made.read_text() == f"by /tmp/x\nfolder {conf}\nfolder {conf}/cloud\nuser some one\n"
 
 
+def test_a_minion_that_has_not_said_its_number_yet_is_ended_too(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    (conf / "cloud").mkdir(parents=True)
+    (tmp_path / "settings").write_text(f"CONFIG_DIR={conf}\nINSTALL_DIR={tmp_path}/venv\n")
+    (conf / "cloud/made").write_text(f"by /tmp/x\nprocess {conf}/cloud/pid\n")
+    script = Path(bootstrap_module.__file__).parent / "deploy.sh"
+    late = 'sleep 0.4; echo $$ >"$0"; while :; do sleep 0.1; done'
+    with subprocess.Popen(["sh", "-c", late, conf / "cloud/pid", "saltlite-minion"]) as minion:
+        subprocess.run(["sh", script, "-c", tmp_path, "undo"], check=True)
+        ended = minion.poll() is not None
+        minion.kill()
+    assert ended
+
+
 @pytest.mark.parametrize("known", ["known", "/nowhere/known", "/tmp"])
 def test_a_file_of_host_keys_that_cannot_be_is_refused(target: Target, program: Program, known: str) -> None:
     with pytest.raises(SaltCloudConfigError, match="ssh_known_hosts"):

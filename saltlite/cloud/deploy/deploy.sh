@@ -77,6 +77,12 @@ take_back() {
 }
 
 end_process() {
+    # It writes its number a moment after it was started, and an interrupt may come in between.
+    tries=0
+    until [ -s "$1" ] || [ "$tries" -ge 10 ]; do
+        tries=$((tries + 1))
+        pause
+    done
     pid=$(cat "$1" 2>/dev/null) || return 0
     is_minion "$pid" || return 0
     kill "$pid" 2>/dev/null
