@@ -226,7 +226,7 @@ def test_started_as_root_it_becomes_its_user_and_can_get_nothing_back() -> None:
         assert set(status["Groups"].split()) <= {str(NOBODY.pw_gid)}
         assert (int(status["CapEff"], 16), int(status["CapPrm"], 16), int(status["CapAmb"], 16)) == (0, 0, 0)
         assert status["NoNewPrivs"] == "1"
-        key = folder / "alone/root/etc/saltlite/pki/api/self-signed.pem"
+        key = fleet.root("alone") / "etc/saltlite/pki/api/self-signed.pem"
         assert (key.stat().st_uid, stat.S_IMODE(key.stat().st_mode)) == (0, 0o600)
         assert Api(url).get("/").status == 200
     finally:

@@ -203,8 +203,10 @@ def test_every_name_is_selected_unknown_or_left_out(entities: list[Entity], part
     known = {text for one in entities for text in (one.id, one.bare)}
     minions = {one.id for one in entities if not one.owner}
     for name in selection.unknown:
-        # A name behind M@ is a minion's; that of a resource is none.
-        assert name not in known or (f"M@{name}" in part.text and name not in minions)
+        # A name behind M@ is a minion's, and one behind T@ the whole of a resource's; what is only like it is none.
+        behind_m = f"M@{name}" in part.text and name not in minions
+        behind_t = f"T@{name}" in part.text and name not in {one.id for one in entities}
+        assert name not in known or behind_m or behind_t
 
 
 @given(PARTS)

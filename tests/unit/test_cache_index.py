@@ -15,7 +15,7 @@ from saltlite.core.cache.bank_index import BankIndex, of_resources
 from saltlite.core.cache.index import Index
 from saltlite.core.cache.ports import GRAINS_MAX, VALUE_DEPTH_MAX
 from saltlite.core.matching.fleet import Query
-from saltlite.core.matching.subdict import Subdict
+from saltlite.core.matching.subdict import VALUE_MAX, Subdict
 from saltlite.errors import StoreError, UsageError
 
 
@@ -30,6 +30,23 @@ def test_a_question_finds_text_without_regard_to_case_and_keys_with() -> None:
     index = fleet(4)
     assert index.select(Query("os:DEBIAN")) == {"m0", "m2"}
     assert index.select(Query("OS:Debian")) == frozenset()
+
+
+def test_any_value_under_any_key_is_found_also_a_text_too_long_for_patterns() -> None:
+    index = Index()
+    index.put("m0", {"a": "b" * (VALUE_MAX + 1)})
+    assert index.select(Query("*:*")) == {"m0"}
+    assert index.select(Query("*:b*")) == frozenset()
+
+
+def test_a_text_as_a_key_hides_the_number_from_questions_and_from_texts() -> None:
+    index = Index()
+    with_both: Any = {0: ["a", "b"], "0": "a"}
+    with_number: Any = {0: ["a", "b"]}
+    index.put("m0", with_both)
+    index.put("m1", with_number)
+    assert index.select(Query("0:1:b")) == {"m1"}
+    assert list(index.texts("0:1")) == [("b", frozenset({"m1"}))]
 
 
 def test_a_bad_regular_expression_is_refused_also_when_nobody_is_there() -> None:

@@ -85,9 +85,8 @@ class Index:
                 for place in range(end, len(pieces) if column.nested else end + 1):
                     view = self._view(column, Path.of(tuple(pieces[end:place]), query.delimiter))
                     view.collect(here, question, place, regex=query.regex)
-                if here and column.key != key and key in self._columns:
-                    # Who has the text as a key is not asked about the number.
-                    here.difference_update(self._names[number] for number, _ in self._columns[key].items())
+                if here:
+                    here -= self._shadowed(column, key)
                 found |= here
         return frozenset(found)
 
@@ -97,12 +96,21 @@ class Index:
         """
         first, *others = expression.split(":")
         for column in self._named(first):
-            yield from self._view(column, Path.of(tuple(others), ":")).texts()
+            shadowed = self._shadowed(column, first)
+            for text, ids in self._view(column, Path.of(tuple(others), ":")).texts():
+                if ids - shadowed:
+                    yield text, ids - shadowed
 
     def _named(self, key: str) -> list[Column]:
         number = as_number(key)
         keys: list[str | int] = [key] if number is None else [key, number]
         return [self._columns[key] for key in keys if key in self._columns]
+
+    def _shadowed(self, column: Column, key: str) -> frozenset[str]:
+        """Who has the text as a key, and so is not asked about the number that `column` is for."""
+        if column.key == key or key not in self._columns:
+            return frozenset()
+        return frozenset(self._names[number] for number, _ in self._columns[key].items())
 
     def _scan(self, column: Column, question: Subdict) -> Iterator[str]:
         """The ids whose value in that column is what is asked for, of every value in turn."""

@@ -163,5 +163,7 @@ def _regex_test(tail: str) -> ValueTest:
 
 
 def _glob_test(tail: str) -> ValueTest:
+    if tail == "*":
+        return _always
     matches = glob_matcher(tail.lower())
     return lambda value: len(text := value_text(value)) <= VALUE_MAX and bool(matches(text.lower()))
