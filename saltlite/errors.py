@@ -85,6 +85,10 @@ class UnwrittenError(JournalError):
         self.why = why
 
 
+class MachineError(SaltliteError):
+    """A machine of namespaces on this host could not be made, reached or removed; what is left of it is listed."""
+
+
 class LinkError(SaltliteError):
     """The network link could not be opened or used."""
 

@@ -157,12 +157,15 @@ def _surroundings(folder: Path, *, systemd: bool) -> str:
         "shadow": f"root:*:19000::::::\nsshd:*:19000::::::\ndaemon:*:19000::::::\n{USER}:{digest}:19000::::::\n",
         "sudoers": f"Defaults !use_pty\nroot ALL=(ALL) NOPASSWD: ALL\n{USER} ALL=(root, daemon) NOPASSWD: ALL\n",
     }
-    # Debian's sshd wants the first folder, which only its unit makes; the other says that systemd runs.
-    run = "/run/sshd /run/systemd/system" if systemd else "/run/sshd"
-    commands = [f"mount -t tmpfs -o mode=755 tmpfs /run; mkdir -p -m 755 {run}"]
+    # A folder of its own in the place of /etc: a file that is mounted over is laid bare again when somebody adds a user
+    # to the machine, which replaces that file.
+    etc = folder / "etc"
+    shutil.copytree("/etc", etc, symlinks=True, ignore=lambda at, names: files if at == "/etc" else ())
     for name, text in files.items():
-        path = folder / f"etc-{name}"
+        path = etc / name
         path.write_text(text)
         path.chmod({"passwd": 0o644, "group": 0o644, "shadow": 0o600, "sudoers": 0o440}[name])
-        commands.append(f"[ ! -e /etc/{name} ] || mount --bind {path} /etc/{name}")
+    # Debian's sshd wants the first folder, which only its unit makes; the other says that systemd runs.
+    run = "/run/sshd /run/systemd/system" if systemd else "/run/sshd"
+    commands = [f"mount -t tmpfs -o mode=755 tmpfs /run; mkdir -p -m 755 {run}", f"mount --bind {etc} /etc"]
     return "\n".join([*commands, 'exec "$@"'])

@@ -23,6 +23,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite call [options] MODULE.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
         "Run a function on this machine, without master and daemon.",
     ),
+    "cloud": (
+        "saltlite cloud [options] [NAME...] [KEY=VALUE...]",
+        "Make and destroy machines of clouds, with minions on them.",
+    ),
+    "cloud-check": (
+        "saltlite cloud-check DRIVER [options]",
+        "Test whether a driver of clouds does what drivers must.",
+    ),
     "completion": (
         "saltlite completion bash|zsh|fish [options]",
         "Print the script that completes command lines in a shell.",
@@ -127,7 +135,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
 }
 
-TAKES_DOTS = frozenset({"acl", "auth", "call", "cp", "doc", "explain", "lint", "match", "runner"})
+TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", "lint", "match", "runner"})
 """Commands whose first word may have a dot: behind them a function makes no job."""
 
 

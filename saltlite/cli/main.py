@@ -63,11 +63,16 @@ def main_cp(argv: Sequence[str] | None = None) -> int:
     return main(["cp", *(sys.argv[1:] if argv is None else argv)])
 
 
+def main_cloud(argv: Sequence[str] | None = None) -> int:
+    """`saltlite-cloud …` is `saltlite cloud …`."""
+    return main(["cloud", *(sys.argv[1:] if argv is None else argv)])
+
+
 def _dispatch(argv: Sequence[str], console: Console) -> int:
     name, rest = grammar.split_command(argv)
     if name is None:
         return _run_job(rest, console)
-    command = importlib.import_module(f"saltlite.cli.verbs.{name.replace(' ', '_')}")
+    command = importlib.import_module(f"saltlite.cli.verbs.{name.replace(' ', '_').replace('-', '_')}")
     code: int = command.run(rest, console)
     return code
 

@@ -11,6 +11,7 @@ Rules of this file:
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -73,7 +74,7 @@ def load_master(config_dir: str) -> Loaded[MasterConfig]:
     The default folder may lack the main file, which means the defaults; a folder that somebody named may
     not. Raises ConfigError with every problem.
     """
-    reading = _Reading(options_of(MasterConfig))
+    reading = Reading(options_of(MasterConfig))
     reading.read_all(config_dir, "master")
     config = assemble(MasterConfig, reading.values)
     socket = master_socket(config.sock_dir)
@@ -93,7 +94,7 @@ def load_minion(config_dir: str) -> Loaded[MinionConfig]:
     Keys with a dot configure execution modules and end in `module_config`, as they are. Otherwise as
     `load_master`.
     """
-    reading = _Reading(options_of(MinionConfig), module_config={})
+    reading = Reading(options_of(MinionConfig), module_config={})
     reading.read_all(config_dir, "minion")
     config = assemble(MinionConfig, {**reading.values, "module_config": reading.module_config})
     if config.join_token and config.join_token_file:
@@ -106,7 +107,7 @@ def load_minion(config_dir: str) -> Loaded[MinionConfig]:
 
 def load_api(config_dir: str) -> Loaded[ApiConfig]:
     """The API's configuration from `config_dir`/api and `config_dir`/api.d/*.conf; as `load_master`."""
-    reading = _Reading(options_of(ApiConfig))
+    reading = Reading(options_of(ApiConfig))
     reading.read_all(config_dir, "api")
     config = assemble(ApiConfig, reading.values)
     unknown = [name for name in config.netapi_enable_clients if name not in CLIENTS]
@@ -121,8 +122,8 @@ def load_api(config_dir: str) -> Loaded[ApiConfig]:
     return Loaded(config, tuple(reading.files), reading.places)
 
 
-class _Reading:
-    """What the files have said so far."""
+class Reading:
+    """What the files of one configuration have said so far."""
 
     def __init__(self, known: dict[str, Option], *, module_config: dict[str, Any] | None = None) -> None:
         self.values: dict[str, Any] = {}
@@ -133,12 +134,17 @@ class _Reading:
         self._problems: list[str] = []
 
     def read_all(self, config_dir: str, name: str) -> None:
+        """Read the main file and those of its folder."""
         try:
             self.files = config_files(config_dir, name)
         except OSError as error:
-            self._problems.append(_unreadable(error, str(error.filename)))
+            self._problems.append(unreadable(error, str(error.filename)))
             return
-        for path in self.files:
+        self.read_files(self.files)
+
+    def read_files(self, paths: Iterable[str]) -> None:
+        """Read these files, in this order."""
+        for path in paths:
             self._read(path)
 
     def complain_about(self, options: tuple[str, ...], sentence: str) -> None:
@@ -147,6 +153,7 @@ class _Reading:
         self._complain(path, where, sentence)
 
     def raise_problems(self) -> None:
+        """Raises ConfigError when there were any."""
         if not self._problems:
             return
         lines = self._problems[:PROBLEMS_MAX]
@@ -158,7 +165,7 @@ class _Reading:
         try:
             root, duplicates = parse(read_config_file(path))
         except OSError as error:
-            self._problems.append(_unreadable(error, path))
+            self._problems.append(unreadable(error, path))
             return
         except PlacedError as error:
             self._complain(path, error.where, str(error))
@@ -206,7 +213,8 @@ class _Reading:
         self._problems.append(f"{path}:{where.line}:{where.column}: {sentence}")
 
 
-def _unreadable(error: OSError, path: str) -> str:
+def unreadable(error: OSError, path: str) -> str:
+    """Why a configuration file could not be read, and what to do about it."""
     match error.errno:
         case errno.ENOENT:
             what = "there is no such file; create it (it may be empty), or name another folder with -c"

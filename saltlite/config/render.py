@@ -12,6 +12,7 @@ import textwrap
 from typing import Any
 
 from saltlite.config.api import ApiConfig
+from saltlite.config.cloud import CloudConfig
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
 from saltlite.config.options import Option, options_of
@@ -24,6 +25,17 @@ The configuration of the saltlite {name}, with every option and its default. The
 lists and maps are replaced whole. Unknown options and wrong values stop the {name} with their line. \
 Environment variables are not read."""
 
+_CLOUD_HEADER = """\
+The configuration of `saltlite cloud`, with every option and its default. It also reads cloud.conf.d/*.conf beside \
+this file, in the order of their names; the last file that sets an option wins. Providers are in cloud.providers and \
+cloud.providers.d/*.conf, profiles in cloud.profiles and cloud.profiles.d/*.conf. Unknown options and wrong values \
+stop the command with their line."""
+
+_SELECTION = """\
+One option has a dot: the fields of machines that -S shows. A field of a map is written map:field."""
+
+_SELECTION_LINE = "query.selection: [id, state, public_ips, private_ips]"
+
 _MODULES = """\
 Keys with a dot configure execution modules: the name of the module, a dot, and what the module looks for. \
 They are passed on as they are, whatever their values. The test module has these for trying it out:"""
@@ -32,13 +44,14 @@ _MODULE_LINES = ("test.foo: some text", "test.bar: [1, 2, 3]", "test.baz: {spam:
 
 
 def sample(config_class: type[Any], name: str) -> str:
-    """The text of the sample file `name` (`master`, `minion` or `api`)."""
-    header = _prose(_HEADER.format(name=name)) + _prose(
-        "This file is generated from the program (python -m saltlite.config.render)."
-    )
+    """The text of the sample file `name` (`master`, `minion`, `api` or `cloud`)."""
+    text = _CLOUD_HEADER if config_class is CloudConfig else _HEADER.format(name=name)
+    header = _prose(text) + _prose("This file is generated from the program (python -m saltlite.config.render).")
     parts = [header, *(_describe(one) for one in options_of(config_class).values())]
     if config_class is MinionConfig:
         parts.append(_prose(_MODULES) + [f"#   {line}" for line in _MODULE_LINES])
+    if config_class is CloudConfig:
+        parts.append([*_prose(_SELECTION), f"#   {_SELECTION_LINE}"])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -48,6 +61,7 @@ def samples() -> dict[str, str]:
         "master": sample(MasterConfig, "master"),
         "minion": sample(MinionConfig, "minion"),
         "api": sample(ApiConfig, "api"),
+        "cloud": sample(CloudConfig, "cloud"),
     }
 
 

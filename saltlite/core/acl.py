@@ -35,6 +35,8 @@ ANYBODY, SOMEBODY, JOBS = "anybody", "somebody", "jobs"
 granted any of a job's functions."""
 
 _RESOURCES = ("resource.list", "resource.list_grains", "resource.owner", "resource.grains", "resource.match")
+CLOUD = ("cloud.action", "cloud.destroy", "cloud.function", "cloud.map_run", "cloud.profile")
+"""Runners that run drivers of clouds, and tell of it."""
 
 RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "login": (ANYBODY, ()),
@@ -77,6 +79,8 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "key_change": (WHEEL, ("key.accept", "key.reject", "key.delete", "key.revoke")),
     "key_preaccept": (WHEEL, ("key.accept",)),
     "token_create": (WHEEL, ("key.token_create",)),
+    "token_revoke": (WHEEL, ("key.token_revoke",)),
+    "cloud_event": (RUNNER, CLOUD),
 }
 """verb -> who may ask it: a kind, and the names of which one is enough."""
 

@@ -133,6 +133,43 @@ class EventSender(Protocol):
         ...
 
 
+class CloudProgram(Protocol):
+    """What `__cloud__` is: machines of clouds. Its methods raise CommandExecutionError."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether something failed; the answer of each that did is `{"Error": sentence}`."""
+        ...
+
+    def profile(self, profile: str, names: Sequence[str], *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
+        """Make machines of a profile."""
+        ...
+
+    def map_run(self, name: str, *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
+        """Make the machines of a map that are not there."""
+        ...
+
+    def destroy(self, names: Sequence[str], *, provider: str = "all", parallel: bool = False) -> dict[str, Any]:
+        """Destroy machines."""
+        ...
+
+    def action(self, fun: str, names: Sequence[str], *, provider: str = "all", **kwargs: Any) -> dict[str, Any]:
+        """Call an action of a driver for machines."""
+        ...
+
+    def function(self, fun: str, provider: str, **kwargs: Any) -> dict[str, Any]:
+        """Call a function of a driver for a provider."""
+        ...
+
+    def query(self, query_type: str = "list_nodes", provider: str = "all") -> dict[str, Any]:
+        """The machines of providers."""
+        ...
+
+    def offers(self, what: str, provider: str = "all") -> dict[str, Any]:
+        """Images, sizes or locations."""
+        ...
+
+
 __opts__: dict[str, Any]
 """The minion's configuration, as a plain dict of this job's own."""
 
@@ -155,6 +192,9 @@ __salt__: Functions
 __client__: MasterClient
 """In runners: the master. Other plug-ins do not have it."""
 
+__cloud__: CloudProgram
+"""In runners: machines of clouds, by the configuration beside the master's."""
+
 __execution__: Functions
 """In runners: the execution modules of this machine, loaded when one is asked for."""
 
@@ -172,3 +212,6 @@ __minion__: Functions
 
 __salt_system_encoding__: str
 """The encoding of file names and program output on this machine, such as `utf-8`."""
+
+__active_provider_name__: str
+"""In drivers of clouds: `alias:driver` of the provider that is called."""

@@ -16,14 +16,36 @@ import sys
 from collections.abc import Mapping
 from types import ModuleType
 
+_CLOUD = "saltlite.cloudapi.cloud"
+_CLOUD_ERRORS = "saltlite.cloudapi.exceptions"
 _DECORATORS = "saltlite.decorators"
 _ERRORS = "saltlite.errors"
 _INTERFACES = "saltlite.interfaces"
 _PROGRAMS = "saltlite.decorators.programs"
+_LIBCLOUD = "saltlite.cloudapi.libcloudfuncs"
 
 SALT_NAMES: Mapping[str, Mapping[str, str]] = {
     "salt": {},
+    "salt.cloud": {},
+    "salt.cloud.libcloudfuncs": {
+        name: f"{_LIBCLOUD}:{name}"
+        for name in (
+            "avail_images", "avail_locations", "avail_sizes", "destroy", "get_image", "get_location", "get_node",
+            "get_size", "list_nodes", "list_nodes_full", "list_nodes_select", "reboot", "script", "show_instance",
+        )
+    },
+    "salt.config": {
+        name: f"saltlite.cloudapi.config:{name}"
+        for name in ("get_cloud_config_value", "is_profile_configured", "is_provider_configured")
+    },
     "salt.exceptions": {
+        **{
+            name: f"{_CLOUD_ERRORS}:{name}"
+            for name in (
+                "SaltCloudConfigError", "SaltCloudException", "SaltCloudExecutionFailure", "SaltCloudExecutionTimeout",
+                "SaltCloudNotFound", "SaltCloudPasswordError", "SaltCloudSystemExit",
+            )
+        },
         "CommandExecutionError": f"{_ERRORS}:CommandExecutionError",
         "CommandNotFoundError": f"{_ERRORS}:CommandNotFoundError",
         "SaltException": f"{_ERRORS}:SaltliteError",
@@ -35,6 +57,16 @@ SALT_NAMES: Mapping[str, Mapping[str, str]] = {
         for name in ("group", "pkg", "service", "shadow", "user")
     },
     "salt.utils": {},
+    "salt.utils.cloud": {
+        name: f"{_CLOUD}:{name}"
+        for name in (
+            "bootstrap", "cache_node", "cache_node_list", "check_name", "delete_minion_cachedir", "deploy_script",
+            "deploy_windows", "filter_event", "fire_event", "gen_keys", "is_public_ip", "list_nodes_select",
+            "minion_config", "os_script", "salt_config_to_yaml", "ssh_usernames", "userdata_template",
+            "validate_windows_cred", "wait_for_fun", "wait_for_ip",
+        )
+    },
+    "salt.utils.functools": {"namespaced_function": "saltlite.cloudapi.functools:namespaced_function"},
     "salt.utils.decorators": {
         name: f"{_DECORATORS}:{name}"
         for name in (

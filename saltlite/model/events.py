@@ -104,6 +104,11 @@ def tag_hook(path: str) -> str:
     return f"salt/netapi/hook/{path}" if path else "salt/netapi/hook"
 
 
+def tag_cloud(machine: str, what: str) -> str:
+    """Something happened to a machine of a cloud: `creating`, `requesting` ..."""
+    return f"salt/cloud/{machine}/{what}"
+
+
 def tag_job_return(jid: Jid, target: TargetId) -> str:
     """A return was committed."""
     return f"salt/job/{jid}/ret/{target}"

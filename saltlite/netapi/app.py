@@ -16,7 +16,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application
 
 from saltlite.adapters import systemd
-from saltlite.adapters.privileges import account_of, drop_to, start_log
+from saltlite.adapters.privileges import account_of, drop_to, private_dir, start_log
 from saltlite.adapters.process import raise_open_files
 from saltlite.config.api import ApiConfig
 from saltlite.config.paths import master_socket
@@ -98,6 +98,10 @@ def run_api(config: ApiConfig, config_dir: str) -> None:
     context, digest = (None, "") if config.disable_ssl else context_of(config)
     sockets = _listen(config)
     raise_open_files(config.connections_max + SPARE_FILES)
+    # systemd makes it for root; runners keep what they know of machines in it.
+    folder = os.environ.get("CACHE_DIRECTORY", "").partition(":")[0]
+    if folder:
+        private_dir(folder, account.uid, account.gid)
     drop_to(config.user)
     os.umask(0o077)
     if digest:

@@ -19,6 +19,7 @@ from saltlite.adapters.process import set_parent_death_signal
 from saltlite.adapters.trust import require_trusted
 from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient
+from saltlite.cloud.lazy import LazyCloud
 from saltlite.config.load import load_master
 from saltlite.config.opts import opts_of
 from saltlite.config.paths import master_socket
@@ -66,20 +67,21 @@ def run(wanted: Mapping[str, Any]) -> dict[str, Any]:
     index = build_index(search_layers(opts, "runners"))
     with LocalClient(master_socket(config.sock_dir)) as client:
         client.token, client.runner = wanted["token"], wanted["jid"]
-        loader = _loader(index, opts, RunnerClient(client))
+        loader = _loader(index, opts, RunnerClient(client), LazyCloud(wanted["config_dir"], client))
         call = (wanted["fun"], wanted["args"], wanted["kwargs"])
         outcome = call_each(loader, [call], jid=wanted["jid"], user=wanted["user"])
     value = decode_return(encode_whole(outcome.value, VALUE_MAX).body, VALUE_MAX)
     return {"value": value, "retcode": outcome.retcode}
 
 
-def _loader(index: Any, opts: dict[str, Any], there: RunnerClient) -> Loader:
+def _loader(index: Any, opts: dict[str, Any], there: RunnerClient, cloud: LazyCloud) -> Loader:
     grains = {**collect(opts), "id": opts["id"]}
 
     def execution() -> Loader:
         return Loader(build_index(search_layers(opts)), opts, grains, {})
 
-    return Loader(index, opts, grains, {}, more={"__client__": there, "__execution__": CrossCalls(execution)})
+    given = {"__client__": there, "__execution__": CrossCalls(execution), "__cloud__": cloud}
+    return Loader(index, opts, grains, {}, more=given)
 
 
 if __name__ == "__main__":

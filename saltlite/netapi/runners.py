@@ -28,7 +28,7 @@ AS_CALLER = frozenset({"salt.cmd"})
 """Runners that do something on this machine with the rights of the process that they are in."""
 OUTPUT_MAX = 64 * 1024 * 1024
 _STDERR_SHOWN = 300
-_KEPT_NAMES = ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TZ")
+_KEPT_NAMES = ("CACHE_DIRECTORY", "PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LANG", "LC_ALL", "TZ")
 
 
 class RunnerError(SaltliteError):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from saltlite.loader.hints import __file_client__
 
-_TYPES = ("grains", "interfaces", "modules", "returners", "runners", "utils")
+_TYPES = ("clouds", "grains", "interfaces", "modules", "returners", "runners", "utils")
 
 
 def sync_runners(
@@ -54,6 +54,21 @@ def sync_modules(
         saltlite-run saltutil.sync_modules
     """
     return _sync("modules", saltenv, extmod_whitelist, extmod_blacklist)
+
+
+def sync_clouds(
+    saltenv: str | list[str] = "base",
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Bring the drivers of clouds in ``salt://_clouds``, for ``saltlite cloud``; as ``sync_runners``.
+
+    CLI Example::
+
+        saltlite-run saltutil.sync_clouds
+    """
+    return _sync("clouds", saltenv, extmod_whitelist, extmod_blacklist)
 
 
 def sync_grains(

@@ -31,6 +31,7 @@ GOOD: dict[str, Any] = {
     "ids": [],
     "jid": "20260131235959123456",
     "kind": "minion",
+    "machine": "web1",
     "minion": "web1",
     "mode": 0o644,
     "offset": 0,
@@ -43,8 +44,10 @@ GOOD: dict[str, Any] = {
     "tag": "app/up",
     "tgt": "(a+)+$",
     "tgt_type": "pcre",
+    "token_id": "abcdefgh",
     "type": "dummy",
     "uses": 1,
+    "what": "creating",
 }
 """A value for each field that a verb needs."""
 

@@ -26,6 +26,7 @@ from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.render import outputters
 from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient
+from saltlite.cloud.lazy import LazyCloud
 from saltlite.config.load import load_master
 from saltlite.config.opts import opts_of
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
@@ -55,6 +56,7 @@ runners that come with saltlite (saltlite runner -d shows what they do):
   salt.cmd         an execution module function on this machine
   salt.execute     a job on minions
   manage.up, .down, .status, .versions      the minions
+  cloud.query, .profile, .destroy ...       machines of clouds
   jobs.list_jobs, .lookup_jid, .active      the jobs
   resource.list, .owner, .match, .stats ... the resources of minions
   event.listen, .send                       the events of the master
@@ -104,7 +106,8 @@ def run(argv: Sequence[str], console: Console) -> int:
     index = build_index(search_layers(opts, RUNNERS))
     with open_client(parsed) as client:
         there = RunnerClient(client)
-        loader = _loader(index, opts, there, _files(config, opts["cachedir"]))
+        given = {"__client__": there, "__cloud__": LazyCloud(config_dir_of(parsed), client)}
+        loader = _loader(index, opts, given, _files(config, opts["cachedir"]))
         if parsed.on("doc"):
             return _print_docs(loader, parsed, console)
         calls = read_calls(parsed.words[0], parsed.words[1:], index, {})
@@ -124,14 +127,14 @@ def _opts(config: MasterConfig) -> dict[str, Any]:
     return {**opts_of(config, f"{config.master_name or socket.gethostname()}_master"), "cachedir": own}
 
 
-def _loader(index: Index, opts: dict[str, Any], there: RunnerClient, files: dict[str, Any]) -> Loader:
-    """The loader of runners; `files` is what both they and execution modules see beside the usual names."""
+def _loader(index: Index, opts: dict[str, Any], own: dict[str, Any], files: dict[str, Any]) -> Loader:
+    """The loader of runners. Beside the usual names these see `own`, and both they and execution modules `files`."""
     grains = find_grains(opts)
 
     def execution() -> Loader:
         return Loader(build_index(search_layers(opts)), opts, grains, {}, more=files)
 
-    given = {**files, "__client__": there, "__execution__": CrossCalls(execution)}
+    given = {**files, **own, "__execution__": CrossCalls(execution)}
     return Loader(index, opts, grains, {}, more=given)
 
 

@@ -17,6 +17,7 @@ from saltlite.master.context import Answer, Master
 from saltlite.master.handlers import (
     acl_explain,
     auth_tokens,
+    cloud_event,
     complete,
     copies,
     describe,
@@ -38,6 +39,7 @@ from saltlite.master.handlers import (
     runner_event,
     status,
     token_create,
+    token_revoke,
 )
 
 PROTOCOL_VERSION = 1
@@ -120,6 +122,8 @@ VERBS: dict[str, OperatorVerb] = {
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": str, "fingerprint": str}),
     "key_finger": OperatorVerb(keys.handle_key_finger),
     "token_create": OperatorVerb(token_create.handle_token_create, {"uses": int, "expires_s": NUMBER, "id_glob": str}),
+    "token_revoke": OperatorVerb(token_revoke.handle_token_revoke, {"token_id": str}),
+    "cloud_event": OperatorVerb(cloud_event.handle_cloud_event, {"machine": str, "what": str, "said": dict}),
     "hook": OperatorVerb(hook.handle_hook, {"path": str, "said": dict}),
     "heard": OperatorVerb(heard.handle_heard, {"ids": list}),
     "minions": OperatorVerb(minions.handle_minions),

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.resources.ssh._faults import sentence_of
+from saltlite.resources.ssh._faults import NotReachedError, fault_of
 from saltlite.resources.ssh._host import Host, check_user
 from saltlite.resources.ssh._process import Finished, run_to_end
 
@@ -123,7 +123,7 @@ class Connections:
             said = _text_of(log)
         if done.late:
             self._end(host)
-            raise CommandExecutionError(f"{host.resource_id}: timed out after {limit_s:g} s at {host.place}.")
+            raise NotReachedError(f"{host.resource_id}: timed out after {limit_s:g} s at {host.place}.")
         return _outcome(host, done, said, tty=tty)
 
     def close(self) -> None:
@@ -228,7 +228,7 @@ def _outcome(host: Host, done: Finished, log: str, *, tty: bool) -> Outcome:
         elif not done.dropped:
             # Of options that it does not know ssh complains before it has a log.
             early = stderr.decode(errors="replace") if b"onfiguration option" in stderr else ""
-            raise CommandExecutionError(sentence_of(host, log or early))
+            raise fault_of(host, log or early)
     elif done.retcode < 0:
         raise CommandExecutionError(f"{host.resource_id}: ssh was killed by signal {-done.retcode}.")
     before, begun, stdout = stdout.partition(_BEGIN)

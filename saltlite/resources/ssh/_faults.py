@@ -5,7 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from saltlite.errors import CommandExecutionError
 from saltlite.resources.ssh._host import Host
+
+
+class NotReachedError(CommandExecutionError):
+    """A host did not let ssh in, or let go of it. `denied`: what was offered is not taken there.
+
+    `passing`: a host that is being made or restarted looks like this for a while.
+    """
+
+    def __init__(self, text: str, *, denied: bool = False, passing: bool = False) -> None:
+        super().__init__(text)
+        self.denied = denied
+        self.passing = passing
+
+
+_DENIED = ("permission denied:",)
+_PASSING = ("connection refused:", "name not found:", "no route:", "timed out after", "connection closed:")
 
 _NOISE = re.compile(r"ControlSocket |mux_client|.*disabling multiplexing|Shared connection to |@+$|\s*$")
 _METHODS = re.compile(r"Permission denied \(([^)]*)\)")
@@ -57,6 +74,13 @@ _CASES: tuple[tuple[str, str | Callable[[Host, str], str]], ...] = (
     (r"cannot bind to path|ControlPath", "no room for the connection's socket: {last}"),
 )
 _PATTERNS = [(re.compile(pattern), sentence) for pattern, sentence in _CASES]
+
+
+def fault_of(host: Host, log: str) -> NotReachedError:
+    """As an error: why a host was not reached, from what ssh wrote to its log."""
+    text = sentence_of(host, log)
+    why = text.removeprefix(f"{host.resource_id}: ")
+    return NotReachedError(text, denied=why.startswith(_DENIED), passing=why.startswith(_PASSING))
 
 
 def sentence_of(host: Host, log: str) -> str:

@@ -83,7 +83,7 @@ def host_of(resource_id: str, pillar: object) -> Host:
     if "host" not in given:
         raise CommandExecutionError(f"{where} `host` is missing: the name or address to connect to.")
     for name, value in given.items():
-        problem = _problem(name, value)
+        problem = problem_of(name, value)
         if problem:
             raise CommandExecutionError(f"{where} {name} {problem}.")
     if sum(bool(given.get(name)) for name in _CHECKS) > 1:
@@ -100,7 +100,7 @@ def check_user(name: object) -> str:
     raise CommandExecutionError(f"{name!r} is not the name of a user.")
 
 
-def _problem(name: str, value: Any) -> str | None:  # noqa: C901, PLR0911, PLR0912, RUF100 - one case a kind of option
+def problem_of(name: str, value: Any) -> str | None:  # noqa: C901, PLR0911, PLR0912, RUF100 - one case a kind of option
     """What is wrong with the value of an option, or None. The values of secrets are not repeated."""
     match name:
         case "host":
@@ -109,7 +109,7 @@ def _problem(name: str, value: Any) -> str | None:  # noqa: C901, PLR0911, PLR09
             return None if _matches(_USER, value) else f"is {value!r}, which is no name of a user"
         case "passwd" | "priv_passwd":
             right = isinstance(value, str) and value.isprintable() and 0 < len(value.encode()) <= SECRET_MAX
-            return None if right else f"must be text of 1 to {SECRET_MAX} bytes in one line; quote it in the pillar"
+            return None if right else f"must be text of 1 to {SECRET_MAX} bytes in one line; put it in quotes"
         case "priv" | "known_hosts_file":
             return None if _matches(_PATH, value) else f"is {value!r}; it must be an absolute path, or begin with ~"
         case "ssh_options":

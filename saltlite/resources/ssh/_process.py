@@ -53,7 +53,12 @@ def run_to_end(argv: Sequence[str], env: Mapping[str, str], stdin: bytes | None,
     except OSError as error:
         raise CommandExecutionError(f"{argv[0]} cannot be started: {error.strerror}.") from error
     with process:
-        return _Run(process, stdin or b"").until(time.monotonic() + timeout_s)
+        try:
+            return _Run(process, stdin or b"").until(time.monotonic() + timeout_s)
+        except BaseException:
+            # Somebody interrupts: nobody would end it later.
+            process.kill()
+            raise
 
 
 class _Run:

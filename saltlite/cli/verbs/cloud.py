@@ -1,0 +1,383 @@
+"""`saltlite cloud`, which is `saltlite-cloud` too: machines of clouds, from a profile to an accepted minion and back.
+
+What a command does is decided by one option, as in Salt; what it does it to by the words.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from saltlite.adapters import logs
+from saltlite.cli import exitcodes
+from saltlite.cli.cloudanswers import confirm, errors_of, explanation, print_explanation, printed, split_words
+from saltlite.cli.commands import COMMANDS, CONFIG_DIR, QUIET, parse_descriptor
+from saltlite.cli.configs import config_dir_of
+from saltlite.cli.connect import open_client
+from saltlite.cli.inprocess import printing_to_stderr
+from saltlite.cli.options import Option, Table, choice
+from saltlite.cli.render import outputters
+from saltlite.cloud import actions, app, query, unfinished
+from saltlite.cloud.parallel import Done, worst_exit_code
+from saltlite.cloud.program import Program, conceal_logs
+from saltlite.cloud.progress import Block, Lines
+from saltlite.config.cloudfiles import load_map
+from saltlite.errors import SaltliteError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import FrameType
+
+    from saltlite.cli.console import Console
+    from saltlite.cli.options import Parsed
+    from saltlite.cloud.query import Answers
+    from saltlite.core.cloud.flow import Unfinished
+    from saltlite.core.cloud.maps import MapMachine
+    from saltlite.core.cloud.providers import Provider
+
+_ACTS = (
+    Option("-p", "--profile", metavar="PROFILE", help="make machines of this profile, with these names"),
+    Option("-m", "--map", metavar="FILE", help="make the machines of a map; -d, -Q, -F, -S: those"),
+    Option("-d", "--destroy", help="destroy the machines of these names"),
+    Option("-a", "--action", metavar="ACTION", help="an action for machines, such as show_instance"),
+    Option("-f", "--function", metavar="FUNCTION", help="a function for the provider of this name"),
+    Option("-Q", "--query", help="list machines: id, image, size, state, addresses"),
+    Option("-F", "--full-query", help="list machines, with all that there is to say of them"),
+    Option("-S", "--select-query", help="list machines, with the fields of query.selection"),
+    Option("--list-providers", help="list the providers that are configured"),
+    Option("--list-profiles", metavar="PROVIDER", help="list the profiles of a provider, or of all"),
+    Option("--list-locations", metavar="PROVIDER", help="list what its locations are, or those of all"),
+    Option("--list-images", metavar="PROVIDER", help="list what machines can be made from"),
+    Option("--list-sizes", metavar="PROVIDER", help="list how large machines can be"),
+    Option("--unfinished", help="list what commands that died have left half done"),
+    Option("--clean", help="take back what is half made (of these names, or all)"),
+    Option("--resume", help="go on with machines that wait for their minion"),
+    Option("-u", "--update-bootstrap", help="say which script makes machines minions"),
+)
+_HOW = (
+    Option("-P", "--parallel", help="several machines at the same time"),
+    Option("-y", "--assume-yes", help="do not ask"),
+    Option("--explain", help="with -p: show which setting holds, and where it stands"),
+    Option("--no-deploy", help="make machines, and no minions of them"),
+    Option("--keep", help="keep a machine that did not become what it should be"),
+    Option("-k", "--keep-tmp", help="keep what was uploaded to a machine to deploy it"),
+    Option("--script-args", metavar="TEXT", help="arguments of the deploy script"),
+    Option("--provider", metavar="PROVIDER", help="ask this provider only"),
+    Option("--cached", help="with -Q: what was known last, without asking"),
+)
+_SHARED = (
+    Option("--eauth", "--auth", metavar="BACKEND", help="log in: pam, file, sharedsecret"),
+    Option("-T", "--make-token", help="keep that login, and use it next time"),
+    Option("--username", metavar="NAME", help="the name to log in with (your own)"),
+    Option("--password-fd", metavar="N", convert=parse_descriptor, help="read the password there; 0 is stdin"),
+    Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
+    Option("--out", metavar="FORMAT", convert=choice(*outputters.NAMES), help=", ".join(outputters.NAMES)),
+    Option("--no-color", help="no colours"),
+    QUIET,
+    CONFIG_DIR,
+)
+
+_EPILOG = """\
+Settings of actions and functions are KEY=VALUE behind the names.
+
+exit codes: 0 all is well, 2 usage or configuration, 4 something failed and is
+  told, 6 refused, 7 the master cannot be reached, 130 interrupted: what was
+  half made is taken back, or listed by --unfinished"""
+
+_READS = ("show_", "list_", "get_", "avail_")
+"""Actions that change nothing begin so, and need no confirmation."""
+
+
+def _table() -> Table:
+    usage, summary = COMMANDS["cloud"]
+    return Table(usage, summary, (*_ACTS, *_HOW, *_SHARED), _EPILOG)
+
+
+def run(argv: Sequence[str], console: Console) -> int:
+    """Do what the options say. Raises UsageError, ConfigError, RefusedError, UnreachableError."""
+    parsed = _table().parse(argv)
+    console.quiet = parsed.on("quiet")
+    act = _act_of(parsed)
+    with open_client(parsed) as client:
+        program = app.open_program(config_dir_of(parsed), client, _progress(parsed, console))
+        logs.configure(parsed.options.get("log_level", program.config.log_level))
+        conceal_logs(program.secrets)
+        signal.signal(signal.SIGTERM, _interrupt)
+        for path in program.exposed():
+            console.note(f"saltlite: others can read {path}, which has secrets: chmod 600 {path}")
+        try:
+            return _HANDLERS[act](program, parsed, console)
+        except SaltliteError as error:
+            raise _concealed(error, program) from None
+
+
+def _act_of(parsed: Parsed) -> str:
+    given = [name for name in _HANDLERS if parsed.on(name)]
+    if "map" in given and len(given) == 2:
+        given.remove("map")  # which machines, and not what to do with them
+    if len(given) != 1:
+        what = "one of them" if given else "what to do"
+        raise UsageError(f"say {what}: -p, -m, -d, -a, -f, -Q, -F, -S, --list-...; `saltlite cloud --help` has them")
+    return given[0]
+
+
+def _progress(parsed: Parsed, console: Console) -> Callable[[str, str], None]:
+    if parsed.on("parallel") and console.wants_status():
+        return Block(sys.stderr, console.status_width())
+    return Lines(console.note)
+
+
+def _interrupt(_signum: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _concealed(error: SaltliteError, program: Program) -> SaltliteError:
+    """The same error without secrets."""
+    told = SaltliteError("\n".join(_lacks(program, program.secrets.text(str(error)))))
+    told.exit_code = error.exit_code
+    return told
+
+
+def _lacks(program: Program, text: str) -> list[str]:
+    """The text, and which settings drivers have missed meanwhile."""
+    return [text, *errors_of(program)]
+
+
+def _make(program: Program, parsed: Parsed, console: Console) -> int:
+    profile = parsed.options["profile"]
+    given = _given(parsed)
+    if parsed.on("explain"):
+        print_explanation(explanation(program, profile, given), parsed, console)
+        return exitcodes.OK
+    if not parsed.words:
+        raise UsageError(f"say what the machines are to be called: saltlite cloud -p {profile} NAME...")
+    with printing_to_stderr():
+        done = app.make_machines(program, profile, parsed.words, given, parallel=parsed.on("parallel"))
+    return _told(program, done, parsed, console)
+
+
+def _make_map(program: Program, parsed: Parsed, console: Console) -> int:
+    machines = load_map(parsed.options["map"])
+    with printing_to_stderr():
+        there = app.there_of_map(program, machines)
+    missing = [one for one in machines if one.name not in there]
+    if not missing:
+        console.note("saltlite: all machines of the map are there")
+        printed({}, parsed, console)
+        return exitcodes.OK
+    rows = [f"{one.name} ({one.profile})" for one in missing]
+    confirm(f"These machines are to be made: {', '.join(rows)}.", parsed, console)
+    with printing_to_stderr():
+        done = app.make_map(program, machines, _given(parsed), there, parallel=parsed.on("parallel"))
+    return _told(program, done, parsed, console)
+
+
+def _destroy(program: Program, parsed: Parsed, console: Console) -> int:
+    names = list(parsed.words)
+    providers = _providers(program, parsed)
+    if parsed.on("map"):
+        machines = load_map(parsed.options["map"])
+        with printing_to_stderr():
+            there = app.there_of_map(program, machines)
+        names += [name for name in there if name not in names]
+        providers = [program.catalogue.provider(name) for name in dict.fromkeys(there.values())] or providers
+        if not names:
+            console.note("saltlite: no machine of the map is there")
+            printed({}, parsed, console)
+            return exitcodes.OK
+    if not names:
+        raise UsageError("say which machines: saltlite cloud -d NAME...")
+    names = list(dict.fromkeys(names))
+    with printing_to_stderr():
+        query.find(program, names, providers)
+    confirm(f"These machines are to be destroyed: {', '.join(names)}.", parsed, console)
+    with printing_to_stderr():
+        done = app.destroy_machines(program, names, providers, parallel=parsed.on("parallel"))
+    return _told(program, done, parsed, console)
+
+
+def _action(program: Program, parsed: Parsed, console: Console) -> int:
+    action = parsed.options["action"]
+    names, kwargs = split_words(parsed.words)
+    if not names:
+        raise UsageError(f"say for which machines: saltlite cloud -a {action} NAME... [KEY=VALUE...]")
+    providers = _providers(program, parsed)
+    if not action.startswith(_READS):
+        with printing_to_stderr():
+            query.find(program, names, providers)
+        confirm(f"{action} is to be done with {', '.join(names)}.", parsed, console)
+    with printing_to_stderr():
+        answers = actions.action(program, action, names, kwargs, providers)
+    return _answered(program, answers, parsed, console)
+
+
+def _function(program: Program, parsed: Parsed, console: Console) -> int:
+    names, kwargs = split_words(parsed.words)
+    if len(names) != 1:
+        raise UsageError(
+            f"say for which provider: saltlite cloud -f {parsed.options['function']} PROVIDER [KEY=VALUE...]"
+        )
+    provider = program.catalogue.provider(names[0])
+    with printing_to_stderr():
+        answers = actions.function(program, parsed.options["function"], provider, kwargs)
+    return _answered(program, answers, parsed, console)
+
+
+def _list_machines(program: Program, parsed: Parsed, console: Console) -> int:
+    asks = {"query": query.machines, "full_query": query.machines_full, "select_query": query.machines_selected}
+    ask = query.machines_cached if parsed.on("cached") else next(ask for name, ask in asks.items() if parsed.on(name))
+    machines = load_map(parsed.options["map"]) if parsed.on("map") else None
+    providers = _providers(program, parsed)
+    if machines is not None:
+        wanted = {program.catalogue.profile(one.profile).provider.name for one in machines}
+        providers = [one for one in providers if one.name in wanted]
+    with printing_to_stderr():
+        answers = ask(program, providers)
+    if machines is not None:
+        _only(answers, machines)
+    return _answered(program, answers, parsed, console)
+
+
+def _only(answers: Answers, machines: Sequence[MapMachine]) -> None:
+    names = {one.name for one in machines}
+    for drivers in answers.found.values():
+        for driver, found in drivers.items():
+            drivers[driver] = {name: one for name, one in found.items() if name in names}
+
+
+def _list_offers(program: Program, parsed: Parsed, console: Console) -> int:
+    what = next(what for what in ("locations", "images", "sizes") if parsed.on(f"list_{what}"))
+    providers = program.catalogue.matching(parsed.options[f"list_{what}"])
+    with printing_to_stderr():
+        answers = query.offers(program, providers, what)
+    return _answered(program, answers, parsed, console)
+
+
+def _list_providers(program: Program, parsed: Parsed, console: Console) -> int:
+    rows: dict[str, dict[str, Any]] = {}
+    for one in program.catalogue.every_provider():
+        rows.setdefault(one.alias, {})[one.driver] = {"written": one.settings.where}
+    printed(rows, parsed, console)
+    return exitcodes.OK
+
+
+def _list_profiles(program: Program, parsed: Parsed, console: Console) -> int:
+    wanted = {one.name for one in program.catalogue.matching(parsed.options["list_profiles"])}
+    rows: dict[str, dict[str, Any]] = {}
+    for name, profile in sorted(program.catalogue.profiles.items()):
+        if profile.provider.name in wanted:
+            of_alias = rows.setdefault(profile.provider.alias, {})
+            settings = {"provider": profile.provider.name, **program.secrets.value(profile.settings.values)}
+            of_alias.setdefault(profile.provider.driver, {})[name] = settings
+    for sentence in program.catalogue.dropped.values():
+        console.note(f"saltlite: {sentence}")
+    printed(rows, parsed, console)
+    return exitcodes.OK
+
+
+def _unfinished(program: Program, parsed: Parsed, console: Console) -> int:
+    rows = unfinished.shown(program)
+    often = [row["name"] for row in rows]
+    labels = [row["name"] if often.count(row["name"]) == 1 else f"{row['name']} ({row['run']})" for row in rows]
+    printed(dict(zip(labels, rows, strict=True)), parsed, console)
+    return exitcodes.FAILED if any(row["left"] for row in rows) else exitcodes.OK
+
+
+def _clean(program: Program, parsed: Parsed, console: Console) -> int:
+    runs = _unfinished_of(program, parsed)
+    machines = unfinished.destroys(runs)
+    if machines:
+        confirm(f"These machines are to be destroyed, where they are there: {', '.join(machines)}.", parsed, console)
+    return _take_up(program, runs, parsed, console, unfinished.clean)
+
+
+def _resume(program: Program, parsed: Parsed, console: Console) -> int:
+    return _take_up(program, _unfinished_of(program, parsed), parsed, console, unfinished.resume)
+
+
+def _unfinished_of(program: Program, parsed: Parsed) -> dict[str, Unfinished]:
+    runs = [one for one in program.journal.unfinished() if not parsed.words or one.name in parsed.words]
+    missing = [name for name in parsed.words if name not in {one.name for one in runs}]
+    if missing:
+        raise UsageError(f"nothing of {', '.join(missing)} is unfinished; `saltlite cloud --unfinished` lists what is")
+    return unfinished.by_label(runs)
+
+
+def _take_up(
+    program: Program, runs: Mapping[str, Unfinished], parsed: Parsed, console: Console, do: Callable[..., Any]
+) -> int:
+    done = Done()
+    with printing_to_stderr():
+        for name, one in runs.items():
+            try:
+                done.answers[name] = do(program, one)
+            except SaltliteError as error:
+                done.errors[name] = error
+    return _told(program, done, parsed, console)
+
+
+def _update_bootstrap(program: Program, parsed: Parsed, console: Console) -> int:
+    script = program.script({"name": "machine", "profile": "", "provider": "", "driver": "", "ssh_host": "machine"})
+    folder = f"{program.opts['config_dir']}/cloud.deploy.d"
+    console.note("saltlite: the script comes with saltlite and changes with it; there is nothing to fetch")
+    printed({"script": "deploy.sh", "lines": len(script.splitlines()), "own scripts": folder}, parsed, console)
+    return exitcodes.OK
+
+
+def _providers(program: Program, parsed: Parsed) -> list[Provider]:
+    return program.catalogue.matching(parsed.options.get("provider", "all")) if program.catalogue.providers else []
+
+
+def _given(parsed: Parsed) -> dict[str, Any]:
+    """What the command line says of machines; it wins over everything."""
+    given: dict[str, Any] = {}
+    if parsed.on("no_deploy"):
+        given["deploy"] = False
+    if parsed.on("keep"):
+        given["destroy_on_failure"] = False
+    if parsed.on("keep_tmp"):
+        given["keep_tmp"] = True
+    if parsed.on("script_args"):
+        given["script_args"] = parsed.options["script_args"]
+    return given
+
+
+def _told(program: Program, done: Done, parsed: Parsed, console: Console) -> int:
+    """Print what came of each machine. What a driver says of a new machine may hold the only copy of its password."""
+    for error in done.errors.values():
+        console.error(f"saltlite: {program.secrets.text(str(error))}")
+    for line in errors_of(program) if done.errors else ():
+        console.error(f"saltlite: {line}")
+    printed(done.answers, parsed, console)
+    return worst_exit_code(done)
+
+
+def _answered(program: Program, answers: Answers, parsed: Parsed, console: Console) -> int:
+    for error in answers.errors.values():
+        console.error(f"saltlite: {program.secrets.text(str(error))}")
+    for line in errors_of(program) if answers.errors else ():
+        console.error(f"saltlite: {line}")
+    printed(answers.found, parsed, console)
+    return max((error.exit_code for error in answers.errors.values()), default=exitcodes.OK)
+
+
+_HANDLERS: Mapping[str, Callable[[Program, Parsed, Console], int]] = {
+    "profile": _make,
+    "map": _make_map,
+    "destroy": _destroy,
+    "action": _action,
+    "function": _function,
+    "query": _list_machines,
+    "full_query": _list_machines,
+    "select_query": _list_machines,
+    "list_providers": _list_providers,
+    "list_profiles": _list_profiles,
+    "list_locations": _list_offers,
+    "list_images": _list_offers,
+    "list_sizes": _list_offers,
+    "unfinished": _unfinished,
+    "clean": _clean,
+    "resume": _resume,
+    "update_bootstrap": _update_bootstrap,
+}

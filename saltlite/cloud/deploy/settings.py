@@ -1,0 +1,317 @@
+"""What a deployment is to do, read from the settings of the machine before anything is done.
+
+Settings, beside those of the provider; times are seconds, or text such as 5m. Where to log in, and as whom:
+
+    ssh_host               name or address; drivers set it
+    ssh_port               22
+    ssh_username           root; of several the first one that is let in
+    key_filename           file of a private key; also `ssh_key_file`, `ssh_keyfile`, `private_key`
+    key_passphrase         its passphrase
+    password               password of that user; also `ssh_password`. A provider's own `password` is not offered
+    ssh_host_key           the public host key, or a list of them, as in `ssh-ed25519 AAAA…`; without it the first key
+                           that the machine shows counts, and no other one later
+    ssh_known_hosts        file of host keys that count already; by default one in the cache folder, begun anew.
+                           It is added to, and read only without ssh_host_key
+    ssh_agent              false; offer the keys of the agent behind SSH_AUTH_SOCK
+    ssh_options            list of options of ssh_config(5), as in ProxyJump=bastion
+    ssh_timeout            300; seconds until a login must have worked
+    wait_for_passwd_maxtries  10; logins that may be denied until then: keys and passwords come late on new machines
+    sudo, sudo_password    become root by sudo, with a password where it asks for one
+
+What is installed, and how:
+
+    install                wheel: saltlite travels along; index: pip on the machine fetches it; none: it is there
+    install_dir            /opt/saltlite; the virtualenv. One that has this version of saltlite already is used as it is
+    install_index          address of the package index for pip; it may have a name and a password in it
+    wheel_dir              folder here with wheels that travel along, for machines of another kind than this one
+    python                 the interpreter on the machine; by default the newest that is found
+    minion, grains         options of the minion's configuration, and its grains
+    minion_dir             /etc/saltlite; the folder of that configuration
+    start_timeout          30; seconds until the minion must have reached its master
+
+One's own steps, in this order:
+
+    preflight_cmds         commands before anything else
+    file_map               {file or folder here: absolute path there}
+    script                 a script in the place of the built-in one: a path, or a name in cloud.deploy.d or in the
+                           folders of the option deploy_scripts_search_path. It is called
+                           with `-c FOLDER` and script_args, and finds `minion`, `grains` and `join_token` there
+    script_args            text that a shell reads as further arguments
+    script_env             map of environment variables
+    inline_script          commands after it; also with `deploy: false`
+    keep_tmp               false; leave the upload on the machine
+    tmp_dir                /tmp; where it goes there
+    deploy_timeout         900; seconds that each step may take
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.cloud.deploy.minionconf import MinionPaths, minion_options, paths_of
+from saltlite.cloud.deploy.readings import Readings
+from saltlite.cloudapi.exceptions import SaltCloudConfigError
+from saltlite.resources.ssh._host import Host
+
+LOGIN_S = 300.0
+LOGIN_TRIES = 10
+STEP_S = 900.0
+START_S = 30.0
+SSH_S = 15.0
+"""How long one attempt to connect may take."""
+
+INSTALLS = ("wheel", "index", "none")
+BUILT_IN = "deploy.sh"
+WITHOUT_API = frozenset({"saltify"})
+"""Drivers whose provider is nobody that one logs in to: its `password` is that of its machines."""
+
+_HOST_KEY = re.compile(r"[a-z0-9@.\-]+ [A-Za-z0-9+/]+=*( [^\n\r]*)?")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,252}")
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.\-]+")
+_NAME_OF_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How to get in. Secrets are not shown."""
+
+    host: Host
+    users: tuple[str, ...]
+    host_keys: tuple[str, ...]
+    remembers: bool
+    """Whether host keys of an earlier login still count: for machines that were there before us."""
+    within_s: float
+    denials: int
+    sudo: bool
+    sudo_password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """How saltlite gets there."""
+
+    how: str
+    folder: str
+    index: str = field(repr=False)  # may have credentials in it
+    wheel_dir: str
+    python: str
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """One's own steps. `script` is the path of a file here, "" for the built-in script."""
+
+    preflight: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]
+    script: str
+    script_args: str = field(repr=False)
+    script_env: Mapping[str, str] = field(repr=False)
+    inline: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """All of it, for one machine."""
+
+    name: str
+    login: Login
+    deploy: bool
+    install: Install
+    steps: Steps
+    minion: Mapping[str, Any] = field(repr=False)
+    token: str = field(repr=False)
+    paths: MinionPaths
+    cachedir: str
+    """The folder here for what ssh needs; it belongs to whoever runs the command, for ssh runs a program in it."""
+    tmp_dir: str
+    keep_tmp: bool
+    step_s: float
+    start_s: float
+
+    def told(self) -> dict[str, Any]:
+        """What may be told of it: names and numbers, and nothing that somebody could have put a secret into."""
+        host = self.login.host
+        return {
+            "host": host.host,
+            "port": host.port,
+            "username": host.user,
+            "sudo": self.login.sudo,
+            "minion_id": self.minion["id"],
+            "deploy_method": self.install.how if self.deploy and not self.steps.script else "script",
+            "script": os.path.basename(self.steps.script) or BUILT_IN,
+            "timeout": self.step_s,
+        }
+
+
+def deployment_of(vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> Deployment:
+    """What is to be done with this machine. Raises SaltCloudConfigError that names the setting."""
+    read = Readings(vm_)
+    config_dir = read.path("minion_dir", "/etc/saltlite")
+    if not _NAME.fullmatch(read.name):
+        raise read.wrong("name", f"is {read.name!r}, which is no name of a machine")
+    minion = minion_options(read, vm_, opts)
+    return Deployment(
+        name=read.name,
+        login=_login(read, opts),
+        deploy=read.flag("deploy", default=True),
+        install=_install(read),
+        steps=_steps(read, opts),
+        minion=minion,
+        token=read.text("join_token") or str(read.mapping("minion").get("join_token") or ""),
+        paths=paths_of(minion, config_dir),
+        cachedir=str(opts["cachedir"]),
+        tmp_dir=read.path("tmp_dir", "/tmp"),  # noqa: S108 - on the machine, where mktemp makes a private one in it
+        keep_tmp=read.flag("keep_tmp"),
+        step_s=read.seconds("deploy_timeout", STEP_S),
+        start_s=read.seconds("start_timeout", START_S),
+    )
+
+
+def known_hosts_of(name: str, provider: str, opts: Mapping[str, Any]) -> str:
+    """The file that keeps the host keys of this machine, and of none that another provider calls the same."""
+    return os.path.join(str(opts["cachedir"]), "known_hosts", _NO_NAME.sub(".", provider) or "none", name)
+
+
+def _known_hosts(read: Readings, opts: Mapping[str, Any], *, pinned: bool) -> str:
+    """Where its host keys stand: pinned ones in a file of our own always, for that file is written anew."""
+    given = os.path.expanduser(read.text("ssh_known_hosts"))
+    if given:
+        if not os.path.isabs(given):
+            raise read.wrong("ssh_known_hosts", f"is {given!r}; it must be an absolute path here")
+        # The file begins with the first login, and so do our own folders.
+        folder = os.path.dirname(given)
+        ours = given.startswith(os.path.join(str(opts["cachedir"]), ""))
+        if os.path.isdir(given) or not (ours or os.path.isdir(folder)):
+            raise read.wrong("ssh_known_hosts", f"names {given!r}, and no such file can be here")
+    if given and not pinned:
+        return given
+    return known_hosts_of(read.name, read.text("provider"), opts)
+
+
+def _login(read: Readings, opts: Mapping[str, Any]) -> Login:
+    where, address = read.first("ssh_host", "salt_host")
+    if address is None:
+        raise SaltCloudConfigError(f"{read.name}: ssh_host is missing: the name or address to log in to")
+    key_name, key = read.first("key_filename", "ssh_key_file", "ssh_keyfile", "private_key")
+    password_name, password = read.first("ssh_password", "password")
+    if password_name == "password" and _is_of_the_provider(password, read, opts):  # noqa: S105 - a setting's name
+        password = None
+    users = read.texts("ssh_username") or ("root",)
+    for each in users:
+        read.checked("user", "ssh_username", each)
+    port_name, port = read.first("ssh_port")
+    _, passphrase = read.first("key_passphrase")
+    options = read.texts("ssh_options")
+    keys = read.texts("ssh_host_key")
+    for each in keys:
+        if not _HOST_KEY.fullmatch(each):
+            raise read.wrong("ssh_host_key", "is no public key, as in `ssh-ed25519 AAAA…`")
+    if key is not None and not os.path.isfile(os.path.expanduser(str(key))):
+        raise read.wrong(key_name, f"names {str(key)!r}, and there is no such file here")
+    sudo_password = read.text("sudo_password") or None
+    if sudo_password is not None:
+        read.checked("passwd", "sudo_password", sudo_password)
+    offers_keys = read.flag("ssh_agent")
+    within_s = read.seconds("ssh_timeout", LOGIN_S)
+    host = Host(
+        read.name,
+        read.checked("host", where, str(address)),
+        user=users[0],
+        port=read.checked("port", port_name, 22 if port is None else port),
+        priv=None if key is None else read.checked("priv", key_name, os.path.expanduser(str(key))),
+        priv_passwd=None if passphrase is None else read.checked("priv_passwd", "key_passphrase", str(passphrase)),
+        passwd=None if password is None else read.checked("passwd", password_name, str(password)),
+        timeout=min(SSH_S, within_s),
+        identities_only=key is not None,
+        use_auth_sock=offers_keys and key is None,
+        accept_new_host_keys=not keys,
+        known_hosts_file=_known_hosts(read, opts, pinned=bool(keys)),
+        ssh_options=read.checked("ssh_options", "ssh_options", options),
+    )
+    return Login(
+        host,
+        users,
+        keys,
+        remembers=bool(read.text("ssh_known_hosts")),
+        within_s=within_s,
+        denials=read.whole("wait_for_passwd_maxtries", LOGIN_TRIES, 1000),
+        sudo=read.flag("sudo", default=sudo_password is not None),
+        sudo_password=sudo_password,
+    )
+
+
+def _is_of_the_provider(password: Any, read: Readings, opts: Mapping[str, Any]) -> bool:
+    """Whether this is what the provider's own API is logged in to with, which no machine may see."""
+    alias, _, driver = read.text("provider").partition(":")
+    provider = ((opts.get("providers") or {}).get(alias) or {}).get(driver) or {}
+    return driver not in WITHOUT_API and password is not None and provider.get("password") == password
+
+
+def _install(read: Readings) -> Install:
+    how = read.text("install", default="wheel")
+    if how not in INSTALLS:
+        raise read.wrong("install", f"is {how!r}; it must be one of {', '.join(INSTALLS)}")
+    wheel_dir = os.path.expanduser(read.text("wheel_dir"))
+    if wheel_dir and not os.path.isdir(wheel_dir):
+        raise read.wrong("wheel_dir", f"is {wheel_dir!r}, and there is no such folder here")
+    return Install(
+        how, read.path("install_dir", "/opt/saltlite"), read.text("install_index"), wheel_dir, read.text("python")
+    )
+
+
+def _steps(read: Readings, opts: Mapping[str, Any]) -> Steps:
+    files = read.mapping("file_map")
+    for local, remote in files.items():
+        if not isinstance(remote, str) or not remote.startswith("/"):
+            raise read.wrong("file_map", f"has {remote!r} for {local}; it must be an absolute path on the machine")
+        if not os.path.exists(os.path.expanduser(local)):
+            raise read.wrong("file_map", f"has {local!r}, which is not there")
+    variables = read.mapping("script_env")
+    for name in variables:
+        if not _NAME_OF_VARIABLE.fullmatch(name):
+            raise read.wrong("script_env", f"has {name!r}, which is no name of a variable")
+    script, script_args = script_of(read, opts), read.text("script_args")
+    if script_args and not script:
+        raise read.wrong("script_args", "is for a script of yours: the built-in one takes no arguments")
+    return Steps(
+        preflight=read.texts("preflight_cmds"),
+        files=tuple((os.path.expanduser(local), remote) for local, remote in files.items()),
+        script=script,
+        script_args=script_args,
+        script_env={name: str(value) for name, value in variables.items()},
+        inline=read.texts("inline_script"),
+    )
+
+
+def is_built_in(script: object) -> bool:
+    """Whether this setting means the built-in script, which keeps a list of what it makes."""
+    return script in (None, "", BUILT_IN, "deploy")
+
+
+def credentials_of(address: str) -> tuple[str, ...]:
+    """What logs in at an address with a name and a password, or a token, in it."""
+    found = urllib.parse.urlsplit(address)
+    secret = found.password or found.username
+    return () if not secret else (secret, urllib.parse.unquote(secret))
+
+
+def script_of(read: Readings, opts: Mapping[str, Any]) -> str:
+    """The file of the script that the settings name, "" for the built-in one. Raises SaltCloudConfigError."""
+    named = read.text("script")
+    if is_built_in(named):
+        return ""
+    folders = [str(path) for path in opts.get("deploy_scripts_search_path") or ()]
+    if opts.get("config_dir"):
+        folders.insert(0, os.path.join(str(opts["config_dir"]), "cloud.deploy.d"))
+    tried = [os.path.join(folder, named + end) for folder in folders for end in ("", ".sh")]
+    tried = [named] if os.path.isabs(named) else tried
+    found = next((path for path in tried if os.path.isfile(path)), None)
+    if found is None:
+        looked = ", ".join(tried) or "there is no folder cloud.deploy.d"
+        raise read.wrong("script", f"names {named!r}, which is not there ({looked}); without it the built-in one runs")
+    return found

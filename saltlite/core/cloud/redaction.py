@@ -1,0 +1,182 @@
+"""What must not be said: in events, logs, messages and records of machines and their providers.
+
+Three rules, each of which is enough: an event that has a list of allowed fields has no others; what stands under a key
+whose name says that it is secret is left out, at any depth; and every known secret is replaced wherever it stands, in
+the ways in which texts are commonly written. Public keys count as secrets (contract: "Writing Cloud Driver Modules").
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import urllib.parse
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+HIDDEN = "***"
+SECRET_MIN = 4
+"""Characters: a shorter secret is found by its key's name only, for such texts stand everywhere."""
+LINE_MIN = 16
+"""Characters of a line of a longer secret, such as a private key, that is a secret of its own."""
+
+ALLOWED: Mapping[str, frozenset[str]] = {
+    "creating": frozenset({"event", "name", "profile", "provider", "driver"}),
+    "deploying": frozenset(
+        {
+            "event", "name", "profile", "provider", "driver", "deploy_method", "host", "minion_dir",
+            "minion_id", "os", "port",
+            "script", "ssh_host", "ssh_port", "ssh_username", "sudo", "timeout", "tty", "username", "win_installer",
+        }
+    ),
+    "created": frozenset(
+        {
+            "event", "name", "profile", "provider", "driver", "id", "image", "instance_id", "private_ips", "public_ips",
+            "size", "state",
+        }
+    ),
+    "destroying": frozenset({"event", "name", "provider", "driver", "instance_id"}),
+    "destroyed": frozenset({"event", "name", "provider", "driver", "instance_id"}),
+}  # fmt: skip
+"""The last part of a tag -> the fields that such an event may have. Other events have what the other rules leave."""
+
+_SECRET_WORDS = frozenset(
+    {
+        "auth", "authorization", "cookie", "credential", "credentials", "passphrase", "passwd", "password", "passwords",
+        "pass", "pem", "pwd", "secret", "secrets", "token", "tokens", "apikey", "userdata", "sdb",
+    }
+)  # fmt: skip
+_SECRET_ENDS = ("password", "passwd", "secret", "token", "apikey", "key", "keys", "pem", "passphrase")
+"""As in `rootpassword`, `minion_pem`, `accesskey`."""
+KEY_FILES = ("private_key", "ssh_key_file", "ssh_keyfile", "key_filename", "ssh_private_key")
+"""Keys whose value is the path of a file with a secret, and seldom the secret."""
+_PLACES = ("_file", "_path", "_name", "_names", "_dir", "_id", "_url", "_type", "_format", "name")
+"""Ends of keys that say where something is, or what it is called, and not what it is."""
+_KEY_BLOCK = re.compile(r"-----BEGIN [A-Z0-9 ]*(?:KEY|CERTIFICATE)[A-Z ]*-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL)
+_PUBLIC_KEY = re.compile(r"\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\w+|sk-[\w@.-]+) +[A-Za-z0-9+/=]{16,}")
+_LOGIN_IN_URL = re.compile(r"(?<=://)[^\s/@:'\"]*:[^\s/@'\"]*(?=@)")
+_JOIN_TOKEN = re.compile(r"\bslj1\.[A-Za-z2-7]+\.[a-z0-9]+\.[a-z2-7]+")
+
+
+class Secrets:
+    """Texts that nobody may read, growing as they become known."""
+
+    def __init__(self, is_there: Callable[[str], bool] = lambda _path: False) -> None:
+        """`is_there` says of a path whether there is something: such a one is no secret, whatever its key says."""
+        self._is_there = is_there
+        self._known: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+
+    def add(self, secret: object) -> None:
+        """Let this text, and its longer lines, appear nowhere from now on."""
+        text = str(secret)
+        for one in (text, *text.splitlines()):
+            wanted = one.strip()
+            if len(wanted) >= (SECRET_MIN if one is text else LINE_MIN) and not wanted.startswith("-----"):
+                self._known.update(form for form in _forms(wanted) if len(form) >= SECRET_MIN)
+        self._pattern = None
+
+    def add_from(self, settings: object) -> None:
+        """Let what stands under secret keys of these settings, at any depth, appear nowhere from now on."""
+        for value in secret_values(settings, self._is_there):
+            self.add(value)
+
+    def text(self, said: str) -> str:
+        """The text without secrets."""
+        if self._pattern is None and self._known:
+            longest_first = sorted(self._known, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        for pattern in (self._pattern, _KEY_BLOCK, _PUBLIC_KEY, _JOIN_TOKEN, _LOGIN_IN_URL):
+            if pattern is not None:
+                said = pattern.sub(HIDDEN, said)
+        return said
+
+    def value(self, said: Any) -> Any:
+        """Data without secrets: keys that name one are left out, and known ones replaced in all texts and keys."""
+        match said:
+            case str():
+                return self.text(said)
+            case bytes():
+                return self.text(said.decode("utf-8", "replace"))
+            case Mapping():
+                return {
+                    self.text(str(key)): self.value(value)
+                    for key, value in said.items()
+                    if not is_secret_name(str(key))
+                }
+            case list() | tuple() | set() | frozenset():
+                return [self.value(one) for one in said]
+            case bool() | None:
+                return said
+            case int() | float():
+                return HIDDEN if str(said) in self._known else said
+            case _:
+                return self.text(str(said))
+
+    def event(self, what: str, said: Mapping[str, Any], more: Collection[str] = ()) -> dict[str, Any]:
+        """The data of an event whose tag ends with `what`; `more` are fields that it may have besides."""
+        fields = dict(said)
+        if what in ALLOWED:
+            allowed = ALLOWED[what].union(more)
+            fields = {key: value for key, value in said.items() if key in allowed}
+            inner = said.get("kwargs")
+            if isinstance(inner, Mapping):  # so drivers hand over what they deploy with
+                fields["kwargs"] = {key: value for key, value in inner.items() if key in allowed}
+        redacted: dict[str, Any] = self.value(fields)
+        return redacted
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a key of this name holds what nobody may read."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    plain = re.sub(r"[^a-z0-9]+", "_", spaced).strip("_")
+    words = plain.split("_")
+    if _SECRET_WORDS.intersection(words) and not _is_place(plain, words):
+        return True
+    if plain in ("user_data", "pub_key", "public_key", "private_key", "script_env"):
+        return True
+    return words[-1].endswith(_SECRET_ENDS) and words[-1] not in ("monkey",)
+
+
+def _is_place(plain: str, words: list[str]) -> bool:
+    """`secret_name`, `auth_type`, and private addresses."""
+    return plain.endswith(_PLACES) or words[-1] in ("ip", "ips", "address", "addresses", "network", "networks", "dns")
+
+
+def secret_values(settings: object, is_there: Callable[[str], bool], *, under: str = "") -> Iterator[object]:
+    """What stands under secret keys at any depth, paths apart: those of key files, and those where something is.
+
+    `under` is the nearest key above that is secret: everything below it is.
+    """
+    if isinstance(settings, Mapping):
+        for key, value in settings.items():
+            yield from secret_values(value, is_there, under=str(key) if is_secret_name(str(key)) else under)
+    elif isinstance(settings, list | tuple | set | frozenset):
+        for value in settings:
+            yield from secret_values(value, is_there, under=under)
+    elif (
+        under and settings is not None and not isinstance(settings, bool) and not _is_a_path(settings, under, is_there)
+    ):
+        yield settings
+
+
+def _is_a_path(value: object, under: str, is_there: Callable[[str], bool]) -> bool:
+    """Where a key is, stands in many a message; what is in it becomes a secret when it is read.
+
+    Many a password looks like a path, so looks are not enough.
+    """
+    could_be = isinstance(value, str) and bool(re.fullmatch(r"[/~][\w./ @+-]*", value)) and "/" in value
+    return could_be and (under in KEY_FILES or is_there(str(value)))
+
+
+def _forms(text: str) -> set[str]:
+    """The text as it looks in URLs, JSON, Python, shells and base64."""
+    return {
+        text,
+        urllib.parse.quote(text, safe=""),
+        urllib.parse.quote_plus(text),
+        json.dumps(text)[1:-1],
+        repr(text)[1:-1],
+        text.replace("'", "'\"'\"'"),
+        base64.b64encode(text.encode()).decode("ascii").rstrip("="),
+    }

@@ -1,0 +1,310 @@
+"""The command without a master: what it lists, asks and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cloud_lab import DRIVER, IMAGE, PROVIDER
+
+
+class Lab:
+    """A configuration folder with the scripted driver, and no master."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "drivers").mkdir(mode=0o755)
+        (folder / "machines").mkdir()
+        shutil.copy(DRIVER, folder / "drivers")
+        self.write("master", {"root_dir": str(folder / "root")})
+        self.options()
+        self.provider()
+        self.profile()
+
+    def write(self, name: str, options: dict[str, Any]) -> None:
+        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in options.items())
+        (self.folder / name).write_text(text)
+
+    def options(self, **more: Any) -> None:
+        self.write(
+            "cloud", {"root_dir": str(self.folder / "root"), "cloud_dirs": [str(self.folder / "drivers")], **more}
+        )
+
+    def provider(self, **more: Any) -> None:
+        given = {"driver": "scripted", "folder": str(self.folder / "machines"), **more}
+        self.write("cloud.providers", {PROVIDER: {key: one for key, one in given.items() if one is not None}})
+
+    def profile(self, **more: Any) -> None:
+        given = {"provider": PROVIDER, "image": IMAGE, "size": "small", "minion": {"master": "m"}, **more}
+        self.write("cloud.profiles", {"small": {key: one for key, one in given.items() if one is not None}})
+
+    def machines(self, **rows: dict[str, Any]) -> None:
+        (self.folder / "machines/machines.json").write_text(json.dumps(rows))
+
+    def run(self, *words: str, **how: Any) -> subprocess.CompletedProcess[str]:
+        program = "import sys; from saltlite.cli.main import main_cloud; sys.exit(main_cloud())"
+        argv = [sys.executable, "-c", program, "-c", str(self.folder), "--out", "json", *words]
+        return subprocess.run(
+            argv, capture_output=True, text=True, timeout=30, check=False, **{"stdin": subprocess.DEVNULL, **how}
+        )
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+def sentence(said: subprocess.CompletedProcess[str]) -> str:
+    """What stderr says, when it is no traceback."""
+    assert "Traceback" not in said.stderr
+    return said.stderr
+
+
+def test_providers_and_profiles_are_listed_without_asking_anybody(lab: Lab) -> None:
+    lab.provider(trouble="down")
+    listed = json.loads(lab.run("--list-providers").stdout)
+    assert listed == {PROVIDER: {"scripted": {"written": f"{lab.folder}/cloud.providers:1"}}}
+    lab.profile(ssh_password="hidden-password")
+    listed = json.loads(lab.run("--list-profiles", "all").stdout)
+    assert listed[PROVIDER]["scripted"]["small"]["size"] == "small"
+    assert "hidden-password" not in str(listed)
+
+
+def test_a_required_setting_that_is_missing_is_named_with_its_file(lab: Lab) -> None:
+    lab.provider(folder=None)
+    said = lab.run("-Q")
+    assert said.returncode == 2
+    assert f"{lab.folder}/cloud.providers:1: provider {PROVIDER} lacks the setting 'folder'" in sentence(said)
+
+
+def test_a_setting_of_a_profile_that_is_missing_is_named_with_its_file(lab: Lab) -> None:
+    lab.profile(image=None)
+    said = lab.run("-p", "small", "--no-deploy", "web1")
+    assert said.returncode == 4
+    assert f"{lab.folder}/cloud.profiles:1: profile small lacks the setting 'image'" in sentence(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("-p", "larg", "web1"), 2, "there is no profile 'larg': there are small"),
+        (("-p", "small"), 2, "say what the machines are to be called"),
+        (("-p", "small", "a/b"), 2, "is no name for a machine"),
+        (("-p", "small", "a", "a"), 2, "is to be made twice"),
+        (("-a", "show_instance", "nobody"), 4, "no provider has a machine nobody"),
+        (("-d", "nobody", "-y"), 4, "no provider has a machine nobody"),
+        (("-a", "show_image", "web1"), 4, "The show_image function must be called with -f or --function."),
+        (("-f", "show_instance", PROVIDER), 4, "The show_instance action must be called with -a or --action."),
+        (("-a", "create", "web1", "-y"), 4, "is no action"),
+        (("-a", "nothing_such", "web1", "-y"), 4, "has no nothing_such; it has"),
+        (("-a", "show_instance", "web1", "a=1"), 4, "takes no settings"),
+        (("-f", "show_image", "nobody"), 2, "there is no provider 'nobody'"),
+        (("-Q", "-F"), 2, "say one of them"),
+        (("web1",), 2, "say what to do"),
+        (("-m", "/nowhere.map", "-y"), 2, "there is no such file"),
+        (("--list-sizes", "nobody"), 2, "there is no provider 'nobody'"),
+        (("--clean", "nobody"), 2, "nothing of nobody is unfinished"),
+        (("-p", "small", "new1"), 7, "the master does not answer"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(lab: Lab, words: tuple[str, ...], code: int, said: str) -> None:
+    lab.machines(web1={"state": "running"})
+    found = lab.run(*words)
+    assert (found.returncode, said in sentence(found)) == (code, True), found
+    assert len(found.stderr.splitlines()) < 4
+    assert lab.run("--unfinished").stdout == "{}\n"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [("nonsense", "a list in place of a map of machines"), ("down", "OSError: connection refused by api with ***")],
+)
+def test_a_provider_that_is_down_or_talks_nonsense_does_not_keep_others_from_being_listed(
+    lab: Lab, trouble: str, said: str
+) -> None:
+    bad = {"driver": "scripted", "folder": "/nowhere", "trouble": trouble, "api_key": "planted-key"}
+    good = {"driver": "scripted", "folder": str(lab.folder / "machines")}
+    lab.write("cloud.providers", {"bad": bad, PROVIDER: good})
+    lab.machines(web1={"state": "running"})
+    found = lab.run("-Q")
+    assert found.returncode == 4
+    assert said in sentence(found)
+    assert set(json.loads(found.stdout)[PROVIDER]["scripted"]) == {"web1"}
+
+
+def test_a_size_that_there_is_not_is_said_and_nothing_is_made(lab: Lab) -> None:
+    lab.profile(size="enormous")
+    said = lab.run("-p", "small", "--no-deploy", "web1")
+    assert (said.returncode, "there is no size 'enormous'" in sentence(said)) == (4, True)
+    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
+
+
+def test_a_driver_that_there_is_not_is_said_with_those_that_there_are(lab: Lab) -> None:
+    lab.write("cloud.providers", {"lab": {"driver": "ec3"}})
+    said = lab.run("-Q")
+    assert said.returncode == 2
+    assert f"{lab.folder}/cloud.providers:1: provider lab: there is no driver 'ec3', but" in sentence(said)
+
+
+def test_machines_without_a_master_can_be_made_bare_and_somebody_is_told_that_nobody_is_told(lab: Lab) -> None:
+    said = lab.run("-p", "small", "--no-deploy", "web1")
+    assert (said.returncode, json.loads(said.stdout)["web1"]["state"]) == (0, "running")
+    assert said.stderr.count("Nobody is told of this") == 1
+
+
+def test_a_machine_whose_key_could_not_be_deleted_stays_listed(lab: Lab) -> None:
+    lab.machines(web1={"state": "running"})
+    said = lab.run("-d", "web1", "-y")
+    assert (said.returncode, "the key of its minion may still be accepted" in sentence(said)) == (4, True)
+    listed = lab.run("--unfinished")
+    assert (listed.returncode, json.loads(listed.stdout)["web1"]["what"]) == (4, "destroy")
+    assert lab.run("--clean", "-y").returncode == 4
+
+
+def test_a_bare_machine_is_made_and_destroyed_without_a_master(lab: Lab) -> None:
+    assert lab.run("-p", "small", "--no-deploy", "web1").returncode == 0
+    said = lab.run("-d", "web1", "-y")
+    assert (said.returncode, json.loads(said.stdout)) == (0, {"web1": {"destroyed": "web1"}})
+    assert lab.run("--unfinished").returncode == 0
+
+
+def test_a_time_that_is_none_is_refused_before_anything_is_made(lab: Lab) -> None:
+    lab.profile(wait_for_minion="soon")
+    said = lab.run("-p", "small", "--no-deploy", "web1")
+    assert (said.returncode, "'soon' is not a duration" in sentence(said)) == (2, True)
+    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
+
+
+def test_a_file_with_secrets_that_everybody_can_read_is_told_of(lab: Lab) -> None:
+    lab.provider(api_key="planted-key")
+    path = lab.folder / "cloud.providers"
+    path.chmod(0o644)
+    said = lab.run("--list-providers")
+    assert (said.returncode, f"chmod 600 {path}" in said.stderr) == (0, True)
+    path.chmod(0o640)
+    assert lab.run("--list-providers").stderr == ""
+
+
+def test_a_name_at_two_providers_is_asked_about(lab: Lab) -> None:
+    (lab.folder / "other").mkdir()
+    (lab.folder / "other/machines.json").write_text('{"web1": {"state": "running"}}')
+    lab.machines(web1={"state": "stopped"})
+    here, there = (str(lab.folder / name) for name in ("machines", "other"))
+    lab.write(
+        "cloud.providers",
+        {PROVIDER: {"driver": "scripted", "folder": here}, "two": {"driver": "scripted", "folder": there}},
+    )
+    said = lab.run("-a", "show_instance", "web1")
+    assert (said.returncode, "say which one is meant with --provider" in sentence(said)) == (4, True)
+    one = json.loads(lab.run("-a", "show_instance", "web1", "--provider", "two").stdout)
+    assert one == {"two": {"scripted": {"web1": {"state": "running"}}}}
+
+
+def test_a_machine_that_is_gone_leaves_its_name(lab: Lab) -> None:
+    lab.machines(web1={"state": "terminated"})
+    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
+    assert lab.run("-p", "small", "--no-deploy", "web1").returncode == 0
+
+
+def test_what_was_listed_last_can_be_seen_without_asking(lab: Lab) -> None:
+    lab.machines(web1={"state": "running", "admin_password": "planted-password"})
+    assert lab.run("-F").returncode == 0
+    lab.provider(trouble="down")
+    found = lab.run("-Q", "--cached")
+    assert (found.returncode, list(json.loads(found.stdout)[PROVIDER]["scripted"])) == (0, ["web1"])
+    assert "planted-password" not in found.stdout
+    files = list((lab.folder / "root/var/cache").rglob("*.json"))
+    assert files
+    assert not any("planted-password" in path.read_text() for path in files)
+    assert all(path.stat().st_mode & 0o077 == 0 for path in files)
+
+
+def test_an_explanation_shows_who_said_what_and_no_secret(lab: Lab) -> None:
+    lab.options(defaults={"size": "tiny"}, script="mine.sh")
+    lab.profile(ssh_password="planted-password")
+    rows = json.loads(lab.run("-p", "small", "--explain").stdout)
+    assert rows["size"] == {
+        "value": "small",
+        "from": f"profile small ({lab.folder}/cloud.profiles:1)",
+        "over": [f"global ({lab.folder}/cloud:3)"],
+    }
+    assert rows["script"]["from"] == f"global ({lab.folder}/cloud:4)"
+    assert rows["ssh_password"]["value"] == "***"
+    rows = json.loads(lab.run("-p", "small", "--explain", "--no-deploy").stdout)
+    assert rows["deploy"] == {"value": False, "from": "command line"}
+
+
+def test_what_destroys_asks_a_person_and_does_nothing_without_a_yes(lab: Lab) -> None:
+    lab.machines(web1={"state": "running"})
+    said = lab.run("-d", "web1")
+    assert (said.returncode, "add -y" in sentence(said)) == (2, True)
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, b"n\n")
+        program = "import sys; from saltlite.cli.main import main_cloud; sys.exit(main_cloud())"
+        argv = [sys.executable, "-c", program, "-c", str(lab.folder), "-d", "web1"]
+        done = subprocess.run(argv, stdin=theirs, stdout=theirs, stderr=theirs, timeout=30, check=False)
+        shown = os.read(ours, 65536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (done.returncode, "to be destroyed: web1" in shown) == (6, True)
+    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"].keys() == {"web1"}
+
+
+@pytest.mark.parametrize("folder", ["drivers", "root/var/cache/saltlite/cloud"])
+def test_folders_that_others_may_write_to_are_refused(lab: Lab, folder: str) -> None:
+    (lab.folder / folder).mkdir(parents=True, exist_ok=True)
+    (lab.folder / folder).chmod(0o777)
+    said = lab.run("--list-providers")
+    assert (said.returncode, f"{lab.folder}/{folder}" in sentence(said)) == (6, True)
+
+
+def test_a_minion_that_could_not_find_its_master_is_never_begun(lab: Lab) -> None:
+    lab.profile(minion=None)
+    said = lab.run("-p", "small", "web1")
+    assert (said.returncode, "write `minion: {master: ADDRESS}`" in sentence(said)) == (2, True)
+    assert json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"] == {}
+
+
+def test_drivers_of_file_roots_are_synced_and_then_used(lab: Lab) -> None:
+    shutil.move(lab.folder / "drivers/scripted.py", lab.folder / "scripted.py")
+    assert "there is no driver 'scripted'" in sentence(lab.run("-Q"))
+    (lab.folder / "srv/_clouds").mkdir(parents=True)
+    shutil.move(lab.folder / "scripted.py", lab.folder / "srv/_clouds")
+    roots = {"root_dir": str(lab.folder / "root"), "file_roots": {"base": [str(lab.folder / "srv")]}}
+    lab.write("master", roots)
+    program = "import sys; from saltlite.cli.main import main_run; sys.exit(main_run())"
+    argv = [sys.executable, "-c", program, "-c", str(lab.folder), "--out", "json", "saltutil.sync_clouds"]
+    synced = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    assert (synced.returncode, json.loads(synced.stdout)) == (0, ["clouds.scripted"]), synced
+    lab.machines(web1={"state": "running"})
+    assert set(json.loads(lab.run("-Q").stdout)[PROVIDER]["scripted"]) == {"web1"}
+
+
+def test_clean_asks_before_it_destroys_and_has_a_row_for_every_run(lab: Lab) -> None:
+    lab.machines(web1={"state": "running"})
+    folder = lab.folder / "root/var/cache/saltlite/cloud"
+    folder.mkdir(parents=True, mode=0o700)
+    begun = {"what": "create", "name": "web1", "provider": f"{PROVIDER}:scripted", "profile": "small", "pid": 0}
+    records = [one for run in ("r1", "r2") for one in ({"run": run, **begun}, {"run": run, **_BEGUN})]
+    (folder / "journal").write_text("".join(f"{json.dumps(one)}\n" for one in records))
+    listed = json.loads(lab.run("--unfinished").stdout)
+    assert set(listed) == {"web1 (r1)", "web1 (r2)"}
+    said = lab.run("--clean")
+    assert (said.returncode, "to be destroyed, where they are there: web1 (" in sentence(said)) == (2, True)
+    assert set(json.loads((lab.folder / "machines/machines.json").read_text())) == {"web1"}
+    assert lab.run("--clean", "-y").returncode == 0
+    assert (lab.folder / "machines/machines.json").read_text() == "{}"
+    assert lab.run("--unfinished").stdout == "{}\n"
+
+
+_BEGUN = {"what": "begin", "step": "make-machine"}

@@ -1,0 +1,152 @@
+"""What callers of `CloudClient`, who may have no shell on this host, cannot have done there."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.client.local import LocalClient
+from saltlite.cloud.app import open_program
+from saltlite.cloud.client import CloudClient
+from saltlite.cloud.program import Program
+from saltlite.core.cloud.foreign import of_this_host
+from saltlite.core.cloud.providers import Profile, Provider
+from saltlite.core.cloud.settings import Settings
+from saltlite.errors import CommandExecutionError
+
+
+def client(folder: Path) -> CloudClient:
+    """With a configuration of nothing but its folders; no master is asked."""
+    (folder / "cloud").write_text(f"root_dir: {folder}\n")
+    (folder / "master").write_text(f"root_dir: {folder}\n")
+    (folder / "cloud.maps.d").mkdir()
+    return CloudClient(str(folder), LocalClient(str(folder / "no-socket")))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ssh_options", ["ProxyCommand=touch x"]),
+        ("file_map", {"/etc/shadow": "/tmp/x"}),
+        ("wheel_dir", "wheels"),
+        ("script", "/etc/shadow"),
+        ("script", "../../shadow"),
+        ("userdata_file", "x"),
+        ("key_filename", "x"),
+        ("private_key", "x"),
+        ("ssh_known_hosts", "x"),
+        ("ssh_agent", True),
+        ("show_folders", ["/root"]),
+        ("hide_folders", []),
+        ("image", "/root"),
+        ("image", "~/x"),
+        ("some_new_setting", [{"a": "/etc/shadow"}]),
+        ("file", "x"),
+    ],
+)
+def test_settings_about_this_host_are_refused_wherever_they_can_be_given(tmp_path: Path, name: str, value: Any) -> None:
+    asked = client(tmp_path)
+    asks: tuple[Callable[[], Any], ...] = (
+        lambda: asked.profile("small", ["a"], **{name: value}),
+        lambda: asked.map_run("web.map", **{name: value}),
+        lambda: asked.action("start", ["a"], **{name: value}),
+        lambda: asked.function("create_keypair", "lab", **{name: value}),
+    )
+    for ask in asks:
+        with pytest.raises(CommandExecutionError, match="not taken from callers; write them into the profile"):
+            ask()
+
+
+def test_settings_about_the_machine_are_taken() -> None:
+    settings = {
+        "size": "small", "image": "debian-cloud/debian-12", "minion_dir": "/etc/saltlite", "tmp_dir": "/var/tmp",
+        "script": "mine", "script_args": "-x", "inline_script": ["/bin/true"], "preflight_cmds": ["/bin/true"],
+        "ssh_host": "192.0.2.1", "keyname": "k",
+        "minion": {"pki_dir": "/etc/x", "log_file": "/var/log/x"}, "grains": {"place": "/srv"},
+    }  # fmt: skip
+    assert of_this_host(settings) == []
+
+
+@pytest.mark.parametrize("name", ["/etc/shadow", "../cloud.providers", "", ".."])
+def test_a_map_is_named_and_stands_in_its_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CommandExecutionError, match=r"is no name of a map: say that of a file in cloud\.maps\.d"):
+        client(tmp_path).map_run(name)
+
+
+def test_a_map_of_the_folder_is_read(tmp_path: Path) -> None:
+    asked = client(tmp_path)
+    (tmp_path / "cloud.maps.d/web.map").write_text("nowhere: [web1]\n")
+    with pytest.raises(CommandExecutionError, match="nowhere"):
+        asked.map_run("web.map")
+
+
+def test_destroy_is_no_action(tmp_path: Path) -> None:
+    with pytest.raises(CommandExecutionError, match=r"cloud\.destroy"):
+        client(tmp_path).action("destroy", ["a"])
+
+
+# -- the program that it opens
+
+
+def opened(folder: Path, **options: str) -> Program:
+    """By a configuration with these options, and a provider with a secret."""
+    (folder / "master").write_text(f"root_dir: {folder}\n")
+    (folder / "cloud").write_text("".join(f"{name}: {value}\n" for name, value in options.items()))
+    (folder / "cloud.providers").write_text("lab: {driver: local, password: planted-password}\n")
+    (folder / "cloud.providers").chmod(0o600)
+    return open_program(str(folder), LocalClient(str(folder / "no-socket")), lambda _machine, _text: None)
+
+
+def test_what_a_service_keeps_is_in_the_folder_that_systemd_made_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CACHE_DIRECTORY", f"{tmp_path}/service:/other")
+    assert opened(tmp_path).opts["cachedir"] == f"{tmp_path}/service/cloud"
+    assert opened(tmp_path, cachedir=f"{tmp_path}/said").opts["cachedir"] == f"{tmp_path}/said"
+
+
+def test_no_log_line_has_a_secret_once_the_program_is_open(tmp_path: Path) -> None:
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign] # a handler of one line
+    logging.getLogger().addHandler(handler)
+    try:
+        opened(tmp_path)
+        logging.getLogger("driver").error("logged in with %s", "planted-password")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert lines == ["logged in with ***"]
+
+
+def test_files_with_secrets_that_others_can_read_are_named(tmp_path: Path) -> None:
+    options = {"defaults": "{ssh_password: planted}", "root_dir": str(tmp_path)}
+    assert opened(tmp_path, **options).exposed() == [str(tmp_path / "cloud")]
+    (tmp_path / "cloud").chmod(0o640)
+    assert opened(tmp_path, **options).exposed() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to a group that it is not in")
+def test_a_group_that_is_not_the_owners_counts_as_others(tmp_path: Path) -> None:
+    program, path = opened(tmp_path), tmp_path / "cloud.providers"
+    path.chmod(0o640)
+    assert program.exposed() == []
+    os.chown(path, 0, 12345)
+    assert program.exposed() == [str(path)]
+
+
+def test_a_map_with_secrets_that_others_can_read_is_told_when_it_is_used(tmp_path: Path) -> None:
+    said: list[str] = []
+    program = opened(tmp_path)
+    program.forked(lambda _machine, text: said.append(text))
+    path = tmp_path / "web.map"
+    path.write_text("")
+    path.chmod(0o644)
+    for name in ("a", "b"):
+        settings = Settings({"ssh_password": "planted"}, {"ssh_password": f"{path}:1"})
+        program.machine(name, Profile("p", Provider("lab", "local", Settings({})), Settings({})), settings)
+    assert said == [f"others can read {path}, which has secrets: chmod 600 {path}"]
