@@ -68,6 +68,12 @@ def sentence(said: subprocess.CompletedProcess[str]) -> str:
     return said.stderr
 
 
+def test_a_listing_takes_no_names_and_says_what_does(lab: Lab) -> None:
+    said = lab.run("-F", "web1")
+    assert said.returncode == 2
+    assert "--full-query takes no further word, and has 'web1': `--provider NAME` asks one provider" in said.stderr
+
+
 def test_providers_and_profiles_are_listed_without_asking_anybody(lab: Lab) -> None:
     lab.provider(trouble="down")
     listed = json.loads(lab.run("--list-providers").stdout)
