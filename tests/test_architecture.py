@@ -24,7 +24,8 @@ CLASS_LINES_MAX = 400
 ENTRY_POINT_LINES_MAX = 30
 
 PLUGIN_FOLDERS = (
-    "modules", "grains", "resources", "runners", "executors", "returners", "auth", "interfaces", "clouds", "cloudapi",
+    "modules", "grains", "resources", "runners", "executors", "returners", "auth", "output", "interfaces", "clouds",
+    "cloudapi",
 )  # fmt: skip
 DUNDERS = {
     "__active_provider_name__", "__client__", "__cloud__", "__context__", "__events__", "__execution__",

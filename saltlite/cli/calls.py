@@ -7,6 +7,7 @@ from saltlite.cli.origin import origin
 from saltlite.cli.targets import target_kind
 from saltlite.client.local import JobCall
 from saltlite.errors import UsageError
+from saltlite.model.signature import outputter_of
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from saltlite.client.local import LocalClient
 
 
-def read_call(client: LocalClient, parsed: Parsed, console: Console) -> JobCall:
-    """The job that a command line asks for, its arguments typed by what the targeted minions say of the functions.
+def read_call(client: LocalClient, parsed: Parsed, console: Console) -> tuple[JobCall, str]:
+    """The job that a command line asks for, its arguments typed by what the targeted minions say of the functions; and
+    the outputter that all of them name for what the function returns, or "".
 
     Raises UsageError for a line that is none, RefusedError for a risk that nobody accepted and a function that
     `--test` must not run.
@@ -38,7 +40,7 @@ def read_call(client: LocalClient, parsed: Parsed, console: Console) -> JobCall:
         count = min(described["count"], options.get("subset", described["count"]))
         require_consent(described, count, options.get("accept_risk", ()), console)
     first, *more = calls
-    return JobCall(
+    call = JobCall(
         target,
         first[0],
         arg=first[1],
@@ -54,6 +56,12 @@ def read_call(client: LocalClient, parsed: Parsed, console: Console) -> JobCall:
         executor_opts=options.get("executor_opts"),
         origin=origin() or None,
     )
+    return call, "" if more else _outputter(described["functions"][first[0]]["signatures"])
+
+
+def _outputter(signatures: Sequence[str]) -> str:
+    found = {outputter_of(text) for text in signatures}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _target(parsed: Parsed) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from saltlite.cli.render import outputters
+from saltlite.cli.configs import config_dir_of
+from saltlite.cli.ownoutput import master_opts
+from saltlite.cli.printing import Printing
 from saltlite.core.cloud.profiles import explanation as explain
 from saltlite.core.cloud.redaction import HIDDEN, is_secret_name
 from saltlite.errors import RefusedError, UsageError
@@ -22,13 +24,12 @@ _KEY = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 
 def printed(value: Any, parsed: Parsed, console: Console) -> None:
     """Print data in the format that was asked for."""
-    chosen: str = parsed.options.get("out") or outputters.DEFAULT
-    if chosen in outputters.FOR_PROGRAMS:
-        console.use_utf8()
-    paint = outputters.Paint(colors=not parsed.on("no_color") and console.wants_colors())
-    text = outputters.render_alone(chosen, value, paint)
-    if text:
-        console.data(text)
+    printing(parsed, console).show(value)
+
+
+def printing(parsed: Parsed, console: Console) -> Printing:
+    """How it is printed. Raises UsageError when there is no such outputter."""
+    return Printing(parsed, console, lambda: master_opts(config_dir_of(parsed)))
 
 
 def confirm(what: str, parsed: Parsed, console: Console) -> None:

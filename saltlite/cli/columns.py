@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from saltlite.cli.console import printable
+from saltlite.model.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,25 +9,15 @@ import sys
 import time
 
 from saltlite.errors import SaltliteError
+from saltlite.model.printable import printable
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self, TextIO
 
-# Whatever could move the cursor, set a title or recolour a terminal, shown as `?`, as Salt does with ESC.
-_CONTROLS = (*range(0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0))
-# What turns the direction of writing: with it a text can look like another one.
-_BIDI_CONTROLS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_UNPRINTABLE = dict.fromkeys([*_CONTROLS, *_BIDI_CONTROLS], "?")
-
 END_OF_INPUT = "\x04"
 """What Ctrl-D sends where a terminal hands over every key."""
-
-
-def printable(text: str) -> str:
-    """One line of foreign text without control characters (a tab stays), those of the writing direction included."""
-    return text.translate(_UNPRINTABLE)
 
 
 def _is_utf8(stream: TextIO | None) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from saltlite.cli.fold import fold
-from saltlite.cli.render.nested import body
 from saltlite.cli.targets import targets_text
+from saltlite.output._paint import BAD, TEXT, Paint
+from saltlite.output.nested import body
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
@@ -12,13 +13,10 @@ if TYPE_CHECKING:
 
     from saltlite.cli.console import Console
     from saltlite.cli.outcome import Missing
-    from saltlite.cli.render.outputters import Paint
     from saltlite.client.waiting import Reply, Update
 
     Answer = tuple[bool, str, str]
     """Whether it failed, how, and the text of the return."""
-
-_GOOD, _BAD = "32", "31"
 
 
 class EqualAnswers:
@@ -26,9 +24,10 @@ class EqualAnswers:
 
     names_failures = True
 
-    def __init__(self, console: Console, paint: Paint) -> None:
+    def __init__(self, console: Console, *, color: bool) -> None:
         self._console = console
-        self._paint = paint
+        self._color = color
+        self._paint = Paint(color=color)
         self._groups: dict[Answer, list[str]] = {}
         self._resources: set[str] = set()
 
@@ -39,7 +38,7 @@ class EqualAnswers:
         """Put each return to those that look the same."""
         for reply in update.replies:
             if reply.has_value:
-                text = body(reply.value, self._paint, failed=reply.failed())
+                text = body(reply.value, color=self._color, failed=reply.failed())
                 self._groups.setdefault((reply.failed(), _how(reply), text), []).append(reply.name)
                 if reply.minion:
                     self._resources.add(reply.name)
@@ -56,7 +55,7 @@ class EqualAnswers:
         amount = targets_text(len(names) - resources, resources)
         shown = fold(names) if len(names) == 1 else f"{amount}  {fold(names)}"
         first = f"{marks[failed]} {shown}"
-        return self._paint(_BAD if failed else _GOOD, f"{first}  {how}" if how else first) + "\n"
+        return self._paint(BAD if failed else TEXT, f"{first}  {how}" if how else first) + "\n"
 
 
 def _how(reply: Reply) -> str:

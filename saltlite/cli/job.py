@@ -8,17 +8,20 @@ from saltlite.cli import exitcodes, outcome
 from saltlite.cli.calls import read_call
 from saltlite.cli.connect import open_client
 from saltlite.cli.following import Following, tell_failures, tell_missing, tell_notes, tell_skipped
+from saltlite.cli.outputters import DEFAULT, FOR_PROGRAMS, STREAMS, Outputters
 from saltlite.cli.printers import EachEvent, EachReply, FullObject, OneObject, start_fields
-from saltlite.cli.render import outputters
+from saltlite.cli.printing import look_of, opened_output
 from saltlite.cli.targets import compound_hint, kinds_text, targets_text
 from saltlite.client.waiting import Patience, Progress
+from saltlite.config.paths import DEFAULT_CONFIG_DIR
 from saltlite.errors import NoTargetError, UsageError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
+    from typing import Any
+
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
-    from saltlite.cli.outfile import OutFile
     from saltlite.cli.printers import Printer
     from saltlite.client.local import JobCall, LocalClient
     from saltlite.client.waiting import Published
@@ -30,13 +33,11 @@ EXPIRY_S = 3.0
 def run(parsed: Parsed, console: Console) -> int:
     """Run one job, read with the table JOB; the exit code. Raises SaltliteError, and Detached when interrupted."""
     console.quiet = parsed.on("quiet")
-    output = _opened(parsed)
+    _check(parsed)
     with open_client(parsed) as client:
-        call = read_call(client, parsed, console)
-        if output is None:
-            return _run(client, call, parsed, console)
-        with output as stream:
-            return _run(client, call, parsed, console.writing_to(stream))
+        call, wanted = read_call(client, parsed, console)
+        with opened_output(parsed, console) as output:
+            return _run(client, call, parsed, _Format(parsed, output, wanted))
 
 
 def follow_job(client: LocalClient, published: Published, parsed: Parsed, console: Console) -> int:
@@ -45,30 +46,62 @@ def follow_job(client: LocalClient, published: Published, parsed: Parsed, consol
     Of the options in `parsed` those of FOLLOW_OPTIONS count. The exit code; raises as `run` does.
     """
     console.quiet = parsed.on("quiet")
-    output = _opened(parsed)
-    if output is None:
-        return _follow(client, published, parsed, console)
-    with output as stream:
-        return _follow(client, published, parsed, console.writing_to(stream))
+    _check(parsed)
+    with opened_output(parsed, console) as output:
+        return _follow(client, published, parsed, _Format(parsed, output))
 
 
-def _opened(parsed: Parsed) -> OutFile | None:
+def _check(parsed: Parsed) -> None:
     if parsed.on("verbose") and parsed.on("quiet"):
         raise UsageError("--verbose and --quiet exclude each other")
-    if "out_file" not in parsed.options:
-        return None
-    from saltlite.cli.outfile import OutFile
-
-    return OutFile(parsed.options["out_file"])
 
 
-def _run(client: LocalClient, call: JobCall, parsed: Parsed, console: Console) -> int:
+class _Format:
+    """How the returns of a job are printed, and where; found out before it is published. `wanted` is the outputter that
+    the function asks for. Raises UsageError when there is no such outputter as was asked for.
+    """
+
+    def __init__(self, parsed: Parsed, console: Console, wanted: str = "") -> None:
+        self.console = console
+        self._look = look_of(parsed, console)
+        self._outputters = Outputters(lambda: _master_opts(parsed))
+        asked: str = parsed.options.get("out", "")
+        if asked and asked not in STREAMS:
+            self._outputters.find(asked, self._look)
+        self.out = self._outputters.choose(asked, wanted, self._look)
+        self._groups = not asked and self.out == DEFAULT
+        if self.out in FOR_PROGRAMS:
+            console.use_utf8()
+
+    def printer(self, progress: Progress) -> Printer:
+        console, look = self.console, self._look
+        one_line = look.indent is not None and look.indent < 0
+        if self.out == "json" and not one_line:
+            return OneObject(console, look.indent)
+        if self.out == "json-full":
+            return FullObject(console, progress)
+        if self.out == "jsonl":
+            return EachEvent(console, progress)
+        if self._groups and console.shows_data() and len(progress.states) > 1:
+            from saltlite.cli.group import EqualAnswers
+
+            return EqualAnswers(console, color=look.color)
+        return EachReply(console, self.out, self._outputters, look)
+
+
+def _master_opts(parsed: Parsed) -> dict[str, Any]:
+    from saltlite.cli.ownoutput import master_opts
+
+    return master_opts(parsed.options.get("config_dir", DEFAULT_CONFIG_DIR))
+
+
+def _run(client: LocalClient, call: JobCall, parsed: Parsed, form: _Format) -> int:
     published = _publish(client, call, parsed)
     if parsed.on("async"):
-        tell_skipped(published, console)
-        _print_jid(published, _format(parsed), console)
+        tell_skipped(published, form.console)
+        _print_jid(published, form.out, form.console)
         return exitcodes.OK
-    return _follow(client, published, parsed, console)
+    return _follow(client, published, parsed, form)
 
 
 def _publish(client: LocalClient, call: JobCall, parsed: Parsed) -> Published:
@@ -90,13 +123,11 @@ class UnansweredInterrupt(KeyboardInterrupt):
         return "interrupted before the master answered: the job may have been published"
 
 
-def _follow(client: LocalClient, published: Published, parsed: Parsed, console: Console) -> int:
-    out = _format(parsed)
-    if out in outputters.FOR_PROGRAMS:
-        console.use_utf8()
+def _follow(client: LocalClient, published: Published, parsed: Parsed, form: _Format) -> int:
+    console = form.console
     progress = Progress(published, now=time.monotonic())
     _tell_start(published, parsed, console)
-    printer = _printer(out, progress, parsed, console)
+    printer = form.printer(progress)
     code, missing = Following(client, progress, printer, console).run(_patience(published, parsed))
     if not printer.names_failures:
         tell_failures(progress, console)
@@ -117,11 +148,6 @@ def _summary(progress: Progress, missing_count: int) -> str:
     )
 
 
-def _format(parsed: Parsed) -> str:
-    out: str = parsed.options.get("out", outputters.DEFAULT)
-    return out
-
-
 def _tell_start(published: Published, parsed: Parsed, console: Console) -> None:
     if parsed.on("show_jid"):
         console.error(f"jid: {published.jid}")
@@ -130,21 +156,6 @@ def _tell_start(published: Published, parsed: Parsed, console: Console) -> None:
         began = outcome.moment(console.now(), console.now())
         console.error(f"job {published.jid}: {published.fun} on {published.target!r}, {count}, followed since {began}")
     tell_skipped(published, console)
-
-
-def _printer(out: str, progress: Progress, parsed: Parsed, console: Console) -> Printer:
-    if out == "json":
-        return OneObject(console)
-    if out == "json-full":
-        return FullObject(console, progress)
-    if out == "jsonl":
-        return EachEvent(console, progress)
-    colors = not parsed.on("no_color") and console.wants_colors()
-    if "out" not in parsed.options and console.shows_data() and len(progress.states) > 1:
-        from saltlite.cli.group import EqualAnswers
-
-        return EqualAnswers(console, outputters.Paint(colors=colors))
-    return EachReply(console, out, colors=colors)
 
 
 def _patience(published: Published, parsed: Parsed) -> Patience:
@@ -160,7 +171,7 @@ def _patience(published: Published, parsed: Parsed) -> Patience:
 
 def _print_jid(published: Published, out: str, console: Console) -> None:
     if out in ("json", "json-full", "jsonl"):
-        from saltlite.cli.render import json
+        from saltlite.output import json
 
         console.use_utf8()
         shape = json.line if out == "jsonl" else json.document

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from saltlite.cli.commands import LOGIN_OPTIONS, command_lines
 from saltlite.cli.durations import parse_duration
-from saltlite.cli.options import Option, Table, choice
-from saltlite.cli.render import outputters
+from saltlite.cli.options import Option, Table
+from saltlite.cli.printing import JOB_FORMATS_TEXT, JOB_OUTPUT_OPTIONS
 from saltlite.cli.targets import TARGET_OPTIONS
 from saltlite.errors import UsageError
 
@@ -70,6 +70,8 @@ _EPILOG = f"""\
 Options stand anywhere. Behind the function only those above are options, and
 behind `--` nothing is. TIME is seconds, or has a unit: 30, 30s, 5m, 1h.
 
+{JOB_FORMATS_TEXT}
+
 commands (`saltlite run -- TARGET ...` is always a job):
 {command_lines()}
 
@@ -83,10 +85,8 @@ _TIMEOUT = Option(
 
 FOLLOW_OPTIONS = (
     _TIMEOUT,
-    Option("--out", metavar="FORMAT", convert=choice(*outputters.FORMATS), help=", ".join(outputters.FORMATS)),
-    Option("--out-file", metavar="PATH", help="write the output to this file, whole or not at all"),
+    *JOB_OUTPUT_OPTIONS,
     Option("--summary", help="tell on stderr how many returned, failed, did not"),
-    Option("--no-color", help="no colours"),
     Option("-v", "--verbose", help="tell on stderr what runs where, and since when"),
     Option("-q", "--quiet", help="print returns and errors only"),
     *LOGIN_OPTIONS,

@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli.columns import shorter
-from saltlite.cli.console import printable
 from saltlite.cli.durations import format_duration
 from saltlite.cli.targets import targets_text, written_target
 from saltlite.errors import UsageError
 from saltlite.model.ids import parse_jid
 from saltlite.model.labels import labels
+from saltlite.model.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.console import printable
 from saltlite.cli.durations import format_duration
 from saltlite.cli.options import Option
-from saltlite.cli.render.json import document
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.model.keys import KeyState, parse_fingerprint
+from saltlite.model.printable import printable
+from saltlite.output.json import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

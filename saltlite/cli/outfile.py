@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 
 from saltlite.errors import SaltliteError
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
 class OutFile:
     """A context whose value is the stream to write to; the file gets its name at the end of it.
 
-    When an exception ends the context, what was written is gone and a file of that name is what it was before.
+    When an exception ends the context, what was written is gone and a file of that name is what it was before. With
+    `append` the output comes behind what is in the file, all of it at the end of the context.
     A path that names something else than a file, a pipe for one, is written as it is.
     Raises SaltliteError when it cannot be created or completed.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, append: bool = False) -> None:
         self._path = path
+        self._append = append
         self._final = os.path.realpath(path)
         self._temporary = ""
         self._stream: TextIO | None = None
@@ -64,8 +67,22 @@ class OutFile:
         stream.flush()
         if self._temporary:
             os.fsync(stream.fileno())  # some file systems say only now that there is no room
+            if self._append and os.path.exists(self._final):
+                self._join(self._final)
+                return
             os.rename(self._temporary, self._final)
             self._temporary = ""
+
+    def _join(self, final: str) -> None:
+        with open(self._temporary, "rb") as written, open(final, "ab") as old:
+            before = old.tell()
+            try:
+                shutil.copyfileobj(written, old)
+                old.flush()
+                os.fsync(old.fileno())
+            except OSError:
+                os.ftruncate(old.fileno(), before)
+                raise
 
     def _discard(self) -> None:
         if self._stream is not None:

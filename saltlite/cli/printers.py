@@ -6,8 +6,6 @@ worth printing. The one for people, which groups equal answers, is in `saltlite.
 
 from __future__ import annotations
 
-from saltlite.cli.render import outputters
-
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +13,7 @@ if TYPE_CHECKING:
 
     from saltlite.cli.console import Console
     from saltlite.cli.outcome import Missing
+    from saltlite.cli.outputters import Look, Outputters
     from saltlite.client.waiting import Progress, Published, Reply, Update
 
     class Printer(Protocol):
@@ -42,10 +41,11 @@ class EachReply:
 
     names_failures = False
 
-    def __init__(self, console: Console, out: str, *, colors: bool) -> None:
+    def __init__(self, console: Console, out: str, outputters: Outputters, look: Look) -> None:
         self._console = console
         self._out = out
-        self._colors = colors
+        self._outputters = outputters
+        self._look = look
 
     def start(self) -> None:
         """Nothing to say yet."""
@@ -54,9 +54,8 @@ class EachReply:
         """Print each return."""
         for reply in update.replies:
             if reply.has_value:
-                red_ids = frozenset({reply.name} if reply.failed() else ())
-                paint = outputters.Paint(colors=self._colors, red_ids=red_ids)
-                text = outputters.render(self._out, {reply.name: reply.value}, paint)
+                retcode = reply.retcode or int(reply.failed())
+                text = self._outputters.render(self._out, {reply.name: reply.value}, self._look, retcode)
                 if text:
                     self._console.data(text)
 
@@ -69,10 +68,11 @@ class OneObject:
 
     names_failures = False
 
-    def __init__(self, console: Console) -> None:
-        from saltlite.cli.render import json
+    def __init__(self, console: Console, indent: int | None) -> None:
+        from saltlite.output import json
 
         self._json = json
+        self._indent = json.INDENT if indent is None else indent
         self._console = console
         self._members: dict[str, str] = {}
 
@@ -83,11 +83,11 @@ class OneObject:
         """Keep the text of each return."""
         for reply in update.replies:
             if reply.has_value:
-                self._members[reply.name] = self._json.value_text(reply.value, 1)
+                self._members[reply.name] = self._json.value_text(reply.value, 1, self._indent)
 
     def finish(self, _missing: Sequence[Missing], _code: int) -> None:
         """Print the object; targets that did not return are absent."""
-        self._console.data(self._json.object_text(self._members) + "\n")
+        self._console.data(self._json.object_text(self._members, indent=self._indent) + "\n")
 
 
 class FullObject:
@@ -96,7 +96,7 @@ class FullObject:
     names_failures = False
 
     def __init__(self, console: Console, progress: Progress) -> None:
-        from saltlite.cli.render import json
+        from saltlite.output import json
 
         self._json = json
         self._console = console
@@ -142,7 +142,7 @@ class EachEvent:
     names_failures = False
 
     def __init__(self, console: Console, progress: Progress) -> None:
-        from saltlite.cli.render.json import line
+        from saltlite.output.json import line
 
         self._line = line
         self._console = console

@@ -169,6 +169,11 @@ class MasterConfig:
         "Folders with more runners; asked after module_dirs and extension_modules.",
         FilePaths(),
     )
+    outputter_dirs: list[str] = option(  # noqa: RUF009 - as above
+        [],
+        "Folders with more outputters, for --out; asked after module_dirs and extension_modules.",
+        FilePaths(),
+    )
     extension_modules: str = option(
         "/var/cache/saltlite/extmods",
         "A folder with more plug-ins of every type for `saltlite runner`. This is where its saltutil.sync_all puts "

@@ -269,6 +269,11 @@ class MinionConfig:
         "wins.",
         FilePaths(),
     )
+    outputter_dirs: list[str] = option(  # noqa: RUF009 - as above
+        [],
+        "Folders with more outputters, for --out of `saltlite call`; asked after module_dirs and extension_modules.",
+        FilePaths(),
+    )
     enable_zip_modules: bool = option(
         False,
         "Whether a .zip archive in a folder of plug-ins is one: a folder with its own name and an __init__.py.",

@@ -18,7 +18,13 @@ from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.joined import joined_tree
 from saltlite.loader.places import MODULES, Form, Layer, module_files
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
-from saltlite.model.signature import FUNCTION_TEXT_MAX, is_function_name
+from saltlite.model.signature import (
+    FUNCTION_TEXT_MAX,
+    format_signature,
+    is_function_name,
+    outputter_of,
+    parse_signature,
+)
 
 log = logging.getLogger(__name__)
 
@@ -124,11 +130,16 @@ def _possible(files: Sequence[ModuleFile]) -> dict[str, list[str]]:
 
 
 def _module_text(module: str, fun: str, found: Sequence[str]) -> str:
-    risk = next((text[text.index("!") :] for text in found if "!" in text), "")
     text = f"{module}.{found[0]}"
     # Behind "m." the scan found it to be within the grammar, so only what the module's name adds can be too much.
     fits = len(text) <= FUNCTION_TEXT_MAX and is_function_name(f"{module}.{fun}")
-    return text if fits and len(set(found)) == 1 else f"{module}.{fun}{risk}"
+    if fits and len(set(found)) == 1:
+        return text
+    risks = [parse_signature(f"m.{one}")[2] for one in found]
+    outs = {outputter_of(one) for one in found}
+    return format_signature(
+        f"{module}.{fun}", None, next(filter(None, risks), ""), outs.pop() if len(outs) == 1 else ""
+    )
 
 
 def build_index(layers: Sequence[Layer], previous: Index | None = None) -> Index:

@@ -16,7 +16,7 @@ from saltlite.loader.contracts import INTERFACES, SHIPPED_INTERFACES
 from saltlite.loader.interface_claims import text_of
 from saltlite.loader.places import SHIPPED, module_files, search_layers
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module
-from saltlite.model.signature import absent_text, by_name, format_signature, parse_signature
+from saltlite.model.signature import absent_text, by_name, format_signature, outputter_of, parse_signature
 from saltlite.smi.binding import Mode
 from saltlite.smi.contract import contract_of
 
@@ -37,7 +37,8 @@ def with_interfaces(texts: Sequence[str], opts: Mapping[str, Any]) -> list[str]:
             if name not in known:
                 known[name] = absent_text(name)
             elif mode is Mode.ENFORCE:
-                known[name] = format_signature(name, None, parse_signature(known[name])[2])
+                text = known[name]
+                known[name] = format_signature(name, None, parse_signature(text)[2], outputter_of(text))
     return [known[name] for name in sorted(known)]
 
 

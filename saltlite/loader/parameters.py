@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.signature import (
@@ -19,6 +20,7 @@ from saltlite.model.signature import (
     Parameter,
     Signature,
     format_signature,
+    is_outputter,
     is_risk,
     parse_signature,
     short_default,
@@ -51,11 +53,24 @@ _REDUCED = {
 """Annotation -> the value of the command line that fits it: a job carries a tuple as a list."""
 
 
-def function_text(name: str, definitions: Iterable[Function], risk: str, typed_dicts: Keys) -> str:
-    """The text of one function; with the name and the risk only where what it takes is not certain."""
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a module file declares for its functions, by their name in the file or the one that callers type."""
+
+    risks: Mapping[str, str]
+    outputters: Mapping[str, str]
+
+    def suffix(self, name: str, shown: str) -> tuple[str, str]:
+        """Risk and outputter of one function, "" for none."""
+        found = [said.get(name) or said.get(shown, "") for said in (self.risks, self.outputters)]
+        return found[0], found[1]
+
+
+def function_text(name: str, definitions: Iterable[Function], suffix: tuple[str, str], typed_dicts: Keys) -> str:
+    """The text of one function; where what it takes is not certain the name, and risk and outputter (`suffix`) only."""
     signatures = {_signature(one, typed_dicts) for one in definitions}
     signature = signatures.pop() if len(signatures) == 1 else None
-    return fitting_text(format_signature(name, signature, risk), format_signature(name, None, risk))
+    return fitting_text(format_signature(name, signature, *suffix), format_signature(name, None, *suffix))
 
 
 def fitting_text(text: str, otherwise: str) -> str:
@@ -73,6 +88,14 @@ def declared_risks(constants: Mapping[str, object]) -> dict[str, str]:
     if not isinstance(declared, dict):
         return {}
     return {str(fun): risk if is_risk(risk) else UNNAMED_RISK for fun, risk in _text_items(declared)}
+
+
+def declared_outputters(constants: Mapping[str, object]) -> dict[str, str]:
+    """Function -> the outputter that it asks for, from the `__outputter__` of a module file."""
+    declared = constants.get("__outputter__")
+    if not isinstance(declared, dict):
+        return {}
+    return {fun: out for fun, out in _text_items(declared) if is_outputter(out)}
 
 
 def _text_items(declared: Mapping[object, object]) -> Iterator[tuple[str, str]]:

@@ -35,6 +35,9 @@ SHIPPED = "shipped"
 MODULES = "modules"
 """The type of execution modules."""
 
+OUTPUT = "output"
+"""The type of outputters."""
+
 
 class Form(StrEnum):
     """What a module is made of; of several with one name in one folder the first wins.
@@ -61,7 +64,7 @@ _ENDINGS = (
     (".zip", Form.ZIP),
 )
 
-_IRREGULAR = {"grains": "grains_dirs", "utils": "utils_dirs"}
+_IRREGULAR = {"grains": "grains_dirs", "utils": "utils_dirs", "output": "outputter_dirs"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from saltlite.loader.interface_claims import interface_claims
-from saltlite.loader.parameters import Function, declared_risks, function_text, typed_dicts
+from saltlite.loader.parameters import (
+    Declared,
+    Function,
+    declared_outputters,
+    declared_risks,
+    function_text,
+    typed_dicts,
+)
 
 MODULE_BYTES_MAX = 4 * 1024 * 1024
 """A larger file is not a module; it is recorded as a failure and never parsed."""
@@ -86,13 +93,13 @@ def _texts(
     tree: ast.Module, constants: Mapping[str, object], definitions: Mapping[str, Sequence[Function]]
 ) -> dict[str, str]:
     """Shown name -> text, sorted."""
-    risks = declared_risks(constants)
+    declared = Declared(declared_risks(constants), declared_outputters(constants))
     rebound = set(_rebound_names(tree, definitions))
     keys = typed_dicts(tree)
     texts = {}
     for name, shown in shown_names(constants, definitions).items():
         certain = definitions[name] if name not in rebound else ()
-        texts[shown] = function_text(shown, certain, risks.get(name) or risks.get(shown, ""), keys)
+        texts[shown] = function_text(shown, certain, declared.suffix(name, shown), keys)
     return dict(sorted(texts.items()))
 
 

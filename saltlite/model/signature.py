@@ -1,13 +1,13 @@
 """What a function takes, as one line of text: minions report it, the master and the command line read it.
 
-    text       = name [ "(" [ parameter { "," parameter } ] ")" ] [ "!" risk ]  |  name "?"
+    text       = name [ "(" [ parameter { "," parameter } ] ")" ] [ "!" risk ] [ ">" outputter ]  |  name "?"
     parameter  = [ "*" | "**" ] name [ ":" type { "|" type } ] [ "=" default ]  |  "*"  |  "/"
     type       = "str" | "int" | "float" | "bool" | "list" | "dict" | "None"
 
 as in `pkg.install(name:str|None=None,refresh:bool=False,*names:str,**kwargs)!remove`. Without brackets nothing is known
-of the parameters; with `?` the minion knows the function, and tells who calls it why it is not to be had there. A
-default is for people, is never evaluated, and holds none of `,()`; `...` stands for one that would. The bare `*` and
-`/` mean what they mean in Python.
+of the parameters; with `?` the minion knows the function, and tells who calls it why it is not to be had there.
+`>highstate` names the outputter that wants to print what the function returns. A default is for people, is never
+evaluated, and holds none of `,()`; `...` stands for one that would. The bare `*` and `/` mean what they mean in Python.
 
 This grammar is saltlite's own, and reading it needs no more than cutting a text at commas: it comes from
 minions, so nothing here evaluates or recurses. The command line imports this file on its way to each job.
@@ -37,6 +37,9 @@ DEFAULT_MAX = 40
 
 RISK_MAX = 32
 """Characters of the word that says what is dangerous about a function."""
+
+OUTPUTTER_MAX = 32
+"""Characters of the name of an outputter."""
 
 ABSENT = "?"
 """Ends the text of a function that is known, and not to be had."""
@@ -128,8 +131,8 @@ class Signature:
 
 
 def function_of(text: str) -> str:
-    """`module.function` of a text, valid or not: what stands before its brackets and its risk."""
-    return text.partition("!")[0].partition("(")[0].removesuffix(ABSENT)
+    """`module.function` of a text, valid or not: what stands before its brackets, its risk and its outputter."""
+    return text.partition("(")[0].partition(">")[0].partition("!")[0].removesuffix(ABSENT)
 
 
 def by_name(texts: Iterable[str]) -> dict[str, str]:
@@ -161,15 +164,21 @@ def parse_signature(text: str) -> tuple[str, Signature | None, str]:
             raise _bad("a bracket is not closed")
         signature = _parameters(inside)
     else:
-        head, mark, tail = text.removesuffix(ABSENT).partition("!")
-        tail, signature = mark + tail, None
+        head = function_of(text)
+        tail, signature = text[len(head) :].removesuffix(ABSENT), None
         if tail and is_absent(text):
-            raise _bad("a risk of what is not there")
+            raise _bad("a risk or an outputter of what is not there")
     if not is_function_name(head):
         raise _bad("the name of the function")
-    if tail and not (tail[0] == "!" and is_risk(tail[1:])):
+    risk, shown, out = tail.partition(">")
+    if (risk and not (risk[0] == "!" and is_risk(risk[1:]))) or (shown and not is_outputter(out)):
         raise _bad("what follows the brackets")
-    return head, signature, tail[1:]
+    return head, signature, risk[1:]
+
+
+def outputter_of(text: str) -> str:
+    """The outputter that a text within the grammar names, or ""."""
+    return text.rpartition(")")[2].partition(">")[2]
 
 
 def is_absent(text: str) -> bool:
@@ -187,10 +196,15 @@ def is_risk(word: str) -> bool:
     return 0 < len(word) <= RISK_MAX and _RISK.issuperset(word)
 
 
-def format_signature(function: str, signature: Signature | None, risk: str = "") -> str:
+def is_outputter(word: str) -> bool:
+    """Whether an outputter may be called so."""
+    return 0 < len(word) <= OUTPUTTER_MAX and word[0] not in _DIGITS and _WORD.issuperset(word)
+
+
+def format_signature(function: str, signature: Signature | None, risk: str = "", out: str = "") -> str:
     """The text that `parse_signature` reads back; what it holds must be within the grammar."""
     body = "" if signature is None else f"({','.join(_parts(signature, spaces=False))})"
-    return f"{function}{body}{'!' if risk else ''}{risk}"
+    return f"{function}{body}{'!' if risk else ''}{risk}{'>' if out else ''}{out}"
 
 
 def show_signature(function: str, signature: Signature) -> str:

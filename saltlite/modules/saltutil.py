@@ -37,7 +37,7 @@ RECORD_BYTES_MAX = 64 * 1024
 KEPT_PART_MAX = 4 * 1024 * 1024
 """Bytes of a kept return in one answer, at most."""
 
-_SYNCED = ("executors", "grains", "interfaces", "modules", "resources", "utils")
+_SYNCED = ("executors", "grains", "interfaces", "modules", "output", "resources", "utils")
 """Types of plug-ins."""
 
 _ANSWER_BYTES = 16 * 1024
@@ -253,6 +253,22 @@ def sync_resources(
         saltlite '*' saltutil.sync_resources
     """
     return _sync("resources", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+
+
+def sync_output(
+    saltenv: str | list[str] | None = None,
+    refresh: bool = True,
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Bring the outputters in ``salt://_output``, for ``saltlite-call``, as ``sync_modules``.
+
+    CLI Example::
+
+        saltlite '*' saltutil.sync_output
+    """
+    return _sync("output", saltenv, refresh, extmod_whitelist, extmod_blacklist)
 
 
 def sync_utils(

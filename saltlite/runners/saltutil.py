@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from saltlite.loader.hints import __file_client__
 
-_TYPES = ("clouds", "grains", "interfaces", "modules", "returners", "runners", "utils")
+_TYPES = ("clouds", "grains", "interfaces", "modules", "output", "returners", "runners", "utils")
 
 
 def sync_runners(
@@ -99,6 +99,21 @@ def sync_interfaces(
         saltlite-run saltutil.sync_interfaces
     """
     return _sync("interfaces", saltenv, extmod_whitelist, extmod_blacklist)
+
+
+def sync_output(
+    saltenv: str | list[str] = "base",
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Bring the outputters in ``salt://_output``, for ``--out``; as ``sync_runners``.
+
+    CLI Example::
+
+        saltlite-run saltutil.sync_output
+    """
+    return _sync("output", saltenv, extmod_whitelist, extmod_blacklist)
 
 
 def sync_returners(

@@ -19,7 +19,14 @@ from saltlite.errors import RemoteProtocolError, UsageError
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.parts import PART_RESOURCES, is_segment_id, parse_part_id
-from saltlite.model.signature import format_signature, function_of, is_absent, is_function_name, parse_signature
+from saltlite.model.signature import (
+    format_signature,
+    function_of,
+    is_absent,
+    is_function_name,
+    outputter_of,
+    parse_signature,
+)
 from saltlite.model.srn import check_resource_id, check_resource_type
 from saltlite.wire.limits import (
     CHUNK,
@@ -326,7 +333,7 @@ def _shortened(texts: Sequence[str]) -> list[str]:
         if is_absent(shorter[index]):
             continue
         function, _signature, risk = parse_signature(shorter[index])
-        name_only = format_signature(function, None, risk)
+        name_only = format_signature(function, None, risk, outputter_of(shorter[index]))
         excess -= len(shorter[index].encode()) - len(name_only.encode())
         shorter[index] = name_only
     return shorter

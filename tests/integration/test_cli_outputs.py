@@ -14,11 +14,13 @@ import pytest
 
 from saltlite.cli import exitcodes
 from saltlite.cli.main import main
-from saltlite.cli.render.outputters import FORMATS
+from saltlite.cli.outputters import STREAMS
 from tests.integration.fakemaster import DROP, JID, FakeMaster, Step, end, fixed, good_job, published, returned, state
 
 ROOT = Path(__file__).resolve().parents[2]
 LARGE = 50 * 1024 * 1024
+
+FORMATS = ("nested", "json", "yaml", "txt", "raw", "quiet", *STREAMS)
 
 
 def command(master: FakeMaster, *words: str) -> list[str]:

@@ -249,6 +249,7 @@ def test_plug_ins_of_file_roots_are_synced_and_then_run(folder: Path) -> None:
         "grains": ["grains.steps"],
         "interfaces": [],
         "modules": ["modules.ours"],
+        "output": [],
         "returners": [],
         "runners": [],
         "utils": [],

@@ -6,8 +6,9 @@ import io
 
 import pytest
 
-from saltlite.cli.console import Console, printable
+from saltlite.cli.console import Console
 from saltlite.errors import SaltliteError
+from saltlite.model.printable import printable
 from tests.terminals import Terminal
 
 

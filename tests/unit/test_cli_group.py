@@ -9,7 +9,6 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.cli.console import Console
 from saltlite.cli.group import EqualAnswers
-from saltlite.cli.render.outputters import PLAIN
 from saltlite.client.waiting import Reply, Update
 from tests.terminals import Terminal
 from tests.unit.test_client_waiting import progress
@@ -18,7 +17,7 @@ from tests.unit.test_client_waiting import progress
 def shown(*replies: tuple[str, Any, int], stdout: io.StringIO | None = None) -> str:
     """What a terminal shows of these replies (id, value, retcode), one after the other."""
     out = Terminal() if stdout is None else stdout
-    printer = EqualAnswers(Console(None, out, None), PLAIN)
+    printer = EqualAnswers(Console(None, out, None), color=False)
     resources = {"ma": [target for target, _value, _retcode in replies if ":" in target]}
     job = progress(*(target for target, _value, _retcode in replies if ":" not in target), resources=resources)
     for target, value, retcode in replies:

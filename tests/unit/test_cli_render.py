@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from saltlite.cli.render.outputters import NAMES, Paint, render
+from saltlite.cli.outputters import SHIPPED, Look, Outputters, render
+from saltlite.output.table import CELL_MAX
 
 RETURNS: dict[str, Any] = {
     "web2": {"b": [1, [2, {"x": None}]], "a": "two\nlines", 3: b"\x00\xff"},
@@ -17,14 +18,9 @@ RETURNS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("out", [name for name in NAMES if name != "json"])
+@pytest.mark.parametrize("out", ["nested", "yaml", "txt", "quiet", "no_return", "highstate", "key"])
 def test_minions_one_by_one_give_the_same_text_as_all_at_once(out: str) -> None:
     assert "".join(render(out, {minion: RETURNS[minion]}) for minion in sorted(RETURNS)) == render(out, RETURNS)
-
-
-@pytest.mark.parametrize("out", [name for name in NAMES if name != "json"])
-def test_no_returns_give_no_text(out: str) -> None:
-    assert render(out, {}) == ""
 
 
 def test_json_is_one_object_with_sorted_keys_and_bytes_marked() -> None:
@@ -52,15 +48,12 @@ def test_yaml_reads_back() -> None:
     assert yaml.safe_load(render("yaml", returns)) == returns
 
 
-def test_raw_reads_back_line_by_line() -> None:
-    lines = render("raw", RETURNS).splitlines()
-    assert [ast.literal_eval(line) for line in lines] == [
-        {"web1": RETURNS["web1"]},
-        {"web2": RETURNS["web2"]},
-    ]
+@pytest.mark.parametrize("out", ["raw", "pprint"])
+def test_pythons_own_notation_reads_back(out: str) -> None:
+    assert ast.literal_eval(render(out, RETURNS)) == RETURNS
 
 
-@pytest.mark.parametrize("out", ["nested", "txt", "yaml", "json", "raw"])
+@pytest.mark.parametrize("out", [name for name in SHIPPED if name != "quiet"])
 def test_a_return_cannot_send_escape_sequences_to_a_terminal(out: str) -> None:
     evil = "\x1b]0;owned\x07\x9b31m\x08"
     text = render(out, {"web1": {evil: [evil], "plain": evil}, "web2": evil})
@@ -68,10 +61,87 @@ def test_a_return_cannot_send_escape_sequences_to_a_terminal(out: str) -> None:
 
 
 def test_a_failed_minion_has_a_red_name_and_a_good_one_does_not() -> None:
-    text = render("nested", {"good": 1, "bad": 2}, Paint(colors=True, red_ids=frozenset({"bad"})))
-    assert "\x1b[31mbad\x1b[0m:" in text
-    assert "\x1b[36mgood\x1b[0m:" in text
+    colors = Look(color=True)
+    assert "\x1b[31mbad\x1b[0m:" in Outputters(dict).render("nested", {"bad": 2}, colors, retcode=1)
+    assert "\x1b[36mgood\x1b[0m:" in Outputters(dict).render("nested", {"good": 1}, colors)
 
 
-def test_without_colors_nested_has_no_escape_sequences() -> None:
-    assert "\x1b" not in render("nested", RETURNS, Paint(colors=False, red_ids=frozenset({"web1"})))
+@pytest.mark.parametrize("out", SHIPPED)
+def test_without_colors_there_are_no_escape_sequences(out: str) -> None:
+    assert "\x1b" not in Outputters(dict).render(out, RETURNS, Look(), retcode=1)
+
+
+def test_the_indent_is_that_of_a_level() -> None:
+    assert render("nested", {"web1": {"a": 1}}, Look(indent=2)) == "web1:\n  ----------\n  a:\n    1\n"
+    assert render("json", {"web1": {"a": 1}}, Look(indent=1)) == '{\n "web1": {\n  "a": 1\n }\n}\n'
+    assert render("yaml", {"web1": {"a": [1]}}, Look(indent=6)) == "web1:\n      a:\n      - 1\n"
+
+
+def test_an_indent_below_zero_is_json_on_one_line() -> None:
+    assert render("json", {"web1": {"a": [1]}}, Look(indent=-1)) == '{"web1": {"a": [1]}}\n'
+
+
+TABLES = [
+    ([{"a": 1, "b": "x"}, {"a": 22}], "a   b\n--  -\n1   x\n22\n"),
+    ({"x": {"s": 1}, "y": {"s": 2}}, "   s\n-  -\nx  1\ny  2\n"),
+    ({"k": "v"}, "key  value\n---  -----\nk    v\n"),
+    (["one", "two"], "value\n-----\none\ntwo\n"),
+    ([{"a": "two\nlines\x1b"}], "a\n----------\ntwo lines?\n"),
+    ([{"a": "\u4e2d", "b": 1}, {"a": "xyz", "b": 2}], "a    b\n---  -\n\u4e2d   1\nxyz  2\n"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), TABLES)
+def test_rows_are_a_table(value: object, text: str) -> None:
+    assert render("table", value) == text
+    assert render("table", {"web1": value}) == "web1:\n" + "".join(f"    {line}\n" for line in text.splitlines())
+
+
+def test_what_is_no_table_is_printed_as_nested_does() -> None:
+    assert render("table", {"web1": "text"}) == "key   value\n----  -----\nweb1  text\n"
+    assert render("table", "text") == "text\n"
+
+
+def test_a_cell_that_is_too_long_is_cut_and_says_so() -> None:
+    line = render("table", [{"a": "x" * 500}]).splitlines()[2]
+    assert line == "x" * (CELL_MAX - 1) + "\u2026"
+
+
+STATE: dict[str, Any] = {"result": True, "comment": "", "changes": {}, "duration": 2, "__run_num__": 0}
+
+
+def test_states_stand_in_the_order_in_which_they_ran_with_a_summary() -> None:
+    states = {
+        "pkg_|-vim_|-vim_|-installed": {**STATE, "__run_num__": 1, "changes": {"vim": {"old": "", "new": "1"}}},
+        "file_|-x_|-/x_|-managed": {**STATE, "result": False, "comment": "one\ntwo"},
+    }
+    lines = render("highstate", {"web1": states}).splitlines()
+    assert [line.strip() for line in lines if line.strip().startswith("ID")] == ["ID: x", "ID: vim"]
+    assert "     Comment: one" in lines
+    assert lines[lines.index("     Comment: one") + 1] == "              two"
+    assert lines[-5:] == [
+        "Succeeded: 1 (changed=1)",
+        "Failed:    1",
+        "------------",
+        "Total states run:     2",
+        "Total run time:     4.000 ms",
+    ]
+
+
+def test_states_that_were_not_run_say_why() -> None:
+    text = render("highstate", {"web1": ["no top file"]})
+    assert text == "web1:\n    Data failed to compile:\n----------\n    no top file\n"
+
+
+@pytest.mark.parametrize("value", [True, {"a": {"result": True}}, {"x_|-y": {"result": 1}}, [1], {}])
+def test_what_is_no_run_of_states_is_printed_as_nested_does(value: object) -> None:
+    assert render("highstate", {"web1": value}) == render("nested", {"web1": value})
+
+
+def test_keys_stand_under_the_words_of_their_state() -> None:
+    text = render("key", {"minions_pre": ["b"], "minions": {"a": "fin:ger"}})
+    assert text == "Accepted Keys:\na:  fin:ger\nUnaccepted Keys:\nb\n"
+
+
+def test_who_did_not_return_stands_with_the_reason() -> None:
+    assert render("no_return", {"web1": "Minion did not return."}) == "web1:\n    Minion did not return.\n"

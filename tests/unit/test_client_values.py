@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 import pytest
 
-from saltlite.cli.render import outputters
+from saltlite.cli import outputters
 from saltlite.client.values import CONTAINERS_MAX, DEPTH_MAX, decode_value
 from saltlite.client.waiting import UNREADABLE_CODE
 from saltlite.errors import RemoteProtocolError
@@ -35,7 +35,7 @@ def test_what_is_no_value_is_refused(body: bytes) -> None:
         decode_value(body)
 
 
-@pytest.mark.parametrize("out", outputters.NAMES)
+@pytest.mark.parametrize("out", outputters.SHIPPED)
 @pytest.mark.parametrize(
     "body", [nested(DEPTH_MAX), msgpack.packb(msgpack.Timestamp(1, 2)), msgpack.packb({1: "a", "b": None, b"c": 2.5})]
 )

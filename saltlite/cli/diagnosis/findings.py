@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from saltlite.cli.console import printable
+from saltlite.model.printable import printable
 
 WIDTH = 100
 _INDENT = " " * 11

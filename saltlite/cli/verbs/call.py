@@ -14,7 +14,7 @@ from saltlite.cli.inprocess import Ran, chain_of, exit_code, find_grains, new_ji
 from saltlite.cli.joboptions import EXECUTION_OPTIONS
 from saltlite.cli.minionevents import ThroughDaemon
 from saltlite.cli.options import Option, Table, choice
-from saltlite.cli.render import outputters
+from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.config.load import load_minion
 from saltlite.config.opts import opts_of
 from saltlite.core.pillar.compiler import ERRORS
@@ -35,14 +35,13 @@ if TYPE_CHECKING:
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
     from saltlite.config.minion import MinionConfig
-    from saltlite.loader.call import Outcome
     from saltlite.loader.compound import Call
     from saltlite.loader.finder import Index
 
 LOCAL = "local"
 """What stands in the place of a minion's id, as in Salt."""
 
-_EPILOG = """\
+_EPILOG = f"""\
 Options stand anywhere. Behind the function only those above are options, and
 behind `--` nothing is. Several functions are called as in a job:
 test.ping,test.echo , hello
@@ -55,6 +54,8 @@ what event.send hands to the running minion. So --local changes nothing. The
 function has the rights of whoever calls it. With --resources the return is a
 map by id, or that of the one target; TYPE is glob, list, pcre, grain, pillar,
 ipcidr, compound ...
+
+{FORMATS_TEXT}
 
 exit codes: 0 all is well, 2 usage or configuration, 4 the function failed or is
   not there, 130 interrupted; with --retcode-passthrough that of the function"""
@@ -78,13 +79,7 @@ def _table() -> Table:
             Option("--metadata", help="print the job id, retcode and time with the return"),
             Option("--retcode-passthrough", help="end with the return code of the function"),
             Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
-            Option(
-                "--out",
-                metavar="FORMAT",
-                convert=choice(*outputters.NAMES),
-                help=", ".join(outputters.NAMES),
-            ),
-            Option("--no-color", help="no colours"),
+            *OUTPUT_OPTIONS,
             QUIET,
             Option("-c", "--config-dir", metavar="DIR", help="the minion's configuration folder (/etc/saltlite)"),
         ),
@@ -100,10 +95,25 @@ def run(argv: Sequence[str], console: Console) -> int:
     logs.configure(parsed.options.get("log_level", "warning"))
     config = load_minion(config_dir_of(parsed)).config
     opts = _opts(config, parsed)
-    grains = find_grains(opts)
-    if parsed.on("grains"):
-        _print(grains, parsed, console)
-        return exitcodes.OK
+    with opened_output(parsed, console) as output:
+        printing = Printing(parsed, output, lambda: opts)
+        grains = find_grains(opts)
+        if parsed.on("grains"):
+            printing.show({LOCAL: grains})
+            return exitcodes.OK
+        ran = _ran(parsed, config, opts, grains, console)
+        for warning in ran.outcome.warnings:
+            console.note(f"saltlite: {warning}")
+        value = shown_value(ran)
+        if parsed.on("metadata"):
+            printing.show({LOCAL: _metadata(ran, value)}, retcode=ran.outcome.retcode)
+        else:
+            printing.show({LOCAL: value}, ran.outcome.out, ran.outcome.retcode)
+    return exit_code(ran, passthrough=parsed.on("retcode_passthrough"))
+
+
+def _ran(parsed: Parsed, config: MinionConfig, opts: dict[str, Any], grains: dict[str, Any], console: Console) -> Ran:
+    """The calls, made."""
     index = _index(opts, with_more="module_dirs" in parsed.options)
     pillar = _pillar(config, opts["id"], grains)
     for mistake in pillar.get(ERRORS, ()):
@@ -116,11 +126,8 @@ def run(argv: Sequence[str], console: Console) -> int:
         machine = Machine(opts, grains, pillar, loader, index.function_texts(config.providers))
         kind = TargetKind(parsed.options.get("tgt_type", TargetKind.GLOB))
         target = Target(parsed.options.get("tgt", "*"), kind)
-        ran = run_on_targets(machine, declared_by(config), target, parsed.words, _execution(parsed))
-    else:
-        ran = run_calls(loader, _calls(parsed, index, config), new_jid(), chain_of(loader, _execution(parsed)))
-    _print_return(ran, parsed, console)
-    return exit_code(ran, passthrough=parsed.on("retcode_passthrough"))
+        return run_on_targets(machine, declared_by(config), target, parsed.words, _execution(parsed))
+    return run_calls(loader, _calls(parsed, index, config), new_jid(), chain_of(loader, _execution(parsed)))
 
 
 def _calls(parsed: Parsed, index: Index, config: MinionConfig) -> list[Call]:
@@ -209,21 +216,6 @@ def _own_id(config: MinionConfig) -> str:
     return kept.decode(errors="replace").strip() if kept else str(names()["fqdn"]).lower()
 
 
-def _print_return(ran: Ran, parsed: Parsed, console: Console) -> None:
-    for warning in ran.outcome.warnings:
-        console.note(f"saltlite: {warning}")
-    value, retcode = shown_value(ran), ran.outcome.retcode
-    if parsed.on("metadata"):
-        _print(_metadata(ran, value), parsed, console, retcode=retcode)
-    else:
-        _print(value, parsed, console, out=_wanted_outputter(ran.outcome), retcode=retcode)
-
-
-def _wanted_outputter(outcome: Outcome) -> str | None:
-    """The one that the module asks for its results, when there is such a one."""
-    return outcome.out if outcome.out in outputters.NAMES else None
-
-
 def _metadata(ran: Ran, value: Any) -> dict[str, Any]:
     funs = [fun for fun, _args, _kwargs in ran.calls]
     every = [[*args, *([{"__kwarg__": True, **kwargs}] if kwargs else [])] for _fun, args, kwargs in ran.calls]
@@ -240,14 +232,3 @@ def _metadata(ran: Ran, value: Any) -> dict[str, Any]:
         **({"smi": dict(ran.outcome.interface)} if ran.outcome.interface else {}),
         "duration_s": round(ran.duration_s, 3),
     }
-
-
-def _print(value: Any, parsed: Parsed, console: Console, *, out: str | None = None, retcode: int = 0) -> None:
-    chosen: str = parsed.options.get("out") or out or outputters.DEFAULT
-    if chosen in outputters.FOR_PROGRAMS:
-        console.use_utf8()
-    colors = not parsed.on("no_color") and console.wants_colors()
-    paint = outputters.Paint(colors=colors, red_ids=frozenset({LOCAL} if retcode else ()))
-    text = outputters.render(chosen, {LOCAL: value}, paint)
-    if text:
-        console.data(text)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.adapters import logs
 from saltlite.cli import exitcodes
-from saltlite.cli.cloudanswers import confirm, errors_of, explanation, print_explanation, printed, split_words
+from saltlite.cli.cloudanswers import confirm, errors_of, explanation, print_explanation, printed, printing, split_words
 from saltlite.cli.commands import COMMANDS, CONFIG_DIR, QUIET, parse_descriptor
 from saltlite.cli.configs import config_dir_of
 from saltlite.cli.connect import open_client
 from saltlite.cli.inprocess import printing_to_stderr
 from saltlite.cli.options import Option, Table, choice
-from saltlite.cli.render import outputters
+from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, opened_output
 from saltlite.cloud import actions, app, query, unfinished
 from saltlite.cloud.parallel import Done, worst_exit_code
 from saltlite.cloud.program import Program, conceal_logs
@@ -72,14 +72,15 @@ _SHARED = (
     Option("--username", metavar="NAME", help="the name to log in with (your own)"),
     Option("--password-fd", metavar="N", convert=parse_descriptor, help="read the password there; 0 is stdin"),
     Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
-    Option("--out", metavar="FORMAT", convert=choice(*outputters.NAMES), help=", ".join(outputters.NAMES)),
-    Option("--no-color", help="no colours"),
+    *OUTPUT_OPTIONS,
     QUIET,
     CONFIG_DIR,
 )
 
-_EPILOG = """\
+_EPILOG = f"""\
 Settings of actions and functions are KEY=VALUE behind the names.
+
+{FORMATS_TEXT}
 
 exit codes: 0 all is well, 2 usage or configuration, 4 something failed and is
   told, 6 refused, 7 the master cannot be reached, 130 interrupted: what was
@@ -103,7 +104,8 @@ def run(argv: Sequence[str], console: Console) -> int:
     parsed = _table().parse(argv)
     console.quiet = parsed.on("quiet")
     act = _act_of(parsed)
-    with open_client(parsed) as client:
+    with opened_output(parsed, console) as output, open_client(parsed) as client:
+        printing(parsed, output)  # before anything is done for nothing
         program = app.open_program(config_dir_of(parsed), client, _progress(parsed, console))
         logs.configure(parsed.options.get("log_level", program.config.log_level))
         conceal_logs(program.secrets)
@@ -111,7 +113,7 @@ def run(argv: Sequence[str], console: Console) -> int:
         for path in program.exposed():
             console.note(f"saltlite: others can read {path}, which has secrets: chmod 600 {path}")
         try:
-            return _HANDLERS[act](program, parsed, console)
+            return _HANDLERS[act](program, parsed, output)
         except SaltliteError as error:
             raise _concealed(error, program) from None
 

@@ -10,7 +10,6 @@ from saltlite.cli.columns import columns, width_for
 from saltlite.cli.commands import command_table
 from saltlite.cli.configs import config_dir_of, is_configured, load_side
 from saltlite.cli.connect import open_client
-from saltlite.cli.console import printable
 from saltlite.cli.docs import function_summaries, index_of, module_summaries, providers_of
 from saltlite.cli.fold import fold
 from saltlite.cli.keys import print_answer
@@ -18,6 +17,7 @@ from saltlite.config.nearest import nearest
 from saltlite.config.opts import opts_of
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
 from saltlite.errors import ConfigError, SaltliteError, UsageError
+from saltlite.model.printable import printable
 from saltlite.model.signature import parse_signature, show_signature
 
 if TYPE_CHECKING:

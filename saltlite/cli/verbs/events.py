@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.console import printable
 from saltlite.cli.moments import parse_moment
 from saltlite.cli.options import Option
-from saltlite.cli.render.json import document, line
 from saltlite.client.events import EventReader
 from saltlite.errors import UsageError
 from saltlite.model.eventmatch import matches
+from saltlite.model.printable import printable
+from saltlite.output.json import document, line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.console import printable
 from saltlite.cli.jobs import JobRow, amount
 from saltlite.cli.options import Option
 from saltlite.cli.outfile import OutFile
-from saltlite.cli.render.json import document
 from saltlite.client.local import JobCall
 from saltlite.client.values import decode_value
 from saltlite.client.waiting import Patience, Progress
 from saltlite.errors import NoTargetError, SaltliteError, UnreachableError, UsageError
 from saltlite.model.ids import parse_jid
+from saltlite.model.printable import printable
+from saltlite.output.json import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

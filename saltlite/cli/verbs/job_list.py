@@ -12,8 +12,8 @@ from saltlite.cli.durations import format_duration
 from saltlite.cli.jobs import JobRow, result_text, target_text
 from saltlite.cli.moments import parse_moment
 from saltlite.cli.options import Option, choice
-from saltlite.cli.render.json import document, line
 from saltlite.errors import UsageError
+from saltlite.output.json import document, line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

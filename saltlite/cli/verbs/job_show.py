@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from saltlite.cli import exitcodes
+from saltlite.cli import exitcodes, outputters
 from saltlite.cli.columns import columns, width_for
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.console import printable
 from saltlite.cli.durations import format_duration
 from saltlite.cli.jobs import JobRow, amount, call_text, jid_in, names_of, result_text, target_text, took_text
 from saltlite.cli.keys import print_answer
 from saltlite.cli.moments import format_moment
 from saltlite.cli.options import Option
-from saltlite.cli.render import outputters
 from saltlite.client.waiting import Patience, Progress, Published
+from saltlite.model.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

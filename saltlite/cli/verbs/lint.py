@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, QUIET
 from saltlite.cli.options import Option, Table, choice
-from saltlite.cli.render.json import document
 from saltlite.errors import UsageError
 from saltlite.lint.findings import Severity, codes_table
 from saltlite.lint.formats import as_data, as_sarif, as_text
 from saltlite.lint.run import lint
+from saltlite.output.json import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

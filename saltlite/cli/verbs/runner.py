@@ -23,7 +23,7 @@ from saltlite.cli.configs import config_dir_of
 from saltlite.cli.connect import open_client
 from saltlite.cli.inprocess import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.options import Option, Table, choice
-from saltlite.cli.render import outputters
+from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient
 from saltlite.cloud.lazy import LazyCloud
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from saltlite.cli.console import Console
-    from saltlite.cli.options import Parsed
     from saltlite.config.master import MasterConfig
     from saltlite.loader.compound import Call
     from saltlite.loader.finder import Index
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 RUNNERS = "runners"
 """The type of plug-ins."""
 
-_EPILOG = """\
+_EPILOG = f"""\
 Options stand anywhere. Behind the function only those above are options, and
 behind `--` nothing is.
 
@@ -65,6 +64,8 @@ runners that come with saltlite (saltlite runner -d shows what they do):
   saltutil.sync_all, .sync_runners ...      plug-ins from file_roots to here
   smi.report                                who keeps to which interface
 
+{FORMATS_TEXT}
+
 exit codes: 0 all is well, 2 usage or configuration, 4 the runner failed or is
   not there, 6 refused, 7 the runner failed for the master cannot be reached,
   130 interrupted"""
@@ -78,13 +79,7 @@ def _table() -> Table:
         (
             Option("-d", "--doc", help="print the documentation of runners, and run none"),
             Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
-            Option(
-                "--out",
-                metavar="FORMAT",
-                convert=choice(*outputters.NAMES),
-                help=", ".join(outputters.NAMES),
-            ),
-            Option("--no-color", help="no colours"),
+            *OUTPUT_OPTIONS,
             *LOGIN_OPTIONS,
             QUIET,
             Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)"),
@@ -104,16 +99,20 @@ def run(argv: Sequence[str], console: Console) -> int:
     opts = _opts(config)
     require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
     index = build_index(search_layers(opts, RUNNERS))
-    with open_client(parsed) as client:
+    with opened_output(parsed, console) as output, open_client(parsed) as client:
+        printing = Printing(parsed, output, lambda: opts)
         there = RunnerClient(client)
         given = {"__client__": there, "__cloud__": LazyCloud(config_dir_of(parsed), client)}
         loader = _loader(index, opts, given, _files(config, opts["cachedir"]))
         if parsed.on("doc"):
-            return _print_docs(loader, parsed, console)
+            printing.show(_docs(loader, parsed.words))
+            return exitcodes.OK
         calls = read_calls(parsed.words[0], parsed.words[1:], index, {})
         ran = _run(loader, calls, client, console)
         code = exit_code(ran, passthrough=False)
-        _print_return(ran, parsed, console)
+        for warning in ran.outcome.warnings:
+            console.note(f"saltlite: {warning}")
+        printing.show(shown_value(ran), ran.outcome.out)
         return exitcodes.UNREACHABLE if code and there.unreachable else code
 
 
@@ -168,8 +167,8 @@ def _run(loader: Loader, calls: Sequence[Call], client: LocalClient, console: Co
     return ran
 
 
-def _print_docs(loader: Loader, parsed: Parsed, console: Console) -> int:
-    wanted = parsed.words or loader.modules()
+def _docs(loader: Loader, words: Sequence[str]) -> dict[str, str | None]:
+    wanted = words or loader.modules()
     names = [
         name
         for word in wanted
@@ -177,22 +176,5 @@ def _print_docs(loader: Loader, parsed: Parsed, console: Console) -> int:
     ]
     docs = {name: found.doc for name in names if (found := loader.describe(name)) is not None}
     if not docs:
-        raise UsageError(f"there is no runner {' or '.join(parsed.words)!r}; `saltlite runner -d` shows all of them")
-    _print(docs, parsed, console)
-    return exitcodes.OK
-
-
-def _print_return(ran: Ran, parsed: Parsed, console: Console) -> None:
-    for warning in ran.outcome.warnings:
-        console.note(f"saltlite: {warning}")
-    _print(shown_value(ran), parsed, console, out=ran.outcome.out)
-
-
-def _print(value: Any, parsed: Parsed, console: Console, *, out: str | None = None) -> None:
-    chosen: str = parsed.options.get("out") or (out if out in outputters.NAMES else None) or outputters.DEFAULT
-    if chosen in outputters.FOR_PROGRAMS:
-        console.use_utf8()
-    paint = outputters.Paint(colors=not parsed.on("no_color") and console.wants_colors())
-    text = outputters.render_alone(chosen, value, paint)
-    if text:
-        console.data(text)
+        raise UsageError(f"there is no runner {' or '.join(words)!r}; `saltlite runner -d` shows all of them")
+    return docs

@@ -13,7 +13,7 @@ import pytest
 from saltlite.cli import commands
 from saltlite.cli.console import Console
 from saltlite.cli.main import main, run
-from saltlite.cli.render.outputters import NAMES, Paint, render
+from saltlite.cli.outputters import SHIPPED, Look, Outputters, render
 from tests.integration.fakemaster import FakeMaster, Step, end, fixed, published, returned, state
 
 Golden = Callable[[str, str], None]
@@ -45,17 +45,15 @@ def test_help(words: str, golden: Golden, capsys: pytest.CaptureFixture[str]) ->
     golden("-".join(["help", *words.split()]), text)
 
 
-@pytest.mark.parametrize("out", NAMES)
+@pytest.mark.parametrize("out", SHIPPED)
 def test_outputter(out: str, golden: Golden) -> None:
     golden(f"out-{out}", render(out, RETURNS))
 
 
 def test_colors(golden: Golden) -> None:
-    text = render(
-        "nested",
-        {name: RETURNS[name] for name in ("db1", "web1")},
-        Paint(colors=True, red_ids=frozenset({"db1"})),
-    )
+    outputters, colors = Outputters(dict), Look(color=True)
+    text = outputters.render("nested", {"db1": RETURNS["db1"]}, colors, retcode=1)
+    text += outputters.render("nested", {"web1": RETURNS["web1"]}, colors)
     golden("out-nested-colors", text.replace("\x1b", "<ESC>"))
 
 

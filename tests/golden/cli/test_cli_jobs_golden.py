@@ -14,13 +14,14 @@ import pytest
 
 from saltlite.cli.console import Console
 from saltlite.cli.main import run
-from saltlite.cli.render.outputters import FORMATS
+from saltlite.cli.outputters import STREAMS
 from tests.integration.fakemaster import FakeMaster, Step, end, fixed, published, returned, state
 from tests.terminals import Terminal
 
 Golden = Callable[[str, str], None]
 
 NOW = 1_000_000.0
+FORMATS = ("nested", "json", "yaml", "txt", "raw", "quiet", *STREAMS)
 OUTPUTS = ("default", "terminal", *FORMATS)
 
 PACKAGES = {"nginx": "1.26", "raw": b"\xff", "list": [1, None, 2.5]}

@@ -1,4 +1,4 @@
-"""One JSON object `{minion id: return}`: keys sorted, minions that did not return absent."""
+"""JSON with its keys sorted; of a job one object `{id: return}`, where those that did not return are absent."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from saltlite.cli.render.outputters import Paint
-
+INDENT = 4
+"""Spaces a level, where nobody says."""
 
 # JSON leaves these as they are, and terminals obey them; outside of strings a document has none of them.
 _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 
 
-def render(returns: Mapping[str, Any], paint: Paint) -> str:  # noqa: ARG001 - JSON has no colours
-    """See the file's text; bytes are `{"$bytes": base64}`."""
-    return document(returns)
-
-
-def alone(value: Any, paint: Paint) -> str:  # noqa: ARG001 - JSON has no colours
-    """The value as a document."""
-    return document(value)
+def output(data: Any, indent: int | None = None, **_kwargs: Any) -> str:
+    """The data as a document; bytes are `{"$bytes": base64}`. With an indent below 0 all of it is one line."""
+    if indent is not None and indent < 0:
+        return line(data)
+    return value_text(data, 0, INDENT if indent is None else indent) + "\n"
 
 
 def document(value: Any) -> str:
@@ -41,27 +38,27 @@ def line(value: Any) -> str:
     return json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, allow_nan=False).translate(_CONTROLS) + "\n"
 
 
-def value_text(value: Any, depth: int = 0) -> str:
+def value_text(value: Any, depth: int = 0, indent: int = INDENT) -> str:
     """A value as it stands in an indented document, so many levels deep."""
-    text = json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, indent=4, allow_nan=False)
-    return _deeper(text.translate(_CONTROLS), depth)
+    text = json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, indent=indent, allow_nan=False)
+    return _deeper(text.translate(_CONTROLS), depth * indent)
 
 
-def object_text(members: Mapping[str, str], depth: int = 0) -> str:
+def object_text(members: Mapping[str, str], depth: int = 0, indent: int = INDENT) -> str:
     """An object from the texts of its values, so many levels deep, that are one level deeper.
 
     Large documents are put together so: of each value there is its text in memory, and nothing else.
     """
     if not members:
         return "{}"
-    indent = "    " * depth
-    lines = [f"{indent}    {value_text(key)}: {members[key]}" for key in sorted(members)]
-    return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    margin, inner = " " * (indent * depth), " " * (indent * (depth + 1))
+    lines = [f"{inner}{value_text(key)}: {members[key]}" for key in sorted(members)]
+    return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
 
 
-def _deeper(text: str, depth: int) -> str:
+def _deeper(text: str, spaces: int) -> str:
     # A newline inside of a JSON string is written as an escape: those in the text are all between lines.
-    return text.replace("\n", "\n" + "    " * depth) if depth else text
+    return text.replace("\n", "\n" + " " * spaces) if spaces else text
 
 
 def _plain(value: Any) -> Any:

@@ -6,16 +6,17 @@ import yaml
 
 TYPE_CHECKING = False  # as in every outputter
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
-
-    from saltlite.cli.render.outputters import Paint
 
 
 try:
     from yaml import CSafeDumper as SafeDumper  # fifty times as fast; writes some symbols as escapes
 except ImportError:
     from yaml import SafeDumper  # type: ignore[assignment]  # the same interface
+
+
+INDENT_MIN, INDENT_MAX = 2, 9
+"""What YAML's writer can do."""
 
 
 class _Dumper(SafeDumper):
@@ -25,16 +26,13 @@ class _Dumper(SafeDumper):
         return True
 
 
-def render(returns: Mapping[str, Any], paint: Paint) -> str:  # noqa: ARG001 - YAML has no colours
+def output(data: Any, indent: int | None = None, **_kwargs: Any) -> str:
     """Keys sorted, bytes as `!!binary`."""
-    return _dump(dict(returns)) if returns else ""
-
-
-def alone(value: Any, paint: Paint) -> str:  # noqa: ARG001 - as above
-    """The value as a document."""
-    return _dump(value)
-
-
-def _dump(value: Any) -> str:
-    text: str = yaml.dump(value, Dumper=_Dumper, default_flow_style=False, allow_unicode=True)
+    text: str = yaml.dump(
+        data,
+        Dumper=_Dumper,
+        default_flow_style=False,
+        allow_unicode=True,
+        indent=None if indent is None else min(max(indent, INDENT_MIN), INDENT_MAX),
+    )
     return text

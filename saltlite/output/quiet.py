@@ -1,0 +1,12 @@
+"""Nothing: for those who want the exit code only."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def output(data: Any, **_kwargs: Any) -> str:  # noqa: ARG001 - that is the point
+    """No text."""
+    return ""

@@ -1,0 +1,23 @@
+"""`id: line` for each line of each return: for grep and awk."""
+
+from __future__ import annotations
+
+from saltlite.model.printable import printable
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def output(data: Any, **_kwargs: Any) -> str:
+    """Text by its lines, anything else as Python writes it; empty text is `id: `. A list has an item a line."""
+    if isinstance(data, dict):
+        return "".join(
+            f"{printable(str(key))}: {line}\n" for key in sorted(data, key=str) for line in _lines(data[key])
+        )
+    return "".join(f"{line}\n" for item in (data if isinstance(data, list) else [data]) for line in _lines(item))
+
+
+def _lines(value: Any) -> list[str]:
+    shown = (value.splitlines() or [""]) if isinstance(value, str) else [repr(value)]
+    return [printable(line) for line in shown]
