@@ -34,10 +34,12 @@ def run(parsed: Parsed, console: Console) -> int:
     """Run one job, read with the table JOB; the exit code. Raises SaltliteError, and Detached when interrupted."""
     console.quiet = parsed.on("quiet")
     _check(parsed)
-    with open_client(parsed) as client:
-        call, wanted = read_call(client, parsed, console)
-        with opened_output(parsed, console) as output:
-            return _run(client, call, parsed, _Format(parsed, output, wanted))
+    with opened_output(parsed, console) as output:
+        form = _Format(parsed, output)
+        with open_client(parsed) as client:
+            call, wanted = read_call(client, parsed, console)
+            form.prefer(wanted)
+            return _run(client, call, parsed, form)
 
 
 def follow_job(client: LocalClient, published: Published, parsed: Parsed, console: Console) -> int:
@@ -57,24 +59,25 @@ def _check(parsed: Parsed) -> None:
 
 
 class _Format:
-    """How the returns of a job are printed, and where; found out before it is published. `wanted` is the outputter that
-    the function asks for. Raises UsageError when there is no such outputter as was asked for.
-    """
+    """How the returns of a job are printed, and where. Raises UsageError when there is no such outputter."""
 
-    def __init__(self, parsed: Parsed, console: Console, wanted: str = "") -> None:
+    def __init__(self, parsed: Parsed, console: Console) -> None:
         self.console = console
         self._look = look_of(parsed, console)
         self._outputters = Outputters(lambda: _master_opts(parsed))
-        asked: str = parsed.options.get("out", "")
-        if asked and asked not in STREAMS:
-            self._outputters.find(asked, self._look)
-        self.out = self._outputters.choose(asked, wanted, self._look)
-        self._groups = not asked and self.out == DEFAULT
-        if self.out in FOR_PROGRAMS:
-            console.use_utf8()
+        self._asked: str = parsed.options.get("out", "")
+        if self._asked and self._asked not in STREAMS:
+            self._outputters.find(self._asked, self._look)
+        self.out = self._asked or DEFAULT
+
+    def prefer(self, wanted: str) -> None:
+        """The function asks for this outputter, or for none."""
+        self.out = self._outputters.choose(self._asked, wanted, self._look)
 
     def printer(self, progress: Progress) -> Printer:
         console, look = self.console, self._look
+        if self.out in FOR_PROGRAMS:
+            console.use_utf8()
         one_line = look.indent is not None and look.indent < 0
         if self.out == "json" and not one_line:
             return OneObject(console, look.indent)
@@ -82,7 +85,7 @@ class _Format:
             return FullObject(console, progress)
         if self.out == "jsonl":
             return EachEvent(console, progress)
-        if self._groups and console.shows_data() and len(progress.states) > 1:
+        if not self._asked and self.out == DEFAULT and console.shows_data() and len(progress.states) > 1:
             from saltlite.cli.group import EqualAnswers
 
             return EqualAnswers(console, color=look.color)

@@ -104,8 +104,7 @@ def test_behind_two_hyphens_nothing_is_an_option() -> None:
         (["*", "-t"], "--timeout needs a value: --timeout TIME"),
         (["*", "test.ping", "-t", "soon"], "--timeout: 'soon' is not a duration"),
         (["*", "test.ping", "--static=1"], "--static takes no value"),
-        (["*", "test.ping", "--out", "jsn"], "--out: 'jsn' is not known; did you mean json"),
-        (["*", "test.ping", "--out", "0"], "use one of nested, json, yaml, txt, raw, quiet"),
+        (["*", "test.ping", "--out", "../x"], "no outputter can be called .* there are nested, json, yaml, txt"),
     ],
 )
 def test_a_wrong_option_is_named_with_the_way_out(line: list[str], message: str) -> None:

@@ -149,6 +149,7 @@ def test_sync_functions_take_lists_of_names_as_salt_does(cp: Caller) -> None:
         "grains": [],
         "interfaces": [],
         "modules": ["modules.three", "modules.two"],
+        "output": [],
         "resources": [],
         "utils": [],
     }
