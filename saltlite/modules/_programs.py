@@ -32,7 +32,7 @@ def run(argv: Sequence[str], timeout_s: float | None = None) -> subprocess.Compl
             check=False,
         )
     except FileNotFoundError as error:
-        raise CommandNotFoundError(f"The program {argv[0]} is not installed here.") from error
+        raise CommandNotFoundError(argv[0]) from error
     except subprocess.TimeoutExpired as error:
         raise CommandExecutionError(f"{argv[0]} did not end within {timeout_s:g} s, and was killed.") from error
     except OSError as error:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 from saltlite.modules import _mounts, _programs
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def wipe(device: str, test: bool = False) -> bool:
 
         saltlite '*' disk.wipe /dev/sda1
     """
-    _programs.output(["wipefs", "--no-act" if test else "--all", *(["--all"] if test else []), "--", _device(device)])
+    _programs.output(["wipefs", *(["--no-act"] if test else []), "--all", "--", _device(device)])
     return True
 
 
@@ -166,9 +166,9 @@ def dump(device: str, args: Sequence[str] | None = None) -> dict[str, str] | boo
         raise SaltInvocationError(f"blockdev shows no {', '.join(unknown)}; it shows: {', '.join(_DUMP)}.")
     try:
         return _dumped(device, wanted)
-    except CommandExecutionError as error:
-        if "not installed" in str(error):
-            raise
+    except CommandNotFoundError:
+        raise
+    except CommandExecutionError:
         return False
 
 
