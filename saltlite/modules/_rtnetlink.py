@@ -127,7 +127,9 @@ def _ask(kind: int, body: bytes, *, dump: bool = True) -> Iterator[bytes]:
             link.sendto(_HEADER.pack(_HEADER.size + len(body), kind, flags, 1, 0) + body, (0, 0))
             yield from _answers(link, kind + _ANSWER, dump=dump)
     except OSError as error:
-        raise CommandExecutionError(f"The kernel cannot be asked about the network: {error.strerror or error}.") from error
+        raise CommandExecutionError(
+            f"The kernel cannot be asked about the network: {error.strerror or error}."
+        ) from error
 
 
 def _answers(link: socket.socket, kind: int, *, dump: bool) -> Iterator[bytes]:

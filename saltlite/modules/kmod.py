@@ -33,8 +33,7 @@ def available() -> list[str]:
     """
     folder = f"/lib/modules/{os.uname().release}"
     found = {
-        _plain(os.path.basename(line))
-        for line in _machinefiles.read_if_there(f"{folder}/modules.builtin").splitlines()
+        _plain(os.path.basename(line)) for line in _machinefiles.read_if_there(f"{folder}/modules.builtin").splitlines()
     }
     for _, _, files in os.walk(_machinefiles.place(folder)):
         found.update(_plain(file) for file in files if re.search(r"\.ko(\.\w+)?$", file))

@@ -270,8 +270,7 @@ def total_physical_memory() -> int:
 
         saltlite '*' ps.total_physical_memory
     """
-    total: int = _figures.memory()["total"]
-    return total
+    return int(_figures.memory()["total"])
 
 
 def num_cpus() -> int | None:

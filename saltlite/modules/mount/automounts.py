@@ -86,10 +86,9 @@ def rm_automaster(name: str, device: str | None, config: str = "/etc/auto_salt")
     kept = []
     for line in lines:
         columns = _columns(line)
-        if columns and columns[0].removeprefix(_PREFIX) == str(name):
-            if not device or columns[2].partition(":")[2] == str(device):
-                continue
-        kept.append(line)
+        named = bool(columns) and columns[0].removeprefix(_PREFIX) == str(name)
+        if not named or (device and columns[2].partition(":")[2] != str(device)):
+            kept.append(line)
     if kept != lines:
         _machinefiles.replace(config, "".join(kept))
         if _programs.find("automount"):

@@ -27,7 +27,7 @@ def active(extended: bool = False) -> dict[str, dict[str, Any]]:
         saltlite '*' mount.active
         saltlite '*' mount.active extended=True
     """
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     uuids = _devices_by("uuid") if extended else {}
     labels = _devices_by("label") if extended else {}
     for point, mount in _mounts.by_point().items():

@@ -12,9 +12,10 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules import _machinefiles, _mounts
 
 _KEYS = ("device", "name", "fstype", "opts", "dump", "pass_num")
-_WITHOUT_A_DEVICE = frozenset(
-    "none tmpfs sysfs proc fusectl debugfs securityfs devtmpfs cgroup nfs nfs4 glusterfs btrfs ceph".split()
-)
+_WITHOUT_A_DEVICE = {
+    "none", "tmpfs", "sysfs", "proc", "fusectl", "debugfs", "securityfs", "devtmpfs", "cgroup", "nfs", "nfs4",
+    "glusterfs", "btrfs", "ceph",
+}  # fmt: skip
 """Several entries may name the same device of these: the mount point tells which is meant."""
 
 
@@ -87,7 +88,7 @@ def rm_fstab(name: str, device: str | None = None, config: str = "/etc/fstab", t
     return True
 
 
-def set_fstab(  # noqa: PLR0913 - Salt's signature
+def set_fstab(  # noqa: PLR0913, PLR0917 - Salt's signature
     name: str,
     device: str,
     fstype: str,

@@ -307,11 +307,7 @@ def _addresses(
 ) -> list[_rtnetlink.Address]:
     wanted = network(cidr) if cidr else None
     found = {each.address for each in _assigned(version, [interface] if interface else None)}
-    kept = [
-        each
-        for each in found
-        if (include_loopback or not each.is_loopback) and (wanted is None or each in wanted)
-    ]
+    kept = [each for each in found if (include_loopback or not each.is_loopback) and (wanted is None or each in wanted)]
     return sorted(kept, key=int)
 
 

@@ -13,7 +13,7 @@ from .calculations import address
 
 _FLAGS = {0x1: "U", 0x2: "G", 0x4: "H", 0x8: "R", 0x10: "D", 0x20: "M", 0x40000: "A", 0x01000000: "C"}
 _REJECTING = 0x200
-_DEFAULTS = ("0.0.0.0", "::/0")
+_DEFAULTS = {"inet": "0.0.0.0", "inet6": "::/0"}  # noqa: S104 - a destination, nothing is bound to it
 
 
 def routes(family: str | None = None) -> list[dict[str, str]]:
@@ -41,7 +41,7 @@ def default_route(family: str | None = None) -> list[dict[str, str]]:
 
         saltlite '*' network.default_route
     """
-    return [route for route in routes(family) if route["destination"] in _DEFAULTS]
+    return [route for route in routes(family) if route["destination"] == _DEFAULTS[route["addr_family"]]]
 
 
 def get_route(ip: str) -> dict[str, str | None]:

@@ -76,9 +76,7 @@ def active_tcp() -> dict[int, dict[str, Any]]:
 
         saltlite '*' network.active_tcp
     """
-    established = [
-        each for proto in ("tcp", "tcp6") for each in _sockets(proto) if each.state == "ESTABLISHED"
-    ]
+    established = [each for proto in ("tcp", "tcp6") for each in _sockets(proto) if each.state == "ESTABLISHED"]
     return {
         number: {
             "local_addr": each.local[0],
