@@ -75,7 +75,9 @@ def set_locale(locale: str, test: bool = False) -> bool:
 
         saltlite '*' locale.set_locale en_US.UTF-8
     """
-    text = _checked(locale)[0].partition(" ")[0]
+    text, parts = _checked(locale)
+    if parts["charmap"]:
+        raise SaltInvocationError(f"{locale!r} cannot be the locale of a machine: write it as en_US.UTF-8.")
     there = [(path, name) for path, name in _order() if os.path.exists(_machinefiles.place(path))]
     path, name = (there or list(_order()))[0]
     before = _machinefiles.read_if_there(path)

@@ -110,7 +110,10 @@ def _decoded(column: str) -> tuple[str, int]:
     """`0100007F:1F90` is 127.0.0.1 and 8080: words of 32 bits in the order of bytes that this processor has."""
     digits, _, port = column.partition(":")
     words = [int(digits[place : place + 8], 16) for place in range(0, len(digits), 8)]
-    return str(ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))), int(port, 16)
+    address = ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))
+    # An IPv4 connection of a socket that takes both.
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address), int(port, 16)
 
 
 def _end(address: tuple[str, int]) -> str:
