@@ -230,7 +230,7 @@ def disk_usage(path: str) -> dict[str, Any]:
 
     CLI Example::
 
-        saltlite '*' ps.disk_usage /home
+        saltlite '*' ps.disk_usage /srv
     """
     try:
         found = os.statvfs(str(path))

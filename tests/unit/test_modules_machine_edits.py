@@ -186,13 +186,13 @@ def test_fstab_is_not_made_where_there_is_none(machine: Machine) -> None:
 
 
 def test_an_automounter_s_entry_comes_changes_and_goes(machine: Machine) -> None:
-    args = ("/mnt/x", "/dev/sdz1", "ext4")
+    args = ("/srv/x", "/dev/sdz1", "ext4")
     assert machine("mount.set_automaster", *args) == "new"
     assert machine("mount.set_automaster", *args) == "present"
     assert machine("mount.set_automaster", *args, opts="ro") == "change"
-    assert machine("mount.automaster") == {"/mnt/x": {"device": "/dev/sdz1", "fstype": "-fstype=ext4", "opts": ["ro"]}}
+    assert machine("mount.automaster") == {"/srv/x": {"device": "/dev/sdz1", "fstype": "-fstype=ext4", "opts": ["ro"]}}
     assert machine.read("/etc/auto_master") == "/-\t\t\t/etc/auto_salt\n"
-    assert machine("mount.rm_automaster", "/mnt/x", "/dev/sdz1") is True
+    assert machine("mount.rm_automaster", "/srv/x", "/dev/sdz1") is True
     assert machine("mount.automaster") == {}
 
 

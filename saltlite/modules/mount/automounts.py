@@ -49,7 +49,7 @@ def set_automaster(
 
     CLI Example::
 
-        saltlite '*' mount.set_automaster /mnt/foo /dev/sdz1 ext4
+        saltlite '*' mount.set_automaster /srv/foo /dev/sdz1 ext4
     """
     kind = _column(fstype)
     options = f"-fstype={kind}," + (opts if isinstance(opts, str) else ",".join(opts))
@@ -80,7 +80,7 @@ def rm_automaster(name: str, device: str | None, config: str = "/etc/auto_salt")
 
     CLI Example::
 
-        saltlite '*' mount.rm_automaster /mnt/foo /dev/sdg
+        saltlite '*' mount.rm_automaster /srv/foo /dev/sdg
     """
     lines = _machinefiles.read_if_there(config).splitlines(keepends=True)
     kept = []

@@ -20,7 +20,7 @@ def read_mount_cache(name: str) -> dict[str, Any]:
 
     CLI Example::
 
-        saltlite '*' mount.read_mount_cache /mnt/share
+        saltlite '*' mount.read_mount_cache /srv/share
     """
     row: dict[str, Any] = _remembered().get(str(name), {})
     return row
@@ -32,7 +32,7 @@ def write_mount_cache(real_name: str, device: str, mkmnt: bool, fstype: str, mou
 
     CLI Example::
 
-        saltlite '*' mount.write_mount_cache /mnt/share /dev/sda1 False ext4 defaults,nosuid
+        saltlite '*' mount.write_mount_cache /srv/share /dev/sda1 False ext4 defaults,nosuid
     """
     known = _remembered()
     known[str(real_name)] = {"device": device, "fstype": fstype, "mkmnt": mkmnt, "opts": mount_opts}
@@ -46,7 +46,7 @@ def delete_mount_cache(real_name: str) -> bool:
 
     CLI Example::
 
-        saltlite '*' mount.delete_mount_cache /mnt/share
+        saltlite '*' mount.delete_mount_cache /srv/share
     """
     known = _remembered()
     if known.pop(str(real_name), None) is not None:

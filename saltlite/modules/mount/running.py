@@ -68,7 +68,7 @@ def mount(
 
     CLI Example::
 
-        saltlite '*' mount.mount /mnt/foo /dev/sdz1 mkmnt=True
+        saltlite '*' mount.mount /srv/foo /dev/sdz1 mkmnt=True
     """
     if util != "mount":
         raise SaltInvocationError(f"There is no way of mounting {util!r} here; `mount` is the only one.")
@@ -100,7 +100,7 @@ def remount(
 
     CLI Example::
 
-        saltlite '*' mount.remount /mnt/foo /dev/sdz1 opts=ro
+        saltlite '*' mount.remount /srv/foo /dev/sdz1 opts=ro
     """
     if not is_mounted(name):
         return mount(name, device, mkmnt, fstype, opts, user)
@@ -121,8 +121,8 @@ def umount(
 
     CLI Example::
 
-        saltlite '*' mount.umount /mnt/foo
-        saltlite '*' mount.umount /mnt/foo /dev/sdz1 lazy=True
+        saltlite '*' mount.umount /srv/foo
+        saltlite '*' mount.umount /srv/foo /dev/sdz1 lazy=True
     """
     if util != "mount":
         raise SaltInvocationError(f"There is no way of unmounting {util!r} here; `mount` is the only one.")
@@ -176,7 +176,7 @@ def swapon(name: str, priority: int | None = None) -> dict[str, Any]:
 
     CLI Example::
 
-        saltlite '*' mount.swapon /root/swapfile
+        saltlite '*' mount.swapon /var/swapfile
     """
     path = _programs.word(name, "device or file")
     before = swaps()
@@ -193,7 +193,7 @@ def swapoff(name: str) -> bool | None:
 
     CLI Example::
 
-        saltlite '*' mount.swapoff /root/swapfile
+        saltlite '*' mount.swapoff /var/swapfile
     """
     path = _programs.word(name, "device or file")
     if path not in swaps():
@@ -208,7 +208,7 @@ def is_mounted(name: str) -> bool:
 
     CLI Example::
 
-        saltlite '*' mount.is_mounted /mnt/foo
+        saltlite '*' mount.is_mounted /srv/foo
     """
     return str(name) in _mounts.by_point()
 

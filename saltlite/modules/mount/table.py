@@ -74,7 +74,7 @@ def rm_fstab(name: str, device: str | None = None, config: str = "/etc/fstab", t
 
     CLI Example::
 
-        saltlite '*' mount.rm_fstab /mnt/foo /dev/sdg
+        saltlite '*' mount.rm_fstab /srv/foo /dev/sdg
     """
     kept = []
     lines = _machinefiles.read(config).splitlines(keepends=True)
@@ -109,7 +109,7 @@ def set_fstab(  # noqa: PLR0913, PLR0917 - Salt's signature
 
     CLI Example::
 
-        saltlite '*' mount.set_fstab /mnt/foo /dev/sdz1 ext4
+        saltlite '*' mount.set_fstab /srv/foo /dev/sdz1 ext4
     """
     texts = (device, name, fstype, opts if isinstance(opts, str) else ",".join(opts), dump, pass_num)
     wanted = _checked(_Entry(*(_mounts.plain(str(text).replace("\\ ", " ")) for text in texts)))
