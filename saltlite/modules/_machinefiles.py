@@ -77,6 +77,8 @@ def replace(path: str, text: str, mode: int = 0o644) -> None:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
             stream.flush()
+            if old is not None:
+                _keep_attributes(target, stream.fileno())
             if old is not None and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
                 os.fchown(stream.fileno(), old.st_uid, old.st_gid)
             os.fchmod(stream.fileno(), mode if old is None else stat.S_IMODE(old.st_mode))
@@ -87,6 +89,14 @@ def replace(path: str, text: str, mode: int = 0o644) -> None:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+
+
+def _keep_attributes(target: str, descriptor: int) -> None:
+    """Labels and access lists of the old file; those that this user, or this file system, cannot set are left."""
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(target):
+            with contextlib.suppress(OSError):
+                os.setxattr(descriptor, name, os.getxattr(target, name))
 
 
 def _exchange(temporary: str, target: str, data: bytes) -> None:

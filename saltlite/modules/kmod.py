@@ -94,7 +94,7 @@ def load(mod: str, persist: bool = False, test: bool = False) -> list[str] | str
     """
     name = _checked(mod)
     before = set(mod_list())
-    done = _programs.run(["modprobe", *(["--dry-run"] if test else []), "--", name])
+    done = _programs.run(["modprobe", *(["-n"] if test else []), "--", name])
     if done.returncode:
         __context__["retcode"] = 1
         return f"Error loading module {name}: {_programs.reason(done)}"

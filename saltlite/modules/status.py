@@ -94,7 +94,8 @@ def custom() -> dict[str, Any]:
         if match is None or match[1] == "status.custom" or match[1] not in __salt__:
             continue
         values = __salt__[match[1]]()
-        found.update({key: values.get(key, "UNKNOWN") for key in keys})
+        if isinstance(values, dict):
+            found.update({key: values.get(key, "UNKNOWN") for key in keys})
     return found
 
 

@@ -78,6 +78,13 @@ def test_bytes_that_are_no_text_survive_an_edit(machine: Machine) -> None:
     assert place.read_bytes() == b"# caf\xe9\n192.0.2.9\t\tnew\n"
 
 
+def test_labels_of_an_edited_file_stay(machine: Machine) -> None:
+    place = machine.write("/etc/hosts", HOSTS)
+    os.setxattr(place, "user.label", b"net_conf")
+    _machinefiles.replace("/etc/hosts", "new\n")
+    assert os.getxattr(place, "user.label") == b"net_conf"
+
+
 # --- hosts
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import SaltInvocationError
+from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules import _machinefiles, _mounts, _programs
 
 if TYPE_CHECKING:
@@ -74,11 +74,7 @@ def mount(
         raise SaltInvocationError(f"There is no way of mounting {util!r} here; `mount` is the only one.")
     point = _point(name)
     if mkmnt and not os.path.exists(point):
-        os.makedirs(point, exist_ok=True)
-        if user:
-            import shutil  # noqa: PLC0415 - one case needs it
-
-            shutil.chown(point, user)
+        _make_folder(point, user)
     argv = ["mount"]
     if device:
         argv += [*_options(opts, fstype), "--", _programs.word(device, "device")]
@@ -134,7 +130,7 @@ def umount(
     if device and device not in {text for each in stacked for text in (each.device, _real_device(each))}:
         __context__["retcode"] = 1
         return f"{device} is not mounted on {name}"
-    return _done(["umount", *(["--lazy"] if lazy else []), "--", point], user)
+    return _done(["umount", *(["-l"] if lazy else []), "--", point], user)
 
 
 def is_fuse_exec(cmd: str) -> bool:
@@ -181,7 +177,7 @@ def swapon(name: str, priority: int | None = None) -> dict[str, Any]:
     path = _programs.word(name, "device or file")
     before = swaps()
     if path not in before:
-        order = ["--priority", str(int(priority))] if priority is not None else []
+        order = ["-p", str(int(priority))] if priority is not None else []
         _programs.output(["swapon", *order, "--", path])
     now = swaps()
     return {"stats": now[path], "new": path not in before} if path in now else {}
@@ -238,6 +234,19 @@ def get_device_from_path(path: str) -> str | None:
     """
     mounted = _mounts.by_point().get(get_mount_from_path(path))
     return mounted.device if mounted else None
+
+
+def _make_folder(point: str, user: str | None) -> None:
+    import shutil  # noqa: PLC0415 - one case needs it
+
+    try:
+        os.makedirs(point, exist_ok=True)
+        if user:
+            shutil.chown(point, user)
+    except LookupError as error:
+        raise SaltInvocationError(f"There is no user {user!r}.") from error
+    except OSError as error:
+        raise CommandExecutionError(f"The mount point {point} cannot be made: {error.strerror}.") from error
 
 
 def _done(argv: list[str], user: str | None) -> bool | str:
