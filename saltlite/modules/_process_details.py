@@ -59,6 +59,26 @@ def _memory(process: Process) -> list[int] | None:
     return None if found is None else list(found.values())
 
 
+def _memory_full(process: Process) -> list[int] | None:
+    """What `memory` tells, then what nobody else uses, the fair share of what others use too, and what is swapped."""
+    found = _memory(process)
+    with open(_machinefiles.place(f"/proc/{process.pid}/smaps_rollup"), encoding="ascii") as stream:
+        rows = [line.split() for line in stream if line.endswith(" kB\n")]
+    kib = {row[0].rstrip(":"): int(row[1]) for row in rows}
+    own = sum(size for name, size in kib.items() if name.startswith("Private_"))
+    return found and [*found, own * 1024, kib.get("Pss", 0) * 1024, kib.get("Swap", 0) * 1024]
+
+
+def _threads(process: Process) -> list[list[float]]:
+    """Id, seconds of the user and seconds of the kernel of each thread."""
+    found: list[list[float]] = []
+    for name in os.listdir(_machinefiles.place(f"/proc/{process.pid}/task")):
+        columns = _processes.read(process.pid, f"task/{name}/stat").rpartition(")")[2].split()
+        if len(columns) > 12:
+            found.append([int(name), int(columns[11]) / _processes.TICKS, int(columns[12]) / _processes.TICKS])
+    return sorted(found)
+
+
 def _memory_percent(process: Process) -> float | None:
     found = memory(process.pid)
     return None if found is None else found["rss"] * 100 / _figures.memory()["total"]
@@ -95,7 +115,7 @@ def _open_files(process: Process) -> list[list[Any]]:
     for name in os.listdir(folder):
         try:
             path = os.readlink(f"{folder}/{name}")
-        except OSError:
+        except FileNotFoundError:  # closed since
             continue
         if path.startswith("/") and os.path.isfile(path):
             found.append([path, int(name)])
@@ -147,7 +167,9 @@ _READERS: dict[str, Callable[[Process], Any]] = {
     "gids": _ids("Gid"),
     "num_ctx_switches": _switches,
     "memory_info": _memory,
+    "memory_full_info": _memory_full,
     "memory_percent": _memory_percent,
+    "threads": _threads,
     "exe": _exe,
     "cwd": _link("cwd"),
     "environ": _environ,

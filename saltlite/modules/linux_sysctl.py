@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __virtualname__ = "sysctl"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:/*-]*")
+_NOT_SHOWN = {"base_reachable_time", "retrans_time", "stat_refresh"}
+"""Old names of parameters in other units, which the kernel's log complains of, and one that does something when read."""
 _HEADER = "#\n# Kernel sysctl configuration\n#\n"
 
 
@@ -69,7 +71,7 @@ def show(config_file: str | bool = False) -> dict[str, str] | list[str]:
     for folder, _, files in os.walk(top):
         inner = [] if folder == top else os.path.relpath(folder, top).split(os.sep)
         for file in sorted(files):
-            value = _read(os.path.join(folder, file))
+            value = None if file in _NOT_SHOWN else _read(os.path.join(folder, file))
             if value is not None:
                 # A part with dots in it, such as the interface eth0.5, has slashes there.
                 every[".".join(part.replace(".", "/") for part in [*inner, file])] = value
