@@ -117,21 +117,23 @@ def blkid(device: str | None = None, token: str | None = None) -> dict[str, dict
 
 def tune(device: str, **kwargs: Any) -> dict[str, str]:
     """
-    Set attributes of a block device and return them: ``read-ahead``, ``filesystem-read-ahead``, ``read-only=True``,
-    ``read-write=True``.
+    Set attributes of a block device and return them: ``read_ahead``, ``filesystem_read_ahead``, ``read_only=True``,
+    ``read_write=True``. Hyphens are taken for underscores.
 
     CLI Example::
 
-        saltlite '*' disk.tune /dev/sda1 read-ahead=1024 read-write=True
+        saltlite '*' disk.tune /dev/sda1 read_ahead=1024 read_write=True
     """
     options, shown = [], []
-    for key, value in kwargs.items():
-        if key.startswith("__"):
+    for name, value in kwargs.items():
+        if name.startswith("__"):
             continue
-        if key not in _TUNE or (key.startswith("read-") and key != "read-ahead" and str(value) != "True"):
+        key = name.replace("_", "-")
+        plain = key in {"read-only", "read-write"}
+        if key not in _TUNE or (plain and str(value) != "True"):
             raise SaltInvocationError(f"Invalid keyword arguments: {key}={value}; valid are: {', '.join(_TUNE)}.")
         setter, getter = _TUNE[key]
-        options += [f"--{setter}"] if str(value) == "True" else [f"--{setter}", _count(value)]
+        options += [f"--{setter}"] if plain else [f"--{setter}", _count(value)]
         shown.append(getter)
     if not options:
         raise SaltInvocationError(f"Say what to set: {', '.join(_TUNE)}.")

@@ -23,7 +23,7 @@ __virtualname__ = "sysctl"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:/*-]*")
 _NOT_SHOWN = {"base_reachable_time", "retrans_time", "stat_refresh"}
-"""Old names of parameters in other units, which the kernel's log complains of, and one that does something when read."""
+"""Old names of parameters, which the kernel's log complains of, and one that does something when it is read."""
 _HEADER = "#\n# Kernel sysctl configuration\n#\n"
 
 

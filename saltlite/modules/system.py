@@ -112,7 +112,7 @@ def get_system_time(utc_offset: str | None = None) -> str:
     CLI Example::
 
         saltlite '*' system.get_system_time
-        saltlite '*' system.get_system_time "'-0500'"
+        saltlite '*' system.get_system_time -0500
     """
     return _now(utc_offset).strftime("%I:%M:%S %p")
 
@@ -136,7 +136,7 @@ def get_system_date_time(utc_offset: str | None = None) -> str:
     CLI Example::
 
         saltlite '*' system.get_system_date_time
-        saltlite '*' system.get_system_date_time "'-0500'"
+        saltlite '*' system.get_system_date_time -0500
     """
     return _now(utc_offset).strftime("%Y-%m-%d %H:%M:%S")
 
@@ -156,7 +156,7 @@ def set_system_date_time(  # noqa: PLR0913, PLR0917 - Salt's signature
 
     CLI Example::
 
-        saltlite '*' system.set_system_date_time 2026 1 31 21 14 7 "'-0500'"
+        saltlite '*' system.set_system_date_time 2026 1 31 21 14 7 -0500
     """
     names = ("year", "month", "day", "hour", "minute", "second")
     given = zip(names, (years, months, days, hours, minutes, seconds), strict=True)
@@ -260,7 +260,7 @@ def _stop(flag: str, alone: str, at_time: str | int | None) -> str:
 def _now(utc_offset: str | None) -> dates.datetime:
     if utc_offset is None:
         return dates.datetime.now().astimezone()
-    match = re.fullmatch(r"([+-]?)(\d\d)(\d\d)", str(utc_offset))
+    match = re.fullmatch(r"([+-]?)(\d\d)(\d\d)", str(utc_offset).strip("'\""))
     if match is None:
         raise SaltInvocationError(f"{utc_offset!r} is no offset from UTC; write it as -0500.")
     away = dates.timedelta(hours=int(match[2]), minutes=int(match[3]))

@@ -352,7 +352,7 @@ def test_the_clock_is_set_in_the_zone_that_is_given(machine: Machine, monkeypatc
     monkeypatch.setattr("time.clock_settime", lambda _, when: seen.append(when))
     assert machine("system.set_system_date_time", 2026, 1, 31, 21, 14, 7, utc_offset="-0500", test=True) is True
     assert seen == []
-    assert machine("system.set_system_date_time", 2026, 1, 31, 21, 14, 7, utc_offset="-0500") is True
+    assert machine("system.set_system_date_time", 2026, 1, 31, 21, 14, 7, utc_offset="'-0500'") is True
     assert seen == [1769912047.0]
 
 

@@ -99,11 +99,13 @@ def test_a_program_has_these_words_and_its_answer_is_returned(
 def test_a_device_is_tuned_and_shown(machine: Machine) -> None:
     machine.programs["blockdev", "--setra", "512", "--setrw", "/dev/x"] = ""
     machine.programs["blockdev", "--getra", "--getro", "/dev/x"] = "512\n0\n"
-    wanted = {"read-ahead": 512, "read-write": True}
+    wanted = {"read_ahead": 512, "read-write": True}
     assert machine("disk.tune", "/dev/x", **wanted) == {"getra": "512", "getro": "0"}
 
 
-@pytest.mark.parametrize("wanted", [{}, {"colour": 1}, {"read-only": False}, {"read-ahead": "1 --setro"}])
+@pytest.mark.parametrize(
+    "wanted", [{}, {"colour": 1}, {"read-only": False}, {"read-ahead": "1 --setro"}, {"read-ahead": True}]
+)
 def test_what_cannot_be_tuned_runs_nothing(machine: Machine, wanted: dict[str, Any]) -> None:
     assert machine.outcome("disk.tune", "/dev/x", **wanted).retcode == 1
     assert machine.ran == []
