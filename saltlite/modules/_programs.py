@@ -36,6 +36,9 @@ def run(argv: Sequence[str], timeout_s: float | None = None) -> subprocess.Compl
     except subprocess.TimeoutExpired as error:
         raise CommandExecutionError(f"{argv[0]} did not end within {timeout_s:g} s, and was killed.") from error
     except OSError as error:
+        # A folder of PATH that may not be looked into hides that the program is in none.
+        if "/" not in argv[0] and find(argv[0]) is None:
+            raise CommandNotFoundError(argv[0]) from error
         raise CommandExecutionError(f"{argv[0]} cannot be run: {error.strerror}.") from error
 
 
