@@ -67,7 +67,8 @@ def test_the_room_of_a_file_system_is_that_of_the_standard_library(tmp_path: Pat
     assert run("status.diskusage", "/")["/"]["total"] == there.total
     shown = run("disk.usage")
     assert int(shown["/"]["1K-blocks"]) * 1024 == pytest.approx(there.total, rel=0.01)
-    assert run("disk.percent", "/") == shown["/"]["capacity"]
+    percents = [int(text.rstrip("%")) for text in (run("disk.percent", "/"), shown["/"]["capacity"])]
+    assert percents[0] == pytest.approx(percents[1], abs=2)  # others write meanwhile
     assert run("mount.get_mount_from_path", str(tmp_path)) in run("mount.active")
     assert run("status.diskusage", "/no/such") == {}
 
@@ -243,7 +244,7 @@ def test_a_file_system_is_made_known_and_wiped(tmp_path: Path) -> None:
 
 def test_a_name_is_resolved() -> None:
     assert "127.0.0.1" in run("dnsutil.A", "localhost")
-    assert run("dnsutil.A", "no-such-host.invalid") == "Unable to resolve no-such-host.invalid"
+    assert run("dnsutil.A", "a..b") == "Unable to resolve a..b"
     assert run("dnsutil.check_ip", "127.0.0.1/8") is True
     assert outcome("dnsutil.A", "-x").retcode == 1
 
