@@ -1,0 +1,168 @@
+"""Links, addresses, neighbours and routes, asked of the kernel by its routing messages (rtnetlink(7)).
+
+What belongs here: the messages and their attributes, as plain data. What is shown to users is made elsewhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from saltlite.errors import CommandExecutionError
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_GET_LINK, _GET_ADDRESS, _GET_ROUTE, _GET_NEIGHBOUR = 18, 22, 26, 30
+_ANSWER = -2
+"""What the type of an answer is from that of its request, for all of these."""
+_DONE, _ERROR = 3, 2
+_REQUEST, _DUMP = 0x1, 0x300
+_REPLY_TIMEOUT_S = 2.0
+_HEADER = struct.Struct("=IHHII")
+_UP, _SECONDARY = 0x1, 0x1
+_SCOPES = {0: "global", 200: "site", 253: "link", 254: "host", 255: "nowhere"}
+_NEIGHBOUR_KNOWN = 0x9E
+"""States in which a machine answered, or somebody wrote down its address: not incomplete, failed or none needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A network interface; `parent` is the number of the one that it lies upon, 0 for none."""
+
+    index: int
+    name: str
+    up: bool
+    hwaddr: str
+    parent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """An address of an interface."""
+
+    index: int
+    address: Address
+    prefixlen: int
+    scope: str
+    broadcast: str | None
+    label: str
+    secondary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The next step to a destination."""
+
+    gateway: str | None
+    index: int
+    source: str | None
+
+
+def links() -> list[Link]:
+    """All interfaces. Raises CommandExecutionError."""
+    found = []
+    for body in _ask(_GET_LINK, b"\0" * 16):
+        _, _, index, flags = struct.unpack_from("=BxHiI", body)
+        data = _attributes(body[16:])
+        (parent,) = struct.unpack("=i", data[5]) if len(data.get(5, b"")) == 4 else (0,)
+        hwaddr = ":".join(f"{byte:02x}" for byte in data.get(1, b""))
+        found.append(Link(index, _text(data.get(3, b"")), bool(flags & _UP), hwaddr, parent))
+    return found
+
+
+def addresses() -> list[Assigned]:
+    """All addresses of all interfaces. Raises CommandExecutionError."""
+    found = []
+    for body in _ask(_GET_ADDRESS, b"\0" * 8):
+        family, prefixlen, flags, scope, index = struct.unpack_from("=BBBBi", body)
+        data = _attributes(body[8:])
+        # On a point-to-point link the address (1) is the peer's; the local one (2) is this machine's.
+        raw = data.get(2) or data.get(1)
+        if family not in (socket.AF_INET, socket.AF_INET6) or not raw:
+            continue
+        broadcast = str(ipaddress.ip_address(data[4])) if len(data.get(4, b"")) == 4 else None
+        word = _SCOPES.get(scope, str(scope))
+        label = _text(data.get(3, b""))
+        found.append(
+            Assigned(index, ipaddress.ip_address(raw), prefixlen, word, broadcast, label, bool(flags & _SECONDARY))
+        )
+    return found
+
+
+def neighbours(version: int) -> dict[str, str]:
+    """Hardware address -> address of the machines that answered on a link. Raises CommandExecutionError."""
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    found = {}
+    for body in _ask(_GET_NEIGHBOUR, struct.pack("=B11x", family)):
+        theirs, _, state = struct.unpack_from("=B3xiH", body)
+        data = _attributes(body[12:])
+        if theirs == family and state & _NEIGHBOUR_KNOWN and len(data.get(2, b"")) == 6 and 1 in data:
+            found[":".join(f"{byte:02x}" for byte in data[2])] = str(ipaddress.ip_address(data[1]))
+    return found
+
+
+def way_to(address: Address) -> Way:
+    """How this machine reaches an address. Raises CommandExecutionError when it does not."""
+    raw = address.packed
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    request = struct.pack("=BBBBBBBBI", family, len(raw) * 8, 0, 0, 0, 0, 0, 0, 0)
+    request += struct.pack("=HH", 4 + len(raw), 1) + raw
+    for body in _ask(_GET_ROUTE, request, dump=False):
+        data = _attributes(body[12:])
+        (index,) = struct.unpack("=i", data.get(4, b"\0" * 4))
+        return Way(_address(data.get(5)), index, _address(data.get(7)))
+    raise CommandExecutionError(f"The kernel did not answer how to reach {address}.")
+
+
+def _ask(kind: int, body: bytes, *, dump: bool = True) -> Iterator[bytes]:
+    """The bodies of all answers to a request."""
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as link:
+            link.settimeout(_REPLY_TIMEOUT_S)
+            flags = _REQUEST | (_DUMP if dump else 0)
+            link.sendto(_HEADER.pack(_HEADER.size + len(body), kind, flags, 1, 0) + body, (0, 0))
+            yield from _answers(link, kind + _ANSWER, dump=dump)
+    except OSError as error:
+        raise CommandExecutionError(
+            f"The kernel cannot be asked about the network: {error.strerror or error}."
+        ) from error
+
+
+def _answers(link: socket.socket, kind: int, *, dump: bool) -> Iterator[bytes]:
+    while True:
+        data = link.recv(1 << 17)
+        while len(data) >= _HEADER.size:
+            length, answer, _, _, _ = _HEADER.unpack_from(data)
+            if answer == _ERROR or length < _HEADER.size:
+                (number,) = struct.unpack_from("=i", data, _HEADER.size)
+                raise OSError(-number, os.strerror(-number))
+            if answer == _DONE:
+                return
+            if answer == kind:
+                yield data[_HEADER.size : length]
+                if not dump:
+                    return
+            data = data[(length + 3) & ~3 :]
+
+
+def _attributes(data: bytes) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    while len(data) >= 4:
+        length, kind = struct.unpack_from("=HH", data)
+        if length < 4:
+            break
+        found[kind & 0x3FFF] = data[4:length]
+        data = data[(length + 3) & ~3 :]
+    return found
+
+
+def _text(raw: bytes) -> str:
+    return raw.rstrip(b"\0").decode(errors="replace")
+
+
+def _address(raw: bytes | None) -> str | None:
+    return str(ipaddress.ip_address(raw)) if raw else None
