@@ -54,15 +54,15 @@ class Contribution:
 
 def entry_folders(group: str, kind: str, option: str) -> list[tuple[str, str]]:
     """(name, folder) of every entry point of the group that has a folder of the type, in the order of their names."""
-    return [(one.name, folder) for one in _contributions(group, _installed()) for folder in one.folders(kind, option)]
+    return [(one.name, folder) for one in _contributions(group, installed()) for folder in one.folders(kind, option)]
 
 
 def any_entries(group: str) -> bool:
     """Whether an installed package has an entry point of the group; runs nothing of it."""
-    return any(found == group for found, _, _ in _lines_of(_installed()))
+    return any(found == group for found, _, _ in _lines_of(installed()))
 
 
-def _installed() -> tuple[tuple[str, int], ...]:
+def installed() -> tuple[tuple[str, int], ...]:
     """What tells whether something was installed or removed: the folders of `sys.path` and their times."""
     stamps = []
     for folder in sys.path:
@@ -74,16 +74,16 @@ def _installed() -> tuple[tuple[str, int], ...]:
 
 
 @functools.lru_cache(maxsize=1)
-def _lines_of(installed: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]:
+def _lines_of(stamps: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]:
     """(group, name, value) of all entry points of GROUPS, sorted."""
-    return sorted(_entry_points([folder for folder, _ in installed]))
+    return sorted(_entry_points([folder for folder, _ in stamps]))
 
 
 @functools.lru_cache(maxsize=len(GROUPS))
-def _contributions(group: str, installed: tuple[tuple[str, int], ...]) -> list[Contribution]:
+def _contributions(group: str, stamps: tuple[tuple[str, int], ...]) -> list[Contribution]:
     """One for each entry point of the group that works; the first of a name counts."""
     found: dict[str, Contribution] = {}
-    for its_group, name, value in _lines_of(installed):
+    for its_group, name, value in _lines_of(stamps):
         if its_group != group or name in found:
             continue
         try:

@@ -10,7 +10,7 @@ import ast
 import functools
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -95,6 +95,16 @@ class Index:
         Within one layer the file that has the virtual name as its file name comes first, then by file name.
         """
         return self._claims.get(name, ())
+
+    def all_claimants(self, name: str) -> Iterator[ModuleFile]:
+        """As `claimants`, and those of Salt behind them, which are looked for when the others are through."""
+        yield from self.claimants(name)
+        if self.lowest is not None:
+            yield from self.lowest.claimants(name)
+
+    def all_names(self) -> list[str]:
+        """As `names`, with those that only Salt's files claim."""
+        return sorted({*self.names(), *(self.lowest.names() if self.lowest is not None else ())})
 
     def file(self, stem: str) -> ModuleFile | None:
         """The visible file with that file name (without `.py`)."""

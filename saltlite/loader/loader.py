@@ -302,8 +302,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return [fun for fun, standing in found if standing and standing.state is State.NOT_APPLICABLE]
 
     def _all_names(self) -> list[str]:
-        lowest = self.index.lowest
-        names = {*self.index.names(), *(lowest.names() if lowest else ()), *self._registry.forced_names()}
+        names = {*self.index.all_names(), *self._registry.forced_names()}
         for file in self.index.undetermined:
             loaded = self._registry.load(file)
             if isinstance(loaded, LoadedModule):

@@ -5,26 +5,30 @@ job's process: the daemon, which every job is forked from, holds nothing of them
 text, once, and remembered in `cachedir`.
 
 What Salt's modules of the names RESERVED do is to talk to Salt's daemons or to its loader, of which there are none
-here. They are not loaded, also where saltlite has no function of that name.
+here; its grains of that name are about the process that looks for them. They are not loaded, also where saltlite has
+no function of that name.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from saltlite.loader.entrypoints import SALTS
 from saltlite.loader.finder import SALT_RANK, Index, ModuleFile
 from saltlite.loader.indexfile import index_kept_in
-from saltlite.loader.places import MODULES, SALT, Layer, entry_places
+from saltlite.loader.places import GRAINS, MODULES, SALT, Layer, entry_places
 from saltlite.loader.saltnames import salt_folder
 
-RESERVED = frozenset({
-    "beacons", "cmd", "config", "cp", "event", "grains", "mine", "pillar", "publish", "saltutil", "schedule", "state",
-    "sys", "test",
-})  # fmt: skip
-"""Names of execution modules that are saltlite's, or nobody's."""
+RESERVED: Mapping[str, frozenset[str]] = {
+    MODULES: frozenset({
+        "beacons", "cmd", "config", "cp", "event", "grains", "mine", "pillar", "publish", "saltutil", "schedule",
+        "state", "sys", "test",
+    }),
+    GRAINS: frozenset({"minion_process"}),
+}  # fmt: skip
+"""Type -> names that are saltlite's, or nobody's."""
 
 
 class Lowest:
@@ -67,7 +71,7 @@ class Lowest:
 
     def is_reserved(self, name: str) -> bool:
         """Whether no file of Salt may answer to that name."""
-        return self._layer.kind == MODULES and name in RESERVED
+        return name in RESERVED.get(self._layer.kind, ())
 
     def refusal(self, name: str) -> str:
         """Why Salt's function of that name is not to be had, where it has one; else nothing."""

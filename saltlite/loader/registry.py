@@ -29,9 +29,8 @@ from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.finder import Index, ModuleFile
 from saltlite.loader.imports import Interfaces
 from saltlite.loader.inject import build_module
-from saltlite.loader.offer import Offer
+from saltlite.loader.offer import Function, Offer
 from saltlite.loader.places import GRAINS, MODULES, SHIPPED, Form
-from saltlite.loader.saltguests import GuestCalls, GuestOpts, bridged, enter_salt
 from saltlite.loader.saltnames import salt_is_installed
 from saltlite.loader.virtual import initialise, names_of, own_interface
 from saltlite.smi.declare import Interface, virtual_name
@@ -64,7 +63,7 @@ class Registry:
         self._loaded: dict[str, LoadedModule | Failure] = {}
         self._forced_loaded: dict[str, LoadedModule | Failure] = {}
         self._built: list[ModuleType] = []
-        self._guest_opts: GuestOpts | None = None
+        self._guest_opts: dict[str, Any] | None = None
         self._lock = threading.RLock()
         """Calls at once load a file once, and none of them sees it half loaded."""
         opts = names["__opts__"]
@@ -146,11 +145,9 @@ class Registry:
         if name in self._forced:
             yield self._forced[name]
             return
-        for file in self.index.claimants(name):
+        for file in self.index.all_claimants(name):
             if file.stem not in self._disabled:
                 yield file
-        if self.index.lowest is not None:
-            yield from (file for file in self.index.lowest.claimants(name) if file.stem not in self._disabled)
 
     def _file(self, stem: str) -> ModuleFile | None:
         found = self.index.file(stem)
@@ -220,6 +217,8 @@ class Registry:
         """The dunder names as the file sees them: one that may speak Salt's language gets a translation of them."""
         if file.layer == SHIPPED or not (file.salts or salt_is_installed()):
             return self._names
+        from saltlite.loader.saltguests import GuestCalls, GuestOpts, enter_salt  # noqa: PLC0415 - _bridge says why
+
         given = {**self._names, "__salt__": GuestCalls(self._names["__salt__"])}
         if file.salts:
             enter_salt()
@@ -253,8 +252,7 @@ class Registry:
             return names
         machine_code = file.form in (Form.EXTENSION, Form.CYTHON)
         own_names = frozenset({module.__name__, file.stem} if machine_code else {module.__name__})
-        bridge = None if given is self._names else functools.partial(bridged, names=given)
-        offer = Offer(module, own_names, bridge)
+        offer = Offer(module, own_names, None if given is self._names else _bridge(given))
         return LoadedModule(
             file=file,
             names=names,
@@ -264,6 +262,12 @@ class Registry:
             interface=_own_interface(module, file, names),
             deprecation=_deprecation(module, names[0]),
         )
+
+
+def _bridge(given: Mapping[str, Any]) -> Callable[[Function], Function]:
+    from saltlite.loader.saltguests import bridged  # noqa: PLC0415 - jobs of most minions have nothing to do with Salt
+
+    return functools.partial(bridged, names=given)
 
 
 def _own_interface(module: ModuleType, file: ModuleFile, names: tuple[str, ...]) -> type[Interface] | None:

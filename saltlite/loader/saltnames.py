@@ -18,6 +18,8 @@ import sys
 from collections.abc import Mapping
 from types import ModuleType
 
+from saltlite.loader.entrypoints import installed
+
 _CLOUD = "saltlite.cloudapi.cloud"
 _CLOUD_ERRORS = "saltlite.cloudapi.exceptions"
 _DECORATORS = "saltlite.decorators"
@@ -116,14 +118,12 @@ def salt_is_installed() -> bool:
 
 
 def salt_folder() -> str:
-    """The folder of the package `salt`, found without importing it; "" where there is none.
-
-    Each process looks once for each `sys.path`: an installation is noticed by the next daemon, and by its next job."""
-    return _salt_folder(tuple(sys.path))
+    """The folder of the package `salt`, found without importing it; "" where there is none."""
+    return _salt_folder(installed())
 
 
 @functools.lru_cache(maxsize=1)
-def _salt_folder(_path: tuple[str, ...]) -> str:
+def _salt_folder(_installed: tuple[tuple[str, int], ...]) -> str:
     spec = importlib.util.find_spec("salt")
     return os.path.dirname(spec.origin) if spec is not None and spec.origin else ""
 
