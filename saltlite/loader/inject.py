@@ -96,8 +96,9 @@ def _texts_of(file: ModuleFile) -> list[str]:
 def _cached_code(path: str) -> CodeType:
     """The compiled body of a shipped file, by Python's cache of compiled files; read once.
 
-    Only for shipped files and those of Salt: these change with the installation, which restarts the daemons, and Python's cache notices
-    a change by whole seconds and size, while a module that was just synchronised may have changed within one second.
+    Only for shipped files and those of Salt: these change with the installation, which restarts the daemons, and
+    Python's cache notices a change by whole seconds and size, while a module that was just synchronised may have
+    changed within one second.
     """
     code = SourceFileLoader(path, path).get_code(path)
     if code is None:

@@ -47,6 +47,10 @@ SALT_KINDS = frozenset({MODULES, GRAINS, "output", "utils"})
 """Types of which Salt's own files are loaded."""
 
 
+_OURS_ALONE = frozenset({"interfaces"})
+"""Types that nothing written for Salt has."""
+
+
 class Form(StrEnum):
     """What a module is made of; of several with one name in one folder the first wins.
 
@@ -115,9 +119,9 @@ def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, 
     installed.append((SHIPPED, os.path.join(os.path.dirname(saltlite.__file__), kind)))
     salts = []
     if opts.get("salt_compat", "auto") != "off":
-        if kind not in SALT_KINDS:
+        if kind not in SALT_KINDS and kind not in _OURS_ALONE:
             installed += entry_places(SALTS, kind)
-        elif any_entries(SALTS) or salt_is_installed():
+        elif kind in SALT_KINDS and (any_entries(SALTS) or salt_is_installed()):
             cachedir = opts.get("cachedir") or ""
             remembered = os.path.join(cachedir, "index") if cachedir else ""
             salts = [Layer(SALT, remembered, kind, PLAIN_FORMS, installed=True, salt=True)]

@@ -217,11 +217,10 @@ class Registry:
         """The dunder names as the file sees them: one that may speak Salt's language gets a translation of them."""
         if file.layer == SHIPPED or not (file.salts or salt_is_installed()):
             return self._names
-        from saltlite.loader.saltguests import GuestCalls, GuestOpts, enter_salt  # noqa: PLC0415 - _bridge says why
+        from saltlite.loader.saltguests import GuestCalls, GuestOpts  # noqa: PLC0415 - _bridge says why
 
         given = {**self._names, "__salt__": GuestCalls(self._names["__salt__"])}
         if file.salts:
-            enter_salt()
             if self._guest_opts is None:
                 names = self._names
                 self._guest_opts = GuestOpts(names["__opts__"], names["__grains__"], names["__pillar__"])

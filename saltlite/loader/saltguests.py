@@ -4,6 +4,7 @@ Errors    Salt's and ours are two families of classes. What leaves a function of
           raises to theirs, is made a member of both, so that `except CommandExecutionError` means on either side what
           its author meant, and a call ends with the same text and return code.
 Options   `__opts__` has ours, and where one is asked for that we do not have, Salt's defaults for all others.
+Calls     of functions that are always ours leave out arguments that have no meaning here.
 Names     of `salt.loader.dunder` mean the same as the injected ones for the time of a call.
 Logging   stays as it is: Salt replaces handlers, levels and hooks when it is imported.
 """
@@ -30,6 +31,20 @@ _PAIRED = ("CommandNotFoundError", "SaltInvocationError", "CommandExecutionError
 """Classes that both families have; one that is derived from another stands before it."""
 
 _THEIRS = "salt.exceptions"
+
+_MEANINGLESS: Mapping[str, frozenset[str]] = {
+    # Of Windows; how progress is shown; and whether a file of http is fetched again, which cp never does.
+    "cmd": frozenset({"log_callback", "password", "quite", "use_vt"}),
+    "cp": frozenset({"source_hash", "use_etag", "verify_ssl"}),
+    "pillar": frozenset({"unmask"}),
+}
+"""Module of ours -> arguments that Salt's module of that name takes besides, and that change nothing here."""
+
+_UNSAID: Mapping[str, frozenset[str]] = {
+    "cmd": frozenset({"bg", "encoded_cmd", "prepend_path", "saltenv", "template"}),
+    "cp": frozenset({"exclude_pat", "gzip", "include_empty", "include_pat", "template"}),
+}
+"""As above, but they change nothing only when they are None, False or empty."""
 
 
 def bridged(function: Function, names: Mapping[str, Any]) -> Function:
@@ -59,7 +74,6 @@ def join_families(error: BaseException) -> None:
             error.__class__ = joined
 
 
-@functools.cache
 def _joined(kind: type[BaseException], theirs: Any) -> type[BaseException] | None:
     """A class of both families that looks like `kind`; None where it is of neither, or of both already."""
     for name in _PAIRED:
@@ -91,12 +105,32 @@ class GuestCalls(CrossCalls):
         super().__init__(lambda: calls)
 
     def __getitem__(self, name: str) -> Function:
-        return bridged(super().__getitem__(name), {})
+        function = super().__getitem__(name)
+        module = name.partition(".")[0]
+        return bridged(_translated(function, module) if module in _MEANINGLESS else function, {})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         return ModuleView(self, name)
+
+
+def _translated(function: Function, module: str) -> Function:
+    """A function of ours without the arguments that only Salt's has."""
+    unsaid = _UNSAID.get(module, frozenset())
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("log_callback") is not None:
+            kwargs["output_loglevel"] = "quiet"  # it would have taken secrets out of what is logged
+        said = {
+            name: value
+            for name, value in kwargs.items()
+            if name not in _MEANINGLESS[module] and (value or name not in unsaid)
+        }
+        return function(*args, **said)
+
+    return call
 
 
 class GuestOpts(Injected):
@@ -116,7 +150,10 @@ class GuestOpts(Injected):
         return super().__contains__(key) or (self._complete() and super().__contains__(key))
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def __iter__(self) -> Iterator[str]:
         self._complete()
@@ -163,17 +200,15 @@ def enter_salt() -> None:
     if "salt" in sys.modules:
         return
     root = logging.getLogger()
-    before = root.level, list(root.handlers), sys.excepthook, logging.getLoggerClass(), list(warnings.filters)
-    capturing = warnings.showwarning
-    with contextlib.suppress(ImportError):
+    before = root.level, list(root.handlers), sys.excepthook, logging.getLoggerClass(), warnings.showwarning
+    with warnings.catch_warnings(), contextlib.suppress(ImportError):
         importlib.import_module("salt")
         importlib.import_module("salt._logging")
     root.setLevel(before[0])
     root.handlers[:] = before[1]
     sys.excepthook = before[2]
     logging.setLoggerClass(before[3])
-    warnings.filters[:] = before[4]
-    warnings.showwarning = capturing
+    warnings.showwarning = before[4]
 
 
 @contextlib.contextmanager

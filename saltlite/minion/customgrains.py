@@ -60,9 +60,7 @@ def _of_salt(loader: Loader, others: Collection[str], grains: dict[str, Any]) ->
         yield found
 
 
-def _found(
-    loader: Loader, name: str, grains: Mapping[str, Any], *, of_none: int = logging.WARNING
-) -> dict[str, Any]:
+def _found(loader: Loader, name: str, grains: Mapping[str, Any], *, of_none: int = logging.WARNING) -> dict[str, Any]:
     """What the function returns; `of_none` is the level at which it is logged that this was nothing."""
     try:
         function = loader[name]
