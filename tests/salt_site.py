@@ -44,6 +44,19 @@ PACKAGE = {
     "salt/modules/__init__": "raise RuntimeError('nobody imports the package')",
     "salt/utils/__init__": "",
     "salt/utils/words": "def twice(text): return text * 2\ndef minion(): return __opts__['id']",
+    "salt/utils/decorators": """
+        import collections, sys
+        class Depends:
+            dependency_dict = collections.defaultdict(lambda: collections.defaultdict(dict))
+            def __init__(self, *dependencies, **params): self.told = dependencies, params
+            def __call__(self, function):
+                frame = sys._getframe(1)
+                kind, stem = frame.f_globals["__name__"].split(".")[-2:]
+                for dependency in self.told[0]:
+                    self.dependency_dict[kind][dependency][stem, function.__name__] = frame, self.told[1]
+                return function
+        depends = Depends
+        """,
     "salt/grains/__init__": "",
     "salt/output/__init__": "",
 }

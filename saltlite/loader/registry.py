@@ -251,7 +251,7 @@ class Registry:
             return names
         machine_code = file.form in (Form.EXTENSION, Form.CYTHON)
         own_names = frozenset({module.__name__, file.stem} if machine_code else {module.__name__})
-        offer = Offer(module, own_names, None if given is self._names else _bridge(given))
+        offer = Offer(module, own_names, None if given is self._names else _bridge(module, given))
         return LoadedModule(
             file=file,
             names=names,
@@ -263,9 +263,11 @@ class Registry:
         )
 
 
-def _bridge(given: Mapping[str, Any]) -> Callable[[Function], Function]:
-    from saltlite.loader.saltguests import bridged  # noqa: PLC0415 - jobs of most minions have nothing to do with Salt
+def _bridge(module: ModuleType, given: Mapping[str, Any]) -> Callable[[Function], Function]:
+    # Imported here because jobs of most minions have nothing to do with Salt.
+    from saltlite.loader.saltguests import adopt_requirements, bridged  # noqa: PLC0415 - see above
 
+    adopt_requirements(module)
     return functools.partial(bridged, names=given)
 
 

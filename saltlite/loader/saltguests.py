@@ -5,6 +5,7 @@ Errors    Salt's and ours are two families of classes. What leaves a function of
           its author meant, and a call ends with the same text and return code.
 Options   `__opts__` has ours, and where one is asked for that we do not have, Salt's defaults for all others.
 Calls     of functions that are always ours leave out arguments that have no meaning here.
+Depends   what Salt's `depends` has written down about a function of the module is judged as what ours writes down.
 Names     of `salt.loader.dunder` mean the same as the injected ones for the time of a call.
 Logging   stays as it is: Salt replaces handlers, levels and hooks when it is imported.
 """
@@ -15,13 +16,16 @@ import contextlib
 import copy
 import functools
 import importlib
+import inspect
 import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
 from saltlite import errors
+from saltlite.decorators.dependency import MARK, Requirement, requirements_of
 from saltlite.loader.crosscalls import CrossCalls, ModuleView
 from saltlite.loader.dunders import Injected
 
@@ -96,6 +100,28 @@ def _attributes(*, is_ours: bool) -> dict[str, Any]:
     """What Salt's own errors carry, and code that catches them reads."""
     text = property(str)
     return {"message": text, "strerror": text, "error": text, "info": None} if is_ours else {}
+
+
+def adopt_requirements(module: ModuleType) -> None:
+    """Note on the functions of a module what Salt's `depends` keeps in a table, by the name of the module."""
+    decorators = sys.modules.get("salt.utils.decorators")
+    if decorators is None:
+        return
+    kind, stem = module.__name__.split(".")[-2:]
+    space = module.__dict__
+    for dependency, uses in getattr(decorators.Depends, "dependency_dict", {}).get(kind, {}).items():
+        for (its_stem, name), (frame, said) in list(uses.items()):
+            function = space.get(name)
+            if its_stem == stem and frame.f_globals is space and inspect.isfunction(function):
+                requirement = Requirement(
+                    dependencies=(dependency,),
+                    fallback=said.get("fallback_function"),
+                    version=None if said.get("version") is None else str(said["version"]),
+                    retcode=said.get("retcode"),
+                    nonzero=said.get("nonzero_retcode"),
+                    local={},
+                )
+                setattr(function, MARK, (requirement, *requirements_of(function)))
 
 
 class GuestCalls(CrossCalls):

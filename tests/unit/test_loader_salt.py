@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import logging
 import os
@@ -20,6 +21,7 @@ from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.lowest import RESERVED
 from saltlite.loader.places import MODULES, search_layers
+from saltlite.loader.scan import Scan, scan_module
 from saltlite.minion.customgrains import custom_grains
 from tests.loading import write
 from tests.salt_site import salt_site
@@ -122,8 +124,12 @@ def test_what_was_read_is_remembered_and_what_changed_is_read_again(
     site = install(modules(zz="def f(): return 1", old="def f(): return 1"))
     assert said("zz.f", **opts).value == 1
     read: list[str] = []
-    scan = finder.scan_module
-    monkeypatch.setattr(finder, "scan_module", lambda tree, stem: read.append(stem) or scan(tree, stem))
+
+    def reading(tree: ast.Module, stem: str) -> Scan:
+        read.append(stem)
+        return scan_module(tree, stem)
+
+    monkeypatch.setattr(finder, "scan_module", reading)
     write(site, modules(zz="def f(): return 22\ndef g(): return 3"))
     here = Loader(remembered_index(search_layers(opts), opts["cachedir"]), opts, {}, {})
     read.clear()
@@ -237,7 +243,7 @@ def test_reserved_names_are_never_salts(install: Install, name: str) -> None:
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ("import nothing", "'zz' could not be imported: ModuleNotFoundError: No module named 'nothing' (zz.py, line 1)"),
+        ("import no_zz", "'zz' could not be imported: ModuleNotFoundError: No module named 'no_zz' (zz.py, line 1)"),
         ("import sys\nsys.exit(3)", "'zz' could not be imported: SystemExit: 3 (zz.py, line 2)"),
         ("def f(:", "'zz' could not be imported: SyntaxError: invalid syntax (zz.py, line 1)"),
         ("def __virtual__(): return False, 'no zz here'\ndef f(): pass", "'zz' __virtual__ returned False: no zz here"),
@@ -292,6 +298,23 @@ def test_either_side_catches_the_errors_of_the_other(install: Install, tmp_path:
     dirs = {"module_dirs": [str(tmp_path / "own")]}
     assert said("own.catches", **dirs).value == "theirs"
     assert said("zz.catches", **dirs).value == "ours"
+
+
+def test_what_salts_depends_asks_for_is_asked_for(install: Install) -> None:
+    install(modules(zz=(
+        "from salt.utils.decorators import depends\nHERE = True\nGONE = None\ndef _other(): return 'other'\n"
+        "@depends('HERE')\ndef f(): return 1\n@depends('GONE')\ndef g(): return 1\n@depends(False)\ndef h(): return 1\n"
+        "@depends('GONE', fallback_function=_other)\ndef i(): return 1\n"
+        "@depends('false', retcode=0)\ndef j(): return 1"
+    )))  # fmt: skip
+    texts = [said(f"zz.{fun}").value for fun in "fghij"]
+    assert texts == [
+        1,
+        "'zz.g' is not available. (needs GONE)",
+        "'zz.h' is not available. (needs a condition that does not hold here)",
+        "other",
+        "'zz.j' is not available. (needs 'false' to return 0, it returns 1)",
+    ]
 
 
 def test_an_error_keeps_its_own_text_and_traceback_names_the_module_only(install: Install) -> None:
@@ -385,7 +408,8 @@ def test_salts_grains_add_what_nobody_else_has_found(install: Install, tmp_path:
     install(
         {
             "salt/grains/zz": (
-                "def f(grains): return {'os': 'salt', 'own': 'salt', 'new': grains['own']}\ndef nothing(): return None\n"
+                "def f(grains): return {'os': 'salt', 'own': 'salt', 'new': grains['own']}\n"
+                "def nothing(): return None\n"
                 "def broken(): raise ValueError"
             ),
             "salt/grains/minion_process": "def f(): return {'pid': 1}",
