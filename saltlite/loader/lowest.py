@@ -77,7 +77,7 @@ class Lowest:
         """Why Salt's function of that name is not to be had, where it has one; else nothing."""
         module, _, function = name.partition(".")
         if self.is_reserved(module) and any(function in file.functions for file in self._index.claimants(module)):
-            return f"Salt's own module {module!r} works with Salt's daemons only, and is not loaded"
+            return f"Salt has it; its own module {module!r} is never loaded here"
         return ""
 
     @functools.cached_property

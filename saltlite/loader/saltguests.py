@@ -58,12 +58,21 @@ def bridged(function: Function, names: Mapping[str, Any]) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         with _dunders(names):
             try:
-                return function(*args, **kwargs)
+                value = function(*args, **kwargs)
             except Exception as error:
                 join_families(error)
                 raise
+        return _bridged_items(value) if inspect.isgenerator(value) else value
 
     return call
+
+
+def _bridged_items(items: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from items
+    except Exception as error:
+        join_families(error)
+        raise
 
 
 def join_families(error: BaseException) -> None:

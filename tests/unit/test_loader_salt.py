@@ -231,7 +231,7 @@ def test_reserved_names_are_never_salts(install: Install, name: str) -> None:
     }))  # fmt: skip
     assert said(f"{name}.only_salts").value == (
         f"'{name}.only_salts' is not available. "
-        f"(Salt's own module {name!r} works with Salt's daemons only, and is not loaded)"
+        f"(Salt has it; its own module {name!r} is never loaded here)"
     )
     here = loader(providers={name: f"{name}_alias"})
     assert f"{name}.only_salts" not in here
@@ -278,6 +278,11 @@ def test_salts_errors_end_a_call_as_ours_do(install: Install, error: str, text: 
     install(modules(zz=f"from salt.exceptions import {error}\ndef f(): raise {error}('why')"))
     outcome = said("zz.f")
     assert (outcome.value, outcome.retcode) == (text, 1)
+
+
+def test_an_error_in_the_middle_of_a_generator_is_translated_too(install: Install) -> None:
+    install(modules(zz="from salt.exceptions import *\ndef f():\n    yield 1\n    raise CommandExecutionError('why')"))
+    assert said("zz.f").value == "ERROR: why"
 
 
 def test_a_module_of_an_operator_that_raises_salts_errors_ends_as_one_that_raises_ours(
