@@ -230,8 +230,7 @@ def test_reserved_names_are_never_salts(install: Install, name: str) -> None:
         f"{name}_alias": f"__virtual_aliases__ = ({name!r},)\ndef only_salts(): return 'salt'",
     }))  # fmt: skip
     assert said(f"{name}.only_salts").value == (
-        f"'{name}.only_salts' is not available. "
-        f"(Salt has it; its own module {name!r} is never loaded here)"
+        f"'{name}.only_salts' is not available. (Salt has it; its own module {name!r} is never loaded here)"
     )
     here = loader(providers={name: f"{name}_alias"})
     assert f"{name}.only_salts" not in here
