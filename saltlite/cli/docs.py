@@ -46,7 +46,7 @@ def providers_of(index: Index, fun: str) -> list[Provided]:
     """The function in each file that may provide it, first asked first."""
     module, _, function = fun.partition(".")
     found = []
-    for file in index.claimants(module):
+    for file in index.all_claimants(module):
         texts = dict(zip(file.functions, file.texts, strict=True))
         if function not in texts:
             continue
@@ -61,7 +61,7 @@ def providers_of(index: Index, fun: str) -> list[Provided]:
 def function_summaries(index: Index, module: str) -> dict[str, str]:
     """`module.function` -> the first line of its docstring, for every function that some file promises; sorted."""
     found: dict[str, str] = {}
-    for file in index.claimants(module):
+    for file in index.all_claimants(module):
         described = _descriptions(file)
         for function in file.functions:
             doc = described[function].doc if function in described else None
@@ -71,7 +71,7 @@ def function_summaries(index: Index, module: str) -> dict[str, str]:
 
 def module_summaries(index: Index) -> dict[str, str]:
     """Module -> the first line of its docstring."""
-    return {name: _summary(index.claimants(name)[0]) for name in index.names()}
+    return {name: _summary(next(index.all_claimants(name))) for name in index.all_names()}
 
 
 def _summary(file: ModuleFile) -> str:

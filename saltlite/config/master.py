@@ -164,6 +164,12 @@ class MasterConfig:
         "operator.",
         FilePaths(),
     )
+    salt_compat: str = option(
+        "auto",
+        "What the runner salt.cmd makes of Salt's own execution modules and of the saltext-* extensions: auto has them "
+        "below everything else where they are installed beside saltlite, off does without.",
+        Choice(("auto", "off")),
+    )
     runner_dirs: list[str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         [],
         "Folders with more runners; asked after module_dirs and extension_modules.",

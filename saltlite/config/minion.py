@@ -160,6 +160,12 @@ class MinionConfig:
         "Whether a sync removes plug-ins from extension_modules that the master has no more.",
         Flag(),
     )
+    salt_compat: str = option(
+        "auto",
+        "What is made of Salt's own execution modules, grains and outputters, and of the saltext-* extensions: auto "
+        "loads them below everything else where they are installed beside saltlite, off never does.",
+        Choice(("auto", "off")),
+    )
     providers: dict[str, str] = option(  # noqa: RUF009 - a fresh copy for each configuration
         {},
         "Which module serves a virtual module where several could, as in {pkg: yumpkg}.",

@@ -40,6 +40,9 @@ ERROR_OUTPUTTER = "nested"
 """Texts of failed calls are always printed this way, whatever the function asked for its results."""
 
 
+_BRIDGE = "saltlite.loader.saltguests"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a call.
@@ -261,8 +264,10 @@ def _retcode(context: Mapping[str, Any], value: Any) -> int:
 
 
 def _exception_text(error: BaseException) -> str:
-    # The first frame is this file's: it says nothing about the fault.
+    # The first frame is this file's, and one for a file that speaks Salt's language may follow: they say nothing.
     trace = error.__traceback__.tb_next if error.__traceback__ else None
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_globals.get("__name__") == _BRIDGE:
+        trace = trace.tb_next
     lines = traceback.format_exception(type(error), error, trace)
     return "The minion function caused an exception: " + "".join(lines)
 

@@ -6,7 +6,7 @@
     module_dirs = mypackage:old      the older form, named after the option: a function that returns [folder, …]
 
 A package is found without being imported; a function has to be imported and called, where the index is made. One that
-fails is logged once and left out.
+fails is logged once and left out. The group `saltlite.loader` goes before what ships, `salt.loader` behind it.
 
 What is installed is read from the metadata folders on `sys.path`. (`importlib.metadata` does the same, and costs every
 process the import of the mail, zip and csv libraries.)
@@ -29,7 +29,9 @@ from saltlite.loader.deadline import DeadlineError, load_deadline
 
 log = logging.getLogger(__name__)
 
-GROUPS = ("saltlite.loader", "salt.loader")
+OURS = "saltlite.loader"
+SALTS = "salt.loader"
+GROUPS = (OURS, SALTS)
 
 _METADATA = (".dist-info", ".egg-info")
 
@@ -50,12 +52,17 @@ class Contribution:
         return [folder for folder in inside if os.path.isdir(folder)] + [str(folder) for folder in given]
 
 
-def entry_folders(kind: str, option: str) -> list[tuple[str, str]]:
-    """(name, folder) of every entry point that has a folder of the type, in the order of their names."""
-    return [(one.name, folder) for one in _contributions(_installed()) for folder in one.folders(kind, option)]
+def entry_folders(group: str, kind: str, option: str) -> list[tuple[str, str]]:
+    """(name, folder) of every entry point of the group that has a folder of the type, in the order of their names."""
+    return [(one.name, folder) for one in _contributions(group, installed()) for folder in one.folders(kind, option)]
 
 
-def _installed() -> tuple[tuple[str, int], ...]:
+def any_entries(group: str) -> bool:
+    """Whether an installed package has an entry point of the group; runs nothing of it."""
+    return any(found == group for found, _, _ in _lines_of(installed()))
+
+
+def installed() -> tuple[tuple[str, int], ...]:
     """What tells whether something was installed or removed: the folders of `sys.path` and their times."""
     stamps = []
     for folder in sys.path:
@@ -67,11 +74,17 @@ def _installed() -> tuple[tuple[str, int], ...]:
 
 
 @functools.lru_cache(maxsize=1)
-def _contributions(installed: tuple[tuple[str, int], ...]) -> list[Contribution]:
-    """One for each entry point that works; the first of a name counts."""
+def _lines_of(stamps: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]:
+    """(group, name, value) of all entry points of GROUPS, sorted."""
+    return sorted(_entry_points([folder for folder, _ in stamps]))
+
+
+@functools.lru_cache(maxsize=len(GROUPS))
+def _contributions(group: str, stamps: tuple[tuple[str, int], ...]) -> list[Contribution]:
+    """One for each entry point of the group that works; the first of a name counts."""
     found: dict[str, Contribution] = {}
-    for name, value in sorted(_entry_points([folder for folder, _ in installed])):
-        if name in found:
+    for its_group, name, value in _lines_of(stamps):
+        if its_group != group or name in found:
             continue
         try:
             with load_deadline():
@@ -105,8 +118,8 @@ def _contribution(name: str, value: str) -> Contribution:
     raise TypeError(f"it returned a {type(answer).__name__} in place of {{type: [folder]}}")
 
 
-def _entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(name, value) of the lines of GROUPS."""
+def _entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """(group, name, value) of the lines of GROUPS."""
     for folder in folders:
         try:
             names = sorted(name for name in os.listdir(folder or ".") if name.endswith(_METADATA))
@@ -121,7 +134,7 @@ def _entry_points(folders: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield from _lines(text)
 
 
-def _lines(text: str) -> Iterator[tuple[str, str]]:
+def _lines(text: str) -> Iterator[tuple[str, str, str]]:
     group = ""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
@@ -129,4 +142,4 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
         elif group in GROUPS and "=" in line and not line.startswith(("#", ";")):
             name, _, value = line.partition("=")
             # Behind the object may stand the names of extras: `package:object [extra]`.
-            yield name.strip(), value.partition("[")[0].strip()
+            yield group, name.strip(), value.partition("[")[0].strip()

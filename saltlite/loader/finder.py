@@ -10,13 +10,14 @@ import ast
 import functools
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from saltlite.loader.archive import ArchiveError, read_main
 from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.joined import joined_tree
-from saltlite.loader.places import MODULES, Form, Layer, module_files
+from saltlite.loader.places import MODULES, SHIPPED, Form, Layer, module_files
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
 from saltlite.model.signature import (
     FUNCTION_TEXT_MAX,
@@ -26,15 +27,21 @@ from saltlite.model.signature import (
     parse_signature,
 )
 
+if TYPE_CHECKING:
+    from saltlite.loader.lowest import Lowest
+
 log = logging.getLogger(__name__)
+
+SALT_RANK = 1000
+"""The rank of the first layer of Salt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFile:
     """One module file as the index knows it; the names are explained at `saltlite.loader.scan.Scan`.
 
-    `path` of a package is its `__init__.py`. `rank` is the place of its layer, 0 is asked first. `failure` is set when
-    the file cannot be parsed.
+    `path` of a package is its `__init__.py`. `rank` is the place of its layer, 0 is asked first, and SALT_RANK or more
+    that of a layer of Salt. `failure` is set when the file cannot be parsed.
     """
 
     path: str
@@ -51,6 +58,11 @@ class ModuleFile:
     undetermined: bool = False
     replaces: bool = False
     failure: Failure | None = None
+
+    @property
+    def salts(self) -> bool:
+        """Whether it was written for Salt's own loader, and is loaded only for what nobody else offers."""
+        return self.rank >= SALT_RANK
 
 
 class Index:
@@ -73,7 +85,9 @@ class Index:
         """Path, time and size of the files in folders that may change while a daemon runs."""
         self._claims = {name: tuple(claimants) for name, claimants in claims.items()}
         self.undetermined = tuple(file for file in files if file.undetermined)
-        self.whole = not self.undetermined and not any(file.failure for file in files)
+        self.lowest = self._lowest()
+        """The files below all these that were written for Salt, if there are any; nothing is read until it is asked."""
+        self.whole = not self.undetermined and self.lowest is None and not any(file.failure for file in files)
         """Whether the names of all functions are known: what a broken file would offer is not, and who calls it is to
         read what is wrong with it."""
 
@@ -88,9 +102,28 @@ class Index:
         """
         return self._claims.get(name, ())
 
+    def all_claimants(self, name: str) -> Iterator[ModuleFile]:
+        """As `claimants`, and those of Salt behind them, which are looked for when the others are through."""
+        yield from self.claimants(name)
+        if self.lowest is not None:
+            yield from self.lowest.claimants(name)
+
+    def all_names(self) -> list[str]:
+        """As `names`, with those that only Salt's files claim."""
+        return sorted({*self.names(), *(self.lowest.names() if self.lowest is not None else ())})
+
     def file(self, stem: str) -> ModuleFile | None:
         """The visible file with that file name (without `.py`)."""
         return self._by_stem.get(stem)
+
+    def _lowest(self) -> Lowest | None:
+        salts = next((layer for layer in self.layers if layer.salt), None)
+        if salts is None:
+            return None
+        from saltlite.loader.lowest import Lowest  # noqa: PLC0415 - most machines have no Salt, and it imports this file
+
+        # A file that somebody wrote hides Salt's of that name, as in Salt; one that ships with saltlite does not.
+        return Lowest(salts, frozenset(file.stem for file in self.files if file.layer != SHIPPED))
 
     def function_names(self) -> list[str]:
         """Every `module.function` that the files promise, whether or not they will load here; sorted."""
@@ -142,14 +175,14 @@ def _module_text(module: str, fun: str, found: Sequence[str]) -> str:
     )
 
 
-def build_index(layers: Sequence[Layer], previous: Index | None = None) -> Index:
+def build_index(layers: Sequence[Layer], previous: Index | None = None, *, first_rank: int = 0) -> Index:
     """Index the layers; files that `previous` knows unchanged are not read again.
 
     Returns `previous` itself when nothing changed, so that a caller can tell by identity.
     """
     known = {file.path: file for file in previous.files} if previous else {}
     visible: dict[str, ModuleFile] = {}
-    for rank, layer in enumerate(layers):
+    for rank, layer in enumerate(layers, first_rank):
         for found in module_files(layer):
             if found.stem in visible:
                 continue

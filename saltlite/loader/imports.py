@@ -13,6 +13,7 @@ work in a function that imports when it is called. `sys.path` and `sys.meta_path
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -49,11 +50,20 @@ def plugin_builtins(
             found = _interface(name.rpartition(".")[2], interfaces)
             if found is not None:
                 return found
-        if level == 0 and is_salt_name(name) and (is_ours_alone(name) or not salt_is_installed()):
-            return _salt(name, fromlist or ())
+        if level == 0 and is_salt_name(name):
+            if is_ours_alone(name) or not salt_is_installed():
+                return _salt(name, fromlist or ())
+            _enter_salt()
         return builtins.__import__(name, globals, locals, fromlist or (), level)
 
     return {**vars(builtins), "__import__": plugin_import}
+
+
+def _enter_salt() -> None:
+    if "salt" not in sys.modules:
+        from saltlite.loader.saltguests import enter_salt  # noqa: PLC0415 - most minions have no Salt
+
+        enter_salt()
 
 
 def _salt(name: str, fromlist: Sequence[str]) -> ModuleType:

@@ -33,10 +33,14 @@ _FIELDS = [field.name for field in fields(ModuleFile)]
 def remembered_index(layers: Sequence[Layer], cachedir: str) -> Index:
     """The index over the layers, with what `<cachedir>/index` remembers of them; remembers it for the next one."""
     kind = layers[0].kind if layers else ""
-    path = os.path.join(cachedir, "index", kind)
-    before = _read(path)
-    index = build_index(layers, before)
-    if index is not before and cachedir and kind:
+    return index_kept_in(os.path.join(cachedir, "index", kind) if cachedir and kind else "", layers)
+
+
+def index_kept_in(path: str, layers: Sequence[Layer], *, first_rank: int = 0) -> Index:
+    """The index over the layers, with what the file at `path` remembers of them; "" remembers nothing."""
+    before = _read(path) if path else None
+    index = build_index(layers, before, first_rank=first_rank)
+    if index is not before and path:
         with contextlib.suppress(OSError):
             _write(path, index)
     return index
@@ -67,7 +71,9 @@ def _read(path: str) -> Index | None:
 
 
 def _write(path: str, index: Index) -> None:
-    layers = [[layer.name, layer.path, layer.kind, sorted(layer.forms), layer.installed] for layer in index.layers]
+    layers = [
+        [layer.name, layer.path, layer.kind, sorted(layer.forms), layer.installed, layer.salt] for layer in index.layers
+    ]
     data: bytes = msgpack.packb([_stamp(), layers, [astuple(file) for file in index.files]])
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     fresh = f"{path}.{os.getpid()}"
@@ -81,8 +87,9 @@ def _write(path: str, index: Index) -> None:
         raise
 
 
-def _layer(name: str, path: str, kind: str, forms: Sequence[str], installed: bool) -> Layer:
-    return Layer(name, path, kind, frozenset(Form(form) for form in forms), installed=installed)
+def _layer(name: str, path: str, kind: str, forms: Sequence[str], *flags: bool) -> Layer:
+    installed, salt = flags
+    return Layer(name, path, kind, frozenset(Form(form) for form in forms), installed=installed, salt=salt)
 
 
 def _file(row: Sequence[Any]) -> ModuleFile:

@@ -67,10 +67,14 @@ def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfac
 
 def _parts(file: ModuleFile) -> Parts:
     if file.form is Form.PACKAGE:
-        return FolderParts(os.path.dirname(file.path), _cached_code if file.layer == SHIPPED else None)
+        return FolderParts(os.path.dirname(file.path), _cached_code if _is_installed(file) else None)
     if file.form is Form.ZIP:
         return TextParts(os.path.join(file.path, file.stem), read_all(file.path, file.stem))
-    return FileParts(file.path, partial(_cached_code, file.path) if file.layer == SHIPPED else None)
+    return FileParts(file.path, partial(_cached_code, file.path) if _is_installed(file) else None)
+
+
+def _is_installed(file: ModuleFile) -> bool:
+    return file.layer == SHIPPED or file.salts
 
 
 def read_shipped(index: Index) -> None:
@@ -92,8 +96,9 @@ def _texts_of(file: ModuleFile) -> list[str]:
 def _cached_code(path: str) -> CodeType:
     """The compiled body of a shipped file, by Python's cache of compiled files; read once.
 
-    Only for shipped files: these change with the installation, which restarts the daemons, and Python's cache notices
-    a change by whole seconds and size, while a module that was just synchronised may have changed within one second.
+    Only for shipped files and those of Salt: these change with the installation, which restarts the daemons, and
+    Python's cache notices a change by whole seconds and size, while a module that was just synchronised may have
+    changed within one second.
     """
     code = SourceFileLoader(path, path).get_code(path)
     if code is None:

@@ -240,6 +240,8 @@ class Loader(Mapping[str, Callable[..., Any]]):
                 reason = (
                     loaded.sentence(file.stem)
                     if isinstance(loaded, Failure)
+                    else f"saltlite provides the name here by another file than {file.stem!r}, and two are never mixed"
+                    if module in loaded.names and file.salts
                     else "another file of the same or a higher layer provides the name"
                     if module in loaded.names
                     else f"it is offered as {loaded.names[0]!r}"
@@ -300,7 +302,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return [fun for fun, standing in found if standing and standing.state is State.NOT_APPLICABLE]
 
     def _all_names(self) -> list[str]:
-        names = {*self.index.names(), *self._registry.forced_names()}
+        names = {*self.index.all_names(), *self._registry.forced_names()}
         for file in self.index.undetermined:
             loaded = self._registry.load(file)
             if isinstance(loaded, LoadedModule):
@@ -309,10 +311,13 @@ class Loader(Mapping[str, Callable[..., Any]]):
 
     def _unavailable(self, name: str) -> FunctionUnavailable:
         module, _, function = name.partition(".")
-        known = self.index.function_names()
+        lowest = self.index.lowest
+        known = [*self.index.function_names(), *(lowest.function_names() if lowest else ())]
         suggestions = difflib.get_close_matches(name, known, SUGGESTIONS_MAX, cutoff=0.7)
         if self._registry.is_disabled(module):
             return FunctionUnavailable(f"'{name}' is not available.", suggestions)
+        if lowest is not None and (reason := lowest.refusal(name)):
+            return FunctionUnavailable(f"'{name}' is not available. ({reason})", suggestions)
         providers = list(self._registry.providers(module))
         if providers:
             needs = "; ".join(filter(None, self._lacking(module, function)))

@@ -25,9 +25,13 @@ class Offer(Mapping[str, Function]):
     What a function depends on is looked at when it is asked for, and once: it may mean running a command.
     """
 
-    def __init__(self, module: ModuleType, own_names: frozenset[str]) -> None:
-        """`own_names` are the values of `__module__` that functions of this module have."""
+    def __init__(
+        self, module: ModuleType, own_names: frozenset[str], bridge: Callable[[Function], Function] | None = None
+    ) -> None:
+        """`own_names` are the values of `__module__` that functions of this module have; `bridge` makes of each what
+        others call."""
         self._space = module.__dict__
+        self._bridge = bridge
         self._judged: dict[str, Function | str] = {}
         alias = self._space.get("__func_alias__")
         shown = alias if isinstance(alias, dict) else {}
@@ -63,7 +67,9 @@ class Offer(Mapping[str, Function]):
         if not isinstance(name, str) or name not in self._functions:
             return None
         if name not in self._judged:
-            self._judged[name] = self._verdict(self._functions[name])
+            judged = self._verdict(self._functions[name])
+            bridge = self._bridge if callable(judged) else None
+            self._judged[name] = judged if bridge is None or isinstance(judged, str) else bridge(judged)
         return self._judged[name]
 
     def _verdict(self, function: Function) -> Function | str:

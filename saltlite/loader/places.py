@@ -5,8 +5,9 @@ The places of a type, in the order in which they are asked; the first that has a
     module_dirs           the last one given first; each offers `<type>/` or, if there is none, `_<type>/`
     extension_modules     `<type>/` in it
     <type>_dirs           such as `utils_dirs`: folders of that type alone; the last one given first
-    entry points          of installed packages (`saltlite.loader.entrypoints`)
+    entry points          of installed packages, group `saltlite.loader` (`saltlite.loader.entrypoints`)
     shipped               what comes with saltlite
+    Salt's                of installed packages, group `salt.loader`, and Salt's own (`saltlite.loader.lowest`)
 
 No folder of them is ever put on `sys.path`: a module named like a library would then import itself.
 """
@@ -24,19 +25,32 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
 import saltlite
-from saltlite.loader.entrypoints import entry_folders
+from saltlite.loader.entrypoints import OURS, SALTS, any_entries, entry_folders
 from saltlite.loader.extension import cython_is_installed
+from saltlite.loader.saltnames import salt_is_installed
 
 log = logging.getLogger(__name__)
 
 SHIPPED = "shipped"
 """Name of the layer that comes with saltlite."""
 
+SALT = "salt"
+"""Name of the layer that is Salt itself, and of what stands for all layers of Salt."""
+
 MODULES = "modules"
 """The type of execution modules."""
 
+GRAINS = "grains"
+"""The type of files whose functions return grains."""
+
 OUTPUT = "output"
 """The type of outputters."""
+
+SALT_KINDS = frozenset({MODULES, GRAINS, OUTPUT, "utils"})
+"""Types of which Salt's own files are loaded."""
+
+_OURS_ALONE = frozenset({"interfaces"})
+"""Types that nothing written for Salt has."""
 
 
 class Form(StrEnum):
@@ -77,6 +91,9 @@ class Layer:
     forms: frozenset[Form] = PLAIN_FORMS
     installed: bool = False
     """Whether it belongs to an installed package: such a folder does not change while a daemon runs."""
+    salt: bool = False
+    """It is no folder but stands for all that was written for Salt's loader, which the index finds when it is asked for
+    it. `path` is the folder in which that is remembered, "" for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +117,23 @@ def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, 
     if kind != MODULES:
         folders = _last_first(opts, dirs_option(kind))
         places += [(f"own{number}", folder) for number, folder in enumerate(folders)]
-    installed = [(re.sub(r"\W", "_", name), folder) for name, folder in entry_folders(kind, dirs_option(kind))]
+    installed = entry_places(OURS, kind)
     installed.append((SHIPPED, os.path.join(os.path.dirname(saltlite.__file__), kind)))
+    salts = []
+    if opts.get("salt_compat", "auto") != "off":
+        if kind not in SALT_KINDS and kind not in _OURS_ALONE:
+            installed += entry_places(SALTS, kind)
+        elif kind in SALT_KINDS and (any_entries(SALTS) or salt_is_installed()):
+            cachedir = opts.get("cachedir") or ""
+            remembered = os.path.join(cachedir, "index") if cachedir else ""
+            salts = [Layer(SALT, remembered, kind, PLAIN_FORMS, installed=True, salt=True)]
     written = [Layer(name, path, kind, forms) for name, path in places]
-    return (*written, *(Layer(name, path, kind, forms, installed=True) for name, path in installed))
+    return (*written, *(Layer(name, path, kind, forms, installed=True) for name, path in installed), *salts)
+
+
+def entry_places(group: str, kind: str) -> list[tuple[str, str]]:
+    """(name of the layer, folder) of every entry point of the group that has a folder of the type."""
+    return [(re.sub(r"\W", "_", name), folder) for name, folder in entry_folders(group, kind, dirs_option(kind))]
 
 
 def dirs_option(kind: str) -> str:
@@ -114,6 +144,8 @@ def dirs_option(kind: str) -> str:
 def module_files(layer: Layer) -> list[Found]:
     """The plug-in files of a layer, one for a name; a folder that does not exist is empty."""
     best: dict[str, Found] = {}
+    if layer.salt:
+        return []
     try:
         with os.scandir(layer.path) as entries:
             for found in _found(entries, layer.forms):

@@ -7,6 +7,8 @@ Rules of this file
   answers to it. Providers of one layer are never mixed.
 - Between layers the higher one wins function by function; the lower one fills what is missing, unless the
   higher one sets `__replace__ = True`.
+- Where a file that ships with saltlite provides a name, of Salt's own files (`saltlite.loader.lowest`) only the one of
+  the same file name fills what is missing: two implementations of one thing are never mixed.
 - The option `providers` replaces the whole virtual name by the named file, whose `__virtual__` is not asked.
 - A file that failed is not tried again by this loader, and its failure is logged once: a fault of its text when the
   index meets it, any other here.
@@ -14,6 +16,7 @@ Rules of this file
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -26,8 +29,9 @@ from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.finder import Index, ModuleFile
 from saltlite.loader.imports import Interfaces
 from saltlite.loader.inject import build_module
-from saltlite.loader.offer import Offer
-from saltlite.loader.places import MODULES, SHIPPED, Form
+from saltlite.loader.offer import Function, Offer
+from saltlite.loader.places import GRAINS, MODULES, SHIPPED, Form
+from saltlite.loader.saltnames import salt_is_installed
 from saltlite.loader.virtual import initialise, names_of, own_interface
 from saltlite.smi.declare import Interface, virtual_name
 
@@ -59,6 +63,7 @@ class Registry:
         self._loaded: dict[str, LoadedModule | Failure] = {}
         self._forced_loaded: dict[str, LoadedModule | Failure] = {}
         self._built: list[ModuleType] = []
+        self._guest_opts: dict[str, Any] | None = None
         self._lock = threading.RLock()
         """Calls at once load a file once, and none of them sees it half loaded."""
         opts = names["__opts__"]
@@ -90,7 +95,7 @@ class Registry:
     def failures(self, name: str) -> list[Failure]:
         """Why the files that could have provided `name` did not; empty when none of them failed."""
         files = list(self._candidates(name))
-        own = self.index.file(name)
+        own = self._file(name)
         if own is not None and own not in files and own.stem not in self._disabled:
             files.append(own)
         return [loaded for file in files if isinstance(loaded := self._load_for(file, name), Failure)]
@@ -127,8 +132,8 @@ class Registry:
     def _forced_files(self, providers: Mapping[str, str]) -> dict[str, ModuleFile]:
         forced: dict[str, ModuleFile] = {}
         for name, stem in providers.items():
-            file = self.index.file(str(stem))
-            if file is None:
+            file = self._file(str(stem))
+            if file is None or (file.salts and self._is_reserved(str(name))):
                 log.error("Option providers: there is no module file %r to provide %r.", stem, name)
             else:
                 forced[str(name)] = file
@@ -140,9 +145,16 @@ class Registry:
         if name in self._forced:
             yield self._forced[name]
             return
-        for file in self.index.claimants(name):
+        for file in self.index.all_claimants(name):
             if file.stem not in self._disabled:
                 yield file
+
+    def _file(self, stem: str) -> ModuleFile | None:
+        found = self.index.file(stem)
+        return self.index.lowest.file(stem) if found is None and self.index.lowest is not None else found
+
+    def _is_reserved(self, name: str) -> bool:
+        return self.index.lowest is not None and self.index.lowest.is_reserved(name)
 
     def _winners(self, name: str, offers: Callable[[ModuleFile, str], bool]) -> Iterator[ModuleFile]:
         won = False
@@ -158,9 +170,13 @@ class Registry:
         files: Iterator[ModuleFile], name: str, offers: Callable[[ModuleFile, str], bool]
     ) -> Iterator[ModuleFile]:
         served = -1
+        ours = ""
         for file in files:
+            if file.salts and ours and file.stem != ours:
+                continue
             if file.rank != served and offers(file, name):
                 served = file.rank
+                ours = file.stem if file.layer == SHIPPED else ours
                 yield file
                 if file.replaces:
                     return
@@ -197,12 +213,29 @@ class Registry:
             log.log(level, "%s", loaded.sentence(file.stem))
         return loaded
 
+    def _names_of(self, file: ModuleFile) -> Mapping[str, Any]:
+        """The dunder names as the file sees them: one that may speak Salt's language gets a translation of them."""
+        if file.layer == SHIPPED or not (file.salts or salt_is_installed()):
+            return self._names
+        from saltlite.loader.saltguests import GuestCalls, GuestOpts  # noqa: PLC0415 - _bridge says why
+
+        given = {**self._names, "__salt__": GuestCalls(self._names["__salt__"])}
+        if file.salts:
+            if self._guest_opts is None:
+                names = self._names
+                self._guest_opts = GuestOpts(names["__opts__"], names["__grains__"], names["__pillar__"])
+            given["__opts__"] = self._guest_opts
+            if self.index.kind == GRAINS:
+                del given["__salt__"]  # files with grains have some functions of their own under that name
+        return given
+
     def _build(self, file: ModuleFile, forced_name: str | None) -> LoadedModule | Failure:
         if file.failure is not None:
             return file.failure
         try:
             with load_deadline():
-                module = build_module(file, self.index.kind, self._names, self._interfaces)
+                given = self._names_of(file)
+                module = build_module(file, self.index.kind, given, self._interfaces)
         except KeyboardInterrupt:
             raise
         except DeadlineError as error:
@@ -217,7 +250,8 @@ class Registry:
         if isinstance(names, Failure):
             return names
         machine_code = file.form in (Form.EXTENSION, Form.CYTHON)
-        offer = Offer(module, frozenset({module.__name__, file.stem} if machine_code else {module.__name__}))
+        own_names = frozenset({module.__name__, file.stem} if machine_code else {module.__name__})
+        offer = Offer(module, own_names, None if given is self._names else _bridge(module, given))
         return LoadedModule(
             file=file,
             names=names,
@@ -227,6 +261,14 @@ class Registry:
             interface=_own_interface(module, file, names),
             deprecation=_deprecation(module, names[0]),
         )
+
+
+def _bridge(module: ModuleType, given: Mapping[str, Any]) -> Callable[[Function], Function]:
+    # Imported here because jobs of most minions have nothing to do with Salt.
+    from saltlite.loader.saltguests import adopt_requirements, bridged  # noqa: PLC0415 - see above
+
+    adopt_requirements(module)
+    return functools.partial(bridged, names=given)
 
 
 def _own_interface(module: ModuleType, file: ModuleFile, names: tuple[str, ...]) -> type[Interface] | None:

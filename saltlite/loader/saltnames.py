@@ -10,11 +10,15 @@ work in a plug-in file, and in no other: only the `import` statements of plug-in
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping
 from types import ModuleType
+
+from saltlite.loader.entrypoints import installed
 
 _CLOUD = "saltlite.cloudapi.cloud"
 _CLOUD_ERRORS = "saltlite.cloudapi.exceptions"
@@ -110,10 +114,18 @@ def is_ours_alone(name: str) -> bool:
 
 def salt_is_installed() -> bool:
     """Whether `import salt` finds a package. A folder that is merely called so, such as one of /srv, is none."""
-    if "salt" in sys.modules:
-        return True
+    return "salt" in sys.modules or bool(salt_folder())
+
+
+def salt_folder() -> str:
+    """The folder of the package `salt`, found without importing it; "" where there is none."""
+    return _salt_folder(installed())
+
+
+@functools.lru_cache(maxsize=1)
+def _salt_folder(_installed: tuple[tuple[str, int], ...]) -> str:
     spec = importlib.util.find_spec("salt")
-    return spec is not None and spec.origin is not None
+    return os.path.dirname(spec.origin) if spec is not None and spec.origin else ""
 
 
 def salt_part(name: str) -> ModuleType:

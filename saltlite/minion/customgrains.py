@@ -2,6 +2,7 @@
 
 They are found after the shipped ones, which they see as `__grains__` (and as the argument of a parameter `grains`), and
 win over them. A file or function that fails, or does not end, costs its own grains only, and is logged with its place.
+The files of Salt and of its extensions come last, and add what nobody else has.
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ import inspect
 import logging
 import signal
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import SHIPPED, search_layers
+from saltlite.loader.places import GRAINS, SHIPPED, search_layers
 
 log = logging.getLogger(__name__)
 
-GRAINS = "grains"
 FUNCTION_S = 10.0
 """How long one function may take."""
 AGAIN_S = 1.0
@@ -35,21 +35,33 @@ class LateError(BaseException):
 def custom_grains(opts: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The grains of each function, in the order of their names; `known` are those found before. Main thread only."""
     layers = [layer for layer in search_layers(opts, GRAINS) if layer.name != SHIPPED]
-    index = build_index(layers)
-    if not index.files:
-        return
     grains = dict(known)
-    loader = Loader(index, opts, grains, {})
-    for name in sorted(loader):
+    loader = Loader(build_index([layer for layer in layers if not layer.salt]), opts, grains, {})
+    names = sorted(loader)
+    for name in names:
         found = _found(loader, name, grains)
         grains.update(found)
         loader.refresh(grains, {})
         yield found
     for file, sentence in loader.not_loaded().items():
         log.warning("grains of %s are missing: %s", file, sentence)
+    if any(layer.salt for layer in layers):
+        yield from _of_salt(Loader(build_index(layers), opts, grains, {}), names, grains)
 
 
-def _found(loader: Loader, name: str, grains: Mapping[str, Any]) -> dict[str, Any]:
+def _of_salt(loader: Loader, others: Collection[str], grains: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What the functions beside the others find that nobody has found."""
+    for name in sorted(set(loader).difference(others)):
+        # Salt's own functions say so that they have found nothing.
+        given = _found(loader, name, grains, of_none=logging.DEBUG)
+        found = {grain: value for grain, value in given.items() if grain not in grains}
+        grains.update(found)
+        loader.refresh(grains, {})
+        yield found
+
+
+def _found(loader: Loader, name: str, grains: Mapping[str, Any], *, of_none: int = logging.WARNING) -> dict[str, Any]:
+    """What the function returns; `of_none` is the level at which it is logged that this was nothing."""
     try:
         function = loader[name]
         wants = "grains" in inspect.signature(function).parameters
@@ -64,7 +76,8 @@ def _found(loader: Loader, name: str, grains: Mapping[str, Any]) -> dict[str, An
     else:
         if isinstance(found, dict):
             return found
-        log.warning("grains of %s are missing: it returned %s, and not a dict", name, type(found).__name__)
+        level = of_none if found is None else logging.WARNING
+        log.log(level, "grains of %s are missing: it returned %s, and not a dict", name, type(found).__name__)
     return {}
 
 

@@ -1,0 +1,68 @@
+"""Salt's own modules, all of them, under the loader of saltlite."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = os.environ.get("SALTLITE_COMPAT_PYTHON") or sys.executable
+
+LOAD_S = 1.0
+FILES = 250
+FUNCTIONS = 1200
+
+NOT_HERE = {"apache.version", "cron.list_tab", "iptables.version", "kmod.lsmod", "timezone.get_zone", "ufw.version"}
+"""Calls that need a program which the machine may not have."""
+NEVER = {"event.fire", "mine.get", "schedule.list", "state.show_top"}
+"""Calls of modules that saltlite has in their place, or not at all."""
+
+
+def run(program: str) -> Any:
+    path = os.pathsep.join([str(ROOT), str(ROOT / "daemons")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(
+        [PYTHON, "-m", program], cwd="/", env=environment, capture_output=True, text=True, timeout=250, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def survey() -> dict[str, Any]:
+    # At the first run Python compiles the files, as an installation does; the faster run is the one less disturbed.
+    first, found = run("tests.compat.survey"), run("tests.compat.survey")
+    return {**found, "load_s": min(first["load_s"], found["load_s"])}
+
+
+def test_all_files_load_without_a_fault(survey: dict[str, Any]) -> None:
+    assert survey["without_fault"] == survey["files"] >= FILES
+
+
+def test_they_have_as_many_functions_as_under_salts_own_loader(survey: dict[str, Any]) -> None:
+    assert survey["functions_of_all"] >= max(FUNCTIONS, survey["functions_by_salts_loader"])
+    # Salt's loader takes its own module `ethtool` for the library of that name, and so offers what cannot work.
+    assert {fun.partition(".")[0] for fun in survey["only_by_salts_loader"]} <= {"ethtool"}
+
+
+def test_they_load_in_a_second(survey: dict[str, Any]) -> None:
+    assert survey["load_s"] <= LOAD_S
+
+
+@pytest.mark.timeout(300)
+def test_calls_through_a_minion_return_and_its_job_server_does_not_grow() -> None:
+    figures = run("tests.compat.calls")
+    rows = {row["call"].split()[0]: row for row in figures["rows"]}
+    assert {fun for fun, row in rows.items() if row["retcode"] and "not available" in row["return"]} == NEVER
+    faults = {fun: row for fun, row in rows.items() if "Traceback" in row["return"]}
+    assert faults == {}
+    failed = {fun for fun, row in rows.items() if row["retcode"]}
+    assert failed <= NOT_HERE | NEVER | {"service.get_all"}
+    assert abs(figures["auto"]["job_server_mib"] - figures["off"]["job_server_mib"]) < 0.2
+    assert not figures["auto"]["salt_in_job_server"]
