@@ -1,0 +1,93 @@
+"""Copies of a file that is about to change: beside it, or in the minion's cache.
+
+What belongs here: where a copy goes and what it is called. Contract: Salt's `backup` argument, and its
+`backup_mode: minion`, whose copies `file.list_backups` and `file.restore_backup` find.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+from saltlite.errors import SaltInvocationError
+
+from ._atomic import copy_whole, sentence
+
+CACHED = "file_backup"
+"""The folder of copies, below `cachedir`."""
+
+STAMP = "%a_%b_%d_%H:%M:%S_%f_%Y"
+"""How the moment is written behind the name of a cached copy, as for `datetime.strptime`; local time."""
+
+_DEFAULT_SUFFIX = ".bak"
+
+
+def suffix_of(backup: Any) -> str:
+    """What `backup` adds to the name of the file, "" for no copy. Raises SaltInvocationError.
+
+    True is `.bak`; None, False and an empty text are no copy.
+    """
+    if backup is True:
+        return _DEFAULT_SUFFIX
+    text = str(backup) if backup else ""
+    if "/" in text or "\0" in text:
+        raise SaltInvocationError(f"backup={text!r} cannot be the end of a file name: it names no folder.")
+    return text
+
+
+def keep_beside(path: str, suffix: str) -> str:
+    """Copy the file to its own name and the suffix, over an older copy; where the copy is.
+
+    Beside a symbolic link goes a link to the copy, which lies beside the file itself. Raises CommandExecutionError.
+    """
+    real = os.path.realpath(path)
+    copy_whole(real, real + suffix)
+    if os.path.islink(path):
+        _link_beside(path, real, suffix)
+    return real + suffix
+
+
+def keep_dated(path: str) -> str:
+    """Copy the file to its own name and this second, as `file.line` does; where the copy is."""
+    return keep_beside(os.path.realpath(path), time.strftime(".%Y-%m-%d-%H-%M-%S"))
+
+
+def keep_cached(path: str, cachedir: str) -> str:
+    """Copy the file below `cachedir`, under its own path and the moment; where the copy is.
+
+    The folders are for root alone: they may hold copies of what was in folders that others cannot enter. Raises
+    CommandExecutionError.
+    """
+    now = time.time_ns()
+    stamp = time.strftime(STAMP.replace("%f", f"{now // 1000 % 1_000_000:06d}"), time.localtime(now // 10**9))
+    folder = os.path.join(cachedir, CACHED, os.path.dirname(path).lstrip("/"))
+    try:
+        _make_private(folder)
+    except OSError as error:
+        raise sentence(folder, "made", error) from error
+    copy = os.path.join(folder, f"{os.path.basename(path)}_{stamp}")
+    copy_whole(path, copy)
+    return copy
+
+
+def _make_private(folder: str) -> None:
+    if not os.path.isdir(folder):
+        _make_private(os.path.dirname(folder))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+
+
+def _link_beside(path: str, real: str, suffix: str) -> None:
+    aim = os.readlink(path)
+    if os.path.islink(os.path.join(os.path.dirname(path), aim)):  # the copy lies at the end of the chain
+        aim = real
+    fresh = f"{path}{suffix}.{os.urandom(6).hex()}"
+    try:
+        os.symlink(aim + suffix, fresh)
+        os.replace(fresh, path + suffix)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+        raise sentence(path + suffix, "written", error) from error
