@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
@@ -37,15 +38,22 @@ def suffix_of(backup: Any) -> str:
     return text
 
 
-def keep_beside(path: str, suffix: str) -> str:
+def keep_beside(path: str, suffix: str, *, as_hard_link: bool = False) -> str:
     """Copy the file to its own name and the suffix, over an older copy; where the copy is.
 
-    Beside a symbolic link goes a link to the copy, which lies beside the file itself. Raises CommandExecutionError.
+    Beside a symbolic link goes a link to the copy, which lies beside the file itself. `as_hard_link` makes the copy
+    one more name of the file: for a file that is going to be exchanged for another. Raises CommandExecutionError.
     """
     real = os.path.realpath(path)
-    copy_whole(real, real + suffix)
+    if as_hard_link:
+        _beside(real + suffix, lambda fresh: os.link(real, fresh))
+    else:
+        copy_whole(real, real + suffix)
     if os.path.islink(path):
-        _link_beside(path, real, suffix)
+        aim = os.readlink(path)
+        if os.path.islink(os.path.join(os.path.dirname(path), aim)):  # the copy lies at the end of the chain
+            aim = real
+        _beside(path + suffix, lambda fresh: os.symlink(aim + suffix, fresh))
     return real + suffix
 
 
@@ -79,15 +87,13 @@ def _make_private(folder: str) -> None:
             os.mkdir(folder, 0o700)
 
 
-def _link_beside(path: str, real: str, suffix: str) -> None:
-    aim = os.readlink(path)
-    if os.path.islink(os.path.join(os.path.dirname(path), aim)):  # the copy lies at the end of the chain
-        aim = real
-    fresh = f"{path}{suffix}.{os.urandom(6).hex()}"
+def _beside(place: str, make: Callable[[str], None]) -> None:
+    """Have `make` make a link under a fresh name, and put it where `place` is."""
+    fresh = os.path.join(os.path.dirname(place), f".saltlite-{os.urandom(8).hex()}")
     try:
-        os.symlink(aim + suffix, fresh)
-        os.replace(fresh, path + suffix)
+        make(fresh)
+        os.replace(fresh, place)
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(fresh)
-        raise sentence(path + suffix, "written", error) from error
+        raise sentence(place, "written", error) from error

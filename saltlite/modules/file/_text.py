@@ -18,7 +18,8 @@ from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
-from ._atomic import existing, read_whole, shown
+from ._atomic import existing, read_whole, shown, write_whole
+from ._backups import keep_beside
 
 EDIT_BYTES_MAX = 256 * 1024 * 1024
 """Size of a file that can be edited here: its text is in memory twice, before and after."""
@@ -81,6 +82,18 @@ def read_text(path: str, encoding: str | None = None, *, binary_too: bool = Fals
         raise CommandExecutionError(f"{shown(path)} is not encoded as {encoding}: {error.reason}.") from error
 
 
+def save_text(path: str, text: str, encoding: Encoding, *, suffix: str, keep_hard_links: bool = True) -> None:
+    """Make the text the content of the file, whole or not at all, and keep a copy with `suffix`, unless that is empty.
+
+    Other hard links go on sharing the file, or (`keep_hard_links` False) become names of the copy. Raises
+    CommandExecutionError; the file is then as it was.
+    """
+    content = encoding.encode(text)
+    if suffix:
+        keep_beside(path, suffix, as_hard_link=not keep_hard_links)
+    write_whole(path, content, keep_hard_links=keep_hard_links)
+
+
 def is_binary(data: bytes) -> bool:
     """Whether the content is no text: it has a NUL near its start."""
     return b"\0" in data[:BINARY_LOOK_BYTES]
@@ -101,7 +114,7 @@ def ending_of(lines: Sequence[str]) -> str:
     return (ending(lines[0]) if lines else "") or os.linesep
 
 
-def diff(old: Iterable[str], new: Iterable[str], *names: str) -> str:
+def diff(old: Iterable[str], new: Iterable[str], old_name: str = "", new_name: str = "") -> str:
     """A unified diff of two lists of lines; an empty text for equal ones. Bytes that are no UTF-8 show as Latin-1."""
     before, after = list(old), list(new)
     if before == after:
@@ -110,10 +123,8 @@ def diff(old: Iterable[str], new: Iterable[str], *names: str) -> str:
         return f"(no diff of more than {DIFF_LINES_MAX} lines: {len(before)} became {len(after)})\n"
     from difflib import unified_diff  # noqa: PLC0415 - it takes as long to import as a small edit does
 
-    shown_lines = []
-    for line in unified_diff([_legible(each) for each in before], [_legible(each) for each in after], *names):
-        shown_lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
-    return "".join(shown_lines)
+    compared = unified_diff([_legible(each) for each in before], [_legible(each) for each in after], old_name, new_name)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in compared)
 
 
 def flags_of(flags: Any) -> re.RegexFlag:
