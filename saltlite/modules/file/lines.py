@@ -195,7 +195,7 @@ def _between(lines: Sequence[str], before: int, after: int, edit: _Edit) -> list
 
 
 def _inserted(lines: Sequence[str], index: int, edit: _Edit, neighbour: str = "") -> list[str]:
-    """The lines with the line at that index, indented as its neighbour; a file whose end has no line break keeps none."""
+    """The lines with the line at that index, indented as its neighbour. No line break at the end stays none."""
     separator, before = ending_of(lines), list(lines[:index])
     own = separator
     if before and not ending(before[-1]):
@@ -228,8 +228,9 @@ def comment_line(
         raise SaltInvocationError("char cannot be empty: it is what makes a line a comment.")
     if regular(place) is None:
         raise SaltInvocationError(f"File not found: {shown(place)}")
-    suffix, core = suffix_of(backup), pattern.lstrip("^").rstrip("$")
-    end = "$" if pattern.endswith("$") else ""
+    suffix, core = suffix_of(backup), pattern.lstrip("^")
+    end = "$" if core.endswith("$") and not core.endswith("\\$") else ""
+    core = core.removesuffix(end)
     expression = compiled(f"({core}){end}" if cmnt else rf"{re.escape(mark)}\s*({core}){end}")
     old, way = read_text(place)
     before, after, lines = [], [], []
