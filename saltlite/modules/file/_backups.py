@@ -14,7 +14,7 @@ from typing import Any
 
 from saltlite.errors import SaltInvocationError
 
-from ._atomic import copy_whole, sentence
+from ._atomic import copy_whole, sentence, write_whole
 
 CACHED = "file_backup"
 """The folder of copies, below `cachedir`."""
@@ -36,6 +36,17 @@ def suffix_of(backup: Any) -> str:
     if "/" in text or "\0" in text:
         raise SaltInvocationError(f"backup={text!r} cannot be the end of a file name: it names no folder.")
     return text
+
+
+def write_keeping(path: str, content: bytes, *, suffix: str, keep_hard_links: bool = True) -> None:
+    """Give the file this content, whole or not at all, and keep a copy with `suffix`, unless that is empty.
+
+    Other hard links go on sharing the file, or (`keep_hard_links` False) become names of the copy. Raises
+    CommandExecutionError; the file is then as it was.
+    """
+    if suffix:
+        keep_beside(path, suffix, as_hard_link=not keep_hard_links)
+    write_whole(path, content, keep_hard_links=keep_hard_links)
 
 
 def keep_beside(path: str, suffix: str, *, as_hard_link: bool = False) -> str:

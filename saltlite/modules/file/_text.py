@@ -1,7 +1,7 @@
 """The content of a file as text and back, without harm to a single byte: the mechanics behind what edits here.
 
 What belongs here: reading a file to be edited, its lines and their endings, flags of regular expressions, the diff. It
-writes through `_atomic` and knows nothing of single functions.
+writes nothing, and knows nothing of single functions.
 
 Bytes that are no UTF-8 are kept as lone surrogates, one a byte, and come out as the bytes that they were.
 """
@@ -18,8 +18,7 @@ from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
-from ._atomic import existing, read_whole, shown, write_whole
-from ._backups import keep_beside
+from ._atomic import existing, read_whole, shown
 
 EDIT_BYTES_MAX = 256 * 1024 * 1024
 """Size of a file that can be edited here: its text is in memory twice, before and after."""
@@ -80,18 +79,6 @@ def read_text(path: str, encoding: str | None = None, *, binary_too: bool = Fals
         raise SaltInvocationError(f"{encoding!r} is not the name of an encoding, such as utf-16.") from error
     except UnicodeDecodeError as error:
         raise CommandExecutionError(f"{shown(path)} is not encoded as {encoding}: {error.reason}.") from error
-
-
-def save_text(path: str, text: str, encoding: Encoding, *, suffix: str, keep_hard_links: bool = True) -> None:
-    """Make the text the content of the file, whole or not at all, and keep a copy with `suffix`, unless that is empty.
-
-    Other hard links go on sharing the file, or (`keep_hard_links` False) become names of the copy. Raises
-    CommandExecutionError; the file is then as it was.
-    """
-    content = encoding.encode(text)
-    if suffix:
-        keep_beside(path, suffix, as_hard_link=not keep_hard_links)
-    write_whole(path, content, keep_hard_links=keep_hard_links)
 
 
 def is_binary(data: bytes) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
 from ._atomic import checked_path, regular, shown
-from ._backups import suffix_of
-from ._text import as_text, compiled, diff, ending, ending_of, lines_of, read_text, save_text
+from ._backups import suffix_of, write_keeping
+from ._text import as_text, compiled, diff, ending, ending_of, lines_of, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def blockreplace(  # noqa: PLR0913, PLR0917 - Salt's signature
             changed = _inserted(lines, _place_beside(lines, beside, after=bool(insert_after_match)), block)
     new = "".join(changed)
     if new != old and not (dry_run or test):
-        save_text(place, new, way, suffix=suffix)
+        write_keeping(place, way.encode(new), suffix=suffix)
     return diff(lines, changed) if show_changes else new != old
 
 

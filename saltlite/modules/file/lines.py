@@ -10,8 +10,8 @@ from typing import Any, Literal
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
 from ._atomic import checked_path, regular, shown
-from ._backups import keep_dated, suffix_of
-from ._text import as_text, compiled, diff, ending, ending_of, lines_of, read_text, save_text
+from ._backups import keep_dated, suffix_of, write_keeping
+from ._text import as_text, compiled, diff, ending, ending_of, lines_of, read_text
 
 _MODES = ("insert", "ensure", "delete", "replace")
 
@@ -44,7 +44,7 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     location
         With ``insert``: ``start`` or ``end`` of the file; ``before`` and ``after`` do not count then.
     before, after
-        Each has to match exactly one line.
+        Neither may match more than one line. Of both, one that matches nothing does not count.
     backup
         Keep a copy of the old file beside it, with year-month-day-hour-minute-second behind its name.
     quiet
@@ -74,14 +74,17 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     elif edit.mode == "insert" and edit.location:
         changed = _at_the_edge(lines, edit)
     else:
-        changed = _placed(lines, _single(lines, before, "before"), _single(lines, after, "after"), edit)
+        where = _single(lines, before, "before"), _single(lines, after, "after")
+        if where == (None, None) and (before, after) != (None, None):
+            raise CommandExecutionError("Neither before or after was found in file")
+        changed = _placed(lines, *where, edit)
     new = "".join(changed)
     if new == old:
         return False
     if not test:
         if backup:
             keep_dated(place)
-        save_text(place, new, way, suffix="")
+        write_keeping(place, way.encode(new), suffix="")
     return diff(lines, changed) if show_changes else True
 
 
@@ -133,14 +136,11 @@ def _matching(lines: Sequence[str], wanted: Any) -> list[int]:
 
 
 def _single(lines: Sequence[str], wanted: Any, name: Literal["before", "after"]) -> int | None:
-    """The index of the one line that matches; None where nothing is asked for."""
-    if wanted is None:
-        return None
+    """The index of the one line that matches; None where none does, or nothing is asked for."""
     found = _matching(lines, wanted)
-    if len(found) != 1:
-        many = "more than" if found else "less than"
-        raise CommandExecutionError(f'Found {many} expected occurrences in "{name}" expression')
-    return found[0]
+    if len(found) > 1:
+        raise CommandExecutionError(f'Found more than expected occurrences in "{name}" expression')
+    return found[0] if found else None
 
 
 def _deleted(lines: Sequence[str], found: Sequence[int]) -> list[str]:
@@ -158,9 +158,9 @@ def _replaced(lines: Sequence[str], found: Sequence[int], edit: _Edit) -> list[s
 
 def _at_the_edge(lines: Sequence[str], edit: _Edit) -> list[str]:
     """The lines with the line first, as it stands, or last, indented as the line before it."""
-    if edit.location == "start" or not lines:
+    if edit.location == "start":
         return [edit.content + ending_of(lines), *lines]
-    return _inserted(lines, len(lines), edit, lines[-1])
+    return _inserted(lines, len(lines), edit, lines[-1]) if lines else [edit.content]
 
 
 def _placed(lines: Sequence[str], before: int | None, after: int | None, edit: _Edit) -> list[str]:
@@ -244,7 +244,7 @@ def comment_line(
     if not before:
         return False
     if not test:
-        save_text(place, "".join(lines), way, suffix=suffix)
+        write_keeping(place, way.encode("".join(lines)), suffix=suffix)
     return diff(before, after)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from saltlite.errors import SaltInvocationError
 
 from ._atomic import blocks, checked_path, regular, shown
-from ._backups import suffix_of
-from ._text import as_text, compiled, diff, ending, ending_of, flags_of, lines_of, read_text, save_text
+from ._backups import suffix_of, write_keeping
+from ._text import as_text, compiled, diff, ending, ending_of, flags_of, lines_of, read_text
 
 
 def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
@@ -84,11 +84,12 @@ def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
     replacement = as_text(repl)
     new, found = _substituted(expression, replacement, old, count, literally=backslash_literal)
     if not found and (append_if_not_found or prepend_if_not_found):
-        content = replacement if not_found_content is None else as_text(not_found_content)
-        if not _has_line(content or replacement, old, expression.flags):
-            new = _with_line(new, content, first=prepend_if_not_found)
+        line = replacement if not_found_content is None else as_text(not_found_content)
+        if not _has_line(line or replacement, old, expression.flags):
+            new = _with_line(new, line, first=prepend_if_not_found)
+    content = way.encode(new)
     if new != old and not (dry_run or test):
-        save_text(place, new, way, suffix=suffix, keep_hard_links=preserve_inode)
+        write_keeping(place, content, suffix=suffix, keep_hard_links=preserve_inode)
     return diff(lines_of(old), lines_of(new)) if show_changes else new != old
 
 

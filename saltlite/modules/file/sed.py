@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
 from ._atomic import checked_path, regular
-from ._backups import suffix_of
-from ._text import as_text, compiled, lines_of, read_text, save_text
+from ._backups import suffix_of, write_keeping
+from ._text import as_text, compiled, lines_of, read_text
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
@@ -131,7 +131,7 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
     except (re.error, IndexError) as error:
         raise SaltInvocationError(f"after={after!r} cannot replace a match: {error}.") from error
     if new != old and not test:
-        save_text(place, new, way, suffix=suffix)
+        write_keeping(place, way.encode(new), suffix=suffix)
 
 
 def grep(path: str, pattern: Any, *opts: Any) -> dict[str, Any]:
