@@ -235,16 +235,22 @@ def test_a_call_that_changes_nothing_does_not_touch_the_file(tmp_path: Path) -> 
     assert (after.st_ino, after.st_mtime) == (before.st_ino, 1)
 
 
-@pytest.mark.parametrize("function", ["append", "blockreplace", "line", "replace", "sed", "write"])
+ADDING_X: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "append": (["x"], {}),
+    "blockreplace": ([], {"content": "x", "append_if_not_found": True}),
+    "line": (["x"], {"mode": "insert", "location": "end"}),
+    "replace": (["a", "x"], {}),
+    "sed": (["a", "x"], {}),
+    "write": (["x"], {}),
+}
+
+
+@pytest.mark.parametrize("function", ADDING_X)
 def test_a_symbolic_link_stays_one_and_its_file_changes(function: str, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").write_text("a\n")
     (tmp_path / "link").symlink_to("there/file")
-    args = {"line": ["x"], "blockreplace": [], "replace": ["a", "x"], "sed": ["a", "x"]}.get(function, ["x"])
-    kwargs = {
-        "line": {"mode": "insert", "location": "end"},
-        "blockreplace": {"content": "x", "append_if_not_found": True},
-    }.get(function, {})
+    args, kwargs = ADDING_X[function]
     done(function, str(tmp_path / "link"), *args, **kwargs)
     assert os.readlink(tmp_path / "link") == "there/file"
     assert "x" in (tmp_path / "there" / "file").read_text()
