@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from tests.file_module import done, refusal
 from tests.job_servers import Minion
 
 OLD = "old line\n" * 2000
+NOBODY = 65534
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 EDITS: dict[str, tuple[list[Any], dict[str, Any]]] = {
@@ -220,9 +222,10 @@ def test_extended_attributes_and_acls_stay(tmp_path: Path) -> None:
         if error.errno != errno.EOPNOTSUPP:
             raise
         pytest.skip("the file system of this folder has no extended attributes")
-    done("append", str(tmp_path / "file"), "b")
-    assert os.getxattr(tmp_path / "file", "system.posix_acl_access") == acl
-    assert os.getxattr(tmp_path / "file", "user.saltlite") == b"kept"
+    done("replace", str(tmp_path / "file"), "a", "b")
+    for name in ("file", "file.bak"):
+        assert os.getxattr(tmp_path / name, "system.posix_acl_access") == acl
+        assert os.getxattr(tmp_path / name, "user.saltlite") == b"kept"
 
 
 def test_a_call_that_changes_nothing_does_not_touch_the_file(tmp_path: Path) -> None:
@@ -308,6 +311,40 @@ def test_a_file_on_which_another_is_mounted_is_written_in_place(tmp_path: Path) 
     finally:
         subprocess.run(["umount", tmp_path / "file"], check=True)
     assert children(tmp_path) == ["file", "source"]
+
+
+def test_a_file_of_the_kernel_is_written_in_place() -> None:
+    name = f"/proc/{os.getpid()}/comm"
+    before = done("read", name)
+    try:
+        done("write", name, "saltlite-file")
+        assert done("read", name).strip() == "saltlite-file"
+    finally:
+        Path(name).write_text(before.strip())
+
+
+@ROOT
+def test_an_ordinary_user_writes_his_files_and_keeps_the_owner_of_others() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder, his = Path(name), Path(name) / "his"
+        folder.chmod(0o755)
+        his.mkdir()
+        for place in (folder / "own", his / "foreign"):
+            place.write_text("a\n")
+            place.chmod(0o666)
+        os.chown(his, NOBODY, NOBODY)
+        os.chown(folder / "own", NOBODY, NOBODY)
+        os.seteuid(NOBODY)
+        try:
+            done("replace", str(folder / "own"), "a", "b", backup=False)
+            sentence = refusal("replace", str(his / "foreign"), "a", "b", backup=False)
+        finally:
+            os.seteuid(0)
+        assert (folder / "own").read_text() == "b\n"
+        assert (sentence, (his / "foreign").read_text()) == (
+            f"ERROR: {his}/foreign cannot be written: Operation not permitted.",
+            "a\n",
+        )
 
 
 def test_a_file_system_without_nameless_files_gets_a_named_one_that_goes(

@@ -5,9 +5,9 @@ keeping mode, owner, ACLs and SELinux label. It knows nothing of texts and of wh
 
 The new content is complete and on the disk before it takes the old one's place, so that whoever reads the path, after a
 crash or a full disk too, finds the one or the other. Where there is `O_TMPFILE` a killed process leaves nothing behind.
-Two kinds of file cannot be exchanged and are written in place: one with further hard links that are to go on sharing
-it, and one on which something is mounted, as `/etc/hosts` is in a container. Its room on the disk is taken before its
-first byte changes.
+Three kinds of file cannot be exchanged and are written in place: one with further hard links that are to go on sharing
+it, one on which something is mounted, as `/etc/hosts` is in a container, and one in a folder that takes no new file,
+such as those of the kernel below `/proc` and `/sys`. Room on the disk is taken before the first byte changes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ BLOCK_BYTES = 1024 * 1024
 """Read and written at once where a file is copied."""
 
 _NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
+_NO_NEW_FILE = {errno.EACCES, errno.EPERM, errno.ENOENT}
+_NOT_ON_DISK = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.ESPIPE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +113,29 @@ def write_whole(
     content: bytes | Iterable[bytes],
     *,
     access: Access | None = None,
+    like: str | None = None,
     follow_symlinks: bool = True,
     keep_hard_links: bool = True,
 ) -> None:
     """Give the file this content, all of it or none.
 
-    Mode, owner and extended attributes of the file that was there are kept, but for what `access` says. A symbolic
-    link is followed, or with `follow_symlinks` False becomes a file itself. Further hard links go on sharing the file,
-    or with `keep_hard_links` False keep the old content. Raises CommandExecutionError; the file is then as it was.
+    Mode, owner and extended attributes are those of the file that was there, or of the file `like`, but for what
+    `access` says. A symbolic link is followed, or with `follow_symlinks` False becomes a file itself. Further hard
+    links go on sharing the file, or with `keep_hard_links` False keep the old content. Raises CommandExecutionError;
+    the file is then as it was.
     """
     target = os.path.realpath(path) if follow_symlinks else path
     old = None if not follow_symlinks and os.path.islink(target) else regular(target)
+    model = like or (target if old is not None else None)
     pieces = (content,) if isinstance(content, bytes) else content
     try:
-        with _fresh(target, old, access) as (fd, place):
+        with _fresh(target, old, open_to_all=model is None and (access is None or access.mode is None)) as (fd, place):
             for piece in pieces:
                 _write_all(fd, piece)
-            _dress(fd, target if old is not None else None, old, access or Access())
+            if place:
+                _dress(fd, model, access or Access())
             os.fsync(fd)
-            if old is not None and old.st_nlink > 1 and keep_hard_links:
+            if old is not None and (not place or (old.st_nlink > 1 and keep_hard_links)):
                 _pour(fd, target, old, access)
             else:
                 _exchange(fd, place, target, old, access)
@@ -138,32 +144,39 @@ def write_whole(
 
 
 def copy_whole(source: str, dest: str) -> None:
-    """Make `dest` a copy of `source`, with its mode and owner. Raises CommandExecutionError."""
-    found = existing(source)
-    access = Access(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
-    write_whole(dest, blocks(source), access=access, follow_symlinks=False, keep_hard_links=False)
+    """Make `dest` a copy of `source`, with its mode, owner and attributes. Raises CommandExecutionError."""
+    write_whole(dest, blocks(source), like=source, follow_symlinks=False, keep_hard_links=False)
 
 
 @contextlib.contextmanager
-def _fresh(target: str, old: os.stat_result | None, access: Access | None) -> Iterator[tuple[int, str]]:
-    """A new empty file in the folder of `target`, and the name that it may have there; gone afterwards if not moved."""
-    # Nobody but its owner reads what is not yet dressed; a file that is new altogether is as the umask has it.
-    mode = 0o666 if old is None and (access is None or access.mode is None) else 0o600
+def _fresh(target: str, old: os.stat_result | None, *, open_to_all: bool) -> Iterator[tuple[int, str]]:
+    """A new empty file in the folder of `target`, and the name that it may have there; gone afterwards if not moved.
+
+    Nobody but its owner reads it, or with `open_to_all` whom the umask lets. Where the folder takes no new file, it is
+    in memory, and the name is empty.
+    """
+    mode = 0o666 if open_to_all else 0o600
     folder = os.path.dirname(target) or "."
     place = os.path.join(folder, f".saltlite-{os.urandom(8).hex()}")
     flags = os.O_RDWR | os.O_CLOEXEC
     try:
-        fd = os.open(folder, flags | os.O_TMPFILE, mode)
+        try:
+            fd = os.open(folder, flags | os.O_TMPFILE, mode)
+        except OSError as error:
+            if error.errno not in _NO_TMPFILE:
+                raise
+            fd = os.open(place, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     except OSError as error:
-        if error.errno not in _NO_TMPFILE:
+        if old is None or error.errno not in _NO_NEW_FILE:
             raise
-        fd = os.open(place, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        fd, place = os.memfd_create("saltlite"), ""
     try:
         yield fd, place
     finally:
         os.close(fd)
-        with contextlib.suppress(OSError):
-            os.unlink(place)
+        if place:
+            with contextlib.suppress(OSError):
+                os.unlink(place)
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -172,21 +185,20 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _dress(fd: int, source: str | None, old: os.stat_result | None, access: Access) -> None:
-    """Give the new file the attributes of the old one, but for what `access` says."""
-    if source is not None:
-        for name in _attributes(source):
+def _dress(fd: int, model: str | None, access: Access) -> None:
+    """Give the file the attributes of the file `model`, but for what `access` says."""
+    mode, uid, gid = access.mode, access.uid, access.gid
+    if model is not None:
+        for name in _attributes(model):
             # Labels and ACLs that this user may not set, or that this file system gives by itself.
             with contextlib.suppress(OSError):
-                os.setxattr(fd, name, os.getxattr(source, name))
-    mode = access.mode if access.mode is not None else None if old is None else stat.S_IMODE(old.st_mode)
-    wanted = (
-        access.uid if access.uid is not None else -1 if old is None else old.st_uid,
-        access.gid if access.gid is not None else -1 if old is None else old.st_gid,
-    )
+                os.setxattr(fd, name, os.getxattr(model, name))
+        found = os.stat(model)
+        mode = stat.S_IMODE(found.st_mode) if mode is None else mode
+        uid, gid = found.st_uid if uid is None else uid, found.st_gid if gid is None else gid
     mine = os.fstat(fd)
-    if (wanted[0] not in (-1, mine.st_uid)) or (wanted[1] not in (-1, mine.st_gid)):
-        os.fchown(fd, *wanted)
+    if uid not in (None, mine.st_uid) or gid not in (None, mine.st_gid):
+        os.fchown(fd, -1 if uid is None else uid, -1 if gid is None else gid)
     if mode is not None and stat.S_IMODE(os.fstat(fd).st_mode) != mode:  # a change of owner drops set-user-id
         os.fchmod(fd, mode)
 
@@ -216,20 +228,40 @@ def _exchange(fd: int, place: str, target: str, old: os.stat_result | None, acce
 def _pour(fd: int, target: str, old: os.stat_result, access: Access | None) -> None:
     """Write the content of the new file over that of the old one; room on the disk is taken first."""
     size = os.fstat(fd).st_size
-    into = os.open(target, os.O_RDWR | os.O_CLOEXEC)
+    into = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        if size > old.st_size:
-            os.posix_fallocate(into, old.st_size, size - old.st_size)
+        _take_room(into, old.st_size, size)
         place = 0
         while place < size:
             block = os.pread(fd, BLOCK_BYTES, place)
-            place += os.pwrite(into, block, place)
+            _write_all(into, block)
+            place += len(block)
         os.ftruncate(into, size)
         if access is not None:
-            _dress(into, None, old, access)
-        os.fsync(into)
+            _dress(into, None, access)
+        _sync(into)
     finally:
         os.close(into)
+
+
+def _take_room(fd: int, old_size: int, size: int) -> None:
+    """Have the disk keep room for a file that grows, or fail with the file as it was."""
+    if size <= old_size:
+        return
+    try:
+        os.posix_fallocate(fd, old_size, size - old_size)
+    except OSError as error:
+        if error.errno not in _NOT_ON_DISK:
+            os.ftruncate(fd, old_size)
+            raise
+
+
+def _sync(fd: int) -> None:
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in _NOT_ON_DISK:
+            raise
 
 
 def _sync_folder(folder: str) -> None:
