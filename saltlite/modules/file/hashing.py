@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from typing import TYPE_CHECKING
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
-from ._atomic import checked_path, sentence
+from ._atomic import checked_path, sentence, shown
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
@@ -42,6 +43,8 @@ def get_hash(path: str, form: str = "sha256", chunk_size: int = 65536) -> str:
     if not isinstance(chunk_size, int) or chunk_size < 1:
         raise SaltInvocationError(f"chunk_size is a number of bytes, not {chunk_size!r}.")
     try:
+        if stat.S_ISFIFO(os.stat(name).st_mode):
+            raise CommandExecutionError(f"{shown(name)} is a named pipe: reading it would wait for who writes to it.")
         with open(name, "rb") as stream:
             while block := stream.read(chunk_size):
                 digest.update(block)
