@@ -258,7 +258,7 @@ def rmdir(
     errors: list[list[str]] = []
     # Whether a folder is old is asked before what is in it goes, which would make it new.
     for folder in _old_folders(top, recurse=recurse, limit=limit):
-        if test and set(os.listdir(folder)) - {os.path.basename(each) for each in deleted}:
+        if test and {os.path.join(folder, name) for name in os.listdir(folder)} - set(deleted):
             errors.append([folder, "it is not empty"])
             continue
         try:
