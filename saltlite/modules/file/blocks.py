@@ -9,9 +9,9 @@ from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
-from ._atomic import checked_path, regular, shown
-from ._backups import suffix_of, write_keeping
-from ._text import as_text, compiled, diff, ending, ending_of, lines_of, read_text
+from ._backups import suffix_of
+from ._edits import begun
+from ._text import as_text, compiled, ending, ending_of, lines_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,9 @@ def blockreplace(  # noqa: PLR0913, PLR0917 - Salt's signature
     Replace what is between two markers: a diff of the changes, or with ``show_changes=False`` whether there are any.
 
     marker_start, marker_end
-        Texts in the lines that hold the block. The line of the first is kept; of the line of the second, what stands
-        before the marker is replaced, too.
+        Texts in the lines that hold the block. What stands before the second in its line is replaced, too.
     content
-        What is to be between them. With ``append_newline=True`` it gets a line break at its end; with ``None`` only
+        What is to be between them. With ``append_newline=True`` it gets a line break at its end, with ``None`` only
         where it has none; with ``False`` the end marker follows at once.
     append_if_not_found, prepend_if_not_found, insert_before_match, insert_after_match
         Where the block goes, with its markers, when they are not there: the end or the beginning of the file, or before
@@ -72,34 +71,29 @@ def blockreplace(  # noqa: PLR0913, PLR0917 - Salt's signature
 
         saltlite '*' file.blockreplace /etc/hosts '#-- start' '#-- end' '10.0.1.1 foo' append_if_not_found=True
     """
-    place = checked_path(path)
     if sum(map(bool, (append_if_not_found, prepend_if_not_found, insert_before_match, insert_after_match))) > 1:
         raise SaltInvocationError(
             "Only one of append_if_not_found, prepend_if_not_found, insert_before_match, and insert_after_match "
             "is permitted"
         )
-    beside = insert_before_match or insert_after_match
-    suffix, text = suffix_of(backup), as_text(content)
-    if not marker_start or not marker_end:
+    suffix, block = suffix_of(backup), _block(marker_start, marker_end, as_text(content), append_newline)
+    edit = begun(path)
+    lines = lines_of(edit.old)
+    new = _exchanged(lines, block)
+    if new is None:
+        beside = insert_before_match or insert_after_match
+        place = 0 if prepend_if_not_found else len(lines)
+        if not append_if_not_found and not prepend_if_not_found:
+            place = _place_beside(lines, beside, after=bool(insert_after_match))
+        new = _inserted(lines, place, block)
+    return edit.finished("".join(new), suffix=suffix, dry=dry_run or test, told=show_changes)
+
+
+def _block(start: Any, end: Any, content: str, line_break: bool | None) -> _Block:
+    if not start or not end:
         raise SaltInvocationError("marker_start and marker_end cannot be empty: every line would hold them.")
-    if regular(place) is None:
-        raise SaltInvocationError(f"File not found: {shown(place)}")
-    old, way = read_text(place)
-    lines = lines_of(old)
-    line_break = not text.endswith("\n") if append_newline is None else append_newline
-    block = _Block(as_text(marker_start), as_text(marker_end), re.split(r"\r?\n", text), line_break)
-    changed = _exchanged(lines, block)
-    if changed is None:
-        if append_if_not_found:
-            changed = _inserted(lines, len(lines), block)
-        elif prepend_if_not_found:
-            changed = _inserted(lines, 0, block)
-        else:
-            changed = _inserted(lines, _place_beside(lines, beside, after=bool(insert_after_match)), block)
-    new = "".join(changed)
-    if new != old and not (dry_run or test):
-        write_keeping(place, way.encode(new), suffix=suffix)
-    return diff(lines, changed) if show_changes else new != old
+    wanted = not content.endswith("\n") if line_break is None else line_break
+    return _Block(as_text(start), as_text(end), re.split(r"\r?\n", content), wanted)
 
 
 def _exchanged(lines: Sequence[str], block: _Block) -> list[str] | None:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
 from ._atomic import checked_path, regular, shown
-from ._backups import keep_dated, suffix_of, write_keeping
+from ._backups import keep_dated, suffix_of
+from ._edits import Edit, begun
 from ._text import as_text, compiled, diff, ending, ending_of, lines_of, read_text
 
 _MODES = ("insert", "ensure", "delete", "replace")
@@ -46,13 +47,10 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     before, after
         Neither may match more than one line. Of both, one that matches nothing does not count.
     backup
-        Keep a copy of the old file beside it, with year-month-day-hour-minute-second behind its name.
-    quiet
-        A file that is missing is no error.
-    indent
-        The line gets the indentation of the line that it is put beside or takes the place of.
-    test
-        Tell what would change, and change nothing.
+        Keep a copy beside the file, with year-month-day-hour-minute-second behind its name.
+    quiet, indent, test
+        A file that is missing is no error. The line is indented as the one that it is put beside or takes the place of.
+        Nothing is changed, and told what would be.
 
     CLI Example::
 
@@ -64,32 +62,25 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
         if quiet:
             return False
         raise CommandExecutionError(f'File "{shown(place)}" does not exist or is not a file.')
-    edit = _edit_of(content, mode, location, indent=indent)
-    old, way = read_text(place, binary_too=True)
-    lines = lines_of(old)
-    if edit.mode == "delete":
-        changed = _deleted(lines, _matching(lines, match or _unless_placed(content, before, after)))
-    elif edit.mode == "replace":
-        changed = _replaced(lines, _matching(lines, match or _unless_placed(content, before, after)), edit)
-    elif edit.mode == "insert" and edit.location:
-        changed = _at_the_edge(lines, edit)
+    wanted = _line_of(content, mode, location, indent=indent)
+    edit = Edit(place, *read_text(place, binary_too=True))
+    lines = lines_of(edit.old)
+    if not match and before is None and after is None and content is not None:
+        match = as_text(content)
+    if wanted.mode in ("delete", "replace"):
+        new = _exchanged(lines, _matching(lines, match), wanted)
+    elif wanted.mode == "insert" and wanted.location:
+        new = _at_the_edge(lines, wanted)
     else:
-        where = _single(lines, before, "before"), _single(lines, after, "after")
-        if where == (None, None) and (before, after) != (None, None):
-            raise CommandExecutionError("Neither before or after was found in file")
-        changed = _placed(lines, *where, edit)
-    new = "".join(changed)
-    if new == old:
-        return False
-    if not test:
-        if backup:
-            keep_dated(place)
-        write_keeping(place, way.encode(new), suffix="")
-    return diff(lines, changed) if show_changes else True
+        new = _placed(lines, before, after, wanted)
+    changed = "".join(new) != edit.old
+    if changed and backup and not test:
+        keep_dated(place)
+    return edit.finished("".join(new), suffix="", dry=test, told=show_changes and changed)
 
 
 @dataclass(frozen=True, slots=True)
-class _Edit:
+class _Line:
     """What is to be done: the line without its ending, and how."""
 
     mode: str
@@ -108,7 +99,7 @@ class _Edit:
         return _bare(present) in (self.content, self.like(neighbour))
 
 
-def _edit_of(content: Any, mode: str | None, location: str | None, *, indent: bool) -> _Edit:
+def _line_of(content: Any, mode: str | None, location: str | None, *, indent: bool) -> _Line:
     if mode is None:
         raise CommandExecutionError("Mode was not defined. How to process the file?")
     chosen = str(mode).lower()
@@ -118,11 +109,7 @@ def _edit_of(content: Any, mode: str | None, location: str | None, *, indent: bo
         raise CommandExecutionError('Content can only be empty if mode is "delete"')
     if location not in (None, "", "start", "end"):
         raise CommandExecutionError(f"location={location!r} is neither `start` nor `end`.")
-    return _Edit(chosen, as_text(content).rstrip("\r\n") if content is not None else "", location or "", indent)
-
-
-def _unless_placed(content: Any, before: str | None, after: str | None) -> str | None:
-    return as_text(content) if content is not None and before is None and after is None else None
+    return _Line(chosen, as_text(content).rstrip("\r\n") if content is not None else "", location or "", indent)
 
 
 def _matching(lines: Sequence[str], wanted: Any) -> list[int]:
@@ -143,65 +130,65 @@ def _single(lines: Sequence[str], wanted: Any, name: Literal["before", "after"])
     return found[0] if found else None
 
 
-def _deleted(lines: Sequence[str], found: Sequence[int]) -> list[str]:
-    gone = lines[found[0]] if found else None
-    return [each for each in lines if each != gone]
-
-
-def _replaced(lines: Sequence[str], found: Sequence[int], edit: _Edit) -> list[str]:
+def _exchanged(lines: Sequence[str], found: Sequence[int], wanted: _Line) -> list[str]:
+    """The lines with the first that was found replaced, or deleted with all its equals."""
     if not found:
         return list(lines)
-    index = found[0]
-    old = lines[index]
-    return [*lines[:index], edit.like(old) + ending(old), *lines[index + 1 :]]
+    old = lines[found[0]]
+    if wanted.mode == "delete":
+        return [each for each in lines if each != old]
+    return [*lines[: found[0]], wanted.like(old) + ending(old), *lines[found[0] + 1 :]]
 
 
-def _at_the_edge(lines: Sequence[str], edit: _Edit) -> list[str]:
+def _at_the_edge(lines: Sequence[str], wanted: _Line) -> list[str]:
     """The lines with the line first, as it stands, or last, indented as the line before it."""
-    if edit.location == "start":
-        return [edit.content + ending_of(lines), *lines]
-    return _inserted(lines, len(lines), edit, lines[-1]) if lines else [edit.content]
+    if wanted.location == "start":
+        return [wanted.content + ending_of(lines), *lines]
+    return _inserted(lines, len(lines), wanted, lines[-1]) if lines else [wanted.content]
 
 
-def _placed(lines: Sequence[str], before: int | None, after: int | None, edit: _Edit) -> list[str]:
+def _placed(lines: Sequence[str], before_text: Any, after_text: Any, wanted: _Line) -> list[str]:
     """The lines with the line before one of them, after another, or between both."""
+    before, after = _single(lines, before_text, "before"), _single(lines, after_text, "after")
     if before is not None and after is not None:
-        return _between(lines, before, after, edit)
+        return _between(lines, before, after, wanted)
     if before is not None:
-        there = before > 0 and edit.is_like(lines[before - 1], lines[before])
-        return list(lines) if there else _inserted(lines, before, edit, lines[before])
+        there = before > 0 and wanted.is_like(lines[before - 1], lines[before])
+        return list(lines) if there else _inserted(lines, before, wanted, lines[before])
     if after is not None:
-        there = after + 1 < len(lines) and edit.is_like(lines[after + 1], lines[after])
-        return list(lines) if there else _inserted(lines, after + 1, edit, lines[after])
-    if edit.mode == "insert":
+        there = after + 1 < len(lines) and wanted.is_like(lines[after + 1], lines[after])
+        return list(lines) if there else _inserted(lines, after + 1, wanted, lines[after])
+    if (before_text, after_text) != (None, None):
+        raise CommandExecutionError("Neither before or after was found in file")
+    if wanted.mode == "insert":
         raise CommandExecutionError('On insert either "location" or "before/after" conditions are required.')
     raise CommandExecutionError(
         "Wrong conditions? Unable to ensure line without knowing where to put it before and/or after."
     )
 
 
-def _between(lines: Sequence[str], before: int, after: int, edit: _Edit) -> list[str]:
-    if edit.mode == "insert":
-        return _inserted(lines, before, edit, lines[before])
+def _between(lines: Sequence[str], before: int, after: int, wanted: _Line) -> list[str]:
+    if wanted.mode == "insert":
+        return _inserted(lines, before, wanted, lines[before])
     if before <= after:
         raise CommandExecutionError('The line of "before" does not come after the line of "after".')
     inner = lines[after + 1 : before]
-    if any(edit.is_like(each, lines[after]) for each in inner):
+    if any(wanted.is_like(each, lines[after]) for each in inner):
         return list(lines)
     if len(inner) > 1:
         raise CommandExecutionError('Found more than one line between boundaries "before" and "after".')
     rest = [*lines[: after + 1], *lines[before:]]
-    return _inserted(rest, after + 1, edit, lines[after])
+    return _inserted(rest, after + 1, wanted, lines[after])
 
 
-def _inserted(lines: Sequence[str], index: int, edit: _Edit, neighbour: str = "") -> list[str]:
+def _inserted(lines: Sequence[str], index: int, wanted: _Line, neighbour: str = "") -> list[str]:
     """The lines with the line at that index, indented as its neighbour. No line break at the end stays none."""
     separator, before = ending_of(lines), list(lines[:index])
     own = separator
     if before and not ending(before[-1]):
         before[-1] += separator
         own = ""
-    return [*before, edit.like(neighbour) + own, *lines[index:]]
+    return [*before, wanted.like(neighbour) + own, *lines[index:]]
 
 
 def _bare(line: str) -> str:
@@ -223,18 +210,15 @@ def comment_line(
         saltlite '*' file.comment_line /etc/modules '^pcspkr'
         saltlite '*' file.comment_line /etc/app.conf '^log_level: (warning|info)' '#' False .bk
     """
-    place, mark, pattern = checked_path(path), as_text(char), as_text(regex)
+    mark, pattern, suffix = as_text(char), as_text(regex).lstrip("^"), suffix_of(backup)
     if not mark:
         raise SaltInvocationError("char cannot be empty: it is what makes a line a comment.")
-    if regular(place) is None:
-        raise SaltInvocationError(f"File not found: {shown(place)}")
-    suffix, core = suffix_of(backup), pattern.lstrip("^")
-    end = "$" if core.endswith("$") and not core.endswith("\\$") else ""
-    core = core.removesuffix(end)
+    end = "$" if pattern.endswith("$") and not pattern.endswith("\\$") else ""
+    core = pattern.removesuffix(end)
     expression = compiled(f"({core}){end}" if cmnt else rf"{re.escape(mark)}\s*({core}){end}")
-    old, way = read_text(place)
+    edit = begun(path)
     before, after, lines = [], [], []
-    for each in lines_of(old):
+    for each in lines_of(edit.old):
         new = each
         if expression.match(_bare(each)):
             new = f"{mark}{each}" if cmnt else _without(each, mark)
@@ -243,8 +227,7 @@ def comment_line(
         lines.append(new)
     if not before:
         return False
-    if not test:
-        write_keeping(place, way.encode("".join(lines)), suffix=suffix)
+    edit.finished("".join(lines), suffix=suffix, dry=test, told=False)
     return diff(before, after)
 
 

@@ -70,7 +70,7 @@ def get_diff(  # noqa: PLR0913, PLR0917 - Salt's signature
 
     CLI Example::
 
-        saltlite '*' file.get_diff /home/fred/.vimrc salt://users/fred/.vimrc
+        saltlite '*' file.get_diff /etc/vim/vimrc salt://vimrc
         saltlite '*' file.get_diff /tmp/foo.txt /tmp/bar.txt
     """
     if source_hash_file1 or source_hash_file2:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
 
-from ._atomic import blocks, checked_path, regular, shown
-from ._backups import suffix_of, write_keeping
-from ._text import as_text, compiled, diff, ending, ending_of, flags_of, lines_of, read_text
+from ._atomic import blocks, checked_path, regular
+from ._backups import suffix_of
+from ._edits import begun
+from ._text import as_text, compiled, ending, ending_of, flags_of, lines_of, read_text
 
 
 def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
@@ -35,28 +37,19 @@ def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
     """
     Replace what a regular expression of Python matches: a diff of the changes, an empty text for none.
 
-    With ``show_changes=False`` the answer is whether something changed. A symbolic link is followed.
+    ``pattern`` and ``repl`` are those of Python's ``re.sub``; ``backslash_literal`` takes ``repl`` as it stands.
+    ``count`` matches are replaced, with 0 all. ``flags`` are a number, a name such as ``IGNORECASE``, or a list of
+    names; ``8`` is ``MULTILINE``. ``bufsize`` is a number or ``file``: the file is looked at as a whole with either.
+    A symbolic link is followed; further hard links go on sharing the file, or with ``preserve_inode=False`` become
+    names of the copy. With ``show_changes=False`` the answer is whether something changed; ``search_only`` only tells
+    whether the pattern matches; ``dry_run`` and ``test`` tell what would change. With any of them nothing does.
 
-    pattern, repl
-        As for Python's ``re.sub``; ``backslash_literal=True`` takes ``repl`` as it stands.
-    count
-        How many matches are replaced; 0 for all.
-    flags
-        A number, a name such as ``IGNORECASE``, or a list of names; ``8`` is ``MULTILINE``.
-    bufsize
-        A number or ``file``. The file is always looked at as a whole, so that a match may reach over lines.
     append_if_not_found, prepend_if_not_found
-        Add ``not_found_content``, or else ``repl``, as lines of their own when nothing matches and they are not there.
+        When nothing matches, add ``not_found_content``, or else ``repl``, as lines of their own that are not there yet.
     backup
         What the name of a copy of the old file ends in, ``False`` for no copy.
-    dry_run, test
-        Tell what would change, and change nothing.
-    search_only
-        Only tell whether the pattern matches.
     ignore_if_missing
         Answer False where there is no file; otherwise that is an error.
-    preserve_inode
-        Further hard links go on sharing the file. With ``False`` they become names of the copy.
     encoding
         The encoding of the file, such as ``utf-16``. Without it a file with NULs is refused, and bytes that are no
         UTF-8 are left as they are.
@@ -66,31 +59,20 @@ def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
         saltlite '*' file.replace /etc/httpd/httpd.conf pattern='LogLevel warn' repl='LogLevel info'
         saltlite '*' file.replace /some/file pattern=before repl=after flags='[MULTILINE, IGNORECASE]' test=True
     """
-    place = checked_path(path)
-    if not (isinstance(bufsize, int) or str(bufsize).isdecimal() or bufsize == "file"):
-        raise SaltInvocationError(f"bufsize={bufsize!r} is neither a number nor `file`.")
-    if append_if_not_found and prepend_if_not_found:
-        raise SaltInvocationError("Only one of append and prepend_if_not_found is permitted")
-    if search_only and (append_if_not_found or prepend_if_not_found):
-        raise SaltInvocationError("search_only cannot be used with append/prepend_if_not_found")
-    if regular(place) is None:
-        if ignore_if_missing:
-            return False
-        raise SaltInvocationError(f"File not found: {shown(place)}")
-    suffix, expression = suffix_of(backup), compiled(pattern, flags)
-    old, way = read_text(place, encoding)
+    _refuse_odd(append_if_not_found, prepend_if_not_found, search_only, bufsize)
+    template = as_text(repl).replace("\\", "\\\\") if backslash_literal else as_text(repl)
+    change = _Change(compiled(pattern, flags), template, int(count))
+    suffix = suffix_of(backup)
+    if ignore_if_missing and regular(checked_path(path)) is None:
+        return False
+    edit = begun(path, encoding)
     if search_only:
-        return expression.search(old) is not None
-    replacement = as_text(repl)
-    new, found = _substituted(expression, replacement, old, count, literally=backslash_literal)
-    if not found and (append_if_not_found or prepend_if_not_found):
-        line = replacement if not_found_content is None else as_text(not_found_content)
-        if not _has_line(line or replacement, old, expression.flags):
-            new = _with_line(new, line, first=prepend_if_not_found)
-    content = way.encode(new)
-    if new != old and not (dry_run or test):
-        write_keeping(place, content, suffix=suffix, keep_hard_links=preserve_inode)
-    return diff(lines_of(old), lines_of(new)) if show_changes else new != old
+        return change.expression.search(edit.old) is not None
+    new = change.applied(edit.old)
+    if new is None and (append_if_not_found or prepend_if_not_found):
+        new = _with_line(edit.old, as_text(repl), not_found_content, change.expression, first=prepend_if_not_found)
+    new = edit.old if new is None else new
+    return edit.finished(new, suffix=suffix, dry=dry_run or test, told=show_changes, keep_hard_links=preserve_inode)
 
 
 def search(
@@ -171,29 +153,44 @@ def contains_glob(path: str, glob_expr: str) -> bool:
     return expression.match(text) is not None
 
 
-def _substituted(
-    expression: re.Pattern[str], replacement: str, text: str, count: int, *, literally: bool
-) -> tuple[str, int]:
-    """The text with the matches replaced, and how many there were."""
-    template = replacement.replace("\\", "\\\\") if literally else replacement
-    try:
-        return expression.subn(template, text, int(count))
-    except (re.error, IndexError, ValueError) as error:
-        raise SaltInvocationError(
-            f"repl={replacement!r} cannot replace a match: {error}; backslash_literal=True takes it as it stands."
-        ) from error
+def _refuse_odd(append: bool, prepend: bool, search_only: bool, bufsize: int | str) -> None:
+    """Raise SaltInvocationError for options of `replace` that do not go together."""
+    if append and prepend:
+        raise SaltInvocationError("Only one of append and prepend_if_not_found is permitted")
+    if search_only and (append or prepend):
+        raise SaltInvocationError("search_only cannot be used with append/prepend_if_not_found")
+    if not (str(bufsize).isdecimal() or bufsize == "file"):
+        raise SaltInvocationError(f"bufsize={bufsize!r} is neither a number nor `file`.")
 
 
-def _has_line(content: str, text: str, flags: int) -> bool:
-    """Whether the content is there already, as whole lines: an earlier call may have added it."""
-    wanted = flags & re.IGNORECASE | re.MULTILINE
-    return re.search(rf"^{re.escape(content)}(?=\r\n|$)", text, wanted) is not None
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What is replaced by what, how often at most (0: always)."""
+
+    expression: re.Pattern[str]
+    template: str
+    count: int
+
+    def applied(self, text: str) -> str | None:
+        """The text with the matches replaced; None where there is none. Raises SaltInvocationError."""
+        try:
+            new, found = self.expression.subn(self.template, text, self.count)
+        except (re.error, IndexError, ValueError) as error:
+            raise SaltInvocationError(
+                f"repl={self.template!r} cannot replace a match: {error}; backslash_literal=True takes it as it stands."
+            ) from error
+        return new if found else None
 
 
-def _with_line(text: str, content: str, *, first: bool) -> str:
+def _with_line(text: str, repl: str, other: Any, expression: re.Pattern[str], *, first: bool) -> str:
+    """The text with `other`, or else `repl`, as lines of their own at its beginning or end, unless they are there."""
+    line = repl if other is None else as_text(other)
+    flags = expression.flags & re.IGNORECASE | re.MULTILINE
+    if re.search(rf"^{re.escape(line or repl)}(?=\r\n|$)", text, flags):  # an earlier call may have added it
+        return text
     lines = lines_of(text)
     end = ending_of(lines)
     if first:
-        return f"{content}{end}{text}"
+        return f"{line}{end}{text}"
     between = end if lines and not ending(lines[-1]) else ""
-    return f"{text}{between}{content}{end}"
+    return f"{text}{between}{line}{end}"
