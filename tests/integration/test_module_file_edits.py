@@ -7,8 +7,8 @@
 
 The cases of append, blockreplace, comment_line, contains*, line, prepend, replace, search and write were compared with
 Salt 3008.3. They differ from it where it forgets the line ending of the file, adds an empty line with
-`line … location=end`, does not know its own indented line again, joins a block with the last line of a file, or fails
-with an exception of Python.
+`line … location=end`, does not know its own indented line again, indents what goes before the first line as the last,
+joins a block with the last line of a file, shows several lines as one in a diff, or fails with an exception of Python.
 """
 
 from __future__ import annotations

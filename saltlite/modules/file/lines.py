@@ -49,8 +49,8 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     backup
         Keep a copy beside the file, with year-month-day-hour-minute-second behind its name.
     quiet, indent, test
-        A file that is missing is no error. The line is indented as the one that it is put beside or takes the place of.
-        Nothing is changed, and told what would be.
+        A file that is missing is no error. The line is indented as the one that it takes the place of, or as one beside
+        it. Nothing is changed, and told what would be.
 
     CLI Example::
 
@@ -153,8 +153,10 @@ def _placed(lines: Sequence[str], before_text: Any, after_text: Any, wanted: _Li
     if before is not None and after is not None:
         return _between(lines, before, after, wanted)
     if before is not None:
-        there = before > 0 and wanted.is_like(lines[before - 1], lines[before])
-        return list(lines) if there else _inserted(lines, before, wanted, lines[before])
+        # Salt indents what it ensures as the line above, and what it inserts as the line below.
+        neighbour = lines[before - 1] if wanted.mode == "ensure" and before else lines[before]
+        there = before > 0 and wanted.is_like(lines[before - 1], neighbour)
+        return list(lines) if there else _inserted(lines, before, wanted, neighbour)
     if after is not None:
         there = after + 1 < len(lines) and wanted.is_like(lines[after + 1], lines[after])
         return list(lines) if there else _inserted(lines, after + 1, wanted, lines[after])
@@ -214,7 +216,7 @@ def comment_line(
     if not mark:
         raise SaltInvocationError("char cannot be empty: it is what makes a line a comment.")
     end = "$" if pattern.endswith("$") and not pattern.endswith("\\$") else ""
-    core = pattern.removesuffix(end)
+    core = compiled(pattern.removesuffix(end)).pattern
     expression = compiled(f"({core}){end}" if cmnt else rf"{re.escape(mark)}\s*({core}){end}")
     edit = begun(path)
     before, after, lines = [], [], []

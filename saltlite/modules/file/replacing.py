@@ -59,7 +59,7 @@ def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
         saltlite '*' file.replace /etc/httpd/httpd.conf pattern='LogLevel warn' repl='LogLevel info'
         saltlite '*' file.replace /some/file pattern=before repl=after flags='[MULTILINE, IGNORECASE]' test=True
     """
-    _refuse_odd(append_if_not_found, prepend_if_not_found, search_only, bufsize)
+    _refuse_odd(append_if_not_found, prepend_if_not_found, search_only, bufsize, count)
     template = as_text(repl).replace("\\", "\\\\") if backslash_literal else as_text(repl)
     change = _Change(compiled(pattern, flags), template, int(count))
     suffix = suffix_of(backup)
@@ -153,14 +153,16 @@ def contains_glob(path: str, glob_expr: str) -> bool:
     return expression.match(text) is not None
 
 
-def _refuse_odd(append: bool, prepend: bool, search_only: bool, bufsize: int | str) -> None:
-    """Raise SaltInvocationError for options of `replace` that do not go together."""
+def _refuse_odd(append: bool, prepend: bool, search_only: bool, bufsize: int | str, count: int) -> None:
+    """Raise SaltInvocationError for options of `replace` that are none or do not go together."""
     if append and prepend:
         raise SaltInvocationError("Only one of append and prepend_if_not_found is permitted")
     if search_only and (append or prepend):
         raise SaltInvocationError("search_only cannot be used with append/prepend_if_not_found")
     if not (str(bufsize).isdecimal() or bufsize == "file"):
         raise SaltInvocationError(f"bufsize={bufsize!r} is neither a number nor `file`.")
+    if not str(count).isdecimal():
+        raise SaltInvocationError(f"count={count!r} is not a number of matches.")
 
 
 @dataclass(frozen=True, slots=True)
