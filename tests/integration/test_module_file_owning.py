@@ -31,7 +31,7 @@ def mode(path: Path) -> int:
 def ordinary() -> Iterator[Path]:
     """A folder that an ordinary user can enter, and the rights of one until the end of the test."""
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o711)
+        Path(folder).chmod(0o711)
         (Path(folder) / "roots").write_text("root's")
         os.seteuid(NOBODY)
         try:

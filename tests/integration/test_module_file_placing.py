@@ -170,9 +170,6 @@ def test_a_file_is_not_copied_over_a_folder_or_from_nowhere(source: Path, tmp_pa
 @pytest.mark.usefixtures("small_files")
 @pytest.mark.parametrize("remove_existing", [False, True])
 def test_a_disk_that_is_full_leaves_the_old_copy(source: Path, tmp_path: Path, remove_existing: bool) -> None:
-    with (source / "a").open("wb") as stream:
-        stream.truncate(1000)
-    os.truncate(source / "a", 1000)
     big = subprocess.run(
         ["sh", "-c", 'ulimit -f unlimited; head -c 5000 /dev/zero >"$0"', source / "deep/b"], check=False
     )
