@@ -27,7 +27,7 @@ from saltlite.wire import jobbody, merkle
 from tests.core_keys import JOB_PRIVATE
 from tests.core_server import jid
 from tests.faults.disks import MIB, fill, small_disk
-from tests.file_module import done, refusal
+from tests.file_module import done, refusal, run
 from tests.job_servers import Minion
 
 OLD = "old line\n" * 2000
@@ -80,6 +80,18 @@ def test_on_a_full_disk_the_file_stays_and_the_error_says_why(function: str, ful
     assert sentence == f"ERROR: {full}/file cannot be written: No space left on device."
     assert (full / "file").read_text() == OLD
     assert children(full) == ["file", "filler"]
+
+
+@pytest.mark.parametrize("function", ["sed", "patch"])
+def test_a_program_that_meets_a_full_disk_leaves_the_file_and_its_words(
+    function: str, full: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "patch").write_text(f"--- file\n+++ file\n@@ -1 +1 @@\n-old line\n+{'x' * MIB}\n")
+    args = ("old", "x" * 1000, "", False) if function == "sed" else (str(tmp_path / "patch"),)
+    outcome = run(function, str(full / "file"), *args)
+    assert outcome.retcode == outcome.value["retcode"] != 0
+    assert "No space left on device" in outcome.value["stderr"]
+    assert ((full / "file").read_text(), children(full)) == (OLD, ["file", "filler"])
 
 
 @pytest.mark.parametrize("function", EDITS)
