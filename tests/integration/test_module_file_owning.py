@@ -250,3 +250,14 @@ def test_an_ordinary_user_copies_what_it_can_read(ordinary: Path) -> None:
     os.seteuid(NOBODY)
     assert done("copy", str(ordinary / "roots"), f"{ordinary}/own/copy") is True
     assert ((ordinary / "own/copy").read_text(), owner(ordinary / "own/copy")[0]) == ("root's", NOBODY)
+
+
+@ROOT_ONLY
+def test_an_ordinary_user_hears_which_part_of_a_tree_stays(ordinary: Path) -> None:
+    os.seteuid(0)
+    (ordinary / "own/deep").mkdir(parents=True)
+    (ordinary / "own/deep/roots").touch()
+    os.chown(ordinary / "own", NOBODY, -1)
+    os.seteuid(NOBODY)
+    said = refusal("remove", str(ordinary / "own"))
+    assert said == f"ERROR: Could not remove '{ordinary}/own': Permission denied ({ordinary}/own/deep/roots)."

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError
 
@@ -24,8 +22,7 @@ _RENDERED = "saltlite-rendered-"
 OBFUSCATED = "<Obfuscated Template>"
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """A file at `path`, or with an empty path `data`."""
 
     path: str = ""
@@ -78,6 +75,8 @@ def difference(old: str | None, new: Content) -> str:
 
 def keep_rendered(text: str) -> str:
     """Write what a template came to into a private file; its path, for `drop_rendered`."""
+    import tempfile  # noqa: PLC0415 - 2 ms, and only templates need it
+
     fd, path = tempfile.mkstemp(prefix=_RENDERED)
     with open(fd, "wb") as stream:
         stream.write(UTF8.encode(text))
@@ -86,7 +85,11 @@ def keep_rendered(text: str) -> str:
 
 def drop_rendered(path: str) -> None:
     """Remove the file if it is one of `keep_rendered`."""
-    if os.path.basename(path).startswith(_RENDERED) and os.path.dirname(path) == tempfile.gettempdir():
+    if not os.path.basename(path).startswith(_RENDERED):
+        return
+    import tempfile  # noqa: PLC0415 - as above
+
+    if os.path.dirname(path) == tempfile.gettempdir():
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 

@@ -12,8 +12,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import SaltInvocationError
 
@@ -33,8 +32,7 @@ _LINE_BYTES = 1024 * 1024
 """A longer line is searched in pieces."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry: its path, what the kernel knows of it, and the open folder and the name by which to reach it."""
 
     path: str

@@ -30,7 +30,10 @@ def own_name(name: str) -> str:
 
 def failed(what: str, error: OSError) -> CommandExecutionError:
     """The error to raise for what the kernel refused; `what` is a clause such as "/a cannot be read"."""
-    return CommandExecutionError(f"{what}: {error.strerror or error}.")
+    where = shown(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else ""
+    # In a tree it may be another path than the one that the caller gave.
+    inside = f" ({where})" if where and where not in what else ""
+    return CommandExecutionError(f"{what}: {error.strerror or error}{inside}.")
 
 
 def octal(mode: Any) -> int:

@@ -6,7 +6,6 @@ error, as in Salt. `include` and `import` find files of the master.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -72,4 +71,6 @@ def render(text: str, saltenv: str, context: Mapping[str, Any]) -> str:
 
 
 def _json(value: Any) -> str:
+    import json  # noqa: PLC0415 - 2 ms, and only a template that asks for it needs it
+
     return json.dumps(value, ensure_ascii=False, default=str)

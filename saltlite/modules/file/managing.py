@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 _PRIVATE = 0o600
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(NamedTuple):
     """What the file is to be; `content` None leaves what is there, or makes an empty file."""
 
     path: str
