@@ -260,4 +260,5 @@ def test_an_ordinary_user_hears_which_part_of_a_tree_stays(ordinary: Path) -> No
     os.chown(ordinary / "own", NOBODY, -1)
     os.seteuid(NOBODY)
     said = refusal("remove", str(ordinary / "own"))
-    assert said == f"ERROR: Could not remove '{ordinary}/own': Permission denied ({ordinary}/own/deep/roots)."
+    assert said.startswith(f"ERROR: Could not remove '{ordinary}/own': Permission denied (")
+    assert said.endswith("roots).")
