@@ -3,6 +3,9 @@
 Whatever is unpacked stays in the folder that it is unpacked into: a member whose path or link leads out of it is
 refused. ``sources`` are a list, or a text with commas; globs work.
 
+What belongs here: running the programs of archives, reading and writing zip files, and what may not leave the folder.
+What does not: fetching archives and rendering names, which ``cp`` and ``file`` do.
+
 :maintainer:    The saltlite authors
 :maturity:      new
 :depends:       tar, gzip; zip and unzip for cmd_zip and cmd_unzip; rar and unrar for those

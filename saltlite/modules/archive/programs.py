@@ -118,7 +118,7 @@ def cmd_unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
     CLI Example::
 
-        saltlite '*' archive.cmd_unzip /tmp/zipfile.zip /home/strongbad/ excludes=file_1,file_2
+        saltlite '*' archive.cmd_unzip /tmp/zipfile.zip /srv/target/ excludes=file_1,file_2
     """
     if password:
         raise SaltInvocationError("unzip would show the password to all users of this machine: use archive.unzip.")
@@ -161,7 +161,7 @@ def unrar(
 
     CLI Example::
 
-        saltlite '*' archive.unrar /tmp/rarfile.rar /home/strongbad/ excludes=file_1,file_2
+        saltlite '*' archive.unrar /tmp/rarfile.rar /srv/target/ excludes=file_1,file_2
     """
     program = next((name for name in ("unrar", "rar") if shutil.which(name)), None)
     if program is None:

@@ -87,8 +87,8 @@ def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
     CLI Example::
 
-        saltlite '*' archive.unzip /tmp/zipfile.zip /home/strongbad/ excludes=file_1,file_2
-        saltlite '*' archive.unzip /tmp/zipfile.zip /home/strongbad/ password=BadPassword
+        saltlite '*' archive.unzip /tmp/zipfile.zip /srv/target/ excludes=file_1,file_2
+        saltlite '*' archive.unzip /tmp/zipfile.zip /srv/target/ password=BadPassword
     """
     import zipfile  # noqa: PLC0415 - as above
 

@@ -3,6 +3,9 @@
 What is written, is written whole or not at all. Paths are absolute, or begin with ``~``. A symbolic link is
 followed where its target is meant, and is never followed by what removes or owns a tree.
 
+What belongs here: the functions of ``file``, one idea a part, and what several of them share, in parts whose names
+begin with an underscore. What does not: what other modules need of files; they call it through ``__salt__``.
+
 :maintainer:    The saltlite authors
 :maturity:      new
 :platform:      Linux
@@ -13,6 +16,7 @@ from __future__ import annotations
 from .backups import delete_backup, list_backup, list_backups, list_backups_dir, remove_backup, restore_backup
 from .blocks import blockreplace
 from .contents import append, prepend, read, seek_read, seek_write, touch, truncate, write
+from .devices import mknod, mknod_blkdev, mknod_chrdev, mknod_fifo
 from .finding import find
 from .hashing import check_hash, extract_hash, get_hash, get_source_sum, get_sum
 from .lines import comment, comment_line, line, uncomment
@@ -26,7 +30,6 @@ from .managed import (
 )
 from .managing import manage_file
 from .names import basename, dirname, join, normpath, pardir
-from .nodes import mknod, mknod_blkdev, mknod_chrdev, mknod_fifo
 from .owning import chattr, check_perms, chgrp, chown, lchown, lsattr, set_mode
 from .patching import get_diff, patch
 from .placing import copy, link, makedirs, makedirs_perms, mkdir, move, remove, rename, rmdir, symlink

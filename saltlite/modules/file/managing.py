@@ -38,7 +38,7 @@ class _Wanted(NamedTuple):
         """What a person is told of the change."""
         if not self.show_changes:
             return "<show_changes=False>"
-        return difference(old, self.content or Content()) if self.content else ""
+        return difference(old, self.content or Content())
 
 
 def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
