@@ -162,6 +162,15 @@ def test_a_zip_file_is_what_unzip_reads(source: Path, tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "to/deep/b").stat().st_mode) == 0o750
 
 
+def test_a_whole_folder_is_packed_and_names_with_dots_are_unpacked(source: Path, tmp_path: Path) -> None:
+    (source / "..\\c").write_text("gamma")
+    assert sorted(done("zip", f"{tmp_path}/a.zip", ".", cwd=str(source))) == ["..\\c", "a", "deep/", "deep/b"]
+    done("unzip", f"{tmp_path}/a.zip", f"{tmp_path}/to")
+    assert content(tmp_path / "to") == content(source)
+    done("unzip", zip_of(tmp_path / "b.zip", ("./", "", stat.S_IFDIR | 0o755), ("./a", "x", FILE)), f"{tmp_path}/to2")
+    assert content(tmp_path / "to2") == {"a": "x"}
+
+
 def test_names_are_relative_to_the_root_folder_without_cwd(source: Path, tmp_path: Path) -> None:
     assert done("zip", f"{tmp_path}/a.zip", f"{source}/a") == [f"{source}/a"[1:]]
     assert "Relative paths require the 'cwd' parameter" in refusal("zip", f"{tmp_path}/a.zip", "a")
@@ -197,7 +206,6 @@ LEAVING: dict[str, list[tuple[str, str, int]]] = {
     "up": [("../out", "x", FILE)],
     "up in the middle": [("a/../../out", "x", FILE)],
     "absolute": [("/tmp/slt-out", "x", FILE)],
-    "backslash": [("..\\out", "x", FILE)],
     "a dot": [("./..", "x", FILE)],
     "link up": [("link", "../out", LINK)],
     "absolute link": [("link", "/etc", LINK)],

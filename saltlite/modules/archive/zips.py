@@ -55,8 +55,10 @@ def zip_(
             ) as archive:
                 for path in (os.path.join(cwd or "/", name) for name in names):
                     for each in _tree(path, leave_out=fresh):
-                        packed.append(_packed_name(each, cwd or "/"))
-                        archive.write(each, packed[-1])
+                        name = _packed_name(each, cwd or "/")
+                        if name != "./":  # the folder that everything is relative to has no entry
+                            packed.append(name)
+                            archive.write(each, name)
             os.replace(fresh, target)
         except zipfile.LargeZipFile as error:
             raise CommandExecutionError(f"{target} would be too large for a zip file without zip64=True.") from error
@@ -159,7 +161,7 @@ def _is_link(member: ZipInfo) -> bool:
 
 def _refuse_leaving(archive: ZipFile, member: ZipInfo, secret: bytes | None) -> None:
     parts = member.filename.rstrip("/").split("/")
-    if member.filename.startswith("/") or ".." in parts or "\\" in member.filename or not member.filename.strip("/."):
+    if not member.filename or member.filename.startswith("/") or ".." in parts:
         raise CommandExecutionError(f"{member.filename!r} would leave the folder: nothing was unpacked.")
     if not _is_link(member):
         return
