@@ -36,7 +36,7 @@ def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
     return __virtualname__
 
 
-def hash(value: str | bytes, algorithm: str = "sha512") -> str:
+def hash(value: str, algorithm: str = "sha512") -> str:
     """
     The digest of a text, in hexadecimal digits, by any algorithm of Python's hashlib.
 
@@ -46,14 +46,13 @@ def hash(value: str | bytes, algorithm: str = "sha512") -> str:
     """
     import hashlib  # noqa: PLC0415 - it loads OpenSSL, which the other functions do not need
 
-    content = value if isinstance(value, bytes) else str(value).encode(errors="surrogateescape")
     try:
-        return hashlib.new(str(algorithm), content, usedforsecurity=False).hexdigest()
+        return hashlib.new(str(algorithm), _bytes(value), usedforsecurity=False).hexdigest()
     except (ValueError, TypeError) as error:
         raise SaltInvocationError(f"You must specify a valid algorithm: {algorithm!r} is none.") from error
 
 
-def str_encode(value: str | bytes, encoder: str = "base64") -> str | bytes:
+def str_encode(value: str, encoder: str = "base64") -> str | bytes:
     """
     A text in base64, or the bytes that another encoding makes of it.
 
@@ -64,9 +63,7 @@ def str_encode(value: str | bytes, encoder: str = "base64") -> str | bytes:
     if encoder == "base64":
         import base64  # noqa: PLC0415 - only this function needs it
 
-        return base64.b64encode(value if isinstance(value, bytes) else str(value).encode()).decode()
-    if isinstance(value, bytes):
-        raise SaltInvocationError("Value must be an encode-able string")
+        return base64.b64encode(_bytes(value)).decode()
     try:
         return str(value).encode(encoder)
     except LookupError as error:
@@ -192,6 +189,10 @@ def shuffle(value: list[Any], seed: Any = None) -> list[Any]:
         saltlite '*' random.shuffle '[one, two]' seed=something
     """
     return sample(value, len(value), seed)
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode(errors="surrogateescape")
 
 
 def _generator(seed: Any) -> random.Random:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from saltlite.cli.arguments import parse_arguments
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
@@ -47,7 +48,7 @@ RFC4231 = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
         ("digest", ("abc",), "900150983cd24fb0d6963f7d28e17f72"),
         ("digest", ("abc", "sha256"), hashlib.sha256(b"abc").hexdigest()),
         ("md5_digest", ("abc",), "900150983cd24fb0d6963f7d28e17f72"),
-        ("sha256_digest", (b"abc",), hashlib.sha256(b"abc").hexdigest()),
+        ("sha256_digest", (b"\xff",), hashlib.sha256(b"\xff").hexdigest()),
         ("sha512_digest", ("größe",), hashlib.sha512("größe".encode()).hexdigest()),
         ("base64_b64encode", ("get salted",), "Z2V0IHNhbHRlZA=="),
         ("base64_b64decode", ("Z2V0IHNhbHRlZA==",), "get salted"),
@@ -81,6 +82,12 @@ def test_texts_are_hashed_encoded_and_signed(fun: str, args: tuple[Any, ...], ex
 )
 def test_what_cannot_be_hashed_or_decoded_is_said(fun: str, args: tuple[str, ...], said: str) -> None:
     assert said in refusal(f"hashutil.{fun}", *args)
+
+
+@pytest.mark.parametrize("function", ["hashutil.sha256_digest", "hashutil.base64_b64encode", "random.hash"])
+def test_what_a_person_types_is_hashed_as_it_stands(function: str) -> None:
+    texts = [text for text in INDEX.function_texts({}) if text.startswith(f"{function}(")]
+    assert parse_arguments(["1.50"], texts) == (["1.50"], {})
 
 
 def test_files_become_base64_and_back(tmp_path: Path) -> None:
