@@ -1,0 +1,35 @@
+"""Packing, unpacking and looking into archives: tar, gzip, zip, rar.
+
+Whatever is unpacked stays in the folder that it is unpacked into: a member whose path or link leads out of it is
+refused. ``sources`` are a list, or a text with commas; globs work.
+
+What belongs here: running the programs of archives, reading and writing zip files, and what may not leave the folder.
+What does not: fetching archives and rendering names, which ``cp`` and ``file`` do.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:depends:       tar, gzip; zip and unzip for cmd_zip and cmd_unzip; rar and unrar for those
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+from .listing import is_encrypted, list_
+from .programs import cmd_unzip, cmd_zip, gunzip, gzip, rar, tar, unrar
+from .zips import unzip, zip_
+
+__func_alias__ = {"list_": "list", "zip_": "zip"}
+
+__all__ = [
+    "cmd_unzip",
+    "cmd_zip",
+    "gunzip",
+    "gzip",
+    "is_encrypted",
+    "list_",
+    "rar",
+    "tar",
+    "unrar",
+    "unzip",
+    "zip_",
+]

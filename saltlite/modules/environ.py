@@ -1,0 +1,141 @@
+"""Environment variables of the process that runs a job: for it, and for the commands that it starts.
+
+Each job has a process of its own, so that nothing of this outlives the job. Calls that belong together go into one job.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from saltlite.errors import SaltInvocationError
+
+
+def setval(
+    key: str, val: str | bool, false_unsets: bool = False, permanent: bool | str = False, *, test: bool = False
+) -> str | bool | None:
+    """
+    Set a variable, and return its value.
+
+    False as value is an empty text, or with ``false_unsets`` removes the variable and returns nothing. What is neither
+    a text nor False is not set, and gives False. ``permanent`` is refused: it is for machines with a registry.
+
+    CLI Example::
+
+        saltlite '*' environ.setval foo bar
+        saltlite '*' environ.setval baz val=False false_unsets=True
+    """
+    _refuse_permanent(permanent)
+    name = _name(key)
+    if val is False and false_unsets:
+        if not test:
+            os.environ.pop(name, None)
+        return None
+    value = "" if val is False else val
+    if not isinstance(value, str):
+        return False
+    if "\0" in value:
+        raise SaltInvocationError(f"The value of {name} has a NUL character in it, which no variable can have.")
+    if not test:
+        os.environ[name] = value
+    return value
+
+
+def setenv(
+    environ: dict[str, Any],
+    false_unsets: bool = False,
+    clear_all: bool = False,
+    update_minion: bool = False,
+    permanent: bool | str = False,
+    *,
+    test: bool = False,
+) -> dict[str, Any] | bool:
+    """
+    Set several variables: name -> what ``environ.setval`` returns for each.
+
+    With ``clear_all`` all others get an empty text, or are removed with ``false_unsets``. False when ``environ`` is no
+    dict of texts. ``update_minion`` is refused: a job cannot change the minion that runs it.
+
+    CLI Example::
+
+        saltlite '*' environ.setenv '{foo: bar, baz: quux}'
+        saltlite '*' environ.setenv '{a: b, c: False}' false_unsets=True
+    """
+    _refuse_permanent(permanent)
+    if update_minion:
+        raise SaltInvocationError(
+            "update_minion does not apply: the minion's own variables are set where its service is started."
+        )
+    if not isinstance(environ, dict) or any(
+        not isinstance(value, str) and value is not False for value in environ.values()
+    ):
+        return False
+    wanted = {name: False for name in os.environ if name not in environ} if clear_all else {}
+    wanted |= environ
+    for name in wanted:
+        _name(name)
+    return {name: setval(name, value, false_unsets, test=test) for name, value in wanted.items()}
+
+
+def get(key: str, default: Any = "") -> Any:
+    """
+    The value of a variable.
+
+    CLI Example::
+
+        saltlite '*' environ.get foo
+        saltlite '*' environ.get baz default=False
+    """
+    return os.environ.get(key, default) if isinstance(key, str) else False
+
+
+def has_value(key: str, value: str | None = None) -> bool:
+    """
+    Whether a variable is set, and has this value if one is given.
+
+    CLI Example::
+
+        saltlite '*' environ.has_value foo
+    """
+    found = os.environ.get(key) if isinstance(key, str) else None
+    return found is not None and value in (None, found)
+
+
+def item(keys: str | list[str], default: Any = "") -> dict[str, Any]:
+    """
+    The values of one or several variables, by name.
+
+    CLI Example::
+
+        saltlite '*' environ.item foo
+        saltlite '*' environ.item '[foo, baz]' default=None
+    """
+    return {key: get(key, default) for key in ([keys] if isinstance(keys, str) else keys)}
+
+
+def items() -> dict[str, str]:
+    """
+    All variables.
+
+    CLI Example::
+
+        saltlite '*' environ.items
+    """
+    return dict(os.environ)
+
+
+def _name(key: Any) -> str:
+    if not isinstance(key, str) or not key or "=" in key or "\0" in key:
+        raise SaltInvocationError(f"{key!r} is no name of a variable: it is a text without an equal sign and NUL.")
+    return key
+
+
+def _refuse_permanent(permanent: Any) -> None:
+    if permanent:
+        raise SaltInvocationError(
+            "permanent needs a registry, which this system does not have: write the variable into /etc/environment."
+        )

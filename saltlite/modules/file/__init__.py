@@ -1,0 +1,164 @@
+"""Files, folders and links of a minion: reading, writing, comparing, finding, placing, owning.
+
+What is written, is written whole or not at all. Paths are absolute, or begin with ``~``. A symbolic link is
+followed where its target is meant, and is never followed by what removes or owns a tree.
+
+What belongs here: the functions of ``file``, one idea a part, and what several of them share, in parts whose names
+begin with an underscore. What does not: what other modules need of files; they call it through ``__salt__``.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+from .backups import delete_backup, list_backup, list_backups, list_backups_dir, remove_backup, restore_backup
+from .blocks import blockreplace
+from .contents import append, prepend, read, seek_read, seek_write, touch, truncate, write
+from .devices import mknod, mknod_blkdev, mknod_chrdev, mknod_fifo
+from .finding import find
+from .hashing import check_hash, extract_hash, get_hash, get_source_sum, get_sum
+from .lines import comment, comment_line, line, uncomment
+from .managed import (
+    apply_template_on_contents,
+    check_file_meta,
+    check_managed,
+    check_managed_changes,
+    get_managed,
+    source_list,
+)
+from .managing import manage_file
+from .names import basename, dirname, join, normpath, pardir
+from .owning import chattr, check_perms, chgrp, chown, lchown, lsattr, set_mode
+from .patching import get_diff, patch
+from .placing import copy, link, makedirs, makedirs_perms, mkdir, move, remove, rename, rmdir, symlink
+from .replacing import contains, contains_glob, contains_regex, replace, search
+from .sed import grep, psed, sed, sed_contains
+from .stats import (
+    access,
+    directory_exists,
+    file_exists,
+    get_devmm,
+    get_gid,
+    get_group,
+    get_mode,
+    get_selinux_context,
+    get_uid,
+    get_user,
+    gid_to_group,
+    group_to_gid,
+    is_blkdev,
+    is_chrdev,
+    is_fifo,
+    is_hardlink,
+    is_link,
+    lstat,
+    path_exists_glob,
+    readdir,
+    readlink,
+    stats,
+    statvfs,
+    uid_to_user,
+    user_to_uid,
+)
+from .using import diskusage, open_files
+
+__all__ = [
+    "access",
+    "append",
+    "apply_template_on_contents",
+    "basename",
+    "blockreplace",
+    "chattr",
+    "check_file_meta",
+    "check_hash",
+    "check_managed",
+    "check_managed_changes",
+    "check_perms",
+    "chgrp",
+    "chown",
+    "comment",
+    "comment_line",
+    "contains",
+    "contains_glob",
+    "contains_regex",
+    "copy",
+    "delete_backup",
+    "directory_exists",
+    "dirname",
+    "diskusage",
+    "extract_hash",
+    "file_exists",
+    "find",
+    "get_devmm",
+    "get_diff",
+    "get_gid",
+    "get_group",
+    "get_hash",
+    "get_managed",
+    "get_mode",
+    "get_selinux_context",
+    "get_source_sum",
+    "get_sum",
+    "get_uid",
+    "get_user",
+    "gid_to_group",
+    "grep",
+    "group_to_gid",
+    "is_blkdev",
+    "is_chrdev",
+    "is_fifo",
+    "is_hardlink",
+    "is_link",
+    "join",
+    "lchown",
+    "line",
+    "link",
+    "list_backup",
+    "list_backups",
+    "list_backups_dir",
+    "lsattr",
+    "lstat",
+    "makedirs",
+    "makedirs_perms",
+    "manage_file",
+    "mkdir",
+    "mknod",
+    "mknod_blkdev",
+    "mknod_chrdev",
+    "mknod_fifo",
+    "move",
+    "normpath",
+    "open_files",
+    "pardir",
+    "patch",
+    "path_exists_glob",
+    "prepend",
+    "psed",
+    "read",
+    "readdir",
+    "readlink",
+    "remove",
+    "remove_backup",
+    "rename",
+    "replace",
+    "restore_backup",
+    "rmdir",
+    "search",
+    "sed",
+    "sed_contains",
+    "seek_read",
+    "seek_write",
+    "set_mode",
+    "source_list",
+    "stats",
+    "statvfs",
+    "symlink",
+    "touch",
+    "truncate",
+    "uid_to_user",
+    "uncomment",
+    "user_to_uid",
+    "write",
+]
