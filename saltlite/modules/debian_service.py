@@ -30,9 +30,9 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
     if __grains__.get("os_family") != "Debian":
         return False, "The debian_service module could not be loaded: only works on Debian family systems."
     if _systemd.booted():
-        return False, "The debian_service module could not be loaded: systemd runs this machine."
+        return False, "The debian_service module could not be loaded: only works on machines that systemd does not run."
     if not os.path.isdir("/etc/init.d"):
-        return False, "The debian_service module could not be loaded: there is no folder /etc/init.d."
+        return False, "The debian_service module could not be loaded: only works on machines with init scripts."
     return __virtualname__
 
 

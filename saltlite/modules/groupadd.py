@@ -27,7 +27,7 @@ __risk__ = {"delete": "remove"}
 
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
     if __grains__.get("kernel", "Linux") != "Linux":
-        return False, "The groupadd execution module cannot be loaded: only available on Linux."
+        return False, "The groupadd execution module cannot be loaded: only works on Linux."
     return __virtualname__
 
 

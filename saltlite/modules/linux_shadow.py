@@ -33,7 +33,7 @@ _HASH = re.compile(r"[!*].*|!?\$[0-9a-z]+\$.+|!?[./0-9A-Za-z]{13}", re.ASCII)
 
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
     if __grains__.get("kernel", "Linux") != "Linux":
-        return False, "The shadow execution module cannot be loaded: only available on Linux."
+        return False, "The shadow execution module cannot be loaded: only works on Linux."
     return __virtualname__
 
 

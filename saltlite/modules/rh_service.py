@@ -49,7 +49,10 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
     if system not in _SYSTEMD_SINCE and system not in _OTHERS:
         return False, "The rh_service execution module cannot be loaded: only works on Red Hat and old SUSE systems."
     if _systemd.booted():
-        return False, "The rh_service execution module cannot be loaded: systemd runs this machine."
+        return (
+            False,
+            "The rh_service execution module cannot be loaded: only works on machines that systemd does not run.",
+        )
     release = int((re.findall(r"[0-9]+", str(__grains__.get("osrelease", ""))) or ["0"])[0])
     if system in _SYSTEMD_SINCE and release >= _SYSTEMD_SINCE[system]:
         return False, f"The rh_service execution module cannot be loaded: {system} {release} is run by systemd."

@@ -35,13 +35,13 @@ _RUNLEVEL = "2"
 
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
     if __grains__.get("kernel", "Linux") != "Linux":
-        return False, "The systemd execution module cannot be loaded: only available on Linux."
+        return False, "The systemd execution module cannot be loaded: only works on Linux."
     if _systemd.booted():
         return __virtualname__
     if shutil.which("systemctl") is None:
-        return False, "The systemd execution module cannot be loaded: systemd does not run this machine."
+        return False, "The systemd execution module cannot be loaded: only works on machines that systemd runs."
     if __grains__.get("os_family") == "Debian" and os.path.isdir("/etc/init.d"):
-        return False, "The systemd execution module cannot be loaded: init scripts start the services of this machine."
+        return False, "The systemd execution module cannot be loaded: only works on machines that systemd runs."
     return __virtualname__
 
 

@@ -54,7 +54,7 @@ def root(tmp_path: Path) -> str:
     """A system of two users and three groups."""
     etc = tmp_path / "etc"
     etc.mkdir()
-    (etc / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\nann:x:1000:1000:Ann A,1,2,3,x,y:/home/ann:/bin/sh\n")
+    (etc / "passwd").write_text("root:x:0:0:root:/:/bin/sh\nann:x:1000:1000:Ann A,1,2,3,x,y:/srv/h/ann:/bin/sh\n")
     (etc / "group").write_text("root:x:0:\nann:x:1000:\naudio:x:29:ann\n")
     (etc / "shadow").write_text(f"root:*:19000:0:99999:7:::\nann:{HASH}:19000:0:99999:7:::\n")
     (etc / "gshadow").write_text("root:*::\nann:!::\naudio:*::ann\n")
@@ -66,7 +66,7 @@ def root(tmp_path: Path) -> str:
 
 
 ANN = {
-    "name": "ann", "uid": 1000, "gid": 1000, "groups": ["ann", "audio"], "home": "/home/ann", "shell": "/bin/sh",
+    "name": "ann", "uid": 1000, "gid": 1000, "groups": ["ann", "audio"], "home": "/srv/h/ann", "shell": "/bin/sh",
     "passwd": "x", "fullname": "Ann A", "roomnumber": "1", "workphone": "2", "homephone": "3", "other": "x,y",
 }  # fmt: skip
 

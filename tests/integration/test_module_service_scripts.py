@@ -160,7 +160,7 @@ def test_all_that_the_interface_wants_is_there(grains: dict[str, Any], provider:
 
 @pytest.fixture
 def chkconfig(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A chkconfig that prints a list in the form of CentOS 6, and writes down what else it was asked; the file of that."""
+    """A chkconfig that prints a list as CentOS 6 did, and writes down what else it was asked; the file of that."""
     programs, asked = tmp_path / "bin", tmp_path / "asked"
     programs.mkdir()
     (programs / "chkconfig").write_text(
