@@ -77,10 +77,10 @@ def change(arguments: Sequence[str], unit_name: str, *, scope: bool, root: str |
         raise CommandExecutionError(f"systemctl {arguments[-1]} {unit_name} failed: {done.reason()}")
 
 
-def own_unit() -> str:
+def own_unit(group_file: str = "/proc/self/cgroup") -> str:
     """The unit in whose control group this process is; empty where it is in none."""
     try:
-        with open("/proc/self/cgroup", encoding="ascii", errors="replace") as stream:
+        with open(group_file, encoding="ascii", errors="replace") as stream:
             parts = [part for line in stream for part in line.strip().split("/") if part.endswith(".service")]
     except OSError:
         return ""
