@@ -75,8 +75,8 @@ def value(text: Any, what: str, *, without: str = ":") -> str:
     """A value of an option as text. Raises SaltInvocationError for control characters and the characters `without`."""
     found = "" if text is None else str(text)
     if _CONTROL.search(found) or any(one in found for one in without):
-        shown = " ".join(without)
-        raise SaltInvocationError(f"{found!r} cannot be a {what}: it has a line break, a control character or {shown}")
+        shown = f" or one of {without}" if without else ""
+        raise SaltInvocationError(f"{found!r} cannot be a {what}: it has a line break, a control character{shown}.")
     return found
 
 
