@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from tests.systemd_machine import Machine, NoSystemdError
+from tests.systemd_machine import ROOT, WAIT_S, Machine, NoSystemdError
 
 INDEX = build_index(search_layers({}))
 GRAINS = {"kernel": "Linux", "os": "Fedora", "os_family": "RedHat", "osrelease": "40", "init": "systemd"}
@@ -32,6 +35,24 @@ UNITS = {
     "slt-timer.timer": f"{UNIT}[Timer]\nOnActiveSec=1h\nUnit=slt-static.service\n{INSTALL}",
     "saltlite-minion.service": f"{SLEEP}ExecStop=/bin/sleep 60\n",
 }
+JOB = """
+import json, os, signal
+from pathlib import Path
+from saltlite.loader.call import call
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
+# The daemon; the first one makes a job, which restarts it and lives on to tell.
+folder, first = Path("/etc/systemd/system"), os.getpid()
+if not (folder / "began").exists() and os.fork() == 0:
+    (folder / "began").touch()
+    loader = Loader(build_index(search_layers({})), {}, {}, {})
+    outcome = call(loader, "service.restart", ["slt-like-minion"], {})
+    (folder / "saying").write_text(json.dumps([first, outcome.value, outcome.retcode]))
+    (folder / "saying").rename(folder / "said")
+signal.pause()
+"""
+"""A daemon whose job restarts it, as a minion is restarted by `service.restart`."""
 NASTY = ["a b", "a;b", "-rf", "a'b", "ü", "a\nb", "*", "", "../etc/passwd", "a\0b"]
 
 pytestmark = pytest.mark.skipif(shutil.which("systemctl") is None, reason="systemd is not installed")
@@ -188,6 +209,23 @@ def test_the_minion_s_own_restart_is_not_waited_for(machine: Machine) -> None:
     assert machine.run("service.restart", "saltlite-minion") == (True, 0)
     # Its stop takes a minute, and the call was over before: nothing of the job can end with the minion.
     assert machine.ask("is-active", "saltlite-minion") == "deactivating"
+
+
+def test_a_job_that_restarts_its_own_minion_comes_to_its_end(machine: Machine, place: Path) -> None:
+    unit = "slt-like-minion.service"
+    (place / "job.py").write_text(JOB)
+    (place / "etc" / unit).write_text(
+        f"{SERVICE}KillMode=process\nEnvironment=PYTHONPATH={ROOT}:{ROOT / 'daemons'}\n"
+        f"ExecStart={sys.executable} {place / 'job.py'}\n"
+    )
+    assert machine.run("service.start", unit) == (True, 0)
+    said = place / "etc/said"
+    deadline = time.monotonic() + WAIT_S
+    while not said.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    first, value, retcode = json.loads(said.read_text())
+    assert (value, retcode) == (True, 0)
+    assert machine.ask("show", "--property=MainPID", "--value", unit) not in {str(first), "0"}
 
 
 @pytest.mark.parametrize("fun", ["start", "status", "available", "enable", "mask"])
