@@ -5,15 +5,14 @@ What belongs here: the salt that an algorithm wants, and the one foreign functio
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
-import string
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
-ALPHABET = f"./{string.digits}{string.ascii_letters}"
-"""The characters of salts."""
+ALPHABET = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+"""The characters of salts, 64."""
 
 LIBRARIES = ("libcrypt.so.1", "libcrypt.so.2", "libc.so")
 """Where `crypt` is: glibc's and libxcrypt's library, musl's libc."""
@@ -36,7 +35,7 @@ def hashed(password: str, algorithm: str, salt: str | None = None) -> str:
         raise SaltInvocationError("A password cannot have a NUL character.")
     prefix, size = PREFIXES[algorithm]
     if salt is None:
-        salt = "".join(secrets.choice(ALPHABET) for _ in range(size))
+        salt = "".join(ALPHABET[byte % len(ALPHABET)] for byte in os.urandom(size))
         # Of the last character of a blowfish salt only two bits count, and libcrypt refuses it where others are set.
         salt = salt[:-1] + "." if algorithm == "blowfish" else salt
     elif not re.fullmatch(r"(?:rounds=[0-9]+\$)?[./0-9A-Za-z_]+", salt, re.ASCII):
@@ -48,7 +47,7 @@ def hashed(password: str, algorithm: str, salt: str | None = None) -> str:
 
 
 def _crypt() -> Any:
-    import ctypes  # noqa: PLC0415 - costs milliseconds, and most jobs make no hash
+    import ctypes  # costs milliseconds, and most jobs make no hash
 
     for name in LIBRARIES:
         try:

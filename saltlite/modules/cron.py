@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 from typing import Any
 
@@ -335,7 +334,7 @@ def _chosen(key: str, value: str, old: str) -> str:
     low, high = sorted((int(between[1]), int(between[2]))) if between else _RANGES[key]
     if old.isdecimal() and low <= int(old) <= high:
         return old
-    return str(low + secrets.randbelow(high - low + 1))
+    return str(low + int.from_bytes(os.urandom(4), "big") % (high - low + 1))
 
 
 def _line(given: Any, what: str) -> str:

@@ -10,6 +10,7 @@ Where a function takes ``root``, it works on the files of the system in that fol
 
 from __future__ import annotations
 
+import grp
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -169,8 +170,6 @@ def list_groups(name: str, root: str | None = None) -> list[str]:
 
         saltlite '*' user.list_groups bob
     """
-    import grp  # noqa: PLC0415 - only here
-
     folder = _program.folder(root)
     user = _accounts.user(_accounts.user_name(name), folder)
     if user is None:
@@ -196,8 +195,6 @@ def primary_group(name: str) -> str:
 
         saltlite '*' user.primary_group bob
     """
-    import grp  # noqa: PLC0415 - only here
-
     user = _existing(name, None)
     try:
         return grp.getgrgid(user.pw_gid).gr_name
