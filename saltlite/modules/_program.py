@@ -33,7 +33,8 @@ class Ended:
     def reason(self) -> str:
         """What the program said of its failure, in one line."""
         lines = [line.strip() for line in (self.stderr or self.stdout).splitlines() if line.strip()]
-        text = "; ".join(lines[-REASON_LINES:]) or "it gave no reason"
+        silent = f"signal {-self.retcode} ended it" if self.retcode < 0 else "it gave no reason"
+        text = "; ".join(lines[-REASON_LINES:]) or silent
         return text.removeprefix(f"{self.program}: ")
 
 

@@ -358,6 +358,26 @@ def test_no_program_gets_a_hash_as_an_argument(root: str, tmp_path: Path, monkey
     assert seen.read_text().splitlines() == [f"chpasswd --root {root} -e"] * 2 + [f"usermod --root {root} -p  -- ann"]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("kill -9 $$", "useradd failed (return code -9): signal 9 ended it"), ("exit 3", "it gave no reason")],
+)
+def test_a_program_that_ends_without_a_word_is_named(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    (tmp_path / "useradd").write_text(f"#!/bin/sh\n{text}\n")
+    (tmp_path / "useradd").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    refused(words, "user.add", "bob", root=root)
+
+
+def test_a_program_that_is_not_installed_is_named(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    refused("useradd (there is no such program on this minion)", "user.add", "bob", root=root)
+    refused("chpasswd (there is no such program on this minion)", "shadow.set_password", "ann", HASH, root=root)
+    assert run("user.info", "ann", root=root).value == ANN
+
+
 # --- this machine
 
 
