@@ -20,6 +20,12 @@ from typing import Any
 WAIT_S = 20.0
 ROOT = Path(__file__).parents[1]
 
+_ENTER = """
+set -e
+echo $$ >"$GROUP/cgroup.procs"
+exec unshare --pid --fork --mount --cgroup --uts --ipc --net sh -c "$BOOT"
+"""
+
 _BOOT = """
 set -e
 mount --make-rprivate /
@@ -53,6 +59,21 @@ class NoSystemdError(Exception):
     """This machine does not let a test have a systemd of its own; the text says what refused."""
 
 
+def control_group() -> Path:
+    """A new control group below this process's own, so that all that a systemd makes can be removed with it."""
+    rows = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    mounts = [row[4] for row in rows if row[row.index("-") + 1] == "cgroup2"]
+    own = [line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::")]
+    if not mounts or not own:
+        raise NoSystemdError("there are no control groups of version 2")
+    found = Path(f"{mounts[0]}{own[0]}") / f"slt-{os.getpid()}-{time.monotonic_ns()}"
+    try:
+        found.mkdir()
+    except OSError as error:
+        raise NoSystemdError(f"no control group can be made: {error}") from error
+    return found
+
+
 class Machine:
     """A running systemd, with a process beside it that calls functions."""
 
@@ -61,10 +82,11 @@ class Machine:
         systemd = shutil.which("systemd") or "/lib/systemd/systemd"
         if os.geteuid() != 0 or not Path(systemd).exists():
             raise NoSystemdError("only root can start one, where it is installed")
-        flags = ["--pid", "--fork", "--mount", "--cgroup", "--uts", "--ipc", "--net"]
+        self._group = control_group()
+        variables = {"UNITS": str(units), "SYSTEMD": systemd, "GROUP": str(self._group), "BOOT": _BOOT}
         self._outer = subprocess.Popen(
-            ["unshare", *flags, "sh", "-c", _BOOT],
-            env={"PATH": os.environ["PATH"], "UNITS": str(units), "SYSTEMD": systemd},
+            ["sh", "-c", _ENTER],
+            env={"PATH": os.environ["PATH"], **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -118,6 +140,12 @@ class Machine:
         self._outer.wait(WAIT_S)
         if self._outer.stderr is not None:
             self._outer.stderr.close()
+        deadline = time.monotonic() + WAIT_S
+        while self._group.exists() and time.monotonic() < deadline:
+            for folder, _, _ in os.walk(self._group, topdown=False):
+                with contextlib.suppress(OSError):  # a process of it is not gone yet
+                    os.rmdir(folder)
+            time.sleep(0.01)
 
     def _inside(self) -> list[str]:
         return ["nsenter", "--target", str(self._first), "--mount", "--pid", "--net", "--ipc", "--uts"]
