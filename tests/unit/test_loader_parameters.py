@@ -170,8 +170,11 @@ def test_the_provider_that_the_configuration_names_is_the_one_that_is_described(
 def test_every_text_of_the_shipped_modules_is_within_the_grammar_and_complete() -> None:
     from saltlite.loader.places import search_layers
 
-    for text in build_index(search_layers({})).function_texts({}):
-        assert parse_signature(text)[1] is not None, text
+    index = build_index(search_layers({}))
+    for text in index.function_texts({}):
+        name, signature, _risk = parse_signature(text)
+        # Of several providers that take different things, only a machine knows which it has.
+        assert signature is not None or len(index.claimants(name.partition(".")[0])) > 1, text
 
 
 def test_texts_survive_pickling(tmp_path: Path) -> None:
