@@ -222,10 +222,29 @@ def file_dict(names: Sequence[Any], root: str = "") -> dict[str, Any]:
     return {"errors": lost, "packages": found}
 
 
-def owner(paths: Sequence[Any], root: str = "") -> Any:
+def owner(paths: Sequence[Any], root: str = "") -> str | dict[str, str]:
     """What `pkg.owner` gives: a name for one path, a dict for several."""
     found = {str(path): _rpm.owners(path, root) for path in paths}
     return found if len(paths) > 1 else next(iter(found.values()), "")
+
+
+def downloaded(folders: Sequence[str], native: str) -> dict[str, Any]:
+    """The package files below some folders, as `pkg.list_downloaded` gives them, without what is no package."""
+    found: dict[str, Any] = {}
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            for path in sorted(os.path.join(place, name) for name in names if name.endswith(".rpm")):
+                try:
+                    values = _rpm.of_package_file(path, ("NAME", "EPOCH", "VERSION", "RELEASE", "ARCH"))
+                    state = os.stat(path)
+                except (CommandExecutionError, FileNotFoundError):
+                    continue  # half a download, or it was removed meanwhile
+                name, epoch, version, release, arch = values
+                row = {"path": path, "size": state.st_size, "creation_date_time_t": int(state.st_ctime)}
+                row["creation_date_time"] = timestamp(int(state.st_ctime))
+                shown = _rpm.full_version(epoch, version, release)
+                found.setdefault(_rpm.shown_name(name, arch, native), {})[shown] = row
+    return found
 
 
 def is_whole(package_file: str, root: str = "") -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __virtualname__ = "lowpkg"
 
-_PACKAGE_FILE = ("NAME", "EPOCH", "VERSION", "RELEASE", "ARCH", "BUILDTIME")
+_PACKAGE_FILE = ("NAME", "EPOCH", "VERSION", "RELEASE", "ARCH")
 
 
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
@@ -178,7 +178,7 @@ def bin_pkg_info(path: str, saltenv: str = "base") -> dict[str, Any]:
         raise SaltInvocationError(f"{path} is not the absolute path of a package file on this minion.")
     if not os.path.isfile(found):
         raise CommandExecutionError(f"There is no package file {path} on this minion.")
-    name, epoch, version, release, arch, _built = _rpm.of_package_file(found, _PACKAGE_FILE)
+    name, epoch, version, release, arch = _rpm.of_package_file(found, _PACKAGE_FILE)
     return {
         "name": _rpm.shown_name(name, arch, _rpm.native_architecture(__grains__)),
         "version": _rpm.full_version(epoch, version, release),
