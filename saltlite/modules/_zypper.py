@@ -42,7 +42,7 @@ class Answer:
 
         self.done = done
         try:
-            self.xml: Element = ElementTree.fromstring(done.stdout)
+            self.xml: Element = ElementTree.fromstring(done.stdout)  # noqa: S314 - from the program on this machine
         except ElementTree.ParseError:
             self.xml = ElementTree.Element("stream")
 
@@ -59,11 +59,20 @@ class Answer:
                 found.append(" ".join(_CUT_REASON.split(text)[0].split()))
         return [text for text in found if text]
 
-    def checked(self) -> Answer:
-        """This answer. Raises CommandExecutionError when zypper failed."""
-        if self.done.returncode not in _SUCCESS:
+    def checked(self, *also: int) -> Answer:
+        """This answer. Raises CommandExecutionError when zypper failed; `also` are further exit codes of success."""
+        if self.done.returncode not in (*_SUCCESS, *also):
             raise self.failed()
         return self
+
+    def planned(self) -> dict[str, str]:
+        """What it would change: `{name: new version}`, an empty text for what is removed."""
+        found: dict[str, str] = {}
+        for part in self.xml.iterfind("install-summary/*"):
+            for row in part.iter("solvable"):
+                if row.get("type", "package") == "package":
+                    found[str(row.get("name"))] = "" if part.tag == "to-remove" else str(row.get("edition"))
+        return found
 
     def failed(self) -> CommandExecutionError:
         """The error for a command that failed."""
@@ -79,7 +88,7 @@ class Answer:
 
 
 def run(root: str | None, command: Sequence[str], names: Sequence[str] = (), *, fetch: bool = False) -> Answer:
-    """Run one command. Without `fetch` it works with the package lists as they are. See `Answer.checked` for failures."""
+    """Run one command. Without `fetch` it works with the package lists as they are."""
     return Answer(_packages.run(_argv(root, ["--xmlout"], command, names, fetch)))
 
 
