@@ -27,7 +27,7 @@ TARGETS = _packages.Spelling(re.compile(r"(?:@|/)?[A-Za-z0-9_][A-Za-z0-9_.+~^%{}
 _REPOSITORY = re.compile(r"[A-Za-z0-9_*?][A-Za-z0-9_.:*?+-]*", re.ASCII)
 _SETTING = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_.:*-]*=[^\x00-\x1f]*", re.ASCII)
 _HEADING = re.compile(r"^[A-Z][A-Za-z ]*$")
-_NOISE = ("Unable to detect release version", "Last metadata expiration check", "Operation aborted")
+_NOISE = ("Unable to detect release version", "Last metadata expiration check", "Operation aborted", "Failed loading plug")
 _REASON = re.compile(
     r"^(?:Error|Errors|Problem|No match|No package|No groups?|Failed|Unable|Unknown|You|Cannot|Could)\b"
 )
@@ -108,7 +108,7 @@ def run(
     argv = [tool, *(["-q"] if quiet else []), "--setopt=exit_on_lock=1", *options(given), *command]
     done = _packages.run([*argv, *(["--"] if names and tool != "dnf5" else []), *names])
     if done.returncode == _LOCK_EXIT or (done.returncode and _LOCKED.search(done.stderr)):
-        holder = re.search(r"(?:pid|PID|process)[ :]+(\d+)", done.stderr)
+        holder = re.search(r"(?:pid|PID|process|locked by)[ :]+(\d+)", done.stderr)
         who = f" (process {holder[1]})" if holder else ""
         raise CommandExecutionError(
             f"The package database is locked by another package manager{who}: try again when that has ended."
@@ -143,7 +143,7 @@ def checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProce
 def failed(done: subprocess.CompletedProcess[str]) -> CommandExecutionError:
     """The error for a command that failed, with its own reason."""
     words = [line.strip() for line in (done.stderr + "\n" + done.stdout).splitlines()]
-    words = [line for line in words if line and not line.startswith(_NOISE)]
+    words = list(dict.fromkeys(line for line in words if line and not line.startswith(_NOISE)))
     first = next((number for number, line in enumerate(words) if _REASON.match(line)), 0)
     reasons = [line.removeprefix("Error: ") for line in words[first:] if line != "Error:"]
     return _packages.failure(done, reasons[: _packages.REASON_LINES])
@@ -201,9 +201,9 @@ def read_plan(text: str, native: str) -> dict[str, str]:
     for line in text.splitlines():
         if line.startswith("Transaction Summary"):
             break
-        heading = _PLAN_HEADING.match(line)
-        if heading:
-            what, row = heading["what"], ""
+        if line.endswith(":") and not line.startswith(" "):
+            heading = _PLAN_HEADING.match(line)
+            what, row = heading["what"] if heading else "", ""
             continue
         if not line.startswith(" ") or not what:
             continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import logging
 import os
-import re
 import shutil
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -224,8 +223,9 @@ def list_patches(refresh: bool = False, **kwargs: Unpack[_Repositories]) -> dict
     given = _packages.take(kwargs, *_dnf.REPOSITORY_KEYS)
     if refresh:
         _expire(given)
-    done = _dnf.run(given, ["advisory" if _dnf.program() == "dnf5" else "updateinfo", "list", *_all_advisories()])
-    return _dnf.read_advisories(_dnf.checked(done).stdout)
+    if _dnf.program() == "dnf5":
+        return {**_advisories(given, ["advisory", "list", "--all"]), **list_installed_patches(**kwargs)}
+    return _advisories(given, ["updateinfo", "list", "all" if _dnf.program() == "yum" else "--all"])
 
 
 def list_installed_patches(**kwargs: Unpack[_Repositories]) -> dict[str, Any]:
@@ -236,11 +236,14 @@ def list_installed_patches(**kwargs: Unpack[_Repositories]) -> dict[str, Any]:
 
         saltlite '*' pkg.list_installed_patches
     """
+    if _dnf.program() == "dnf5":  # it marks nothing
+        found = _advisories(_packages.take(kwargs, *_dnf.REPOSITORY_KEYS), ["advisory", "list", "--installed"])
+        return {name: {**row, "installed": True} for name, row in found.items()}
     return {name: row for name, row in list_patches(**kwargs).items() if row["installed"]}
 
 
-def _all_advisories() -> list[str]:
-    return {"dnf5": ["--all"], "dnf": ["--all"], "yum": ["all"]}[_dnf.program()]
+def _advisories(given: dict[str, Any], command: list[str]) -> dict[str, Any]:
+    return _dnf.read_advisories(_dnf.checked(_dnf.run(given, command)).stdout)
 
 
 def services_need_restart(root: str | None = None) -> list[str]:
@@ -255,19 +258,10 @@ def services_need_restart(root: str | None = None) -> list[str]:
         raise SaltInvocationError("Services run on the machine itself, not in a root folder.")
     if _dnf.program() == "yum" or not os.path.isdir("/run/systemd/system"):
         raise CommandExecutionError("dnf and systemd are needed to tell which services run what was replaced.")
-    done = _dnf.checked(_dnf.run({}, ["needs-restarting"]))
-    pids = re.findall(r"^(\d+) *:", done.stdout, re.MULTILINE)
-    return sorted({service for service in map(_service_of, pids) if service})
-
-
-def _service_of(pid: str) -> str:
-    """The service whose control group a process is in; an empty text for none."""
-    try:
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8") as stream:
-            found = re.findall(r"/([^/\n]+)\.service", stream.read())
-    except OSError:
-        return ""  # it has ended
-    return found[-1] if found else ""
+    done = _dnf.run({}, ["needs-restarting", "--services"])
+    if done.returncode and not done.stdout.strip():  # dnf5 also says 1 when there are some
+        raise _dnf.failed(done)
+    return sorted({line.removesuffix(".service") for line in done.stdout.split()})
 
 
 def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
@@ -284,20 +278,26 @@ def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
     if not packages:
         raise SaltInvocationError("No packages were given.")
     names = [_rpm.SPELLING.name(name) for name in packages]
+    native = _rpm.native_architecture(__grains__)
     folder = _rpm.below(_dnf.root_of(given), f"/var/cache/{_dnf.program()}/packages")
     os.makedirs(folder, exist_ok=True)
+    bare = {name: _rpm.normalised(name, native) for name in names}
+    for known, versions in _rpm_reports.downloaded([folder], native).items():
+        for row in versions.values() if known in bare.values() else ():
+            os.unlink(row["path"])  # what was there before is not what this call brings
     if _dnf.program() == "yum":
         if shutil.which("yumdownloader") is None:
             raise CommandExecutionError("yumdownloader is not installed: the package yum-utils has it.")
         done = _packages.run(["yumdownloader", "-q", *_dnf.options(given), f"--destdir={folder}", "--", *names])
     else:
-        done = _dnf.run(given, ["download", f"--destdir={folder}"], names)
-    rows = _rpm_reports.downloaded([folder], _rpm.native_architecture(__grains__))
+        # Without it dnf brings nothing when it does not know one of the names.
+        lenient = ["--setopt=strict=0"] if _dnf.program() == "dnf" else ["--skip-unavailable"]
+        done = _dnf.run(given, ["download", *lenient, f"--destdir={folder}"], names)
+    rows = _rpm_reports.downloaded([folder], native)
     found: dict[str, str] = {}
     for name in names:
-        bare = _rpm.normalised(name, _rpm.native_architecture(__grains__))
-        if bare in rows:
-            found[name] = rows[bare][max(rows[bare], key=_rpm.version_key)]["path"]
+        if bare[name] in rows:
+            found[name] = rows[bare[name]][max(rows[bare[name]], key=_rpm.version_key)]["path"]
     if done.returncode and not found:
         raise _dnf.failed(done)
     lost = [name for name in names if name not in found]
@@ -308,7 +308,7 @@ def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
 
 def diff(*paths: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
     """
-    How installed files differ from those of their packages, which are downloaded for it: ``{path: difference}``.
+    How installed files differ from those of their packages, whose newest version is downloaded: ``{path: difference}``.
 
     A path may also be ``Unchanged``, ``Not managed``, or ``N/A`` where nothing is.
 

@@ -44,7 +44,7 @@ def hold(
     for each in names:
         problem = "" if each in held or test else _problem(given, ["versionlock", "add"], [each])
         old = "hold" if each in held else ""
-        report[each] = _packages.mark_report(each, old, "hold", problem)
+        report[each] = _packages.mark_report(each, old, "hold", problem, test=test)
     return report
 
 
@@ -71,11 +71,11 @@ def unhold(
         locks = [lock for lock, locked in held.items() if locked == each]
         asked = locks if _dnf.program() == "yum" else [each]
         problem = "" if not locks or test else _problem(given, ["versionlock", "delete"], asked)
-        report[each] = _packages.mark_report(each, "hold" if locks else "", "", problem)
+        report[each] = _packages.mark_report(each, "hold" if locks else "", "", problem, test=test)
     return report
 
 
-def list_holds(pattern: str = _PATTERN, full: bool = True, **kwargs: Unpack[_Place]) -> list[str]:
+def list_holds(pattern: str | None = None, full: bool = True, **kwargs: Unpack[_Place]) -> list[str]:
     r"""
     The packages that are kept at their version, with the version, or with ``full=False`` their names alone.
 
@@ -87,7 +87,7 @@ def list_holds(pattern: str = _PATTERN, full: bool = True, **kwargs: Unpack[_Pla
         saltlite '*' pkg.list_holds full=False
     """
     try:
-        wanted = re.compile(pattern)
+        wanted = re.compile(_PATTERN if pattern is None else pattern)
     except re.error as error:
         raise CommandExecutionError(f"{pattern!r} is not a regular expression: {error}.") from error
     locks = _locks(_packages.take(kwargs, "root", "installroot"))
@@ -95,7 +95,7 @@ def list_holds(pattern: str = _PATTERN, full: bool = True, **kwargs: Unpack[_Pla
     return list(found) if full else list(dict.fromkeys(found.values()))
 
 
-def get_locked_packages(pattern: str = _PATTERN, full: bool = True, **kwargs: Unpack[_Place]) -> list[str]:
+def get_locked_packages(pattern: str | None = None, full: bool = True, **kwargs: Unpack[_Place]) -> list[str]:
     """
     The same as ``list_holds``.
 

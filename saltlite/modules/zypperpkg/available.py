@@ -418,7 +418,7 @@ def download(*packages: str, refresh: bool = False, root: str | None = None) -> 
 
 def diff(*paths: str, root: str | None = None) -> dict[str, str]:
     """
-    How installed files differ from those of their packages, which are downloaded for it: ``{path: difference}``.
+    How installed files differ from those of their packages, whose newest version is downloaded: ``{path: difference}``.
 
     A path may also be ``Unchanged``, ``Not managed``, or ``N/A`` where nothing is.
 

@@ -30,7 +30,7 @@ def hold(
     for each, version in _rpm.SPELLING.wanted(name, pkgs).items():
         target = f"{each}={version.lstrip('=')}" if version else each
         problem = "" if each in locks or test else _problem(root, "addlock", target)
-        report[each] = _packages.mark_report(each, "hold" if each in locks else "", "hold", problem)
+        report[each] = _packages.mark_report(each, "hold" if each in locks else "", "hold", problem, test=test)
     return report
 
 
@@ -53,7 +53,7 @@ def unhold(
             problem = f"Package {each} is held in version {locked or 'any'}, not in {version}."
         elif each in locks and not test:
             problem = _problem(root, "removelock", f"{each}={locked}" if locked else each)
-        report[each] = _packages.mark_report(each, "hold" if each in locks else "", "", problem)
+        report[each] = _packages.mark_report(each, "hold" if each in locks else "", "", problem, test=test)
     return report
 
 
