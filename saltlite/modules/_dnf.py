@@ -27,7 +27,12 @@ TARGETS = _packages.Spelling(re.compile(r"(?:@|/)?[A-Za-z0-9_][A-Za-z0-9_.+~^%{}
 _REPOSITORY = re.compile(r"[A-Za-z0-9_*?][A-Za-z0-9_.:*?+-]*", re.ASCII)
 _SETTING = re.compile(r"[A-Za-z0-9_*][A-Za-z0-9_.:*-]*=[^\x00-\x1f]*", re.ASCII)
 _HEADING = re.compile(r"^[A-Z][A-Za-z ]*$")
-_NOISE = ("Unable to detect release version", "Last metadata expiration check", "Operation aborted", "Failed loading plug")
+_NOISE = (
+    "Unable to detect release version",
+    "Last metadata expiration check",
+    "Operation aborted",
+    "Failed loading plug",
+)
 _REASON = re.compile(
     r"^(?:Error|Errors|Problem|No match|No package|No groups?|Failed|Unable|Unknown|You|Cannot|Could)\b"
 )

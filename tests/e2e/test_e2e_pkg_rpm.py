@@ -56,10 +56,6 @@ def test_all_providers_keep_to_one_interface(fleet: Fleet) -> None:
     assert found == {"dnf": ("yumpkg", 0), "zypper": ("zypperpkg", 0), "own": ("aptpkg", 0)}
 
 
-def test_a_list_of_packages_has_the_shape_of_debian(fleet: Fleet) -> None:
-    said = fleet.cli("--out", "json", "*", "pkg.list_installed")
-    assert said.code == 0
-    kinds = {name: {type(version) for version in row.values()} for name, row in said.json().items()}
-    assert kinds["own"] == {str}
-    assert kinds["dnf"] <= {str}
-    assert kinds["zypper"] <= {str}
+def test_debian_has_its_list_in_the_same_shape(fleet: Fleet) -> None:
+    found = fleet.cli("--out", "json", "own", "pkg.list_installed", "dpkg", "zypper").json()["own"]
+    assert {name: type(version) for name, version in found.items()} == {"dpkg": str, "zypper": str}

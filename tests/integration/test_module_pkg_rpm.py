@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import rpm_roots
 
 from saltlite.grains.collect import collect
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _rpm
+from saltlite.modules import _packages, _rpm
+from tests import rpm_roots
 
 INDEX = build_index(search_layers({}))
 GRAINS = collect({})
@@ -34,13 +35,13 @@ class Machine:
 
     def __init__(self, tool: str, root: Path, repository: Path) -> None:
         self.tool = tool
+        grains = {**GRAINS, "os_family": FAMILIES[tool]}
+        self.loader = Loader(INDEX, {"smi_returns": "strict"}, grains, {})
         self.root = root
         self.repository = repository
 
     def run(self, fun: str, *args: Any, **kwargs: Any) -> Outcome:
-        grains = {**GRAINS, "os_family": FAMILIES[self.tool]}
-        loader = Loader(INDEX, {"smi_returns": "strict"}, grains, {})
-        return call(loader, fun, args, {"root": str(self.root), **kwargs})
+        return call(self.loader, fun, args, {"root": str(self.root), **kwargs})
 
     def value(self, fun: str, *args: Any, **kwargs: Any) -> Any:
         outcome = self.run(fun, *args, **kwargs)
@@ -75,16 +76,19 @@ def fresh(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> dict[st
 
 
 @pytest.fixture(params=["dnf", "zypper"])
-def machine(request: pytest.FixtureRequest, tmp_path: Path, fresh: dict[str, Path], repository: Path) -> Machine:
+def tool(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def machine(tool: str, tmp_path: Path, fresh: dict[str, Path], repository: Path) -> Machine:
     root = tmp_path / "root"
-    shutil.copytree(fresh[request.param], root, symlinks=True)
-    return Machine(request.param, root, repository)
+    shutil.copytree(fresh[tool], root, symlinks=True)
+    return Machine(tool, root, repository)
 
 
 def test_the_provider_of_each_family_keeps_to_the_interface(machine: Machine) -> None:
-    grains = {**GRAINS, "os_family": FAMILIES[machine.tool]}
-    loader = Loader(INDEX, {"smi_returns": "strict"}, grains, {})
-    report = call(loader, "smi.conformance", ["pkg"], {}).value["pkg"]
+    report = call(machine.loader, "smi.conformance", ["pkg"], {}).value["pkg"]
     assert (report["errors"], report["warnings"]) == (0, 0)
     assert set(report["counts"]) == {"implemented", "not_supported"}
 
@@ -186,18 +190,40 @@ CHANGING = ["pkg.install", "pkg.remove", "pkg.hold", "pkg.unhold", "pkg.latest_v
 
 
 @pytest.mark.parametrize("name", NASTY)
-def test_names_that_are_none_are_refused_before_anything_runs(
-    machine: Machine, name: str, monkeypatch: pytest.MonkeyPatch
+def test_names_that_are_none_are_refused_and_nothing_is_changed(
+    tool: str, name: str, fresh: dict[str, Path], repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", "/nonexistent")  # what still runs a program fails by that it is not there
-    monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}")
-    said = {fun: machine.error(fun, name) for fun in CHANGING if fun != "pkg.remove"}
+    machine = Machine(tool, fresh[tool], repository)
+    asked = run_of(monkeypatch)
+    said = {fun: machine.error(fun, name) for fun in CHANGING}
     assert {fun: text for fun, text in said.items() if "is not the name of a package" not in text} == {}
+    assert [argv for argv in asked if argv[0] != "rpm" and "list" not in argv] == []
+    assert not [argv for argv in asked if name in argv]
+
+
+def run_of(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that run from now on."""
+    asked: list[list[str]] = []
+    real = _packages.run
+
+    def run(argv: Sequence[str], env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        asked.append(list(argv))
+        return real(argv, env)
+
+    monkeypatch.setattr(_packages, "run", run)
+    return asked
 
 
 @pytest.mark.parametrize("path", ["-x", "--root=/", "a\nb", "a\0b", ""])
-def test_paths_that_are_none_are_refused(machine: Machine, path: str) -> None:
-    assert "is not the name of a package or file" in machine.error("pkg.owner", path)
+def test_paths_that_are_none_are_refused(tool: str, path: str, fresh: dict[str, Path], repository: Path) -> None:
+    message = Machine(tool, fresh[tool], repository).error("pkg.owner", path)
+    assert "is not the name of a package or file" in message
+
+
+@pytest.mark.parametrize("root", ["relative", "/no/such/folder", "/etc/passwd"])
+def test_a_root_that_is_no_folder_is_refused(tool: str, root: str, fresh: dict[str, Path], repository: Path) -> None:
+    message = Machine(tool, fresh[tool], repository).error("pkg.install", ALPHA, root=root)
+    assert "root is no folder of this minion" in message
 
 
 def test_zypper_holds_packages(fresh: dict[str, Path], repository: Path, tmp_path: Path) -> None:

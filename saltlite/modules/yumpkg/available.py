@@ -298,8 +298,8 @@ def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
     for name in names:
         if bare[name] in rows:
             found[name] = rows[bare[name]][max(rows[bare[name]], key=_rpm.version_key)]["path"]
-    if done.returncode and not found:
-        raise _dnf.failed(done)
+    if not found:
+        raise _dnf.failed(done) if done.returncode else CommandExecutionError(f"Nobody offers {', '.join(names)}.")
     lost = [name for name in names if name not in found]
     if lost:
         found["_error"] = f"Not downloaded: {', '.join(lost)}"
@@ -308,9 +308,9 @@ def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
 
 def diff(*paths: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
     """
-    How installed files differ from those of their packages, whose newest version is downloaded: ``{path: difference}``.
+    How installed files differ from those of the newest version of their packages: ``{path: difference}``.
 
-    A path may also be ``Unchanged``, ``Not managed``, or ``N/A`` where nothing is.
+    The packages are downloaded for it. A path may also be ``Unchanged``, ``Not managed``, or ``N/A`` where nothing is.
 
     CLI Example::
 

@@ -39,12 +39,17 @@ def hold(
     """
     given = _packages.take(kwargs, "root", "installroot")
     names = list(_rpm.SPELLING.wanted(name, _names_of(sources) if sources else pkgs))
-    held = set(list_holds(full=False, **kwargs))
+    held = set(_locks(given).values())
+    asked = [] if test else [name for name in names if name not in held]
+    problems = {each: _problem(given, ["versionlock", "add"], [each]) for each in asked}
+    if not all(problems.values()):  # dnf does not call it a failure when there is no such package
+        now = set(_locks(given).values())
+        lost = [each for each, problem in problems.items() if not problem and each not in now]
+        problems |= {each: f"Package {each} is neither installed nor offered, and cannot be held." for each in lost}
     report: dict[str, dict[str, Any]] = {}
     for each in names:
-        problem = "" if each in held or test else _problem(given, ["versionlock", "add"], [each])
         old = "hold" if each in held else ""
-        report[each] = _packages.mark_report(each, old, "hold", problem, test=test)
+        report[each] = _packages.mark_report(each, old, "hold", problems.get(each, ""), test=test)
     return report
 
 

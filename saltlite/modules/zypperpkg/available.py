@@ -418,9 +418,9 @@ def download(*packages: str, refresh: bool = False, root: str | None = None) -> 
 
 def diff(*paths: str, root: str | None = None) -> dict[str, str]:
     """
-    How installed files differ from those of their packages, whose newest version is downloaded: ``{path: difference}``.
+    How installed files differ from those of the newest version of their packages: ``{path: difference}``.
 
-    A path may also be ``Unchanged``, ``Not managed``, or ``N/A`` where nothing is.
+    The packages are downloaded for it. A path may also be ``Unchanged``, ``Not managed``, or ``N/A`` where nothing is.
 
     CLI Example::
 
