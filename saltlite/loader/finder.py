@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from saltlite.loader.archive import ArchiveError, read_main
 from saltlite.loader.failure import Failure, FailureKind, failure_of
-from saltlite.loader.joined import joined_tree
+from saltlite.loader.joined import joined_tree, part_text
 from saltlite.loader.places import MODULES, SHIPPED, Form, Layer, module_files
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
 from saltlite.model.signature import (
@@ -253,16 +253,7 @@ def module_tree(file: ModuleFile) -> ast.Module:
     tree = parse_module(module_text(file), _text_path(file))
     if file.form is not Form.PACKAGE:
         return tree
-    return joined_tree(tree, functools.partial(_part_text, os.path.dirname(file.path)))
-
-
-def _part_text(folder: str, name: str) -> tuple[bytes, str] | None:
-    path = os.path.join(folder, *name.split(".")) + ".py"
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(MODULE_BYTES_MAX + 1), path
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    return joined_tree(tree, functools.partial(part_text, os.path.dirname(file.path)))
 
 
 def _text_path(file: ModuleFile) -> str:
