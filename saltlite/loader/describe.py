@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.loader.finder import ModuleFile, module_text
-from saltlite.loader.scan import module_constants, parse_module, shown_names, top_functions
+from saltlite.loader.finder import ModuleFile, module_tree
+from saltlite.loader.scan import module_constants, shown_names, top_functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def read_descriptions(file: ModuleFile) -> dict[str, Description]:
 
     Raises SyntaxError, OSError or ArchiveError when the file changed since it was indexed and cannot be read any more.
     """
-    tree = parse_module(module_text(file), file.path)
+    tree = module_tree(file)
     defined = dict(top_functions(tree))
     shown = shown_names(module_constants(tree), defined)
     return {shown[name]: _describe(defined[name]) for name in shown}
@@ -39,7 +39,7 @@ def read_descriptions(file: ModuleFile) -> dict[str, Description]:
 
 def read_docstring(file: ModuleFile) -> str | None:
     """The docstring of the module itself. Raises as `read_descriptions`."""
-    return ast.get_docstring(parse_module(module_text(file), file.path))
+    return ast.get_docstring(module_tree(file))
 
 
 def _describe(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Description:

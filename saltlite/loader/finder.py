@@ -6,6 +6,7 @@ modification time or size changed. The minion's job server holds it; the process
 
 from __future__ import annotations
 
+import ast
 import functools
 import logging
 import os
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from saltlite.loader.archive import ArchiveError, read_main
 from saltlite.loader.failure import Failure, FailureKind, failure_of
+from saltlite.loader.joined import joined_tree
 from saltlite.loader.places import MODULES, Form, Layer, module_files
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
 from saltlite.model.signature import FUNCTION_TEXT_MAX, is_function_name
@@ -173,7 +175,7 @@ def _read(blank: ModuleFile) -> ModuleFile:
     if blank.form is Form.EXTENSION:
         return unread
     try:
-        scan = scan_module(parse_module(module_text(blank), _text_path(blank)), blank.stem)
+        scan = scan_module(module_tree(blank), blank.stem)
     except (SyntaxError, OSError, ArchiveError) as error:
         if blank.form is Form.CYTHON:
             return unread  # Cython's language is larger than Python's
@@ -197,6 +199,26 @@ def module_text(file: ModuleFile) -> bytes:
         return read_main(file.path, file.stem)
     with open(file.path, "rb") as stream:
         return stream.read(MODULE_BYTES_MAX + 1)
+
+
+def module_tree(file: ModuleFile) -> ast.Module:
+    """The syntax tree of a file that is no machine code, with what a package takes from its parts.
+
+    Raises SyntaxError, OSError and ArchiveError.
+    """
+    tree = parse_module(module_text(file), _text_path(file))
+    if file.form is not Form.PACKAGE:
+        return tree
+    return joined_tree(tree, functools.partial(_part_text, os.path.dirname(file.path)))
+
+
+def _part_text(folder: str, name: str) -> tuple[bytes, str] | None:
+    path = os.path.join(folder, *name.split(".")) + ".py"
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(MODULE_BYTES_MAX + 1), path
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _text_path(file: ModuleFile) -> str:

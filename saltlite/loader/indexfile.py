@@ -17,7 +17,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 import saltlite
-from saltlite.loader import parameters, scan
+from saltlite.loader import joined, parameters, scan
 from saltlite.loader.failure import Failure, FailureKind
 from saltlite.loader.finder import Index, ModuleFile, build_index
 from saltlite.loader.places import Form, Layer
@@ -44,7 +44,7 @@ def remembered_index(layers: Sequence[Layer], cachedir: str) -> Index:
 
 def _stamp() -> list[Any]:
     """What a row depends on beside the file: how it is read."""
-    readers = [os.stat(str(module.__file__)) for module in (scan, parameters)]
+    readers = [os.stat(str(module.__file__)) for module in (scan, parameters, joined)]
     return [saltlite.__version__, sys.version, _FIELDS, [[one.st_mtime_ns, one.st_size] for one in readers]]
 
 

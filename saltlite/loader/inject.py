@@ -57,7 +57,7 @@ def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfac
         library = compiled_path(file.path, file.stem, str(names["__opts__"].get("cachedir") or ""))
         module = load_extension(name, library, fill)
     else:
-        module = load_parts(name, _parts(file, name), fill)
+        module = load_parts(name, _parts(file), fill)
     own_opts = module.__dict__.get("__opts__")
     fill(module.__dict__)
     if isinstance(own_opts, dict) and own_opts is not names["__opts__"]:
@@ -65,33 +65,37 @@ def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfac
     return module
 
 
-def _name_of(file: ModuleFile, kind: str) -> str:
-    return f"{PREFIX}{file.layer}.{kind}.{file.stem}"
-
-
-def _parts(file: ModuleFile, name: str) -> Parts:
+def _parts(file: ModuleFile) -> Parts:
     if file.form is Form.PACKAGE:
-        return FolderParts(os.path.dirname(file.path))
+        return FolderParts(os.path.dirname(file.path), _cached_code if file.layer == SHIPPED else None)
     if file.form is Form.ZIP:
         return TextParts(os.path.join(file.path, file.stem), read_all(file.path, file.stem))
-    return FileParts(file.path, partial(_cached_code, name, file.path) if file.layer == SHIPPED else None)
+    return FileParts(file.path, partial(_cached_code, file.path) if file.layer == SHIPPED else None)
 
 
 def read_shipped(index: Index) -> None:
     """Read the compiled bodies of the shipped files, without running any: processes forked from here on share them."""
     for file in index.files:
-        if file.layer == SHIPPED and file.form is Form.SOURCE and file.failure is None:
-            _cached_code(_name_of(file, index.kind), file.path)
+        if file.layer == SHIPPED and file.failure is None:
+            for path in _texts_of(file):
+                _cached_code(path)
+
+
+def _texts_of(file: ModuleFile) -> list[str]:
+    if file.form is not Form.PACKAGE:
+        return [file.path]
+    folder = os.path.dirname(file.path)
+    return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".py")]
 
 
 @functools.cache
-def _cached_code(name: str, path: str) -> CodeType:
+def _cached_code(path: str) -> CodeType:
     """The compiled body of a shipped file, by Python's cache of compiled files; read once.
 
     Only for shipped files: these change with the installation, which restarts the daemons, and Python's cache notices
     a change by whole seconds and size, while a module that was just synchronised may have changed within one second.
     """
-    code = SourceFileLoader(name, path).get_code(name)
+    code = SourceFileLoader(path, path).get_code(path)
     if code is None:
         raise ImportError(f"{path} has no code")
     return code

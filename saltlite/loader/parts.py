@@ -107,16 +107,17 @@ class FileParts:
 
 
 class FolderParts:
-    """A package that is a folder."""
+    """A package that is a folder; `compiled` gives the code of one of its files."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, compiled: Callable[[str], CodeType] | None = None) -> None:
         self._folder = folder
+        self._compiled = compiled or compile_file
 
     def find(self, name: str) -> Part | None:
         inside = os.path.join(self._folder, *name.split(".")) if name else self._folder
         for path, package in ((os.path.join(inside, "__init__.py"), True), (f"{inside}.py", False)):
             if os.path.isfile(path) and (name or package):
-                return Part(path, package, partial(compile_file, path), partial(_read, path))
+                return Part(path, package, partial(self._compiled, path), partial(_read, path))
         return None
 
 

@@ -78,7 +78,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One file of a layer. `path` of a package is its `__init__.py`."""
+    """One file of a layer. `path` of a package is its `__init__.py`; time and size are those of all its files."""
 
     stem: str
     path: str
@@ -127,14 +127,23 @@ def _found(entries: Iterator[os.DirEntry[str]], forms: frozenset[Form]) -> Itera
         stem, form = _form_of(entry.name)
         if form not in forms or not stem or stem.startswith("_") or "." in stem:
             continue
-        path = os.path.join(entry.path, "__init__.py") if form is Form.PACKAGE else entry.path
         try:
-            status = os.stat(path) if form is Form.PACKAGE else entry.stat()
-            if form is not Form.PACKAGE and not entry.is_file():
-                continue
+            if form is Form.PACKAGE:
+                yield _package(stem, entry.path)
+            elif entry.is_file():
+                status = entry.stat()
+                yield Found(stem, entry.path, form, status.st_mtime_ns, status.st_size)
         except (FileNotFoundError, NotADirectoryError):
             continue  # no package, removed since the listing, or a dangling link
-        yield Found(stem, path, form, status.st_mtime_ns, status.st_size)
+
+
+def _package(stem: str, folder: str) -> Found:
+    """A package: the time of its latest file and the size of all, for what it offers may stand in any of them."""
+    path = os.path.join(folder, "__init__.py")
+    os.stat(path)
+    with os.scandir(folder) as entries:
+        found = [entry.stat() for entry in entries if entry.name.endswith(".py")]
+    return Found(stem, path, Form.PACKAGE, max(one.st_mtime_ns for one in found), sum(one.st_size for one in found))
 
 
 def _form_of(name: str) -> tuple[str, Form]:
