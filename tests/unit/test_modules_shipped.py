@@ -56,16 +56,15 @@ def test_no_shipped_file_computes_its_name() -> None:
 
 
 def test_every_shipped_module_loads_on_debian() -> None:
-    assert Loader(INDEX, {}, DEBIAN, {}).not_loaded() == {}
+    reasons = Loader(INDEX, {}, DEBIAN, {}).not_loaded()
+    assert {name: reason for name, reason in reasons.items() if "only works on" not in reason} == {}
 
 
 def test_packages_say_why_they_are_absent_elsewhere() -> None:
-    loader = Loader(INDEX, {}, {"os_family": "RedHat"}, {})
-    outcome = call(loader, "pkg.version", ("bash",), {})
-    assert outcome.value == (
-        "'pkg' __virtual__ returned False: The apt execution module cannot be loaded: "
-        "only works on Debian family systems."
-    )
+    loader = Loader(INDEX, {}, {"os_family": "Plan9"}, {})
+    said = call(loader, "pkg.version", ("bash",), {}).value
+    assert said.startswith("'pkg' __virtual__ returned False: ")
+    assert "The apt execution module cannot be loaded: only works on Debian family systems." in said
 
 
 # --- test
@@ -222,5 +221,5 @@ def test_argspec_has_salts_shape() -> None:
 
 
 def test_providers_explain_themselves() -> None:
-    (only,) = run("sys.providers", "pkg").value["pkg"]
-    assert (only["file"], only["layer"], only["chosen"]) == ("aptpkg", "shipped", True)
+    chosen = [(one["file"], one["layer"]) for one in run("sys.providers", "pkg").value["pkg"] if one["chosen"]]
+    assert chosen == [("aptpkg", "shipped")]
