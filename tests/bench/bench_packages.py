@@ -41,7 +41,8 @@ def database(folder: Path) -> None:
             f"Package: thing{number}\nStatus: install ok installed\nPriority: optional\nSection: libs\n"
             f"Installed-Size: {number}\nMaintainer: nobody <nobody@example.org>\nArchitecture: amd64\n"
             f"Version: 1.{number}-2+deb12u1\nDepends: {depends}\nDescription: thing {number}\n"
-            + " What this package is for is said in a few lines of usual length, as here.\n" * 5
+            + " What this package is for is said in a few lines of usual length, as here.\n"
+            * 5
         )
     (folder / "status").write_text("\n".join(stanzas))
 
