@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Sequence
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _packages
+from saltlite.modules import _holders, _packages
 
 SPELLING = _packages.Spelling(
     names=re.compile(r"[A-Za-z0-9@_+][A-Za-z0-9@._+-]*", re.ASCII),
@@ -103,21 +103,8 @@ def _configuration(root: str | None) -> list[str]:
 
 
 def _locked(path: str) -> str:
-    holder = _holder(path)
+    holder = _holders.holder(path)
     way_out = "try again when that has ended"
     if not holder:
         way_out = f"no process of this machine has it open, so remove {path} if it was left behind"
     return f"The package database is locked by another package manager{holder}: {way_out}."
-
-
-def _holder(path: str) -> str:
-    """The process that has the lock open, as it stands in a sentence; an empty text for none that can be seen."""
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            for number in os.listdir(f"/proc/{pid}/fd"):
-                if os.readlink(f"/proc/{pid}/fd/{number}") == path:
-                    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as stream:
-                        return f" (process {pid}, {stream.read().strip()})"
-        except OSError:
-            continue  # it has ended meanwhile, or is not ours to look at
-    return ""
