@@ -111,6 +111,40 @@ def test_a_package_goes_from_the_repository_to_the_root_and_away_again(root: Pat
     assert run("pkg.autoremove").value == {"slttiny": {"old": "1:1.1-1", "new": ""}}
 
 
+def test_a_dry_run_tells_what_would_change_and_changes_nothing(root: Path, tmp_path: Path) -> None:
+    run("pkg.refresh_db")
+    run("pkg.install", "slttiny")
+    publish(tmp_path / "repository", [NEWER, OTHER])
+    run("pkg.refresh_db")
+    newer = {"slttiny": {"old": "1:1.0-1", "new": "1:1.1-1"}}
+    gone = {"slttiny": {"old": "1:1.0-1", "new": ""}}
+    for fun, args, planned in (
+        ("pkg.install", ["slttiny"], newer),
+        ("pkg.upgrade", [], newer),
+        ("pkg.remove", ["slttiny"], gone),
+        ("pkg.purge", ["slttiny"], gone),
+        ("pkg.autoremove", [], {}),
+    ):
+        assert run(fun, *args, test=True).value == planned
+    assert run("pkg.list_pkgs").value == {"slttiny": "1:1.0-1"}
+
+
+def test_a_changed_configuration_file_is_kept_without_asking(root: Path, tmp_path: Path) -> None:
+    def version(number: str) -> str:
+        files = {"etc/slt.conf": f"a = {number}\n", "DEBIAN/conffiles": "/etc/slt.conf\n"}
+        return str(build(tmp_path, Package("slttiny", number, files)))
+
+    run("pkg.install", sources=[version("1")])
+    (root / "etc/slt.conf").write_text("a = mine\n")
+    assert run("pkg.install", sources=[version("2")]).retcode == 0
+    assert (root / "etc/slt.conf").read_text() == "a = mine\n"
+    assert run("pkg.install", sources=[version("3")], force_conf_new=True).retcode == 0
+    assert (root / "etc/slt.conf").read_text() == "a = 3\n"
+    assert run("pkg.remove", "slttiny").value == {"slttiny": {"old": "3", "new": ""}}
+    assert run("pkg.list_pkgs", removed=True).value == {"slttiny": "3"}
+    assert run("pkg.purge", "slttiny").value == {"slttiny": {"old": "3", "new": ""}}
+
+
 def test_what_package_lists_say_is_shown_field_by_field(root: Path) -> None:
     run("pkg.refresh_db")
     shown = run("pkg.show", "slt*").value
