@@ -183,7 +183,11 @@ def test_a_locked_database_is_said_with_who_holds_it(root: Path, tmp_path: Path)
     path = build(tmp_path, TINY)
     with (root / "var/lib/dpkg/lock-frontend").open("w") as stream:
         fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for fun, kwargs in (("pkg.install", {"sources": [str(path)]}), ("pkg.upgrade", {"refresh": False})):
+        for fun, kwargs in (
+            ("pkg.install", {"sources": [str(path)]}),
+            ("pkg.upgrade", {"refresh": False}),
+            ("pkg.set_selections", {"selection": {"hold": ["slttiny"]}}),
+        ):
             said = run(fun, **kwargs)
             assert (said.retcode, f"another package manager (process {os.getpid()}" in said.value) == (1, True)
     assert run("pkg.list_pkgs").value == {}
@@ -388,7 +392,21 @@ def test_a_source_is_changed_and_the_rest_of_its_file_is_not(
             ONE_LINE.replace("deb-src http://deb.debian.org/debian bookworm main\n", ""),
         ),
         ("deb http://c.org one", "sources.list.d/b.sources", DEB822.replace("one two", "two")),
-        ("deb http://a.org/debian sid main", "sources.list.d/b.sources", DEB822.partition("\n\n")[2]),
+        (
+            "deb http://c.org two extra",
+            "sources.list.d/b.sources",
+            DEB822.replace("one two", "one")
+            + "\nTypes: deb\nURIs: http://c.org\nSuites: two\nComponents: main\nEnabled: no\n",
+        ),
+        (
+            "deb-src http://a.org/debian sid",
+            "sources.list.d/b.sources",
+            DEB822.replace("deb deb-src", "deb")
+            + "\nTypes: deb-src\nURIs: http://b.org/debian\nSuites: sid\nComponents: main\n"
+            "Architectures: amd64 arm64\nSigned-By:\n"
+            + DEB822.partition("Signed-By:\n")[2].partition("\n\n")[0]
+            + "\n",
+        ),
     ],
 )
 def test_a_source_is_removed_and_the_rest_of_its_file_is_not(sources: Path, repo: str, file: str, left: str) -> None:
@@ -462,10 +480,27 @@ def test_a_source_list_that_cannot_be_written_is_as_it_was(sources: Path) -> Non
 
 
 def test_a_ppa_is_a_source_of_the_minions_release(sources: Path) -> None:
-    row = run("pkg.mod_repo", "ppa:ondrej/php", refresh=False, signedby="/etc/apt/keyrings/o.asc").value[
-        "ppa:ondrej/php"
-    ]
-    assert row["line"].endswith("https://ppa.launchpadcontent.net/ondrej/php/ubuntu bookworm main")
+    ubuntu = Loader(INDEX, {}, {**GRAINS, "os": "Ubuntu", "oscodename": "noble"}, {})
+    made = call(ubuntu, "pkg.mod_repo", ("ppa:ondrej/php",), {"refresh": False}).value["ppa:ondrej/php"]
+    assert made["line"] == "deb https://ppa.launchpadcontent.net/ondrej/php/ubuntu noble main"
+    assert "is not a source" in run("pkg.mod_repo", "ppa:ondrej/php").value
+
+
+def test_a_new_source_is_fetched_from_at_once(root: Path, tmp_path: Path) -> None:
+    line = publish(tmp_path / "more", [Package("sltmore", "3", {}, {"Section": "misc"})])
+    assert run("pkg.mod_repo", line, file=f"{root}/etc/apt/sources.list.d/more.list").retcode == 0
+    assert run("pkg.latest_version", "sltmore", refresh=False).value == "3"
+    assert run("pkg.del_repo", line).value.startswith("File ")
+    assert run("pkg.latest_version", "sltmore", refresh=False).value == ""
+
+
+def test_a_source_is_said_to_be_there_when_its_lists_cannot_be_fetched_now(root: Path) -> None:
+    with (root / "var/lib/apt/lists/lock").open("w") as stream:
+        fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        said = run("pkg.mod_repo", "deb file:/nowhere ./")
+    assert "deb file:/nowhere ./" in (root / "etc/apt/sources.list").read_text()
+    begin = "ERROR: The sources were changed. The package database is locked by another package manager (process "
+    assert (said.retcode, said.value.startswith(begin)) == (1, True)
 
 
 # --- keys

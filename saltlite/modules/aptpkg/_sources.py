@@ -47,6 +47,18 @@ class Source:
         made.comps, made.options = list(self.comps), dict(self.options)
         return made
 
+    def without(self, kind: str, uri: str, suite: str, comps: list[str]) -> list[Source]:
+        """What is left when these components of one type, address and suite go; all of them for no components."""
+        kept = [comp for comp in self.comps if comp not in comps] if comps else []
+        parts = [
+            replace(self.copy(), types=[each for each in self.types if each != kind]),
+            replace(self.copy(), types=[kind], uris=[each for each in self.uris if each != uri]),
+            replace(self.copy(), types=[kind], uris=[uri], suites=[each for each in self.suites if each != suite]),
+        ]
+        if kept:
+            parts.append(replace(self.copy(), types=[kind], uris=[uri], suites=[suite], comps=kept))
+        return [part for part in parts if part.types and part.uris and part.suites]
+
     def lines(self) -> Iterator[tuple[str, str, str, str]]:
         """Type, address, suite and one-line form of every source that it stands for."""
         options = " ".join(f"{key}={' '.join(value.split())}" for key, value in self.options.items())
@@ -93,6 +105,17 @@ class Document:
                 del self._blocks[place : place + 1 + len(after)]
                 return
 
+    def replace(self, source: Source, parts: list[Source]) -> None:
+        """Have other sources in the place of one; the first has its stanza, with the comments in it."""
+        if not parts:
+            self.remove(source)
+            return
+        for block in self._blocks:
+            if block.source is source:
+                block.source = parts[0]
+        for part in parts[1:]:
+            self.add(part)
+
     def add(self, source: Source) -> None:
         """Put a source at the end."""
         text = "".join(block.text for block in self._blocks)
@@ -113,11 +136,6 @@ class Document:
             else:
                 parts.extend(f"{line}\n" for *_, line in block.source.lines())
         return "".join(parts)
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether nothing but white space would be left in the file."""
-        return not self.render().strip()
 
 
 def of_text(text: str) -> Source:
@@ -189,10 +207,11 @@ def _stanza(text: str, source: Source) -> str:
         "Enabled": "no" if source.disabled else "",
     }
     for key, value in source.options.items():
-        shown = value.replace(",", " ") if key in _LISTS else value
+        shown = value.replace(",", " ") if key in _LISTS else f"\n {value}" if "\n" in value else value
         wanted[_FIELDS.get(key, key.title())] = shown
     left = {name.lower(): (name, value) for name, value in wanted.items()}
-    lines = [] if text else [f"# {line}" for line in source.comment.splitlines()]
+    said = [f"# {line}" for line in source.comment.splitlines()]
+    lines = [line for line in said if line not in text.splitlines()]
     for name, value, part in _fields(text) if text else ():
         if not name:
             lines.append(part)
@@ -201,6 +220,6 @@ def _stanza(text: str, source: Source) -> str:
         if now and now.split() == value.split():
             lines.append(part)
         elif now:
-            lines.append(f"{name}: {now}")
-    lines += [f"{name}: {value}" for name, value in left.values() if value]
+            lines.append(f"{name}: {now}".replace(": \n", ":\n"))
+    lines += [f"{name}: {value}".replace(": \n", ":\n") for name, value in left.values() if value]
     return "\n".join(line for line in lines if line) + ("\n" if not text or text.endswith("\n") else "")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __risk__ = {"del_repo": "del-repo"}
 
+_PPA_SYSTEMS = ("Ubuntu", "Mint", "neon")
 _PPA = "deb https://ppa.launchpadcontent.net/{}/{}/ubuntu {} main"
 
 
@@ -97,8 +98,9 @@ def del_repo(repo: str, **kwargs: Unpack[_Removing]) -> str:
     """
     Remove a source, or the named components of it. Returns a sentence for each file that has changed.
 
-    A file below ``sources.list.d`` in which nothing is left is removed. ``refresh=False`` does not fetch the package
-    lists afterwards. ``test=True`` tells what would change, and changes nothing.
+    A file below ``sources.list.d`` in which no source is left is removed; a stanza that stands for more keeps standing
+    for the rest. ``refresh=False`` does not fetch the package lists afterwards. ``test=True`` tells what would change,
+    and changes nothing.
 
     CLI Example::
 
@@ -110,21 +112,23 @@ def del_repo(repo: str, **kwargs: Unpack[_Removing]) -> str:
     for document in _documents():
         touched = [source for source in document.sources if _is_meant(source, wanted)]
         for source in touched:
-            _leave_out(document, source, wanted)
+            uri = next(each for each in source.uris if _same_address(each, wanted.uris[0]))
+            document.replace(source, source.without(wanted.types[0], uri, wanted.suites[0], wanted.comps))
         if not touched:
             continue
-        gone = document.is_bare and os.path.dirname(document.path) == _apt.places().source_parts.rstrip("/")
+        folder = _apt.places().source_parts.rstrip("/")
+        gone = not document.sources and os.path.dirname(document.path) == folder
         if not given["test"]:
             _save(document, remove=gone)
         said.append(
-            f"File {document.path} held nothing but {repo} and has been removed."
+            f"File {document.path} held no source but {repo} and has been removed."
             if gone
             else f"Repo {repo} has been removed from {document.path}."
         )
     if not said:
         raise CommandExecutionError(f"Repo {repo} is in none of the source lists of this minion.")
     if given["refresh"] is not False and not given["test"]:
-        refresh_db()
+        _refresh()
     return "\n".join(said)
 
 
@@ -135,7 +139,8 @@ def mod_repo(
     Change a source, or add it: ``{repo: row}``, the row as ``get_repo`` gives it.
 
     ``repo`` is written as in ``sources.list``. A source of that type, address and suite that has one of its
-    components, or none, is changed: it then has the components and options of ``repo``. Keyword arguments go before
+    components, or none, is changed: it then has the components and options of ``repo``. A stanza that stands for more
+    sources is changed for all of them. Keyword arguments go before
     what ``repo`` says: ``uri``, ``dist``, ``type``, ``comps``, ``architectures``, ``signedby``, ``trusted``,
     ``disabled`` or ``enabled``, ``comments``. ``file`` is where a new one goes, deb822 if it ends with ``.sources``.
 
@@ -167,14 +172,14 @@ def mod_repo(
         _add_keys(given, saltenv=saltenv, everywhere=aptkey, signed_by=after.options.get("signed-by", ""))
         _save(document)
         if given["refresh"] is not False:
-            refresh_db()
+            _refresh()
     dist = str(given["dist"] or wanted.suites[0])
     return {repo: next(row for row in _rows(document.path, after) if row["dist"] == dist)}
 
 
 def _asked(repo: str) -> Source:
     text = str(repo)
-    if not text.startswith("ppa:"):
+    if not text.startswith("ppa:") or __grains__.get("os") not in _PPA_SYSTEMS:
         return of_text(text)
     owner, slash, name = text.removeprefix("ppa:").partition("/")
     codename = str(__grains__.get("oscodename") or "")
@@ -245,10 +250,9 @@ def _key_place(signed_by: str, *, everywhere: bool) -> dict[str, Any]:
 
 
 def _is_meant(source: Source, wanted: Source) -> bool:
-    addresses = [uri.rstrip("/") for uri in source.uris]
     return (
         wanted.types[0] in source.types
-        and wanted.uris[0].rstrip("/") in addresses
+        and any(_same_address(uri, wanted.uris[0]) for uri in source.uris)
         and wanted.suites[0] in source.suites
         and (not wanted.comps or bool(set(wanted.comps) & set(source.comps)))
     )
@@ -261,19 +265,19 @@ def _may_become(source: Source, wanted: Source) -> bool:
 
 
 def _is_row(row: Mapping[str, Any], wanted: Source) -> bool:
-    address = str(row["uri"]).rstrip("/")
-    return (row["type"], address, row["dist"]) == (wanted.types[0], wanted.uris[0].rstrip("/"), wanted.suites[0])
+    named = row["type"] == wanted.types[0] and row["dist"] == wanted.suites[0]
+    return named and _same_address(row["uri"], wanted.uris[0])
 
 
-def _leave_out(document: Document, source: Source, wanted: Source) -> None:
-    """Take the components of `wanted` out of `source`; where none is left, or none named, its suite, or all of it."""
-    left = [comp for comp in source.comps if comp not in wanted.comps] if wanted.comps else []
-    if left:
-        source.comps = left
-        return
-    source.suites = [suite for suite in source.suites if suite != wanted.suites[0]]
-    if not source.suites:
-        document.remove(source)
+def _same_address(one: str, other: str) -> bool:
+    return one.rstrip("/") == other.rstrip("/")
+
+
+def _refresh() -> None:
+    try:
+        refresh_db()
+    except CommandExecutionError as error:
+        raise CommandExecutionError(f"The sources were changed. {error}") from error
 
 
 def _rows(path: str, source: Source) -> Iterator[dict[str, Any]]:
