@@ -170,8 +170,8 @@ class PkgInterface(_PkgElsewhere):
         """The same as `latest_version`."""
         return ""
 
-    def list_pkgs(self, versions_as_list: bool = False) -> dict[str, str | list[str]]:
-        """The installed packages with their versions."""
+    def list_pkgs(self, versions_as_list: bool = False) -> dict[str, str | list[Any]]:
+        """The installed packages with their versions; lists of versions, or of attributes where these are asked for."""
         return {}
 
     def install(
@@ -193,7 +193,7 @@ class PkgInterface(_PkgElsewhere):
         """Remove packages with their configuration; what changed."""
         return {}
 
-    def upgrade(self, refresh: bool = True) -> dict[str, Change]:
+    def upgrade(self, *, refresh: bool = True) -> dict[str, Change]:
         """Upgrade everything; what changed."""
         return {}
 
@@ -205,8 +205,8 @@ class PkgInterface(_PkgElsewhere):
         """Whether an upgrade of the package is there."""
         return False
 
-    def refresh_db(self) -> bool | dict[str, bool | None]:
-        """Fetch the package lists; true on success, or by source."""
+    def refresh_db(self) -> bool | dict[str, bool | None] | None:
+        """Fetch the package lists; true on success, or by source. dnf and yum: null when nothing is to be upgraded."""
         return False
 
     @Interface.supported(os_family=["Debian", "RedHat", "Solaris", "Suse", "Windows"], os=["NetBSD", "SmartOS"])
@@ -250,7 +250,7 @@ class PkgInterface(_PkgElsewhere):
         return ""
 
     @Interface.supported(os_family=["Solaris", "Suse"], os=["DragonFly", "FreeBSD", "NetBSD", "SmartOS"])
-    def search(self, name: str) -> dict[str, Any]:
+    def search(self, criteria: str) -> dict[str, Any]:
         """Packages that match."""
         return {}
 
@@ -294,7 +294,7 @@ class PkgInterface(_PkgElsewhere):
         """Services that still run what an upgrade has replaced."""
         return []
 
-    @Interface.supported(os_family=["Debian"], os=["DragonFly", "FreeBSD"])
+    @Interface.supported(os_family=["Debian", "RedHat"], os=["DragonFly", "FreeBSD"])
     def autoremove(self) -> Any:
         """Remove packages that nothing needs any more."""
         return None
@@ -442,9 +442,9 @@ class PkgInterface(_PkgElsewhere):
         return {}
 
     @Interface.supported(os_family=["Suse"])
-    def list_products(self, all: bool = False, refresh: bool = False) -> dict[str, Any]:
+    def list_products(self, all: bool = False, refresh: bool = False) -> list[dict[str, Any]]:
         """The products that are there."""
-        return {}
+        return []
 
     @Interface.supported(os_family=["Suse"])
     def list_provides(self) -> dict[str, Any]:

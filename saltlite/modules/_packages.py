@@ -52,14 +52,14 @@ class Spelling(NamedTuple):
         version, and for two versions of one package.
         """
         asked = one if several is None else several
+        if asked is None:
+            return {}
         if isinstance(asked, Mapping):
             asked = [asked]
         found: dict[str, str] = {}
-        for each in asked if isinstance(asked, list | tuple) else str(asked or "").split(","):
+        for each in asked if isinstance(asked, list | tuple) else str(asked).split(","):
             pairs = each.items() if isinstance(each, Mapping) else ((each, version if several is None else None),)
             for each_name, each_version in pairs:
-                if each_name is None or (several is None and not str(each_name).strip()):
-                    continue
                 bare = self.name(str(each_name).strip())
                 exact = "" if each_version in (None, "") else self.version(each_version)
                 if found.setdefault(bare, exact) != exact:
@@ -199,11 +199,15 @@ def failure(done: subprocess.CompletedProcess[str], reasons: Sequence[str]) -> C
     return CommandExecutionError(f"{os.path.basename(done.args[0])} failed (return code {done.returncode}): {words}")
 
 
-def mark_report(name: str, old: str, new: str, problem: str = "") -> dict[str, Any]:
-    """One package's part of what `pkg.hold` and `pkg.unhold` give: `hold` or `install` before and after."""
+def mark_report(name: str, old: str, new: str, problem: str = "", *, test: bool = False) -> dict[str, Any]:
+    """One package's part of what `pkg.hold` and `pkg.unhold` give: `hold`, or another word, before and after.
+
+    `problem` says why it failed; with `test` nothing was done, and the result is None.
+    """
     if problem:
         return {"name": name, "changes": {}, "result": False, "comment": problem}
     if old == new:
         return {"name": name, "changes": {}, "result": True, "comment": f"Package {name} is already so."}
-    comment = f"Package {name} is now {'being held' if new == 'hold' else 'no longer held'}."
-    return {"name": name, "changes": {"old": old, "new": new}, "result": True, "comment": comment}
+    change = "being held" if new == "hold" else "no longer held"
+    comment = f"Package {name} {'would be' if test else 'is'} {change}."
+    return {"name": name, "changes": {"old": old, "new": new}, "result": None if test else True, "comment": comment}

@@ -223,9 +223,9 @@ def install(
 
 
 def upgrade(
-    refresh: bool = True,
     name: str | None = None,
     pkgs: list[Any] | None = None,
+    refresh: bool = True,
     **kwargs: Unpack[_Changing],
 ) -> Changes:
     """
@@ -237,7 +237,7 @@ def upgrade(
     CLI Example::
 
         saltlite '*' pkg.upgrade
-        saltlite '*' pkg.upgrade name=vim refresh=False
+        saltlite '*' pkg.upgrade vim refresh=False
     """
     given = _packages.take(kwargs, *_Changing.__annotations__)
     targets = _apk.targets(_apk.SPELLING.wanted(name, pkgs))

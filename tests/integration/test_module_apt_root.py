@@ -509,6 +509,7 @@ def test_a_source_is_said_to_be_there_when_its_lists_cannot_be_fetched_now(root:
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], bytes]:
     """A key of the test's own, in its two forms."""
+    assert shutil.which("gpg"), "gpg is not installed: apt-get install gpg gpg-agent"
     home = tmp_path_factory.mktemp("gpg")
     home.chmod(0o700)
     gpg = ["gpg", "--batch", "--no-options", "--homedir", str(home)]

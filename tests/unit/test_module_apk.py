@@ -77,7 +77,7 @@ def test_a_call_runs_what_it_has_to_and_gives_what_follows(
 
 
 @pytest.mark.parametrize("name", ["--root=/", "-U", "a b", "a;id", "a\nb", "a\0b", "ä", "a'b", "../x", "*"])
-@pytest.mark.parametrize("fun", ["install", "remove", "purge", "latest_version", "file_dict"])
+@pytest.mark.parametrize("fun", ["install", "remove", "purge", "upgrade", "latest_version", "file_dict"])
 def test_what_is_no_name_is_refused_before_anything_runs(fun: str, name: str) -> None:
     outcome = run(f"pkg.{fun}", name)
     assert (outcome.retcode, "is not the name of a package" in outcome.value) == (1, True)
