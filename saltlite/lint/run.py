@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import saltlite
 from saltlite.errors import UsageError
@@ -14,6 +15,8 @@ from saltlite.lint.findings import Finding, Severity
 from saltlite.lint.interface_rules import check_against, check_interface
 from saltlite.lint.module_rules import check_module
 from saltlite.lint.source import SourceInterface, SourceModule, read_interfaces, read_module, read_tree
+from saltlite.loader.finder import part_text
+from saltlite.loader.joined import joined_tree
 
 _NOQA = re.compile(r"#\s*noqa:\s*([A-Z0-9, ]+)")
 
@@ -57,8 +60,25 @@ def lint(paths: Sequence[str]) -> Report:
     interfaces = by_module(list(classes.values()))
     for module in modules:
         findings += check_module(module)
-        findings += check_executor(module) if is_executor(module.path) else check_against(module, interfaces)
+        findings += check_executor(module) if is_executor(module.path) else check_against(_whole(module), interfaces)
     return Report(tuple(files), tuple(sorted(one for one in set(findings) if not _is_allowed(one))))
+
+
+def _whole(module: SourceModule) -> SourceModule:
+    """The module with the functions that a package takes from files beside it; what is said of them is said of line 1.
+
+    Those files are looked at by themselves, too, with their own lines.
+    """
+    folder, name = os.path.split(module.path)
+    if name != "__init__.py":
+        return module
+    try:
+        tree = joined_tree(module.tree, partial(part_text, folder))
+    except (SyntaxError, OSError):
+        return module  # found when that file was read
+    joined = read_module(module.path, module.stem, tree).functions
+    taken = {name: replace(one, line=1) for name, one in joined.items() if name not in module.functions}
+    return replace(module, functions={**module.functions, **taken})
 
 
 def shipped_interfaces() -> list[SourceInterface]:

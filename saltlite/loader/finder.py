@@ -209,10 +209,11 @@ def module_tree(file: ModuleFile) -> ast.Module:
     tree = parse_module(module_text(file), _text_path(file))
     if file.form is not Form.PACKAGE:
         return tree
-    return joined_tree(tree, functools.partial(_part_text, os.path.dirname(file.path)))
+    return joined_tree(tree, functools.partial(part_text, os.path.dirname(file.path)))
 
 
-def _part_text(folder: str, name: str) -> tuple[bytes, str] | None:
+def part_text(folder: str, name: str) -> tuple[bytes, str] | None:
+    """Text and path of a part of the package in that folder, for `joined_tree`. Raises OSError."""
     path = os.path.join(folder, *name.split(".")) + ".py"
     try:
         with open(path, "rb") as stream:
