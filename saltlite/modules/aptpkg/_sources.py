@@ -85,7 +85,7 @@ class Document:
     def __init__(self, path: str, text: str) -> None:
         self.path = path
         self.deb822 = path.endswith(".sources")
-        pieces = re.split(r"(\n(?:[ \t]*\n)+)", text) if self.deb822 else text.splitlines(keepends=True)
+        pieces = re.split(r"(\n(?:[ \t\r]*\n)+)" if self.deb822 else r"(?<=\n)", text)
         read = _of_stanza if self.deb822 else _of_line
         self._blocks: list[_Block] = []
         for piece in pieces:

@@ -16,8 +16,6 @@ from . import _whole
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
 
-__risk__ = {"del_repo_key": "del-repo-key"}
-
 KEYRINGS = "/etc/apt/keyrings"
 """Where keys of single sources are kept, which name them with signed-by."""
 

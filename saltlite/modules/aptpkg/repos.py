@@ -18,8 +18,6 @@ from .offered import refresh_db
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
 
-__risk__ = {"del_repo": "del-repo"}
-
 _PPA_SYSTEMS = ("Ubuntu", "Mint", "neon")
 _PPA = "deb https://ppa.launchpadcontent.net/{}/{}/ubuntu {} main"
 
@@ -316,7 +314,7 @@ def _document(path: str) -> Document:
     if not path.endswith((".list", ".sources")):
         raise SaltInvocationError(f"apt does not read {path}: its name has to end with .list or .sources.")
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as stream:
             return Document(path, stream.read())
     except FileNotFoundError:
         return Document(path, "")
