@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -157,6 +156,8 @@ def _text(path: str) -> str:
 
 def _save(path: str, text: str) -> None:
     """Put the file in place whole; mode and owner stay."""
+    import tempfile
+
     target = os.path.realpath(path)
     temporary = ""
     try:

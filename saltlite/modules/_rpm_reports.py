@@ -5,7 +5,6 @@ What belongs here: the parts of `pkg` and `lowpkg` that read more of the rpm dat
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import subprocess
@@ -257,6 +256,8 @@ def difference(package_file: str, path: str, root: str = "") -> str:
 
     Raises CommandExecutionError when the package does not hold the file, or it cannot be read.
     """
+    import difflib
+
     packed = _unpacked(_packages.path(package_file), _packages.path(path))
     try:
         with open(_rpm.below(root, path), "rb") as stream:

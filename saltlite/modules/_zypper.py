@@ -38,7 +38,7 @@ class Answer:
     """What zypper said: its XML, and the program that ended."""
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        from xml.etree import ElementTree  # noqa: PLC0415 - heavy, and needed only where zypper is run
+        from xml.etree import ElementTree
 
         self.done = done
         try:

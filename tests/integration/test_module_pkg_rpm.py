@@ -101,7 +101,6 @@ def test_a_package_goes_through_its_whole_life(machine: Machine) -> None:
     assert machine.value("pkg.list_upgrades", refresh=False) == {ALPHA: "2.0-1"}
     assert machine.value("pkg.upgrade_available", ALPHA, refresh=False) is True
     assert machine.value("pkg.upgrade", refresh=False) == {ALPHA: {"old": "1.0-1", "new": "2.0-1"}}
-    assert machine.value("pkg.latest_version", ALPHA, refresh=False) == ""
     assert machine.value("pkg.install", ALPHA, version="1.0") == {ALPHA: {"old": "2.0-1", "new": "1.0-1"}}
     assert machine.value("pkg.install", BETA) == {BETA: {"old": "", "new": "3:1.0~rc1-1"}}
     gone = {ALPHA: {"old": "1.0-1", "new": ""}, BETA: {"old": "3:1.0~rc1-1", "new": ""}}
@@ -183,6 +182,20 @@ def test_a_locked_database_is_reported_as_such(machine: Machine) -> None:
         other.terminate()
     assert f"The package database is locked by another package manager (process {other.pid}" in message
     assert machine.installed() == ["slt-base-1.0-1.noarch"]
+
+
+def test_a_program_that_is_killed_or_missing_is_an_error_that_says_so(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/rpm").symlink_to("/usr/bin/rpm")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    killed = tmp_path / "bin" / machine.tool
+    killed.write_text("#!/bin/sh\nkill -KILL $$\n")
+    killed.chmod(0o755)
+    assert f"{machine.tool} failed (return code -9)" in machine.error("pkg.install", ALPHA)
+    killed.unlink()
+    assert f"{machine.tool} (" in machine.error("pkg.install", ALPHA)
 
 
 NASTY = ["-x", "--root=/", "a b", "a'b", 'a"b', "a;reboot", "$(reboot)", "a\nb", "a\0b", "ü", "!a", "~a", "", "*"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError
@@ -132,6 +131,8 @@ def _locks(given: dict[str, Any]) -> dict[str, str]:
 
 def _locks_of_dnf5(path: str) -> dict[str, str]:
     """The locks that have one version; dnf5 can also lock ranges, which have no text of this kind."""
+    import tomllib
+
     try:
         with open(path, "rb") as stream:
             rows = tomllib.load(stream).get("packages", [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 from typing import Any
 
@@ -100,6 +99,8 @@ def _folders(basedir: str | list[str] | None, root: str | None) -> list[str]:
     """The folders of repository files, as the configuration of dnf or yum names them."""
     if basedir:
         return [each.strip() for each in (basedir.split(",") if isinstance(basedir, str) else basedir)]
+    import configparser
+
     folder = _rpm.root_folder(root)
     for path in _CONFIGURATIONS:
         parser = configparser.ConfigParser(strict=False, interpolation=None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
-from urllib.parse import urlsplit
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules import _packages, _repofiles, _rpm
@@ -12,6 +12,7 @@ from saltlite.modules import _packages, _repofiles, _rpm
 from .available import refresh_db
 
 _FOLDER = "/etc/zypp/repos.d"
+_URL = re.compile(r"[a-z][a-z0-9+.-]*:[^\s]")
 
 _SETTINGS = {
     "enabled": "enabled",
@@ -92,7 +93,7 @@ def mod_repo(repo: str, root: str | None = None, **kwargs: Any) -> dict[str, Any
     link = values.get("baseurl") or values.get("mirrorlist")
     if before is None and not link:
         raise CommandExecutionError(f"There is no repository {repo}: a new one needs url or mirrorlist.")
-    if link and not urlsplit(str(link)).scheme:
+    if link and not _URL.match(str(link)):
         raise SaltInvocationError(f"{link!r} is not the URL of a repository.")
     if before is None:
         _refuse_twice(repo, str(link), known)
