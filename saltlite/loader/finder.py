@@ -18,7 +18,8 @@ from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.joined import joined_tree
 from saltlite.loader.places import MODULES, Form, Layer, module_files
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
-from saltlite.model.signature import FUNCTION_TEXT_MAX, is_function_name
+from saltlite.loader.unions import united
+from saltlite.model.signature import FUNCTION_TEXT_MAX, format_signature, is_function_name, parse_signature
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class Index:
         """The text of `saltlite.model.signature` for every function that the files promise, sorted by name.
 
         `providers` is the option of that name. Where only running the files would tell which of them provides a
-        function, and they do not take the same, the text says nothing of its parameters.
+        function, and they do not take the same, the text takes whatever one of them takes (`saltlite.loader.unions`).
         """
         texts: dict[str, str] = {}
         for name in {*self._claims, *providers}:
@@ -126,9 +127,12 @@ def _possible(files: Sequence[ModuleFile]) -> dict[str, list[str]]:
 def _module_text(module: str, fun: str, found: Sequence[str]) -> str:
     risk = next((text[text.index("!") :] for text in found if "!" in text), "")
     text = f"{module}.{found[0]}"
+    if len(set(found)) > 1:
+        signature = united([parse_signature(f"m.{each}")[1] for each in dict.fromkeys(found)])
+        text = format_signature(f"{module}.{fun}", signature, risk.removeprefix("!"))
     # Behind "m." the scan found it to be within the grammar, so only what the module's name adds can be too much.
     fits = len(text) <= FUNCTION_TEXT_MAX and is_function_name(f"{module}.{fun}")
-    return text if fits and len(set(found)) == 1 else f"{module}.{fun}{risk}"
+    return text if fits else f"{module}.{fun}{risk}"
 
 
 def build_index(layers: Sequence[Layer], previous: Index | None = None) -> Index:

@@ -165,6 +165,8 @@ def test_downloaded_packages_are_listed(root: Path, tmp_path: Path) -> None:
 def test_selections_are_read_and_set(root: Path, tmp_path: Path) -> None:
     run("pkg.install", sources=[{"slttiny": str(build(tmp_path, TINY))}])
     hold = {"slttiny": {"old": "install", "new": "hold"}}
+    planned = run("pkg.hold", "slttiny", test=True).value["slttiny"]
+    assert (planned["result"], planned["changes"]) == (None, hold["slttiny"])
     assert run("pkg.set_selections", selection={"hold": ["slttiny"]}, test=True).value == hold
     assert run("pkg.get_selections").value == {"install": ["slttiny"]}
     assert run("pkg.set_selections", selection={"hold": ["slttiny"]}).value == hold

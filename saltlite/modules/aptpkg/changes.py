@@ -154,10 +154,12 @@ def autoremove(list_only: bool = False, purge: bool = False, test: bool = False)
 
 
 def hold(
-    name: str | None = None, pkgs: list[Any] | None = None, sources: list[Any] | None = None
+    name: str | None = None, pkgs: list[Any] | None = None, sources: list[Any] | None = None, test: bool = False
 ) -> dict[str, dict[str, Any]]:
     """
     Keep packages at their version: ``{name: {name, changes, result, comment}}``.
+
+    ``test=True`` tells what would change, and changes nothing.
 
     ``sources`` is a list as ``install`` takes it; the names in it are meant.
 
@@ -166,20 +168,22 @@ def hold(
         saltlite '*' pkg.hold vim
         saltlite '*' pkg.hold pkgs='["foo", "bar"]'
     """
-    return _mark(_named(name, pkgs, sources), "hold")
+    return _mark(_named(name, pkgs, sources), "hold", test=test)
 
 
 def unhold(
-    name: str | None = None, pkgs: list[Any] | None = None, sources: list[Any] | None = None
+    name: str | None = None, pkgs: list[Any] | None = None, sources: list[Any] | None = None, test: bool = False
 ) -> dict[str, dict[str, Any]]:
     """
     Let packages be upgraded again: ``{name: {name, changes, result, comment}}``.
+
+    ``test=True`` tells what would change, and changes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.unhold vim
     """
-    return _mark(_named(name, pkgs, sources), "unhold")
+    return _mark(_named(name, pkgs, sources), "unhold", test=test)
 
 
 def set_selections(
@@ -231,18 +235,18 @@ def _named(name: Any, pkgs: Any, sources: Any) -> list[str]:
     return [_apt.SPELLING.name(key) for each in sources for key in (each if isinstance(each, Mapping) else [each])]
 
 
-def _mark(names: Sequence[str], verb: str) -> dict[str, dict[str, Any]]:
+def _mark(names: Sequence[str], verb: str, *, test: bool) -> dict[str, dict[str, Any]]:
     held = set(list_holds())
     new = "hold" if verb == "hold" else "install"
     report: dict[str, dict[str, Any]] = {}
     for name in names:
         old = "hold" if name in held else "install"
         problem = ""
-        if old != new:
+        if old != new and not test:
             done: subprocess.CompletedProcess[str] = _apt.run(["apt-mark", verb, "--", name])
             _apt.refuse_locked(done)
             problem = _apt.reason(done) if done.returncode else ""
-        report[name] = _packages.mark_report(name, old, new, problem)
+        report[name] = _packages.mark_report(name, old, new, problem, test=test)
     return report
 
 
