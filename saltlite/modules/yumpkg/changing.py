@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
@@ -10,6 +11,7 @@ from saltlite.errors import CommandExecutionError
 from saltlite.modules import _dnf, _packages, _rpm
 
 from .available import list_downloaded, list_repo_pkgs, refresh_db
+from .holding import hold, list_holds, unhold
 from .installed import list_pkgs
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class _Installing(_Sources, total=False):
     downloadonly: bool
     reinstall: bool
     normalize: bool
+    update_holds: bool
     saltenv: str
     test: bool
 
@@ -86,7 +89,8 @@ def install(
     repositories alone, ``enablerepo`` and ``disablerepo`` from more or fewer. An older version is a downgrade.
 
     Further keyword arguments: ``reinstall``, ``downloadonly``, ``skip_verify`` (do not check signatures),
-    ``normalize=False`` (the name may end like an architecture), ``disableexcludes``, ``setopt``, and ``root`` or
+    ``normalize=False`` (the name may end like an architecture), ``update_holds`` (also packages that are held; they are
+    held again in their new version), ``disableexcludes``, ``setopt``, and ``root`` or
     ``installroot``, a folder that holds another system. ``test=True`` tells what would change, and changes nothing.
 
     CLI Example::
@@ -112,15 +116,33 @@ def install(
         return _planned(given, calls)
 
     def act() -> None:
-        for command, names in calls:
-            _dnf.change(given, command, names)
+        with _released([each.name for each in wanted] if given["update_holds"] else [], given):
+            for command, names in calls:
+                _dnf.change(given, command, names)
 
     changes = _packages.changed(_listing(given), act)
-    if not given["downloadonly"]:
+    if "reinstall" in found and not given["downloadonly"]:
         now = list_pkgs(root=_dnf.root_of(given) or None)
-        again = [each.name for each in found.get("reinstall", []) if each.name in now]
+        again = [each.name for each in found["reinstall"] if each.name in now]
         changes = {**{name: {"old": now[name], "new": now[name]} for name in again}, **changes}
     return changes
+
+
+@contextmanager
+def _released(names: Sequence[str], given: Mapping[str, Any]) -> Iterator[None]:
+    """Let those of the packages that are held be changed; they are held again afterwards, whatever happened."""
+    root = _dnf.root_of(given)
+    held = sorted(set(list_holds(full=False, root=root)) & set(names)) if names else []
+    if not held:
+        yield
+        return
+    try:
+        problems = [row["comment"] for row in unhold(pkgs=held, root=root).values() if not row["result"]]
+        if problems:
+            raise CommandExecutionError("; ".join(problems))
+        yield
+    finally:
+        hold(pkgs=held, root=root)
 
 
 _OPTIONS = {"skip_verify": "--nogpgcheck", "downloadonly": "--downloadonly"}
