@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from saltlite.lint.findings import Finding
-from saltlite.lint.source import SourceInterface, SourceModule
+from saltlite.lint.source import SourceFunction, SourceInterface, SourceModule
 from saltlite.smi.differences import Level, compare
 from saltlite.smi.platforms import Platforms
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
 import os
@@ -105,7 +106,8 @@ def read_module(path: str, stem: str, tree: ast.Module) -> SourceModule:
     folder, name = os.path.split(path)
     if name == MAIN:
         places = {shown: part_path(folder, part) for part, names in named_parts(tree) for shown in names.values()}
-        tree = joined_tree(tree, functools.partial(part_text, folder))
+        with contextlib.suppress(SyntaxError, OSError):  # found when that file is read
+            tree = joined_tree(tree, functools.partial(part_text, folder))
     defined: dict[str, FunctionDefinition] = {
         name: function for name, function in top_functions(tree) if not isinstance(function, ast.Lambda)
     }
