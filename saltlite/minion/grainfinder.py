@@ -17,6 +17,7 @@ from saltlite.adapters import logs
 from saltlite.adapters.process import Child, keep_only, set_parent_death_signal
 from saltlite.adapters.reactor import Reactor
 from saltlite.grains.collect import collect
+from saltlite.grains.kept import kept
 from saltlite.minion.customgrains import custom_grains
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ def _fork_finder(opts: Mapping[str, Any], writing: int) -> int:
                 pipe.write(msgpack.packb(shipped, default=str))
                 for piece in custom_grains(opts, shipped):
                     pipe.write(msgpack.packb(piece, default=str))
+                pipe.write(msgpack.packb(kept(opts), default=str))
             logs.report_repeats()
             status = 0
         finally:
