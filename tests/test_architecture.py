@@ -176,6 +176,9 @@ def test_the_dunders_of_plugins_exist_in_plugins_only(path: Path) -> None:
 @pytest.mark.parametrize("path", [path for path in PRODUCT if path.name == "__init__.py"], ids=name_of)
 def test_a_package_says_what_belongs_into_it(path: Path) -> None:
     said = ast.get_docstring(parsed(path)) or ""
+    if path.parent.parent.name == "modules":
+        assert ":maintainer:" in said  # a module that is a folder: its docstring is for who calls it
+        return
     assert "What belongs here:" in said
     assert "What does not:" in said or path.parent.name == "saltlite"
 

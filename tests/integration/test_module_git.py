@@ -306,7 +306,8 @@ NASTY = ["-x", "--upload-pack=touch pwned", "", "a\nb", "a\0b"]
 )  # fmt: skip
 def test_a_name_that_is_none_is_refused_before_git_runs(repo: Path, fun: str, before: Any, name: str) -> None:
     if name == "" and (fun, before) in {
-        ("fetch", ()), ("push", ()), ("push", ("origin",)), ("ls_remote", ("origin",)), ("diff", ()), ("merge_base", ()),
+        ("fetch", ()), ("push", ()), ("push", ("origin",)), ("ls_remote", ("origin",)), ("diff", ()),
+        ("merge_base", ()),
     }:  # fmt: skip
         return  # nothing is named
     outcome = run(fun, str(repo), *before, name)

@@ -270,8 +270,8 @@ def archive(
 
     CLI Example::
 
-        saltlite '*' git.archive /srv/app /root/app.tar.gz
-        saltlite '*' git.archive /srv/app /root/app.zip v1.2 prefix=app-1.2/
+        saltlite '*' git.archive /srv/app /var/tmp/app.tar.gz
+        saltlite '*' git.archive /srv/app /var/tmp/app.zip v1.2 prefix=app-1.2/
     """
     place = _cwd(cwd, how)
     inside = os.path.basename(place.rstrip("/")) + "/" if prefix is None else str(prefix)

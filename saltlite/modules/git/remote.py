@@ -53,7 +53,7 @@ def clone(
     CLI Example::
 
         saltlite '*' git.clone /srv/app https://git.example.org/app.git
-        saltlite '*' git.clone /srv git@git.example.org:app.git name=app identity=/root/.ssh/deploy
+        saltlite '*' git.clone /srv git@git.example.org:app.git name=app identity=/etc/deploy/deploy
         saltlite '*' git.clone /srv/app https://git.example.org/app.git https_user=me https_pass=sesame
     """
     source, login = repository(url), _login(url, how.get("https_user"), how.get("https_pass"))
@@ -115,7 +115,7 @@ def pull(cwd: str, opts: Any = "", git_opts: Any = "", **how: Unpack[Remotely]) 
     CLI Example::
 
         saltlite '*' git.pull /srv/app opts=--ff-only
-        saltlite '*' git.pull /srv/app user=deploy identity=/home/deploy/.ssh/id_ed25519
+        saltlite '*' git.pull /srv/app user=deploy identity=/etc/deploy/id_ed25519
     """
     words = [*options(git_opts), "pull", *options(opts)]
     return output(git(words, path(cwd, how.get("user")), how, known=REMOTELY))
