@@ -34,7 +34,7 @@ _DEFAULTS: dict[str, Any] = {
 """What modules of Salt find where nobody has configured anything."""
 
 
-def get(  # noqa: PLR0913 - Salt's signature
+def get(  # noqa: PLR0913, PLR0917 - Salt's signature
     key: str,
     default: Any = "",
     delimiter: str = ":",
@@ -69,7 +69,7 @@ def get(  # noqa: PLR0913 - Salt's signature
     return default
 
 
-def option(  # noqa: PLR0913 - Salt's signature
+def option(  # noqa: PLR0913, PLR0917 - Salt's signature
     value: str,
     default: Any = None,
     omit_opts: bool = False,

@@ -145,7 +145,7 @@ def data(tgt: str) -> bool:
     return any(fnmatch.fnmatch(str(member).lower(), pattern.lower()) for member in values)
 
 
-def filter_by(  # noqa: PLR0913 - Salt's signature
+def filter_by(
     lookup: dict[str, Any],
     tgt_type: str = "compound",
     minion_id: str | None = None,
