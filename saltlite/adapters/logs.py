@@ -280,8 +280,9 @@ class LineHandler(logging.Handler):
         context = " ".join(f"{name}={value.translate(_ESCAPED)}" for name, value in _context.get())
         message = record.getMessage().translate(_ESCAPED)
         text = f"{record.levelname} {record.name} {f'[{context}] ' if context else ''}{message}"
-        if record.exc_info:
-            trace = self._formatter.formatException(record.exc_info)
+        # A text that somebody made of it before counts: with what is in it that nobody may see, it would not be here.
+        trace = record.exc_text or (self._formatter.formatException(record.exc_info) if record.exc_info else "")
+        if trace:
             text += "".join(f"\n  {line.translate(_ESCAPED)}" for line in trace.split("\n"))
         return text
 

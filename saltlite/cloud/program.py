@@ -212,11 +212,12 @@ class ConcealingFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Always true; the record is changed."""
-        message = record.getMessage()
         if record.exc_info:
-            message += f"\n{self._formatter.formatException(record.exc_info)}"
+            record.exc_text = self._formatter.formatException(record.exc_info)
             record.exc_info = None
-        record.msg, record.args = self._secrets.text(message), None
+        if record.exc_text:
+            record.exc_text = self._secrets.text(record.exc_text)
+        record.msg, record.args = self._secrets.text(record.getMessage()), None
         return True
 
 

@@ -272,10 +272,10 @@ def test_a_peer_that_does_not_read_makes_send_full_and_what_was_taken_arrives(ri
     _, events, route, _, _ = connected(rig)
     frame = DATA + bytes(100_000)
     taken = 0
-    while rig.server.send(route, frame) is SendResult.OK:
+    while (said := rig.server.send(route, frame)) is SendResult.OK:
         taken += 1
         assert taken < 1_000
-    assert rig.server.send(route, frame) is SendResult.FULL
+    assert said is SendResult.FULL
     rig.until(lambda: events.names().count("frame") == taken)
     rig.until(lambda: rig.server.send(route, DATA) is SendResult.OK)
 

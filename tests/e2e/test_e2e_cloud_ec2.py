@@ -11,7 +11,8 @@ import pytest
 from tests.e2e.fleet import Fleet, Said
 from tests.ec2_api import IMAGE, ec2_api, empty, needs_moto
 
-pytestmark = [pytest.mark.e2e, needs_moto]
+# The API on loopback loads its tables of machines with the first question of each kind, which takes it seconds.
+pytestmark = [pytest.mark.e2e, needs_moto, pytest.mark.timeout(180)]
 
 KEY = "planted-key-of-the-provider-31337"
 

@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
 from tests.cloud_lab import DRIVER, IMAGE, PROVIDER
 
 
@@ -66,6 +70,12 @@ def sentence(said: subprocess.CompletedProcess[str]) -> str:
     """What stderr says, when it is no traceback."""
     assert "Traceback" not in said.stderr
     return said.stderr
+
+
+def test_a_listing_takes_no_names_and_says_what_does(lab: Lab) -> None:
+    said = lab.run("-F", "web1")
+    assert said.returncode == 2
+    assert "--full-query takes no further word, and has 'web1': `--provider NAME` asks one provider" in said.stderr
 
 
 def test_providers_and_profiles_are_listed_without_asking_anybody(lab: Lab) -> None:
@@ -308,3 +318,33 @@ def test_clean_asks_before_it_destroys_and_has_a_row_for_every_run(lab: Lab) -> 
 
 
 _BEGUN = {"what": "begin", "step": "make-machine"}
+
+
+def module_of(lab: Lab) -> Loader:
+    opts = {"id": "m", "cloud.config_dir": str(lab.folder)}
+    return Loader(build_index(search_layers(opts)), opts, {"kernel": "Linux"}, {})
+
+
+def test_the_execution_module_asks_the_command(lab: Lab) -> None:
+    lab.machines(web1={"id": "1", "image": "i", "size": "s", "state": "running"})
+    functions = module_of(lab)
+    assert functions["cloud.has_instance"]("web1") is True
+    assert functions["cloud.get_instance"]("web2") is None
+    assert functions["cloud.query"]()[PROVIDER]["scripted"]["web1"]["state"] == "running"
+    assert IMAGE in functions["cloud.list_images"](PROVIDER)[PROVIDER]["scripted"]
+
+
+def test_what_the_command_refuses_is_what_the_execution_module_says(lab: Lab) -> None:
+    functions = module_of(lab)
+    with pytest.raises(CommandExecutionError, match="there is no profile 'nosuch'"):
+        functions["cloud.profile"]("nosuch", "web1")
+    with pytest.raises(SaltInvocationError, match="'a b' cannot be the name of a setting"):
+        functions["cloud.action"]("stop", "web1", **{"a b": "c"})
+    with pytest.raises(CommandExecutionError, match="--explain"):
+        functions["cloud.destroy"]("--explain")
+
+
+def test_without_providers_the_execution_module_says_which_file_lacks(lab: Lab) -> None:
+    (lab.folder / "cloud.providers").unlink()
+    with pytest.raises(KeyError, match=r"there is no .*/cloud.providers on this minion"):
+        module_of(lab)["cloud.query"]

@@ -169,6 +169,13 @@ def test_a_log_file_in_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Pa
         configure("info", log_file=str(tmp_path / "file" / "log"))
 
 
+def test_the_text_that_somebody_made_of_a_traceback_is_shown_in_its_place(log_file: Path) -> None:
+    record = logging.LogRecord("saltlite.test", logging.ERROR, "f", 1, "it failed", (), None)
+    record.exc_text = "Traceback:\n  with ***"
+    log.handle(record)
+    assert log_file.read_text().splitlines()[1:] == ["  Traceback:", "    with ***"]
+
+
 def test_the_journal_gets_a_priority_on_every_line_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     found = os.fstat(writing)

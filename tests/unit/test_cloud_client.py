@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,15 @@ from saltlite.core.cloud.foreign import of_this_host
 from saltlite.core.cloud.providers import Profile, Provider
 from saltlite.core.cloud.settings import Settings
 from saltlite.errors import CommandExecutionError
+
+
+@pytest.fixture(autouse=True)
+def _restored_logs() -> Iterator[None]:
+    """An open program takes its secrets out of what all handlers write, and those of this process outlive the test."""
+    before = {handler: handler.filters[:] for handler in logging.getLogger().handlers}
+    yield
+    for handler, filters in before.items():
+        handler.filters = filters
 
 
 def client(folder: Path) -> CloudClient:

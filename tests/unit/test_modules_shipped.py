@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def test_every_function_is_documented_with_an_example_under_its_own_name(file: M
     for function, found in read_descriptions(file).items():
         assert found.doc is not None
         assert "CLI Example::" in found.doc
-        assert any(f"saltlite '*' {name}.{function}" in found.doc for name in file.claims), function
+        names = "|".join(map(re.escape, file.claims))
+        assert re.search(rf"saltlite ('[^']+'|\S+) ({names})\.{re.escape(function)}\b", found.doc), function
 
 
 @pytest.mark.parametrize("file", INDEX.files, ids=lambda file: file.stem)
@@ -55,8 +57,9 @@ def test_no_shipped_file_computes_its_name() -> None:
     assert INDEX.undetermined == ()
 
 
-def test_every_shipped_module_loads_on_debian() -> None:
-    assert Loader(INDEX, {}, DEBIAN, {}).not_loaded() == {}
+def test_every_shipped_module_loads_on_debian(tmp_path: Path) -> None:
+    (tmp_path / "cloud.providers").touch()  # as on the host of a master that makes machines
+    assert Loader(INDEX, {"cloud.config_dir": str(tmp_path)}, DEBIAN, {}).not_loaded() == {}
 
 
 def test_packages_say_why_they_are_absent_elsewhere() -> None:

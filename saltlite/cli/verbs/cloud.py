@@ -88,6 +88,10 @@ exit codes: 0 all is well, 2 usage or configuration, 4 something failed and is
 _READS = ("show_", "list_", "get_", "avail_")
 """Actions that change nothing begin so, and need no confirmation."""
 
+_LISTS = ("query", "full_query", "select_query", "list_providers", "list_profiles", "list_locations", "list_images",
+          "list_sizes", "update_bootstrap")  # fmt: skip
+"""Acts that are for no machine."""
+
 
 def _table() -> Table:
     usage, summary = COMMANDS["cloud"]
@@ -119,7 +123,13 @@ def _act_of(parsed: Parsed) -> str:
     if len(given) != 1:
         what = "one of them" if given else "what to do"
         raise UsageError(f"say {what}: -p, -m, -d, -a, -f, -Q, -F, -S, --list-...; `saltlite cloud --help` has them")
-    return given[0]
+    act = given[0]
+    if parsed.words and act in _LISTS:
+        raise UsageError(
+            f"--{act.replace('_', '-')} takes no further word, and has {parsed.words[0]!r}: "
+            "`--provider NAME` asks one provider, `-a show_instance NAME` tells of one machine"
+        )
+    return act
 
 
 def _progress(parsed: Parsed, console: Console) -> Callable[[str, str], None]:

@@ -1,0 +1,222 @@
+"""Machines of clouds, on a minion that has the configuration of them: the host of the master, mostly.
+
+Each function runs ``saltlite cloud`` there. The option ``cloud.config_dir`` of the minion says where its files are,
+when that is not ``/etc/saltlite``. Returns of jobs are stored, so what a provider says of a machine that was just made,
+its password perhaps, is left out: the runner ``cloud.profile`` tells it to who asks.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:depends:       a master on the same host, to make machines that become minions
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __context__, __opts__, __salt__
+
+__risk__ = {"destroy": "destroy"}
+
+_CONFIG_DIR = "/etc/saltlite"
+_FIELDS = ("id", "image", "size", "state", "private_ips", "public_ips")
+_ERRORS = "errors"
+"""In the place of a provider: what went wrong, as lines."""
+_SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*\Z")
+_QUERIES = {"list_nodes": "-Q", "list_nodes_full": "-F", "list_nodes_select": "-S"}
+
+
+def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
+    if not os.path.exists(os.path.join(_config_dir(), "cloud.providers")):
+        return False, f"there is no {_config_dir()}/cloud.providers on this minion"
+    return True
+
+
+def list_sizes(provider: str = "all") -> dict[str, Any]:
+    """
+    How large machines can be.
+
+    CLI Example::
+
+        saltlite master1 cloud.list_sizes my-provider
+    """
+    return _run(f"--list-sizes={provider}")
+
+
+def list_images(provider: str = "all") -> dict[str, Any]:
+    """
+    What machines can be made from.
+
+    CLI Example::
+
+        saltlite master1 cloud.list_images my-provider
+    """
+    return _run(f"--list-images={provider}")
+
+
+def list_locations(provider: str = "all") -> dict[str, Any]:
+    """
+    Where machines can be.
+
+    CLI Example::
+
+        saltlite master1 cloud.list_locations my-provider
+    """
+    return _run(f"--list-locations={provider}")
+
+
+def query(query_type: str = "list_nodes") -> dict[str, Any]:
+    """
+    The machines of all providers: id, image, size, state, addresses.
+
+    CLI Example::
+
+        saltlite master1 cloud.query
+        saltlite master1 cloud.query list_nodes_full
+    """
+    if query_type not in _QUERIES:
+        raise SaltInvocationError(f"query_type is one of {', '.join(_QUERIES)}, and not {query_type!r}")
+    return _run(_QUERIES[query_type])
+
+
+def full_query() -> dict[str, Any]:
+    """
+    The machines with all that there is to say of them.
+
+    CLI Example::
+
+        saltlite master1 cloud.full_query
+    """
+    return _run("-F")
+
+
+def select_query() -> dict[str, Any]:
+    """
+    The machines with the fields of ``query.selection``.
+
+    CLI Example::
+
+        saltlite master1 cloud.select_query
+    """
+    return _run("-S")
+
+
+def has_instance(name: str) -> bool:
+    """
+    Whether some provider has a machine of that name.
+
+    CLI Example::
+
+        saltlite master1 cloud.has_instance web1
+    """
+    return get_instance(name) is not None
+
+
+def get_instance(name: str) -> dict[str, Any] | None:
+    """
+    The six fields of one machine; ``None`` when no provider has it.
+
+    CLI Example::
+
+        saltlite master1 cloud.get_instance web1
+    """
+    for alias, drivers in _run("-Q").items():
+        for machines in drivers.values() if alias != _ERRORS else ():
+            if name in machines:
+                found: dict[str, Any] = machines[name]
+                return found
+    return None
+
+
+def profile(name: str, names: str | list[str], parallel: bool = False) -> dict[str, Any]:
+    """
+    Make machines of a profile. Each is returned with its six fields and whether it is a minion now, and nothing more.
+
+    CLI Example::
+
+        saltlite master1 cloud.profile small web1,web2 parallel=True
+    """
+    found = _run(f"--profile={name}", "-y", *(["-P"] if parallel else []), "--", *_names(names))
+    return {
+        machine: {field: said[field] for field in (*_FIELDS, "deployed") if field in said}
+        if isinstance(said, dict)
+        else said
+        for machine, said in found.items()
+    }
+
+
+def destroy(names: str | list[str]) -> dict[str, Any]:
+    """
+    Destroy machines, with the keys of their minions.
+
+    CLI Example::
+
+        saltlite master1 cloud.destroy web1,web2
+    """
+    return _run("-d", "-y", "--", *_names(names))
+
+
+def action(fun: str, names: str | list[str], provider: str = "all", **kwargs: str | int | bool) -> dict[str, Any]:
+    """
+    Call an action of a driver for machines, such as ``stop``.
+
+    CLI Example::
+
+        saltlite master1 cloud.action stop web1
+    """
+    return _run(f"--action={fun}", "-y", f"--provider={provider}", "--", *_names(names), *_settings(kwargs))
+
+
+def function(fun: str, provider: str, **kwargs: str | int | bool) -> dict[str, Any]:
+    """
+    Call a function of a driver for a provider.
+
+    CLI Example::
+
+        saltlite master1 cloud.function show_image my-provider image=ami-1
+    """
+    return _run(f"--function={fun}", "--", provider, *_settings(kwargs))
+
+
+def _config_dir() -> str:
+    return str(__opts__.get("cloud.config_dir") or _CONFIG_DIR)
+
+
+def _run(*words: str) -> dict[str, Any]:
+    # -I: no folder of this process is a place to import from.
+    argv = [sys.executable, "-I", "-m", "saltlite", "cloud", "-c", _config_dir(), "--out", "json", *words]
+    said = __salt__["cmd.run_all"](argv, python_shell=False, ignore_retcode=True, redirect_stderr=False)
+    if said["retcode"] and not said["stdout"].strip():
+        raise CommandExecutionError(said["stderr"].strip() or f"saltlite cloud ended with {said['retcode']}")
+    try:
+        found = json.loads(said["stdout"] or "{}")
+    except ValueError:
+        raise CommandExecutionError(f"saltlite cloud printed no JSON: {said['stderr'].strip()}") from None
+    if not isinstance(found, dict):
+        raise CommandExecutionError("saltlite cloud printed no JSON object")
+    if said["retcode"]:
+        __context__["retcode"] = said["retcode"]
+        found[_ERRORS] = said["stderr"].strip().splitlines()
+    return found
+
+
+def _names(names: str | list[str]) -> list[str]:
+    found = [str(name).strip() for name in (names.split(",") if isinstance(names, str) else names)]
+    found = [name for name in found if name]
+    if not found:
+        raise SaltInvocationError("say which machines: names with commas between them, or a list")
+    return found
+
+
+def _settings(kwargs: dict[str, str | int | bool]) -> list[str]:
+    given = {key: value for key, value in kwargs.items() if not key.startswith("__")}
+    if wrong := [key for key in given if not _SETTING.match(key)]:
+        raise SaltInvocationError(f"{wrong[0]!r} cannot be the name of a setting")
+    return [f"{key}={json.dumps(value) if not isinstance(value, str) else value}" for key, value in given.items()]
