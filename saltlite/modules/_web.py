@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -55,9 +55,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a server is reached: the TLS context, the proxy (an URL, or empty), and handlers of cookies."""
+    """How a server is reached: what makes the TLS context (loading authorities takes 20 ms), the proxy (an URL, or
+    empty), and handlers of cookies."""
 
-    tls: ssl.SSLContext
+    tls: Callable[[], ssl.SSLContext]
     proxy: str = ""
     more: Iterable[urllib.request.BaseHandler] = ()
 
@@ -86,17 +87,25 @@ def ask(url: str, method: str, data: bytes | None, headers: Mapping[str, str], *
         for name, value in headers.items():
             request.add_unredirected_header(name, value)
         with _opened(request, way, connections, min(limits.connect_s, limits.whole_s)) as stream:
-            return _answer(stream, limits.body_bytes, lambda: over.is_set() or time.monotonic() > until)
+            found = _answer(stream, limits.body_bytes, lambda: over.is_set() or time.monotonic() > until)
+        _raise_if(over.is_set())  # what was cut off in its headers looks like an answer that has none
     except (http.client.InvalidURL, UnicodeError, ValueError) as error:
         if isinstance(error, SaltInvocationError):
             raise
         raise SaltInvocationError(f"That is no request of HTTP: {error}") from error
     except (OSError, http.client.HTTPException, EOFError) as error:
-        if over.is_set():
+        if over.is_set() or time.monotonic() > until:
             raise SilentError(f"There was no whole answer within {limits.whole_s:g} s.") from error
         raise SilentError(_reason(error)) from error
+    else:
+        return found
     finally:
         timer.cancel()
+
+
+def _raise_if(late: bool) -> None:
+    if late:
+        raise TimeoutError
 
 
 @contextlib.contextmanager
@@ -128,8 +137,7 @@ def _answer(stream: Any, most: int, is_over: Any) -> Answer:
         body += block
         if len(body) > most:
             raise SilentError(f"The answer has more than {most} bytes.")
-        if is_over():
-            raise SilentError("The answer came too slowly.")
+        _raise_if(is_over())
     if length.isdecimal() and len(body) < int(length):
         raise SilentError(f"The answer broke off after {len(body)} of {length} bytes.")
     headers: dict[str, str] = {}
@@ -177,13 +185,15 @@ class _Plain(urllib.request.HTTPHandler):
         return self.do_open(_noted(http.client.HTTPConnection, self._connections), req)
 
 
-class _Protected(urllib.request.HTTPSHandler):
-    def __init__(self, connections: list[http.client.HTTPConnection], tls: ssl.SSLContext) -> None:
-        super().__init__(context=tls)
+class _Protected(urllib.request.AbstractHTTPHandler):
+    def __init__(self, connections: list[http.client.HTTPConnection], tls: Callable[[], ssl.SSLContext]) -> None:
+        super().__init__()
         self._connections, self._tls = connections, tls
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_noted(http.client.HTTPSConnection, self._connections), req, context=self._tls)
+        return self.do_open(_noted(http.client.HTTPSConnection, self._connections), req, context=self._tls())
+
+    https_request = urllib.request.AbstractHTTPHandler.do_request_
 
 
 def _noted(kind: Any, connections: list[http.client.HTTPConnection]) -> Any:

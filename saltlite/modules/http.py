@@ -16,6 +16,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
@@ -89,8 +90,8 @@ def query(url: str, method: str = "GET", *, test: bool = False, **options: Unpac
     list of ``Name: value``, or such lines in ``header_file``. ``username`` and ``password`` log in. ``cert`` is the
     file of a client's certificate, or a list of this and its key. ``cookies=True`` keeps cookies in ``cookie_jar``.
     ``text_out``, ``headers_out`` and ``decode_out`` name files for the answer. ``formdata`` sends the data as a file
-    of a form. With ``test`` nothing is asked, or ``test_url`` is. ``backend``, ``port``, ``node`` and ``hide_fields`` change
-    nothing: no value of a request is ever logged.
+    of a form. With ``test`` nothing is asked, or ``test_url`` is. ``backend``, ``port``, ``node`` and ``hide_fields``
+    change nothing: no value of a request is ever logged.
 
     CLI Example::
 
@@ -138,6 +139,8 @@ def _asked(url: str, method: str, options: Options, found: dict[str, Any]) -> _w
     from saltlite.modules import _web
 
     whole = _with_params(url, options.get("params"))
+    if not (method.isascii() and method.isalpha()):
+        raise SaltInvocationError(f"{method!r:.40} is not a method of HTTP.")
     log.debug(
         "Requesting %s with %s", urlsplit(whole)._replace(query="", fragment="").geturl().rpartition("@")[2], method
     )
@@ -150,7 +153,7 @@ def _asked(url: str, method: str, options: Options, found: dict[str, Any]) -> _w
         int(own.get("http_max_body", BODY_BYTES_MAX)),
     )  # fmt: skip
     jar = _cookie_jar(options)
-    way = _web.Way(_tls(options), _proxy(whole, own), _cookie_handlers(jar))
+    way = _web.Way(partial(_tls, options), _proxy(whole, own), _cookie_handlers(jar))
     try:
         answer = _web.ask(whole, method, data, headers, way=way, limits=limits)
     except _web.SilentError as error:
@@ -166,7 +169,7 @@ def _asked(url: str, method: str, options: Options, found: dict[str, Any]) -> _w
 def _told(answer: _web.Answer, options: Options, found: dict[str, Any]) -> dict[str, Any]:
     text = answer.body.decode(_codec(answer.charset), "replace")
     found["body"] = text if options.get("decode_body", True) else answer.body
-    if answer.status >= 400 and options.get("raise_error", True):
+    if not 200 <= answer.status < 300 and options.get("raise_error", True):
         return {**found, "status": answer.status, "error": f"HTTP {answer.status}: {answer.reason}"}
     for file, content in (("text_out", text), ("headers_out", _header_lines(answer.headers))):
         if options.get(file):
@@ -258,7 +261,7 @@ def _name(tag: str) -> str:
 def _with_params(url: str, params: Any) -> str:
     from urllib.parse import urlencode
 
-    if not isinstance(url, str) or "://" not in url:
+    if not isinstance(url, str) or "://" not in url or url.endswith("://"):
         raise SaltInvocationError(f"{url!r:.80} is no URL: it begins with http:// or https://.")
     if not params:
         return url
