@@ -17,10 +17,9 @@ FILE_BYTES_MAX = 1024 * 1024
 
 def kept(opts: Mapping[str, Any]) -> dict[str, Any]:
     """What the file says, without any when there is none. A file that cannot be read is logged."""
-    conf_file = opts.get("conf_file")
-    if not conf_file:
+    path = _path(opts)
+    if not path:
         return {}
-    path = os.path.join(os.path.dirname(conf_file), FILE)
     try:
         with open(path, "rb") as stream:
             text = stream.read(FILE_BYTES_MAX + 1)
@@ -33,6 +32,20 @@ def kept(opts: Mapping[str, Any]) -> dict[str, Any]:
         log.warning("the grains of %s are missing: it has more than %d bytes", path, FILE_BYTES_MAX)
         return {}
     return _read(path, text)
+
+
+def kept_version(opts: Mapping[str, Any]) -> tuple[int, ...]:
+    """Something that is another when the file was changed; empty when there is none."""
+    try:
+        now = os.stat(_path(opts))
+    except OSError:
+        return ()
+    return now.st_ino, now.st_mtime_ns, now.st_size
+
+
+def _path(opts: Mapping[str, Any]) -> str:
+    conf_file = opts.get("conf_file")
+    return os.path.join(os.path.dirname(conf_file), FILE) if conf_file else ""
 
 
 def _read(path: str, text: bytes) -> dict[str, Any]:

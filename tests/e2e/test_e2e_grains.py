@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import Fleet
+from tests.e2e.fleet import BIN, Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -37,6 +38,11 @@ def test_a_grain_is_targeted_when_it_is_set_and_outlives_the_minion(fleet: Fleet
     assert sorted(run(fleet, "-C", "G@roles:role3 and G@rack:4", "grains.get", "roles")["web"]) == [
         f"role{number}" for number in range(4)
     ]
+
+    # Not through the minion: it sees the file some time later.
+    call = [BIN / "saltlite", "-c", fleet.folder / "web", "call", "grains.setval", "shelf", "2"]
+    subprocess.run(call, check=True, capture_output=True, env=fleet.environment())
+    wait_until(lambda: fleet.cli("-G", "shelf:2", "test.ping").code == 0, "the master has the grain that was set")
 
     fleet.daemons["web"].stop()
     fleet.restart_minion("web")
