@@ -49,6 +49,7 @@ SYNONYMS_WITH_A_REASON = {
     ("config/minion.py", "resource_workers"): "an option, named as worker_threads is",
     ("interfaces/service.py", "create_win_salt_restart_task"): "the function's name in Salt",
     ("interfaces/service.py", "execute_salt_restart_task"): "the function's name in Salt",
+    ("modules/http.py", "agent"): "the argument's name in Salt: HTTP's User-Agent",
     ("wire/merkle.py", "node"): "of a tree; no machine is meant",
 }
 NAMES_OF_DRIVERS = {

@@ -37,7 +37,7 @@ DATA_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of a file that is sent."""
 
 _DECODED = ("json", "xml", "yaml", "plain")
-_AGENT = "saltlite http.query()"
+_CALLED = "saltlite http.query()"
 
 
 class Options(TypedDict, total=False):
@@ -77,7 +77,6 @@ class Options(TypedDict, total=False):
     formdata_fieldname: str | None
     formdata_filename: str | None
     port: int
-    node: str
 
 
 def query(url: str, method: str = "GET", *, test: bool = False, **options: Unpack[Options]) -> dict[str, Any]:
@@ -90,8 +89,8 @@ def query(url: str, method: str = "GET", *, test: bool = False, **options: Unpac
     list of ``Name: value``, or such lines in ``header_file``. ``username`` and ``password`` log in. ``cert`` is the
     file of a client's certificate, or a list of this and its key. ``cookies=True`` keeps cookies in ``cookie_jar``.
     ``text_out``, ``headers_out`` and ``decode_out`` name files for the answer. ``formdata`` sends the data as a file
-    of a form. With ``test`` nothing is asked, or ``test_url`` is. ``backend``, ``port``, ``node`` and ``hide_fields``
-    change nothing: no value of a request is ever logged.
+    of a form. With ``test`` nothing is asked, or ``test_url`` is. ``backend``, ``port`` and ``hide_fields`` change
+    nothing: no value of a request is ever logged.
 
     CLI Example::
 
@@ -283,7 +282,7 @@ def _headers(options: Options) -> dict[str, str]:
     lines = list(options.get("header_list") or ())
     if options.get("header_file"):
         lines = _content(str(options["header_file"])).decode(errors="replace").splitlines()
-    headers = {"User-Agent": str(options.get("agent") or _AGENT)}
+    headers = {"User-Agent": str(options.get("agent") or _CALLED)}
     headers |= {str(name): str(value) for name, value in given.items()}
     for line in lines:
         name, colon, value = str(line).partition(":")

@@ -40,7 +40,7 @@ def test_a_grain_is_targeted_when_it_is_set_and_outlives_the_minion(fleet: Fleet
     ]
 
     # Not through the minion: it sees the file some time later.
-    call = [BIN / "saltlite", "-c", fleet.folder / "web", "call", "grains.setval", "shelf", "2"]
+    call = [str(BIN / "saltlite"), "-c", str(fleet.folder / "web"), "call", "grains.setval", "shelf", "2"]
     subprocess.run(call, check=True, capture_output=True, env=fleet.environment())
     wait_until(lambda: fleet.cli("-G", "shelf:2", "test.ping").code == 0, "the master has the grain that was set")
 
