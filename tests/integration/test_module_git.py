@@ -10,6 +10,7 @@ import shutil
 import ssl
 import subprocess
 import tarfile
+import tempfile
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -362,12 +363,9 @@ def test_a_key_is_used_alone_and_its_name_is_no_code(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-def test_somebody_else_owns_what_git_makes_for_him(repo: Path, tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    shutil.chown(theirs, "nobody")
-    outcome = run("init", str(theirs / "app"), user="nobody")
-    assert outcome.retcode == 0, outcome
-    assert (theirs / "app/.git").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+def test_somebody_else_owns_what_git_makes_for_him() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # those of pytest are closed to others
+        shutil.chown(folder, "nobody")
+        outcome = run("init", f"{folder}/app", user="nobody")
+        assert outcome.retcode == 0, outcome
+        assert Path(f"{folder}/app/.git").stat().st_uid == pwd.getpwnam("nobody").pw_uid
