@@ -321,10 +321,11 @@ def _content(path: str) -> bytes:
     place = __salt__["cp.cache_file"](path) if "://" in path else path
     try:
         with open(place or path, "rb") as stream:
-            data = stream.read(DATA_BYTES_MAX + 1)
+            data = b"" if os.fstat(stream.fileno()).st_size > DATA_BYTES_MAX else stream.read(DATA_BYTES_MAX)
+            more = bool(stream.read(1))
     except OSError as error:
         raise CommandExecutionError(f"{path} cannot be read: {error.strerror}.") from error
-    if len(data) > DATA_BYTES_MAX:
+    if more:
         raise CommandExecutionError(f"{path} has more than {DATA_BYTES_MAX} bytes: it is not sent.")
     return data
 

@@ -87,11 +87,12 @@ def get_saved_rules(conf_file: str | None = None, family: str = "ipv4") -> dict[
     path = conf_file or _saved_file(family)
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
-            text = stream.read(FILE_BYTES_MAX + 1)
+            text = "" if os.fstat(stream.fileno()).st_size > FILE_BYTES_MAX else stream.read(FILE_BYTES_MAX)
+            more = bool(stream.read(1))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise CommandExecutionError(f"The saved rules in {path!r} cannot be read: {reason}.") from error
-    if len(text) > FILE_BYTES_MAX:
+    if more:
         raise CommandExecutionError(f"{path} has more than {FILE_BYTES_MAX} bytes: those are no saved rules.")
     return _parsed(text, path)
 

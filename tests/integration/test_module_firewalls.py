@@ -88,6 +88,13 @@ def test_what_is_no_name_is_refused_before_anything_runs(fun: str, args: Any, wo
     assert words in (said["comment"] if isinstance(said, dict) else said)
 
 
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as stream:
+        stream.truncate(64 * 1024 * 1024 + 1)
+    assert "those are no saved rules" in run("iptables.get_saved_rules", str(path)).value
+
+
 INSIDE = """
 import json, subprocess, sys
 from tests.integration.test_module_firewalls import run

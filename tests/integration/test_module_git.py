@@ -31,12 +31,14 @@ INDEX = build_index(search_layers({}))
 SECRET = "sesame-git"
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     home = tmp_path_factory.mktemp("home")
     (home / ".gitconfig").write_text("[user]\nname = A\nemail = a@example.org\n[init]\ndefaultBranch = main\n")
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        yield
 
 
 def run(fun: str, *args: Any, **kwargs: Any) -> Outcome:
@@ -47,9 +49,10 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    folder = tmp_path / "a repo; x"
+@pytest.fixture(scope="module")
+def untouched(_home: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository that no test changes."""
+    folder = tmp_path_factory.mktemp("git") / "a repo; x"
     folder.mkdir()
     git(folder, "init", "-q")
     (folder / "a").write_text("one\n")
@@ -57,6 +60,12 @@ def repo(tmp_path: Path) -> Path:
     git(folder, "commit", "-q", "-m", "first")
     git(folder, "tag", "v1")
     return folder
+
+
+@pytest.fixture
+def repo(untouched: Path, tmp_path: Path) -> Path:
+    """One of the test's own."""
+    return Path(shutil.copytree(untouched, tmp_path / untouched.name))
 
 
 def test_a_checkout_is_made_changed_and_looked_at(tmp_path: Path) -> None:
@@ -305,16 +314,16 @@ NASTY = ["-x", "--upload-pack=touch pwned", "", "a\nb", "a\0b"]
      ("clone", ()), ("ls_remote", ()), ("ls_remote", ("origin",)), ("remote_set", ()), ("submodule", ()),
      ("remote_set", ("/srv/x",)), ("diff", ())],
 )  # fmt: skip
-def test_a_name_that_is_none_is_refused_before_git_runs(repo: Path, fun: str, before: Any, name: str) -> None:
+def test_a_name_that_is_none_is_refused_before_git_runs(untouched: Path, fun: str, before: Any, name: str) -> None:
     if name == "" and (fun, before) in {
         ("fetch", ()), ("push", ()), ("push", ("origin",)), ("ls_remote", ("origin",)), ("diff", ()),
         ("merge_base", ()),
     }:  # fmt: skip
         return  # nothing is named
-    outcome = run(fun, str(repo), *before, name)
+    outcome = run(fun, str(untouched), *before, name)
     assert outcome.retcode == 1
     assert " is not " in outcome.value
-    assert not (repo / "pwned").exists()
+    assert not (untouched / "pwned").exists()
 
 
 @pytest.mark.parametrize(
@@ -338,8 +347,8 @@ def test_a_name_that_is_none_is_refused_before_git_runs(repo: Path, fun: str, be
         ("fetch", (), {"refspecs": "main"}, "need the remote"),
     ],
 )
-def test_what_cannot_be_done_is_a_sentence(repo: Path, fun: str, args: Any, kwargs: Any, words: str) -> None:
-    outcome = run(fun, str(repo), *args, **kwargs)
+def test_what_cannot_be_done_is_a_sentence(untouched: Path, fun: str, args: Any, kwargs: Any, words: str) -> None:
+    outcome = run(fun, str(untouched), *args, **kwargs)
     assert outcome.retcode == 1
     assert words in outcome.value
     assert "Traceback" not in outcome.value

@@ -270,3 +270,10 @@ def test_no_password_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         said = run("query", address + f"/?token={SECRET}", username="me", password=SECRET).value
     assert SECRET not in caplog.text
     assert SECRET not in str(said)
+
+
+def test_a_file_that_is_too_large_is_not_sent(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as stream:
+        stream.truncate(256 * 1024 * 1024 + 1)
+    assert "it is not sent" in run("query", "http://127.0.0.1:1/", "POST", data_file=str(path)).value
