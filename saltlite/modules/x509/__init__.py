@@ -11,36 +11,21 @@ anything, and no private key is shown.
 
 from __future__ import annotations
 
-from .reading import (
-    expired,
-    expires,
-    get_pem_entries,
-    get_pem_entry,
-    get_private_key_size,
-    get_public_key,
-    read_certificate,
-    read_certificates,
-    read_crl,
-    read_csr,
-    verify_crl,
-    verify_private_key,
-    verify_signature,
-    will_expire,
-)
-
-__all__ = [
-    "expired",
-    "expires",
-    "get_pem_entries",
-    "get_pem_entry",
-    "get_private_key_size",
-    "get_public_key",
-    "read_certificate",
-    "read_certificates",
-    "read_crl",
-    "read_csr",
-    "verify_crl",
-    "verify_private_key",
-    "verify_signature",
-    "will_expire",
-]
+__parts__ = {
+    "reading": [
+        "expired",
+        "expires",
+        "get_pem_entries",
+        "get_pem_entry",
+        "get_private_key_size",
+        "get_public_key",
+        "read_certificate",
+        "read_certificates",
+        "read_crl",
+        "read_csr",
+        "verify_crl",
+        "verify_private_key",
+        "verify_signature",
+        "will_expire",
+    ],
+}
