@@ -121,7 +121,7 @@ def test_a_package_is_held_against_an_interface_with_what_it_takes_from_its_part
     main = DOC + VIRTUAL + "__all__ = ['plain', 'idle']\nfrom .part import idle, more, plain\n"
     part = DOC + PLAIN + IDLE + "def more():\n    pass\n"
     files = {"thing_interface": INTERFACE, "m/__init__.py": main, "m/part": part}
-    assert codes(tmp_path, files) == ["__init__.py:1 SMI007", "part.py:6 SMI010"]
+    assert codes(tmp_path, files) == ["part.py:4 SMI007", "part.py:6 SMI010"]
     wrong = DOC + f"def plain(name):\n{FUN}{IDLE}"
     found = codes(tmp_path / "wrong", {**files, "m/part": wrong})
     assert found == ["__init__.py:1 SMI006", "__init__.py:1 SMI007"]
