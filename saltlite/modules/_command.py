@@ -78,22 +78,33 @@ def run_to_end(argv: Sequence[str], surroundings: Surroundings) -> Finished:
             source = stack.enter_context(tempfile.TemporaryFile())
             source.write(surroundings.stdin)
             source.seek(0)
-        try:
-            process = subprocess.Popen(
-                list(argv),
-                cwd=surroundings.cwd,
-                env=surroundings.env,
-                stdin=source,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if surroundings.redirect_stderr else subprocess.PIPE,
-                **surroundings.identity,
-            )
-        except FileNotFoundError as error:
-            raise CommandNotFoundError(f"{argv[0]} (there is no such program on this minion)") from error
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise CommandExecutionError(f"{argv[0]} cannot be started: {reason}.") from error
+        stderr = subprocess.STDOUT if surroundings.redirect_stderr else subprocess.PIPE
+        process = _started(argv, surroundings, stdin=source, stdout=subprocess.PIPE, stderr=stderr)
         return _watch(stack.enter_context(process), surroundings.timeout_s)
+
+
+def start(argv: Sequence[str], surroundings: Surroundings) -> int:
+    """Start a command in a session of its own, which reads nothing and says nothing; its pid.
+
+    Raises CommandNotFoundError and CommandExecutionError when it cannot be started.
+    """
+    nothing = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = _started(argv, surroundings, **nothing, start_new_session=True)
+    # Nobody will ever wait for it, and Python warns of children that are forgotten while they run.
+    process.returncode = 0
+    return process.pid
+
+
+def _started(argv: Sequence[str], surroundings: Surroundings, **streams: Any) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            list(argv), cwd=surroundings.cwd, env=surroundings.env, **streams, **surroundings.identity
+        )
+    except FileNotFoundError as error:
+        raise CommandNotFoundError(f"{argv[0]} (there is no such program on this minion)") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CommandExecutionError(f"{argv[0]} cannot be started: {reason}.") from error
 
 
 def _watch(process: subprocess.Popen[bytes], limit_s: float | None) -> Finished:

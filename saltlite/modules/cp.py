@@ -20,10 +20,11 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageErr
 from saltlite.model.files import FileAddress, is_address, is_area, parse_address, parse_env, parse_path
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __file_client__
+    from saltlite.loader.hints import __file_client__, __opts__, __salt__
 
 _HASH = "sha256"
 _TEXT_MAX = 16 * 1024 * 1024
+_LOCAL = "localfiles"
 
 
 def get_file(path: str, dest: str, saltenv: str = "base", makedirs: bool = False) -> str:
@@ -44,6 +45,36 @@ def get_file(path: str, dest: str, saltenv: str = "base", makedirs: bool = False
     if not os.path.isdir(os.path.dirname(dest)):
         raise CommandExecutionError(f"There is no folder {os.path.dirname(dest)}: makedirs=True makes it.")
     return dest if _fetch(address, dest) else ""
+
+
+def get_template(
+    path: str,
+    dest: str,
+    template: str = "jinja",
+    saltenv: str = "base",
+    makedirs: bool = False,
+    **kwargs: Any,
+) -> str:
+    """
+    Make ``dest`` what a template of the master gives; its path, or an empty text when the master has no such file.
+
+    The template knows what those of ``file.managed`` know, and the keyword arguments.
+
+    CLI Example::
+
+        saltlite '*' cp.get_template salt://path/to/template /minion/dest
+        saltlite '*' cp.get_template salt://app.conf /etc/app.conf port=8080 makedirs=True
+    """
+    context = {name: value for name, value in kwargs.items() if not name.startswith("__pub_")}
+    text = get_file_str(path, saltenv)
+    if not isinstance(text, str):
+        return ""
+    found = __salt__["file.apply_template_on_contents"](text, template, context, None, saltenv)
+    if not isinstance(found, str):
+        raise SaltInvocationError(f"There are no templates of the format {template!r}: jinja is one.")
+    dest = _destination(dest, os.path.basename(_address(path, saltenv).path))
+    _write(dest, found, makedirs=makedirs)
+    return dest
 
 
 def get_dir(path: str, dest: str, saltenv: str = "base") -> list[str]:
@@ -68,7 +99,7 @@ def get_dir(path: str, dest: str, saltenv: str = "base") -> list[str]:
     return fetched
 
 
-def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: bool = False) -> str:
+def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: bool = False) -> str | bool:
     """
     A ``salt://`` file as ``get_file`` does it, or the path of a file that is on this minion already.
 
@@ -85,8 +116,7 @@ def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: b
             raise SaltInvocationError(f"{path!r} is neither salt://path nor a path on this minion.")
         return local if os.path.isfile(local) else ""
     if dest is None:
-        content = get_file_str(path, saltenv)
-        return content if isinstance(content, str) else ""
+        return get_file_str(path, saltenv)
     return get_file(path, dest, saltenv, makedirs) if dest else cache_file(path, saltenv)
 
 
@@ -99,7 +129,7 @@ def get_file_str(path: str, saltenv: str = "base") -> str | bool:
         saltlite '*' cp.get_file_str salt://my/file
     """
     copy = cache_file(path, saltenv)
-    if not copy:
+    if not isinstance(copy, str):
         return False
     if os.path.getsize(copy) > _TEXT_MAX:
         raise CommandExecutionError(f"{path} is larger than {_TEXT_MAX} bytes: fetch it with cp.get_file.")
@@ -107,27 +137,63 @@ def get_file_str(path: str, saltenv: str = "base") -> str | bool:
         return file.read()
 
 
-def cache_file(path: str, saltenv: str = "base") -> str:
+def cache_file(path: str, saltenv: str = "base") -> str | bool:
     """
-    Keep a copy of a file of the master; its path on this minion, or an empty text when the master has no such file.
+    Keep a copy of a file of the master; its path on this minion, or False when the master has no such file.
 
     CLI Example::
 
         saltlite '*' cp.cache_file salt://path/to/file
     """
     if str(path).startswith("/"):
-        return str(path) if os.path.isfile(path) else ""
+        return str(path) if os.path.isfile(path) else False
     address = _address(path, saltenv)
     try:
         copy: str = _client().cache(address)
     except OSError as error:
         raise CommandExecutionError(f"{path} cannot be kept here: {error.strerror} ({error.filename})") from error
-    return copy
+    return copy or False
 
 
-def cache_files(paths: list[str] | str, saltenv: str = "base") -> list[str]:
+def cache_dest(path: str, saltenv: str = "base") -> str:
     """
-    Keep copies of several files of the master, given as a list or with commas between them; their paths here.
+    Where ``cache_file`` keeps the copy of a file of the master, whether there is one or not; the master is not asked.
+
+    CLI Example::
+
+        saltlite '*' cp.cache_dest salt://path/to/file
+    """
+    place: str = _client().cached_path(_address(path, saltenv))
+    return place
+
+
+def cache_local_file(path: str) -> str:
+    """
+    Keep a copy of a file of this minion in ``<cachedir>/localfiles``; its path, or an empty text for no file.
+
+    CLI Example::
+
+        saltlite '*' cp.cache_local_file /etc/hosts
+    """
+    import shutil
+
+    source = _absolute(path)
+    if not os.path.isfile(source):
+        return ""
+    place = os.path.join(_cachedir(), _LOCAL, os.path.normpath(source).lstrip("/"))
+    try:
+        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        shutil.copyfile(source, place)
+        os.chmod(place, stat.S_IMODE(os.stat(source).st_mode))
+    except OSError as error:
+        raise CommandExecutionError(f"{source} cannot be kept here: {error.strerror} ({error.filename})") from error
+    return place
+
+
+def cache_files(paths: list[str] | str, saltenv: str = "base") -> list[str | bool]:
+    """
+    Keep copies of several files of the master, given as a list or with commas between them; their paths here, and
+    False for those that the master has not.
 
     CLI Example::
 
@@ -147,7 +213,7 @@ def cache_dir(path: str, saltenv: str = "base") -> list[str]:
     """
     address = _address(path, saltenv)
     names = _client().files(address.env, address.path)
-    return [copy for name in names if (copy := cache_file(f"salt://{name}", address.env))]
+    return [str(copy) for name in names if (copy := cache_file(f"salt://{name}", address.env))]
 
 
 def cache_master(saltenv: str = "base") -> list[str]:
@@ -208,9 +274,22 @@ def envs() -> list[str]:
     return found
 
 
-def hash_file(path: str, saltenv: str = "base") -> dict[str, str]:
+def list_minion(saltenv: str = "base") -> list[str]:
     """
-    The digest of a file of the master, or of a file on this minion, as ``hsum`` and ``hash_type``; empty without one.
+    The copies that are kept of files of the master, and of files of this minion; their paths, sorted.
+
+    CLI Example::
+
+        saltlite '*' cp.list_minion
+    """
+    folders = [os.path.dirname(_client().cached_path(_address("salt://x", saltenv))), os.path.join(_cachedir(), _LOCAL)]
+    return sorted(os.path.join(top, name) for folder in folders for top, _, names in os.walk(folder) for name in names)
+
+
+def hash_file(path: str, saltenv: str = "base") -> dict[str, str] | str:
+    """
+    The digest of a file of the master, or of a file on this minion, as ``hsum`` and ``hash_type``; an empty text
+    when the master has no such file.
 
     CLI Example::
 
@@ -222,12 +301,12 @@ def hash_file(path: str, saltenv: str = "base") -> dict[str, str]:
         with open(path, "rb") as file:
             return {"hsum": hashlib.file_digest(file, _HASH).hexdigest(), "hash_type": _HASH}
     found = _client().stat(_address(path, saltenv))
-    return {} if found is None else {"hsum": found.sha256.hex(), "hash_type": _HASH}
+    return "" if found is None else {"hsum": found.sha256.hex(), "hash_type": _HASH}
 
 
-def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int:
+def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int | None:
     """
-    The mode of a file of the master: as text in octal digits, or as a number; an empty text when there is none.
+    The mode of a file of the master: as text in octal digits, or as a number; None when there is none.
 
     CLI Example::
 
@@ -235,11 +314,11 @@ def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int
     """
     found = _client().stat(_address(path, saltenv))
     if found is None:
-        return ""
+        return None
     return f"0{found.mode:o}" if octal else int(stat.S_IFREG | found.mode)
 
 
-def push(path: str, remove_source: bool = False, upload_path: str | None = None) -> bool:
+def push(path: str, *, remove_source: bool = False, upload_path: str | None = None) -> bool:
     """
     Send a file of this minion to the master, which keeps it as ``<cachedir>/minions/<id>/files/<path>``.
 
@@ -328,6 +407,42 @@ def _client() -> Any:
     if not hasattr(__file_client__, "fetch"):
         raise CommandExecutionError("This call has no file server behind it.")
     return __file_client__
+
+
+def _cachedir() -> str:
+    if "cachedir" not in __opts__:
+        raise CommandExecutionError("This call has no minion behind it, so there is no folder for copies.")
+    return str(__opts__["cachedir"])
+
+
+def _write(dest: str, text: str, *, makedirs: bool) -> None:
+    """A new file in the place of the old one, with its mode and owner."""
+    import contextlib
+    import tempfile
+
+    folder = os.path.dirname(dest)
+    try:
+        if makedirs:
+            os.makedirs(folder, exist_ok=True)
+        elif not os.path.isdir(folder):
+            raise CommandExecutionError(f"There is no folder {folder}: makedirs=True makes it.")
+        handle, name = tempfile.mkstemp(dir=folder, prefix=".saltlite-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                with contextlib.suppress(FileNotFoundError):
+                    before = os.stat(dest)
+                    os.fchmod(handle, stat.S_IMODE(before.st_mode))
+                    os.fchown(handle, before.st_uid, before.st_gid)
+                os.fsync(handle)
+            os.replace(name, os.path.realpath(dest) if os.path.islink(dest) else dest)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+            raise
+    except OSError as error:
+        raise CommandExecutionError(f"{dest} cannot be written: {error.strerror}") from error
 
 
 def _fetch(address: FileAddress, dest: str) -> bool:

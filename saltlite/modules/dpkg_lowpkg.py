@@ -15,6 +15,7 @@ import fnmatch
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ _FIELDS = {
     "group": "Section",
     "packager": "Maintainer",
     "url": "Homepage",
-    "source": "Source",
+    "source": "source:Package",
     "size": "Installed-Size",
     "status": "db:Status-Abbrev",
 }
@@ -50,7 +51,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
     return __virtualname__
 
 
-def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False) -> dict[str, list[str]]:
+def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False) -> dict[str, str]:
     """
     The installed packages and their versions, or only the named ones; the names may be globs.
 
@@ -64,7 +65,7 @@ def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False
     """
     native = _native_architecture()
     wanted = [_checked(name) for name in packages]
-    found: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
     for (name, arch), (want, status, version) in _database().items():
         if removed:
             matches = status == "config-files"
@@ -74,24 +75,27 @@ def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False
             matches = matches and (want == "purge" or not purge_desired)
         full = f"{name}:{arch}"
         if matches and (not wanted or any(fnmatch.fnmatchcase(each, one) for one in wanted for each in (name, full))):
-            found.setdefault(name if arch in (native, "all") else full, []).append(version)
+            found[name if arch in (native, "all") else full] = version
     return found
 
 
-def info(*packages: str) -> dict[str, dict[str, str]]:
+def info(*packages: str) -> dict[str, dict[str, Any]]:
     """
-    What dpkg knows of the named packages, or of all installed ones: version, arch, description and more.
+    What dpkg knows of the named packages, or of all installed ones: name, version, arch (and architecture),
+    description, group, packager, url, source, size, install_date and install_date_time_t (seconds since 1970).
 
     CLI Example::
 
         saltlite '*' lowpkg.info dpkg
     """
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for name, *values in _query(["binary:Package", *_FIELDS.values()], packages):
         row = dict(zip(_FIELDS, values, strict=True))
         if row.pop("status")[1:2] == "i":
             native = name.removesuffix(f":{_native_architecture()}")
-            found[native] = {key: text for key, text in row.items() if text}
+            bare = name.partition(":")[0]
+            filled = {key: text for key, text in row.items() if text}
+            found[native] = {"name": bare, **filled, "architecture": row["arch"], **_installed_at(bare, row["arch"])}
     return found
 
 
@@ -152,13 +156,27 @@ def owner(*paths: str) -> dict[str, str]:
     return found
 
 
+def _installed_at(name: str, arch: str) -> dict[str, Any]:
+    """When dpkg wrote the list of the package's files."""
+    for stem in (name, f"{name}:{arch}"):
+        with contextlib.suppress(OSError):
+            seconds = int(os.stat(f"{_folder()}/info/{stem}.list").st_mtime)
+            text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+            return {"install_date": text, "install_date_time_t": seconds}
+    return {}
+
+
+def _folder() -> str:
+    return os.environ.get("DPKG_ADMINDIR") or f"{os.environ.get('DPKG_ROOT', '')}/var/lib/dpkg"
+
+
 def _database() -> dict[tuple[str, str], tuple[str, str, str]]:
     """Name and architecture -> what is wanted, status and version of every package that dpkg knows.
 
     Read from dpkg's own file: asking dpkg-query takes four times as long. What dpkg writes while it works is in
     numbered files beside it, each of which goes before what the file says (dpkg, `doc/` on its database).
     """
-    folder = os.environ.get("DPKG_ADMINDIR") or f"{os.environ.get('DPKG_ROOT', '')}/var/lib/dpkg"
+    folder = _folder()
     found: dict[tuple[str, str], tuple[str, str, str]] = {}
     try:
         # In this order: what was merged into `status` meanwhile is read from there.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MISSING: Any = object()
 
 
-def get(key: str, default: Any = "", merge: bool = False, delimiter: str = ":") -> Any:  # noqa: FBT001, FBT002, RUF100 - Salt's signature
+def get(key: str, default: Any = "", merge: bool = False, *, delimiter: str = ":") -> Any:  # noqa: FBT001, FBT002, RUF100 - Salt's signature
     """
     A value of the pillar: the parts of the key are separated by ``delimiter``, numbers count the items of a list.
 
@@ -51,6 +51,39 @@ def items() -> dict[str, Any]:
         saltlite '*' pillar.items
     """
     return dict(__pillar__)
+
+
+def data() -> dict[str, Any]:
+    """
+    The same as ``items``.
+
+    CLI Example::
+
+        saltlite '*' pillar.data
+    """
+    return items()
+
+
+def fetch(key: str, default: Any = "", merge: bool = False, *, delimiter: str = ":") -> Any:  # noqa: FBT001, FBT002, RUF100 - Salt's signature
+    """
+    The same as ``get``.
+
+    CLI Example::
+
+        saltlite '*' pillar.fetch pkg:apache
+    """
+    return get(key, default, merge, delimiter=delimiter)
+
+
+def obfuscate() -> Any:
+    """
+    All of the pillar with the type of each value in its place, such as ``<str>``.
+
+    CLI Example::
+
+        saltlite '*' pillar.obfuscate
+    """
+    return _types(dict(__pillar__))
 
 
 def raw(key: str | None = None) -> Any:
@@ -102,6 +135,14 @@ def keys(key: str, delimiter: str = ":") -> list[Any]:
     if not isinstance(value, Mapping):
         raise CommandExecutionError(f"The value of {key!r} in the pillar is no map: it has no keys.")
     return list(value)
+
+
+def _types(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _types(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_types(each) for each in value]
+    return f"<{type(value).__name__}>"
 
 
 def _find(key: Any, delimiter: str) -> Any:

@@ -108,6 +108,7 @@ def install(
     pkgs: str | list[str] | None = None,
     requirements: str | list[str] | None = None,
     bin_env: str | None = None,
+    *,
     user: str | None = None,
     cwd: str | None = None,
     **kwargs: Unpack[_Installing],
@@ -146,6 +147,7 @@ def uninstall(
     pkgs: str | list[str] | None = None,
     requirements: str | list[str] | None = None,
     bin_env: str | None = None,
+    *,
     user: str | None = None,
     cwd: str | None = None,
     **kwargs: Unpack[_Network],
@@ -200,6 +202,7 @@ def freeze(
     bin_env: str | None = None,
     user: str | None = None,
     cwd: str | None = None,
+    *,
     env_vars: dict[str, Any] | None = None,
 ) -> list[str]:
     """
@@ -212,6 +215,23 @@ def freeze(
     env = {str(key): str(value) for key, value in (env_vars or {}).items()}
     lines: list[str] = _checked(_run(["freeze", "--all"], bin_env, user, cwd, env=env)).splitlines()
     return lines
+
+
+def list_freeze_parse(
+    prefix: str | None = None,
+    bin_env: str | None = None,
+    user: str | None = None,
+    cwd: str | None = None,
+    env_vars: dict[str, Any] | None = None,
+) -> dict[str, str]:
+    """
+    The same as ``list``.
+
+    CLI Example::
+
+        saltlite '*' pip.list_freeze_parse django bin_env=/srv/venv
+    """
+    return list_(prefix, bin_env, user, cwd, env_vars)
 
 
 def version(bin_env: str | None = None, cwd: str | None = None, user: str | None = None) -> str | None:
@@ -256,7 +276,7 @@ def upgrade_available(pkg: str, bin_env: str | None = None, user: str | None = N
 
 
 def upgrade(
-    bin_env: str | None = None, user: str | None = None, cwd: str | None = None, test: bool = False
+    bin_env: str | None = None, user: str | None = None, cwd: str | None = None, *, test: bool = False
 ) -> dict[str, Any]:
     """
     Upgrade every package of which there is a newer version: ``{changes: {name: {old, new}}, result, comment}``.
@@ -297,6 +317,7 @@ def is_installed(pkgname: str, bin_env: str | None = None, user: str | None = No
 def list_all_versions(
     pkg: str,
     bin_env: str | None = None,
+    *,
     user: str | None = None,
     cwd: str | None = None,
     **kwargs: Unpack[_Versions],

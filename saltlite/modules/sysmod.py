@@ -255,7 +255,7 @@ def _docs(functions: Functions, wanted: tuple[str, ...]) -> dict[str, str | None
 def _argspecs(functions: Functions, module: str) -> dict[str, dict[str, Any]]:
     return {
         name: {
-            "args": list(found.args),
+            "args": list(found.args) or None,
             "defaults": None if found.defaults is None else list(found.defaults),
             "varargs": True if found.varargs else None,
             "kwargs": True if found.kwargs else None,

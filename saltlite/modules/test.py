@@ -19,12 +19,9 @@ from saltlite.errors import SaltInvocationError
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __opts__, __salt__
 
-__func_alias__ = {"true_": "true", "false_": "false"}
+__func_alias__ = {"true_": "true", "false_": "false", "try_": "try"}
 
 __outputter__ = {"outputter": "txt", "collatz": "yaml"}
-
-RAND_STR_MAX = 1_000_000
-"""Characters of one random text; the return is kept on the master."""
 
 
 def ping() -> bool:
@@ -60,7 +57,7 @@ def versions_information() -> dict[str, dict[str, str]]:
     import importlib.metadata
     import platform
 
-    dependencies = {"Python": platform.python_version()}
+    dependencies = {}
     for name in ("cryptography", "msgpack", "PyYAML", "pyzmq", "tornado"):
         try:
             dependencies[name] = importlib.metadata.version(name)
@@ -68,6 +65,7 @@ def versions_information() -> dict[str, dict[str, str]]:
             dependencies[name] = "Not Installed"
     return {
         "Salt Version": {"saltlite": saltlite.__version__},
+        "Python Version": {"Python": platform.python_version()},
         "Dependency Versions": dependencies,
         "System Versions": {
             "machine": platform.machine(),
@@ -76,6 +74,17 @@ def versions_information() -> dict[str, dict[str, str]]:
             "version": platform.version(),
         },
     }
+
+
+def versions() -> str:
+    """
+    The same as ``versions_report``.
+
+    CLI Example::
+
+        saltlite '*' test.versions
+    """
+    return versions_report()
 
 
 def versions_report() -> str:
@@ -126,6 +135,17 @@ def arg_type(*args: Any, **kwargs: Any) -> dict[str, Any]:
         "args": [str(type(value)) for value in args],
         "kwargs": {name: str(type(value)) for name, value in kwargs.items()},
     }
+
+
+def arg_clean(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    """
+    Return the arguments without what the minion adds to them.
+
+    CLI Example::
+
+        saltlite '*' test.arg_clean 1 "two" 3.1 txt="hello" wow='{a: 1, b: "hello"}'
+    """
+    return {"args": args, "kwargs": {name: value for name, value in kwargs.items() if not name.startswith("__pub_")}}
 
 
 def arg_repr(*args: Any, **kwargs: Any) -> dict[str, str]:
@@ -209,25 +229,65 @@ def rand_sleep(max: float = 60) -> bool:
     return True
 
 
-def rand_str(size: int = 1000, hash_type: str | None = None) -> str:
+def random_hash(size: int = 9999999999, hash_type: str | None = None) -> str:
     """
-    A random text of ``size`` hexadecimal digits, or a hash of one.
+    The digest of a random whole number from 0 to ``size``; ``hash_type`` is ``sha256`` where it is not given.
+
+    CLI Example::
+
+        saltlite '*' test.random_hash
+        saltlite '*' test.random_hash hash_type=sha512
+    """
+    import hashlib
+    import secrets
+
+    kind = hash_type or "sha256"
+    # Digests without a length of their own, as SHAKE's, are none to be had here.
+    if kind not in hashlib.algorithms_available or not hashlib.new(kind).digest_size:
+        raise SaltInvocationError(f"There is no hash {kind!r}; sha256 is one that is always there.")
+    number = secrets.randbelow(_positive("size", size) + 1)
+    return hashlib.new(kind, str(number).encode()).hexdigest()
+
+
+def rand_str(size: int = 9999999999, hash_type: str | None = None) -> str:
+    """
+    The same as ``random_hash``, under its old name.
 
     CLI Example::
 
         saltlite '*' test.rand_str
         saltlite '*' test.rand_str hash_type=sha256
     """
-    if hash_type is not None:
-        import hashlib
+    return random_hash(size, hash_type)
 
-        if hash_type not in hashlib.algorithms_available:
-            raise SaltInvocationError(f"There is no hash {hash_type!r}; sha256 is one that is always there.")
-        return hashlib.new(hash_type, os.urandom(64)).hexdigest()
-    length = _positive("size", size)
-    if length > RAND_STR_MAX:
-        raise SaltInvocationError(f"size is at most {RAND_STR_MAX}, not {length}.")
-    return os.urandom(length // 2 + 1).hex()[:length]
+
+def stack() -> str:
+    """
+    The calls that led here, as a traceback shows them.
+
+    CLI Example::
+
+        saltlite '*' test.stack
+    """
+    import traceback
+
+    return "".join(traceback.format_stack())
+
+
+def try_(module: str, return_try_exception: bool = False, **kwargs: Any) -> Any:
+    """
+    What a function returns, None where it fails; with ``return_try_exception`` the sentence of what went wrong.
+
+    CLI Example::
+
+        saltlite '*' test.try test.exception
+        saltlite '*' test.try cmd.retcode cmd='true'
+    """
+    given = {key: value for key, value in kwargs.items() if not key.startswith("__pub_")}
+    try:
+        return __salt__[module](**given)
+    except Exception as error:  # noqa: BLE001 - whatever fails is what this function is for
+        return str(error) if return_try_exception else None
 
 
 def exception(message: str = "Test Exception") -> None:
@@ -303,9 +363,9 @@ def retcode(code: int = 42) -> bool:
     return True
 
 
-def provider(module: str) -> str | None:
+def provider(module: str) -> str:
     """
-    Which file provides a module here, or None when there is none.
+    Which file provides a module here, or an empty text when there is none.
 
     CLI Example::
 
@@ -314,10 +374,10 @@ def provider(module: str) -> str | None:
     for candidate in __salt__.candidates(str(module)):
         if candidate.chosen:
             return candidate.stem
-    return None
+    return ""
 
 
-def providers() -> dict[str, str | None]:
+def providers() -> dict[str, str]:
     """
     Every module that is offered here, and the file that provides it.
 

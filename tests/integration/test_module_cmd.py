@@ -240,9 +240,64 @@ def test_a_script_runs_without_execute_bit_and_leaves_nothing_behind(
     assert list(copies.iterdir()) == []
 
 
-@pytest.mark.parametrize("source", ["salt://check.sh", "https://x/check.sh", "check.sh"])
-def test_a_script_that_is_no_local_path_is_refused(source: str) -> None:
-    assert "give the absolute path" in typed("cmd.script", source).value
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [("https://x/check.sh", "neither salt://path nor a path"), ("check.sh", "give the absolute path")],
+)
+def test_a_script_that_is_no_path_is_refused(source: str, why: str) -> None:
+    assert why in typed("cmd.script", source).value
+
+
+@pytest.mark.parametrize(("fun", "more"), [("cmd.run_bg", {}), ("cmd.run", {"bg": True})])
+def test_a_command_in_the_background_is_not_waited_for(tmp_path: Path, fun: str, more: dict[str, Any]) -> None:
+    gate, done = tmp_path / "gate", tmp_path / "done"
+    os.mkfifo(gate)
+    said = typed(fun, f"read x < {gate}; echo $x > {done}", **more)
+    assert (said.retcode, done.exists()) == (0, False)
+    gate.write_text("open\n")
+    assert wait_for(lambda: done.exists() and done.read_text() == "open\n")
+
+
+@pytest.mark.parametrize(("fun", "more"), [("cmd.run_bg", {"timeout": 3}), ("cmd.run", {"bg": True, "stdin": "x"})])
+def test_what_cannot_be_done_in_the_background_is_refused(fun: str, more: dict[str, Any]) -> None:
+    assert "background" in typed(fun, "true", **more).value
+
+
+def test_programs_are_looked_for_in_prepended_folders_first(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("#!/bin/sh\necho mine\n")
+    (tmp_path / "own").chmod(0o755)
+    assert typed("cmd.run", "own && which sh > /dev/null", prepend_path=str(tmp_path)).value == "mine"
+
+
+def test_a_command_may_be_a_template() -> None:
+    assert typed("cmd.run", "echo {{ 1 + 1 }}", template="jinja").value == "2"
+    assert "mako" in typed("cmd.run", "echo", template="mako").value
+
+
+def test_shells_are_those_that_the_machine_lists() -> None:
+    assert "/bin/sh" in typed("cmd.shells").value
+
+
+@ROOT
+def test_a_command_runs_in_another_root_and_its_mounts_are_gone(tmp_path: Path) -> None:
+    root = tmp_path / "a root; x"
+    for name in ("bin", "proc", "tmp", "usr", "lib", "lib64"):
+        (root / name).mkdir(parents=True)
+    binds = [path for path in ("/bin", "/usr", "/lib", "/lib64") if os.path.isdir(path)]
+    before = Path("/proc/self/mounts").read_text()
+    said = typed("cmd.run_chroot", str(root), "pwd; ls -d /proc/self; ls /; exit 3", cwd="/tmp", binds=binds)
+    assert (said.retcode, said.value["stderr"]) == (3, "")
+    assert said.value["stdout"].splitlines() == ["/tmp", "/proc/self", "bin", "lib", "lib64", "proc", "tmp", "usr"]
+    assert Path("/proc/self/mounts").read_text() == before
+    assert (
+        typed("cmd.run_chroot", str(root), "id -u", runas="12345", group="12345", binds=binds).value["stdout"]
+        == "12345"
+    )
+
+
+@pytest.mark.parametrize(("root", "more"), [("/no/such", {}), ("x", {}), ("/", {"binds": ["x"]})])
+def test_a_root_or_a_folder_that_is_not_there_is_refused(root: str, more: dict[str, Any]) -> None:
+    assert typed("cmd.run_chroot", root, "true", **more).retcode == 1
 
 
 def test_code_runs_in_its_interpreter() -> None:

@@ -20,7 +20,10 @@ class Caller:
 
     def __init__(self, folder: Path) -> None:
         self.served = Served(folder)
-        self._loader = Loader(build_index(search_layers({})), {}, {}, {}, more={"__file_client__": self.served.client})
+        opts = {"cachedir": str(self.served.cache), "extension_modules": str(self.served.extmods)}
+        self._loader = Loader(
+            build_index(search_layers({})), opts, {}, {}, more={"__file_client__": self.served.client}
+        )
 
     def outcome(self, fun: str, *args: Any, **kwargs: Any) -> Outcome:
         return call(self._loader, fun, args, kwargs)
@@ -76,7 +79,7 @@ def test_copies_are_kept_by_environment_and_found_without_the_master(cp: Caller)
     assert cp("cp.is_cached", "salt://a") == ""
     assert cp("cp.cache_file", "salt://a") == copy
     assert cp("cp.is_cached", "salt://a") == copy
-    assert cp("cp.cache_files", ["salt://a", "salt://no"]) == [copy, ""]
+    assert cp("cp.cache_files", ["salt://a", "salt://no"]) == [copy, False]
     assert cp("cp.cache_dir", "salt://etc/apache2/") == [
         f"{cp.served.cache}/files/base/etc/apache2/{name}" for name in ("conf/x", "y")
     ]
@@ -96,9 +99,9 @@ def test_digest_and_mode_of_a_file(cp: Caller, tmp_path: Path) -> None:
     digest = {"hsum": hashlib.sha256(b"a").hexdigest(), "hash_type": "sha256"}
     assert cp("cp.hash_file", "salt://a") == digest
     assert cp("cp.hash_file", str(cp.served.root / "a")) == digest
-    assert cp("cp.hash_file", "salt://no") == {}
+    assert cp("cp.hash_file", "salt://no") == ""
     assert (cp("cp.stat_file", "salt://run"), cp("cp.stat_file", "salt://run", octal=False)) == ("0755", 0o100755)
-    assert cp("cp.stat_file", "salt://no") == ""
+    assert cp("cp.stat_file", "salt://no") is None
 
 
 def test_get_url_takes_files_of_the_master_and_of_this_machine_only(cp: Caller, tmp_path: Path) -> None:
@@ -108,6 +111,73 @@ def test_get_url_takes_files_of_the_master_and_of_this_machine_only(cp: Caller, 
     assert cp("cp.get_url", "salt://a", None) == "a"
     assert cp("cp.get_url", f"file://{tmp_path}/local") == f"{tmp_path}/local"
     assert cp.outcome("cp.get_url", "https://example.com/x").retcode == 1
+
+
+@pytest.mark.parametrize(
+    ("fun", "args"),
+    [
+        ("cp.push", ["/etc/hostname", True]),
+        ("pillar.get", ["a", "", True, True]),
+        ("pip.freeze", ["/venv", "root", "/", True]),
+        ("pip.install", ["x", None, None, "root"]),
+        ("pip.uninstall", ["x", None, None, "/log"]),
+        ("pip.upgrade", ["/venv", "root", "/", True]),
+        ("pip.list_all_versions", ["x", None, True]),
+        ("git.remotes", ["/srv", "root"]),
+        ("git.remote_get", ["/srv", "origin", "root"]),
+        ("saltutil.sync_all", ["base", True, None, None, True]),
+    ],
+)
+def test_a_place_that_means_something_else_in_salt_is_refused(cp: Caller, fun: str, args: list[Any]) -> None:
+    outcome = cp.outcome(fun, *args)
+    assert (outcome.retcode, "Passed invalid arguments" in outcome.value) == (1, True)
+
+
+def test_a_file_is_pushed_to_no_path_above(cp: Caller) -> None:
+    assert cp.outcome("cp.push", "/etc/hostname", upload_path="../x").retcode == 1
+
+
+def test_a_template_takes_its_place_whole_and_knows_the_keywords(cp: Caller, tmp_path: Path) -> None:
+    cp.served.put("t", "port={{ port }}\n")
+    dest = tmp_path / "conf"
+    dest.write_text("old")
+    dest.chmod(0o640)
+    assert cp("cp.get_template", "salt://t", str(dest), port=80) == str(dest)
+    assert (dest.read_text(), dest.stat().st_mode & 0o777) == ("port=80\n", 0o640)
+    assert cp.outcome("cp.get_template", "salt://t", str(dest)).retcode == 1
+    assert (dest.read_text(), sorted(path.name for path in tmp_path.glob(".saltlite*"))) == ("port=80\n", [])
+    assert cp("cp.get_template", "salt://no", str(dest)) == ""
+    assert cp.outcome("cp.get_template", "salt://t", f"{tmp_path}/new/x", port=1).retcode == 1
+    assert cp("cp.get_template", "salt://t", f"{tmp_path}/new/x", makedirs=True, port=1) == f"{tmp_path}/new/x"
+    assert "mako" in cp.outcome("cp.get_template", "salt://t", str(dest), template="mako").value
+
+
+def test_copies_are_listed_and_cleared(cp: Caller, tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("mine")
+    copy = cp("cp.cache_file", "salt://a")
+    assert cp("cp.cache_dest", "salt://no") == f"{cp.served.cache}/files/base/no"
+    kept = cp("cp.cache_local_file", f"{tmp_path}/own")
+    assert (kept, Path(kept).read_text()) == (f"{cp.served.cache}/localfiles{tmp_path}/own", "mine")
+    assert cp("cp.cache_local_file", f"{tmp_path}/none") == ""
+    assert cp("cp.list_minion") == [copy, kept]
+    assert (cp("saltutil.clear_cache", days=7), len(cp("cp.list_minion"))) == (True, 2)
+    assert (cp("saltutil.clear_cache"), cp("cp.list_minion")) == (True, [])
+
+
+def test_plug_ins_that_were_brought_are_listed_by_type(cp: Caller) -> None:
+    assert cp("saltutil.list_extmods") == {}
+    cp.served.put("_modules/one.py", "")
+    cp("saltutil.sync_modules")
+    assert cp("saltutil.list_extmods") == {"modules": ["one"]}
+
+
+def test_a_script_of_the_master_is_fetched_and_run(cp: Caller) -> None:
+    cp.served.put("s.sh", "#!/bin/sh\necho {{ 1 + 1 }} $1; exit 3\n")
+    said = cp.outcome("cmd.script", "salt://s.sh", "a", template="jinja")
+    assert (said.value["stdout"], said.retcode) == ("2 a", 3)
+    assert cp.outcome("cmd.script_retcode", "salt://s.sh").value == 3
+    missing = cp.outcome("cmd.script", "salt://no.sh")
+    assert (missing.value["cache_error"], missing.retcode) == (True, 1)
 
 
 def test_get_file_str_gives_the_content_or_false(cp: Caller) -> None:
@@ -124,7 +194,6 @@ def test_get_file_str_gives_the_content_or_false(cp: Caller) -> None:
         ("cp.list_master", ["../dev"]),
         ("cp.push", ["x"]),
         ("cp.push", ["/no/such/file"]),
-        ("cp.push", ["/etc/hostname", False, "../x"]),
         ("cp.recv", ["base", "/tmp"]),
     ],
 )

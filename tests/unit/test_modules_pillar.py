@@ -84,3 +84,18 @@ def test_what_has_no_keys_is_said_to_have_none(key: str, sentence: str) -> None:
     outcome = run("pillar.keys", key)
     assert outcome.retcode != 0
     assert sentence in str(outcome.value)
+
+
+def test_the_pillar_has_the_names_that_salt_gives_it_too() -> None:
+    assert (run("pillar.data").value, run("pillar.fetch", "users:bob:uid").value) == (PILLAR, 2)
+
+
+def test_an_obfuscated_pillar_shows_types_and_no_value() -> None:
+    assert run("pillar.obfuscate").value == {
+        "port": "<int>",
+        "users": {"ann": {"uid": "<int>"}, "bob": {"uid": "<int>"}},
+        "list": ["<str>", {"b": "<int>"}],
+        "by_port": {443: "<str>"},
+        "with:colon": "<bool>",
+        "empty": "<NoneType>",
+    }

@@ -34,8 +34,8 @@ def list_pkgs(versions_as_list: bool = False, removed: bool = False, purge_desir
         saltlite '*' pkg.list_pkgs
         saltlite '*' pkg.list_pkgs versions_as_list=True
     """
-    found = __salt__["lowpkg.list_pkgs"](removed=removed, purge_desired=purge_desired)
-    return _packages.listed(found, versions_as_list)
+    found: dict[str, Any] = __salt__["lowpkg.list_pkgs"](removed=removed, purge_desired=purge_desired)
+    return {name: [version] for name, version in found.items()} if versions_as_list else found
 
 
 def list_installed(*names: str, **kwargs: Unpack[_Listing]) -> dict[str, str]:
@@ -148,11 +148,12 @@ def file_dict(*packages: str) -> dict[str, Any]:
     return found
 
 
-def info_installed(*names: str, **kwargs: Unpack[_Info]) -> dict[str, dict[str, str]]:
+def info_installed(*names: str, **kwargs: Unpack[_Info]) -> dict[str, dict[str, Any]]:
     """
     What is known of the named packages, or of all installed ones.
 
-    ``attr`` limits the answer to some of version, arch, description, group, packager, url, source and size.
+    ``attr`` limits the answer to some of name, version, arch, architecture, description, group, packager, url, source,
+    size, install_date and install_date_time_t.
     ``failhard=False`` leaves out packages that are not installed, where otherwise an error is raised.
 
     CLI Example::
@@ -161,7 +162,7 @@ def info_installed(*names: str, **kwargs: Unpack[_Info]) -> dict[str, dict[str, 
         saltlite '*' pkg.info_installed dpkg openssl attr=version,arch
     """
     given = _packages.take(kwargs, *_Info.__annotations__)
-    found: dict[str, dict[str, str]] = __salt__["lowpkg.info"](*names)
+    found: dict[str, dict[str, Any]] = __salt__["lowpkg.info"](*names)
     missing = [name for name in names if not _packages.select(found, [name])]
     if missing and given["failhard"] is not False:
         raise CommandExecutionError(f"Not installed: {', '.join(missing)}")

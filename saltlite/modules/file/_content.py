@@ -119,5 +119,5 @@ def content_of(
 def mode_of(source: str, saltenv: str) -> str:
     """The mode of a source in octal digits. Raises CommandExecutionError."""
     if source.startswith("salt://"):
-        return str(__salt__["cp.stat_file"](source, saltenv)) or "0644"
+        return str(__salt__["cp.stat_file"](source, saltenv) or "0644")
     return get_mode(source.removeprefix("file://"))

@@ -185,7 +185,7 @@ def remote_refs(
     return _refs(git(words, None, how, known=REMOTELY | _LOGIN, login=login))
 
 
-def remotes(cwd: str, redact_auth: bool = True, **how: Unpack[How]) -> dict[str, dict[str, str]]:
+def remotes(cwd: str, *, redact_auth: bool = True, **how: Unpack[How]) -> dict[str, dict[str, str]]:
     """
     The remotes of a checkout: ``{name: {"fetch": URL, "push": URL}}``. Passwords are shown with ``redact_auth=False``.
 
@@ -202,7 +202,7 @@ def remotes(cwd: str, redact_auth: bool = True, **how: Unpack[How]) -> dict[str,
     return found
 
 
-def remote_get(cwd: str, remote: str = "origin", redact_auth: bool = True, **how: Unpack[How]) -> dict[str, str]:
+def remote_get(cwd: str, remote: str = "origin", *, redact_auth: bool = True, **how: Unpack[How]) -> dict[str, str]:
     """
     The URLs of one remote: ``fetch`` and ``push``.
 
@@ -211,7 +211,7 @@ def remote_get(cwd: str, remote: str = "origin", redact_auth: bool = True, **how
         saltlite '*' git.remote_get /srv/app
         saltlite '*' git.remote_get /srv/app upstream
     """
-    known = remotes(cwd, redact_auth, **how)
+    known = remotes(cwd, redact_auth=redact_auth, **how)
     if remote not in known:
         raise CommandExecutionError(
             f"Remote '{remote}' not present in git checkout located at {path(cwd, how.get('user'))}"
