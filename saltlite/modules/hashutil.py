@@ -122,7 +122,7 @@ def base64_decodestring(instr: str) -> str | bytes:
 
     CLI Example::
 
-        saltlite '*' hashutil.base64_decodestring 'Z2V0IHNhbHRlZAo='
+        saltlite '*' hashutil.base64_decodestring instr='Z2V0IHNhbHRlZAo='
     """
     return base64_b64decode(instr)
 
@@ -193,7 +193,7 @@ def github_signature(string: str, shared_secret: str, challenge_hmac: str) -> bo
 
     CLI Example::
 
-        saltlite '*' hashutil.github_signature '{"ref": "x"}' secret sha1=bc6550fc290acf5b42283fa8deaf55cea0f8c206
+        saltlite '*' hashutil.github_signature '{"ref": "x"}' secret challenge_hmac=sha1=bc6550fc290acf5b42283fa8deaf55cea0f8c206
     """
     kind, equals, challenge = str(challenge_hmac).partition("=")
     if not equals or kind not in {"sha1", "sha256", "sha512"}:

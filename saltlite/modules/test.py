@@ -281,7 +281,7 @@ def try_(module: str, return_try_exception: bool = False, **kwargs: Any) -> Any:
     CLI Example::
 
         saltlite '*' test.try test.exception
-        saltlite '*' test.try cmd.retcode cmd='true'
+        saltlite '*' test.try cmd.retcode cmd='test -e /etc/hosts'
     """
     given = {key: value for key, value in kwargs.items() if not key.startswith("__pub_")}
     try:
