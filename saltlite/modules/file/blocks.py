@@ -40,7 +40,7 @@ def blockreplace(  # noqa: PLR0913, PLR0917 - Salt's signature
     path: str,
     marker_start: str = "#-- start managed zone --",
     marker_end: str = "#-- end managed zone --",
-    content: Any = "",
+    content: str = "",
     append_if_not_found: bool = False,
     prepend_if_not_found: bool = False,
     backup: str | bool | None = ".bak",

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules._wholefile import (
@@ -30,10 +30,6 @@ READ_BYTES_MAX = 64 * 1024 * 1024
 _FIRST_LINE_BYTES = 65536
 
 __risk__ = {"truncate": "truncate"}
-
-
-class _Lines(TypedDict, total=False):
-    args: Any
 
 
 def read(path: str, binary: bool = False) -> str | bytes:
@@ -58,7 +54,7 @@ def read(path: str, binary: bool = False) -> str | bytes:
     return content if binary else content.decode(UTF8.name, UTF8.errors)
 
 
-def write(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines]) -> str:
+def write(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
     """
     Make these lines the whole content of a file, which is made where there is none.
 
@@ -70,14 +66,14 @@ def write(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines]) 
         saltlite '*' file.write /etc/motd 'This machine is watched.'
         saltlite '*' file.write /etc/default/app args='["A=1", "B=2"]'
     """
-    place, wanted = checked_path(path), _lines(lines, kwargs)
+    place, wanted = checked_path(path), _lines(lines, args)
     regular(place)
     if not test:
         write_whole(place, _joined(wanted, "\n"))
     return _report("Wrote", "Would write", wanted, path, test=test)
 
 
-def append(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines]) -> str:
+def append(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
     """
     Add lines at the end of a file; a last line without a line break gets one first.
 
@@ -88,7 +84,7 @@ def append(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines])
         saltlite '*' file.append /etc/motd 'With all thine offerings thou shalt offer salt.'
         saltlite '*' file.append /etc/environment args='EDITOR=vi'
     """
-    place, wanted = checked_path(path), _lines(lines, kwargs)
+    place, wanted = checked_path(path), _lines(lines, args)
     existing(place)
     if not test:
         end = _ending(place)
@@ -97,7 +93,7 @@ def append(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines])
     return _report("Wrote", "Would write", wanted, path, test=test)
 
 
-def prepend(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines]) -> str:
+def prepend(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
     """
     Add lines at the beginning of a file, which is made where there is none. Arguments are those of ``file.write``.
 
@@ -105,7 +101,7 @@ def prepend(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines]
 
         saltlite '*' file.prepend /etc/motd 'This machine is watched.'
     """
-    place, wanted = checked_path(path), _lines(lines, kwargs)
+    place, wanted = checked_path(path), _lines(lines, args)
     there = regular(place)
     if not test:
         end = _ending(place) if there else "\n"
@@ -149,7 +145,7 @@ def seek_read(path: str, size: int, offset: int) -> bytes:
         return os.pread(file.fileno(), amount, start)
 
 
-def seek_write(path: str, data: str | bytes, offset: int) -> int:
+def seek_write(path: str, data: str, offset: int) -> int:
     """
     Write over a part of a file, from a position on; how many bytes were written.
 
@@ -160,7 +156,7 @@ def seek_write(path: str, data: str | bytes, offset: int) -> int:
         saltlite '*' file.seek_write /path/to/file 'some data' 4096
     """
     place, start = checked_path(path), _count(offset, "offset")
-    new = data if isinstance(data, bytes) else as_text(data).encode(UTF8.name, UTF8.errors)
+    new = as_text(data).encode(UTF8.name, UTF8.errors)
     if len(new) > READ_BYTES_MAX:
         raise SaltInvocationError(f"data has {len(new)} bytes, more than can be written at once: {READ_BYTES_MAX}.")
     with _opened(place, os.O_RDWR, "written") as file:
@@ -211,8 +207,8 @@ def _write_at(fd: int, data: bytes, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
-def _lines(args: Iterable[Any], named: _Lines) -> list[str]:
-    given = named.get("args", args)
+def _lines(by_position: Iterable[Any], by_name: Any) -> list[str]:
+    given = by_position if by_name is None else by_name
     return [as_text(each) for each in (given if isinstance(given, list | tuple) else [given])]
 
 

@@ -19,7 +19,7 @@ _MODES = ("insert", "ensure", "delete", "replace")
 
 def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     path: str,
-    content: Any = None,
+    content: str | None = None,
     match: str | None = None,
     mode: str | None = None,
     location: str | None = None,

@@ -10,6 +10,7 @@ from saltlite.modules._wholefile import checked_path, shown
 
 from ._flags import LETTERS, changed_flags, read_flags
 from ._paths import failed, octal, octal_text
+from ._unserved import refuse_unserved
 from .stats import get_mode, group_to_gid, stats, user_to_uid
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def chattr(*files: str, operator: str | None = None, attributes: str | None = No
     return True
 
 
-def check_perms(  # noqa: PLR0913 - Salt's arguments
+def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
     name: str,
     ret: dict[str, Any] | None,
     user: str | int | None,
@@ -143,6 +144,10 @@ def check_perms(  # noqa: PLR0913 - Salt's arguments
     mode: str | int | None,
     attrs: str | None = None,
     follow_symlinks: bool = False,
+    seuser: str | None = None,
+    serole: str | None = None,
+    setype: str | None = None,
+    serange: str | None = None,
     *,
     test: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -158,6 +163,7 @@ def check_perms(  # noqa: PLR0913 - Salt's arguments
         saltlite '*' file.check_perms /etc/sudoers '{}' root root 400 ai
     """
     path = checked_path(name)
+    refuse_unserved(seuser=seuser, serole=serole, setype=setype, serange=serange)
     told = ret or {"name": name, "changes": {}, "comment": [], "result": True}
     before = stats(path, follow_symlinks=follow_symlinks)
     itself = os.path.islink(path) and not follow_symlinks

@@ -125,11 +125,20 @@ def link(src: str, path: str, *, test: bool = False) -> bool | str:
     return True
 
 
-def symlink(src: str, path: str, force: bool = False, atomic: bool = False, *, test: bool = False) -> bool | str:
+def symlink(
+    src: str,
+    path: str,
+    force: bool = False,
+    atomic: bool = False,
+    follow_symlinks: bool = True,  # noqa: ARG001 - Salt's argument, see below
+    *,
+    test: bool = False,
+) -> bool | str:
     """
     Make a symbolic link; nothing is done when it is there and points to ``src``.
 
-    ``force`` or ``atomic`` replaces another link or file, in one step.
+    ``force`` or ``atomic`` replaces another link or file, in one step. ``follow_symlinks`` is of no effect: what has
+    the name of the link is looked at itself.
 
     CLI Example::
 

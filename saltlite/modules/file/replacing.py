@@ -17,13 +17,13 @@ from ._text import as_text, compiled, ending, ending_of, flags_of, lines_of, rea
 def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
     path: str,
     pattern: str,
-    repl: Any,
+    repl: str,
     count: int = 0,
     flags: int | str | list[str] = 8,
     bufsize: int | str = 1,
     append_if_not_found: bool = False,
     prepend_if_not_found: bool = False,
-    not_found_content: Any = None,
+    not_found_content: str | None = None,
     backup: str | bool | None = ".bak",
     dry_run: bool = False,
     search_only: bool = False,
@@ -99,7 +99,7 @@ def search(
     )
 
 
-def contains(path: str, text: Any) -> bool:
+def contains(path: str, text: str) -> bool:
     """
     Whether a text, without white space around it, is somewhere in a file; False where there is none.
 

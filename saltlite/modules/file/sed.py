@@ -23,9 +23,9 @@ _PYTHON_FLAGS = {"I": re.I, "L": re.L, "M": re.M, "S": re.S, "U": re.U, "X": re.
 
 def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
     path: str,
-    before: Any,
-    after: Any,
-    limit: Any = "",
+    before: str,
+    after: str,
+    limit: str = "",
     backup: str | bool | None = ".bak",
     options: str = "-r -e",
     flags: str = "g",
@@ -65,7 +65,7 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
     return done
 
 
-def sed_contains(path: str, text: Any, limit: Any = "", flags: str = "g") -> bool:
+def sed_contains(path: str, text: str, limit: str = "", flags: str = "g") -> bool:
     """
     Whether sed finds a regular expression in a line of a file; False where there is none.
 
@@ -88,9 +88,9 @@ def sed_contains(path: str, text: Any, limit: Any = "", flags: str = "g") -> boo
 
 def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
     path: str,
-    before: Any,
-    after: Any,
-    limit: Any = "",
+    before: str,
+    after: str,
+    limit: str = "",
     backup: str | bool | None = ".bak",
     flags: str = "gMS",
     escape_all: bool = False,
@@ -134,7 +134,7 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
         write_keeping(place, way.encode(new), suffix=suffix)
 
 
-def grep(path: str, pattern: Any, *opts: Any) -> dict[str, Any]:
+def grep(path: str, pattern: str, *opts: str) -> dict[str, Any]:
     """
     Search with the program grep: what it said, as ``cmd.run_all`` does; the return code is 1 where nothing matches.
 

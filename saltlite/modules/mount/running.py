@@ -54,7 +54,7 @@ def active(extended: bool = False) -> dict[str, dict[str, Any]]:
 
 def mount(
     name: str,
-    device: Any = False,
+    device: str | bool = False,
     mkmnt: bool = False,
     fstype: str = "",
     opts: str | Sequence[str] = "defaults",
@@ -85,7 +85,7 @@ def mount(
 
 def remount(
     name: str,
-    device: Any,
+    device: str | bool,
     mkmnt: bool = False,
     fstype: str = "",
     opts: str | Sequence[str] = "defaults",
