@@ -36,9 +36,12 @@ class Edit:
         return diff(lines_of(self.old), lines_of(new)) if told else new != self.old
 
 
-def begun(path: Any, encoding: str | None = None) -> Edit:
-    """Begin to edit a file. Raises SaltInvocationError when there is none, and what `read_text` raises."""
+def begun(path: Any, encoding: str | None = None, *, to_edit: bool = True) -> Edit:
+    """Begin to edit a file, or with `to_edit` False only look at it.
+
+    Raises SaltInvocationError when there is none, and what `read_text` raises.
+    """
     place = checked_path(path)
     if regular(place) is None:
         raise SaltInvocationError(f"File not found: {shown(place)}")
-    return Edit(place, *read_text(place, encoding))
+    return Edit(place, *read_text(place, encoding, to_edit=to_edit))

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import hold, pinned
 from saltlite.modules._wholefile import (
     blocks,
     checked_path,
@@ -89,7 +90,7 @@ def append(path: str, *lines: str, args: str | list[str] | None = None, test: bo
     if not test:
         end = _ending(place)
         between = b"" if _last_byte(place) in (b"", b"\n") else end.encode()
-        write_whole(place, chain(blocks(place), (between + _joined(wanted, end),)))
+        write_whole(place, chain(blocks(place, to_edit=True), (between + _joined(wanted, end),)))
     return _report("Wrote", "Would write", wanted, path, test=test)
 
 
@@ -105,7 +106,7 @@ def prepend(path: str, *lines: str, args: str | list[str] | None = None, test: b
     there = regular(place)
     if not test:
         end = _ending(place) if there else "\n"
-        write_whole(place, chain((_joined(wanted, end),), blocks(place) if there else ()))
+        write_whole(place, chain((_joined(wanted, end),), blocks(place, to_edit=True) if there else ()))
     return _report("Prepended", "Would prepend", wanted, path, test=test)
 
 
@@ -121,9 +122,12 @@ def touch(name: str, atime: float | str | None = None, mtime: float | str | None
     place = checked_path(name)
     times = (_nanoseconds(atime, "atime"), _nanoseconds(mtime, "mtime"))
     try:
-        if not os.path.exists(place):
-            os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
-        os.utime(place, ns=times)
+        with pinned(place) as end:
+            if end.status() is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                os.close(os.open(end.name, flags, 0o666, dir_fd=end.folder))
+            with hold(end, follow_symlinks=True) as same:
+                os.utime(same, ns=times)
     except OSError as error:
         raise sentence(place, "touched", error) from error
     return os.path.exists(place)
@@ -192,9 +196,9 @@ def _opened(place: str, flags: int, verb: str) -> Iterator[io.FileIO]:
     """The regular file, open; whatever the kernel refuses then is an error that says the file cannot be `verb`."""
     existing(place)
     try:
-        with open(
-            os.open(place, flags | os.O_CLOEXEC | os.O_NONBLOCK), "rb" if flags == os.O_RDONLY else "rb+", buffering=0
-        ) as file:
+        with pinned(place) as end:
+            fd = os.open(end.name, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=end.folder)
+        with open(fd, "rb" if flags == os.O_RDONLY else "rb+", buffering=0) as file:
             yield file
     except OSError as error:
         raise sentence(place, verb, error) from error

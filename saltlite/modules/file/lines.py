@@ -63,7 +63,7 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
             return False
         raise CommandExecutionError(f'File "{shown(place)}" does not exist or is not a file.')
     wanted = _line_of(content, mode, location, indent=indent)
-    edit = Edit(place, *read_text(place, binary_too=True))
+    edit = Edit(place, *read_text(place, binary_too=True, to_edit=True))
     lines = lines_of(edit.old)
     if not match and before is None and after is None and content is not None:
         match = as_text(content)

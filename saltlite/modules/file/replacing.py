@@ -65,7 +65,7 @@ def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
     suffix = suffix_of(backup)
     if ignore_if_missing and regular(checked_path(path)) is None:
         return False
-    edit = begun(path, encoding)
+    edit = begun(path, encoding, to_edit=not search_only)
     if search_only:
         return change.expression.search(edit.old) is not None
     new = change.applied(edit.old)

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import refuse_strange_links
 from saltlite.modules._wholefile import checked_path, regular
 
 from ._backups import suffix_of, write_keeping
@@ -47,6 +48,7 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
 
         saltlite '*' file.sed /etc/httpd/httpd.conf 'LogLevel warn' 'LogLevel info'
     """
+    refuse_strange_links(checked_path(path))
     place = os.path.realpath(checked_path(path))
     if regular(place) is None:
         return False
@@ -120,7 +122,7 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
         wanted |= _PYTHON_FLAGS[letter]
     expression = compiled(re.escape(as_text(before)) if escape_all else before, wanted)
     only = compiled(re.escape(as_text(limit)) if escape_all else limit) if limit else None
-    old, way = read_text(place)
+    old, way = read_text(place, to_edit=True)
     count = 0 if "g" in flags else 1
     parts = [old] if only is None or multi else lines_of(old)
     try:
