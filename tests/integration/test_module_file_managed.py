@@ -86,8 +86,8 @@ def minion(tmp_path: Path) -> Minion:
 UNSERVED: dict[str, Any] = {
     "seuser": "system_u", "serole": "object_r", "setype": "etc_t", "serange": "s0", "verify_ssl": "ca.pem",
     "use_etag": True, "signature": "a.sig", "source_hash_sig": "a.sig", "signed_by_any": "key",
-    "signed_by_all": ["key"], "keyring": "ring", "gnupghome": "/root/.gnupg", "sig_backend": "asymmetric", "ignore_ordering": True,
-    "ignore_whitespace": True, "ignore_comment_characters": "#",
+    "signed_by_all": ["key"], "keyring": "ring", "gnupghome": "/root/.gnupg", "sig_backend": "asymmetric",
+    "ignore_ordering": True, "ignore_whitespace": True, "ignore_comment_characters": "#",
 }  # fmt: skip
 
 

@@ -6,8 +6,7 @@ is told. What is done to the text belongs to the functions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import SaltInvocationError
 from saltlite.modules._wholefile import checked_path, regular, shown
@@ -16,8 +15,7 @@ from ._backups import write_keeping
 from ._text import Encoding, diff, lines_of, read_text
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """A file that is being edited: its path, its text, and the way back to bytes."""
 
     path: str

@@ -13,8 +13,7 @@ import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules._wholefile import existing, read_whole, shown
@@ -35,8 +34,7 @@ _BYTE_ORDERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
+class Encoding(NamedTuple):
     """How the text of one file became characters; `mark` is what stood before the text and goes there again."""
 
     name: str = "utf-8"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import shlex
 import shutil
@@ -70,6 +69,8 @@ def find(path: str, *args: str, **kwargs: Unpack[_Options]) -> list[Any]:
         saltlite '*' file.find /var mtime=+30d size=+10m print=path,size,mtime
         saltlite '*' file.find /var/log name='*.[0-9]' mtime=+30d size=+10m delete
     """
+    from glob import glob  # noqa: PLC0415 - it is not to be loaded with the other parts
+
     options: dict[str, Any] = {**kwargs}
     unknown = sorted(set(options) - set(_Options.__annotations__))
     if unknown or set(args) - {"delete", "print"}:
@@ -83,7 +84,7 @@ def find(path: str, *args: str, **kwargs: Unpack[_Options]) -> list[Any]:
     actions = list(_actions(options, removed, test=test))
     found = [
         result
-        for top in sorted(glob.glob(absolute(path)))
+        for top in sorted(glob(absolute(path)))
         for entry in _walk(top, wanted, depths)
         for action in actions
         if (result := action(entry)) is not None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules._wholefile import checked_path, regular, shown
@@ -79,8 +78,7 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     return edit.finished("".join(new), suffix="", dry=test, told=show_changes and changed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """What is to be done: the line without its ending, and how."""
 
     mode: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import SaltInvocationError
 from saltlite.modules._wholefile import blocks, checked_path, regular
@@ -165,18 +164,17 @@ def _refuse_odd(append: bool, prepend: bool, search_only: bool, bufsize: int | s
         raise SaltInvocationError(f"count={count!r} is not a number of matches.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What is replaced by what, how often at most (0: always)."""
+class _Change(NamedTuple):
+    """What is replaced by what, and `at_most` how often (0: always)."""
 
     expression: re.Pattern[str]
     template: str
-    count: int
+    at_most: int
 
     def applied(self, text: str) -> str | None:
         """The text with the matches replaced; None where there is none. Raises SaltInvocationError."""
         try:
-            new, found = self.expression.subn(self.template, text, self.count)
+            new, found = self.expression.subn(self.template, text, self.at_most)
         except (re.error, IndexError, ValueError) as error:
             raise SaltInvocationError(
                 f"repl={self.template!r} cannot replace a match: {error}; backslash_literal=True takes it as it stands."
