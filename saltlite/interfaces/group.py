@@ -60,7 +60,7 @@ class GroupInterface(Interface):
     @Interface.supported(
         os_family=["Windows"], os=["DragonFly", "FreeBSD", "MacOS"], kernel=["AIX", "Linux", "NetBSD", "OpenBSD"]
     )
-    def members(self, name: str, members_list: str) -> bool:
+    def members(self, name: str, members_list: str | list[str]) -> bool:
         """Set the members of a group."""
         return False
 

@@ -170,8 +170,8 @@ class PkgInterface(_PkgElsewhere):
         """The same as `latest_version`."""
         return ""
 
-    def list_pkgs(self, versions_as_list: bool = False) -> dict[str, str | list[str]]:
-        """The installed packages with their versions."""
+    def list_pkgs(self, versions_as_list: bool = False) -> dict[str, str | list[Any]]:
+        """The installed packages with their versions; lists of versions, or of attributes where these are asked for."""
         return {}
 
     def install(
@@ -193,7 +193,7 @@ class PkgInterface(_PkgElsewhere):
         """Remove packages with their configuration; what changed."""
         return {}
 
-    def upgrade(self, refresh: bool = True) -> dict[str, Change]:
+    def upgrade(self, *, refresh: bool = True) -> dict[str, Change]:
         """Upgrade everything; what changed."""
         return {}
 
@@ -205,8 +205,8 @@ class PkgInterface(_PkgElsewhere):
         """Whether an upgrade of the package is there."""
         return False
 
-    def refresh_db(self) -> bool | dict[str, bool | None]:
-        """Fetch the package lists; true on success, or by source."""
+    def refresh_db(self) -> bool | dict[str, bool | None] | None:
+        """Fetch the package lists; true on success, or by source. dnf and yum: null when nothing is to be upgraded."""
         return False
 
     @Interface.supported(os_family=["Debian", "RedHat", "Solaris", "Suse", "Windows"], os=["NetBSD", "SmartOS"])
@@ -214,12 +214,12 @@ class PkgInterface(_PkgElsewhere):
         """The name of the package without what the machine takes for granted, such as its architecture."""
         return ""
 
-    @Interface.supported(os_family=["Arch", "Debian", "RedHat", "Suse"], os=["NetBSD", "SmartOS"])
+    @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"], os=["NetBSD", "SmartOS"])
     def file_dict(self, *packages: str) -> dict[str, Any]:
         """The files of packages, by package."""
         return {}
 
-    @Interface.supported(os_family=["Arch", "Debian", "RedHat", "Suse"], os=["NetBSD", "SmartOS"])
+    @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"], os=["NetBSD", "SmartOS"])
     def file_list(self, *packages: str) -> dict[str, Any]:
         """The files of packages, in one list."""
         return {}
@@ -244,17 +244,17 @@ class PkgInterface(_PkgElsewhere):
         """What is known of installed packages."""
         return {}
 
-    @Interface.supported(os_family=["Arch", "Debian", "RedHat", "Suse"])
+    @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"])
     def owner(self, *paths: str) -> str | dict[str, str]:
         """Which package a file belongs to."""
         return ""
 
     @Interface.supported(os_family=["Solaris", "Suse"], os=["DragonFly", "FreeBSD", "NetBSD", "SmartOS"])
-    def search(self, name: str) -> dict[str, Any]:
+    def search(self, criteria: str) -> dict[str, Any]:
         """Packages that match."""
         return {}
 
-    @Interface.supported(os_family=["Debian", "RedHat", "Suse"], os=["DragonFly", "FreeBSD"])
+    @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"], os=["DragonFly", "FreeBSD"])
     def version_cmp(self, pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int | None:
         """Compare two versions: -1, 0 or 1 when the first is older, equal or newer."""
         return 0
@@ -294,7 +294,7 @@ class PkgInterface(_PkgElsewhere):
         """Services that still run what an upgrade has replaced."""
         return []
 
-    @Interface.supported(os_family=["Debian"], os=["DragonFly", "FreeBSD"])
+    @Interface.supported(os_family=["Debian", "RedHat"], os=["DragonFly", "FreeBSD"])
     def autoremove(self) -> Any:
         """Remove packages that nothing needs any more."""
         return None
@@ -442,9 +442,9 @@ class PkgInterface(_PkgElsewhere):
         return {}
 
     @Interface.supported(os_family=["Suse"])
-    def list_products(self, all: bool = False, refresh: bool = False) -> dict[str, Any]:
+    def list_products(self, all: bool = False, refresh: bool = False) -> list[dict[str, Any]]:
         """The products that are there."""
-        return {}
+        return []
 
     @Interface.supported(os_family=["Suse"])
     def list_provides(self) -> dict[str, Any]:
@@ -473,7 +473,7 @@ class PkgInterface(_PkgElsewhere):
         """The same as `remove`."""
         return {}
 
-    @Interface.supported(os_family=["Arch", "Debian", "RedHat", "Suse"])
+    @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"])
     def list_installed(self, *names: str) -> dict[str, str]:
         """The installed packages and their versions, or only the named ones."""
         return {}

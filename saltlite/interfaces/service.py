@@ -76,7 +76,7 @@ class ServiceInterface(Interface):
         """Let the service read its configuration again, or restart it where it cannot."""
         return False
 
-    @Interface.supported(os_family=["RedHat", "Windows"])
+    @Interface.supported(os_family=["Windows"], init=["sysvinit"])
     def delete(self, name: str) -> bool:
         """Remove the service."""
         return False
@@ -197,7 +197,7 @@ class ServiceInterface(Interface):
         """Whether this is no running system."""
         return False
 
-    @Interface.supported(kernel=["Linux"])
+    @Interface.supported(init=["sysvinit"])
     def run(self, name: str, action: str) -> bool:
         """Run any action of an init script."""
         return False

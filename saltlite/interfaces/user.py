@@ -23,7 +23,7 @@ class UserInterface(Interface):
     __version__ = "1.0"
 
     def add(
-        self, name: str, *, groups: list[str] | None = None, home: str | None = None, fullname: str | None = None
+        self, name: str, *, groups: list[str] | None = None, home: str | None = None, fullname: str | None = ""
     ) -> bool:
         """Add a user; whether it was added."""
         return False
@@ -100,12 +100,14 @@ class UserInterface(Interface):
         """Change the telephone number at work."""
         return False
 
-    @Interface.supported(os=["DragonFly", "FreeBSD"], kernel=["Linux", "NetBSD", "OpenBSD"])
+    @Interface.supported(os=["DragonFly", "FreeBSD"], kernel=["NetBSD", "OpenBSD"])
+    @Interface.not_applicable(kernel=["Linux"])
     def chloginclass(self, name: str, loginclass: Any) -> bool:
         """Change the login class."""
         return False
 
-    @Interface.supported(os=["DragonFly", "FreeBSD"], kernel=["Linux", "NetBSD", "OpenBSD"])
+    @Interface.supported(os=["DragonFly", "FreeBSD"], kernel=["NetBSD", "OpenBSD"])
+    @Interface.not_applicable(kernel=["Linux"])
     def get_loginclass(self, name: str) -> dict[str, str] | str:
         """The login class."""
         return {}

@@ -3,6 +3,7 @@
 plain functions and lambdas of the module        offered, if their name has no `_` in front
 what `__load__` (else `__all__`) lists           nothing else is offered; a partial or another callable is, too
 classes, data, functions imported from elsewhere never, unless listed (classes never)
+`__parts__ = {"lines": ["line"]}` of a package   offered; the file is loaded when one of them is asked for
 `__func_alias__ = {"list_": "list"}`             offered as `list` only
 `@depends(…)` that does not hold                 not offered, or its fallback in its place
 """
@@ -15,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from saltlite.decorators.dependency import requirements_of
+from saltlite.loader.deadline import load_deadline
 
 Function = Callable[..., Any]
 
@@ -35,9 +37,11 @@ class Offer(Mapping[str, Function]):
         self._judged: dict[str, Function | str] = {}
         alias = self._space.get("__func_alias__")
         shown = alias if isinstance(alias, dict) else {}
-        self.shown_names = {name: str(shown.get(name, name)) for name in _offered_names(self._space, own_names)}
+        self._parts = dict(parted_names(self._space.get("__parts__")))
+        names = [*_offered_names(self._space, own_names), *self._parts]
+        self.shown_names = {name: str(shown.get(name, name)) for name in names}
         """Name in the file -> name that callers type."""
-        self._functions: dict[str, Function] = {shown: self._space[name] for name, shown in self.shown_names.items()}
+        self._names = {shown: name for name, shown in self.shown_names.items()}
 
     def constant(self, name: str) -> Any:
         """What the module holds at its top under that name; None for nothing."""
@@ -58,26 +62,47 @@ class Offer(Mapping[str, Function]):
         return callable(self._judge(name))
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in self._functions if name in self)
+        return (name for name in self._names if name in self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def _judge(self, name: object) -> Function | str | None:
-        if not isinstance(name, str) or name not in self._functions:
+        if not isinstance(name, str) or name not in self._names:
             return None
         if name not in self._judged:
-            judged = self._verdict(self._functions[name])
+            judged = self._verdict(self._names[name])
             bridge = self._bridge if callable(judged) else None
             self._judged[name] = judged if bridge is None or isinstance(judged, str) else bridge(judged)
         return self._judged[name]
 
-    def _verdict(self, function: Function) -> Function | str:
+    def _verdict(self, name: str) -> Function | str:
+        space = self._space
+        if name in self._parts:
+            part = f"{self._parts[name]}.py"
+            try:
+                with load_deadline():
+                    space = space["__loader__"].part(self._parts[name]).__dict__
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - supervision point: the body is anybody's code
+                return f"{part}, which could not be loaded: {type(error).__name__}: {error}"
+            if not _may_be_listed(space.get(name)):
+                return f"a function of that name in {part}"
+        function: Function = space[name]
         for requirement in requirements_of(function):
-            lacking = requirement.lacking(self._space)
+            lacking = requirement.lacking(space)
             if lacking:
                 return requirement.fallback or lacking
         return function
+
+
+def parted_names(declared: object) -> Iterator[tuple[str, str]]:
+    """(function, part) for all that the `__parts__` of a package names."""
+    if isinstance(declared, Mapping):
+        for part, names in declared.items():
+            if isinstance(names, list | tuple):
+                yield from ((name, str(part)) for name in map(str, names) if not name.startswith("_"))
 
 
 def _offered_names(space: Mapping[str, Any], own_names: frozenset[str]) -> list[str]:

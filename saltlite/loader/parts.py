@@ -7,8 +7,10 @@ part has the dunder names, and the builtins of a plug-in file.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +21,9 @@ from typing import Any, Protocol
 
 PREFIX = "saltlite.loaded."
 """Names of all modules that a loader makes begin so."""
+
+_SWAPPING = threading.RLock()
+"""Held while names of `sys.modules` are those of another loader than the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,35 @@ class PartLoader(InspectLoader):
 
     def __init__(self, root: str, parts: Parts, fill: Callable[[dict[str, Any]], None]) -> None:
         self.root = root
+        self.modules: dict[str, ModuleType] = {}
+        """The module and those of its parts that were loaded, by their names in `sys.modules`."""
         self._parts = parts
         self._fill = fill
+        self._provided: dict[str, Any] = {}
+
+    def provide(self, dunder: str, value: Any) -> None:
+        """Put `value` under that dunder name into all parts, those that are loaded later too."""
+        self._provided[dunder] = value
+        for module in self.modules.values():
+            module.__dict__[dunder] = value
+
+    def part(self, name: str) -> ModuleType:
+        """The part of that name, loaded now if it was not. Raises whatever its body raises."""
+        fullname = f"{self.root}.{name}"
+        with _SWAPPING:
+            other = getattr(sys.modules.get(self.root), "__loader__", None)
+            # Another loader of this process has taken the names: its parts have its dunder names, and not ours.
+            theirs = other.modules if isinstance(other, PartLoader) and other is not self else {}
+            for taken in theirs:
+                sys.modules.pop(taken, None)
+            sys.modules.update(self.modules)
+            try:
+                return importlib.import_module(fullname)
+            finally:
+                if theirs:
+                    for ours in self.modules:
+                        sys.modules.pop(ours, None)
+                    sys.modules.update(theirs)
 
     def spec(self, fullname: str) -> ModuleSpec | None:
         """The specification of the module or one of its parts; None when there is no such part."""
@@ -62,14 +94,21 @@ class PartLoader(InspectLoader):
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         module = ModuleType(spec.name)
         self._fill(module.__dict__)
+        module.__dict__.update(self._provided)
+        self.modules[spec.name] = module
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         part = self._part(module.__name__)
         if part is None:
             raise ModuleNotFoundError(f"No module named {module.__name__!r}", name=module.__name__)
-        _run(part, module)
+        try:
+            _run(part, module)
+        except BaseException:
+            del self.modules[module.__name__]
+            raise
         self._fill(module.__dict__)  # over the placeholders of files that were written for Salt
+        module.__dict__.update(self._provided)
 
     def get_source(self, fullname: str) -> str | None:
         """The text of a part, for tracebacks: they cannot read a line of an archive by its path."""
@@ -159,7 +198,7 @@ def load_parts(name: str, parts: Parts, fill: Callable[[dict[str, Any]], None]) 
     space.update(__spec__=spec, __loader__=loader, __package__=spec.parent, __file__=spec.origin)
     if spec.submodule_search_locations is not None:
         space["__path__"] = spec.submodule_search_locations
-    sys.modules[name] = module
+    sys.modules[name] = loader.modules[name] = module
     try:
         _run(main, module)
     except BaseException:

@@ -30,6 +30,7 @@ from saltlite.loader.finder import Index, ModuleFile
 from saltlite.loader.imports import Interfaces
 from saltlite.loader.inject import build_module
 from saltlite.loader.offer import Function, Offer
+from saltlite.loader.parts import PartLoader
 from saltlite.loader.places import GRAINS, MODULES, SHIPPED, Form
 from saltlite.loader.saltnames import salt_is_installed
 from saltlite.loader.virtual import initialise, names_of, own_interface
@@ -109,9 +110,12 @@ class Registry:
         return self._load_once(self._loaded, file.path, file, None)
 
     def provide(self, dunder: str, value: Any) -> None:
-        """Put `value` under that dunder name into the modules that were loaded, but not into parts of packages."""
+        """Put `value` under that dunder name into the modules that were loaded, and the parts of packages."""
         for module in self._built:
             module.__dict__[dunder] = value
+            loader = module.__dict__.get("__loader__")
+            if isinstance(loader, PartLoader):
+                loader.provide(dunder, value)
 
     def load_ahead(self, name: str) -> None:
         """Load the file that is asked for the virtual name first, if it ships and does not look at this machine to know

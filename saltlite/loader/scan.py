@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from saltlite.loader.interface_claims import interface_claims
+from saltlite.loader.offer import parted_names
 from saltlite.loader.parameters import (
     Declared,
     Function,
@@ -150,10 +151,11 @@ def shown_names(constants: Mapping[str, object], defined: Iterable[str]) -> dict
     listed = constants.get("__load__", constants.get("__all__"))
     alias = constants.get("__func_alias__")
     shown = alias if isinstance(alias, dict) else {}
+    parted = {name for name, _part in parted_names(constants.get("__parts__"))}
     return {
         name: str(shown.get(name, name))
         for name in defined
-        if not name.startswith("_") and (not isinstance(listed, list | tuple) or name in listed)
+        if not name.startswith("_") and (not isinstance(listed, list | tuple) or name in listed or name in parted)
     }
 
 

@@ -58,7 +58,7 @@ def reason(done: subprocess.CompletedProcess[str]) -> str:
 
 def find(name: str) -> str | None:
     """The path of a program, or None; the folders of the administrator's programs are searched too."""
-    import shutil  # noqa: PLC0415 - most calls need no program
+    import shutil
 
     return shutil.which(name, path=_path())
 

@@ -279,7 +279,7 @@ def push_dir(path: str, glob: str | None = None, upload_path: str | None = None)
 
         saltlite '*' cp.push_dir /etc/modprobe.d/ glob='*.conf'
     """
-    import fnmatch  # noqa: PLC0415 - only this function needs it
+    import fnmatch
 
     root = _absolute(path)
     if not os.path.isdir(root):

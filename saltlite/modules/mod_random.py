@@ -44,7 +44,7 @@ def hash(value: str, algorithm: str = "sha512") -> str:
 
         saltlite '*' random.hash 'I am a string' md5
     """
-    import hashlib  # noqa: PLC0415 - it loads OpenSSL, which the other functions do not need
+    import hashlib
 
     try:
         return hashlib.new(str(algorithm), _bytes(value), usedforsecurity=False).hexdigest()
@@ -61,7 +61,7 @@ def str_encode(value: str, encoder: str = "base64") -> str | bytes:
         saltlite '*' random.str_encode 'I am a new string' base64
     """
     if encoder == "base64":
-        import base64  # noqa: PLC0415 - only this function needs it
+        import base64
 
         return base64.b64encode(_bytes(value)).decode()
     try:
@@ -205,7 +205,7 @@ def _generator(seed: Any) -> random.Random:
 
 
 def _crypt(secret: str, setting: str) -> str:
-    import ctypes  # noqa: PLC0415 - only hashes of passwords need it
+    import ctypes
 
     try:
         library = ctypes.CDLL("libcrypt.so.1")

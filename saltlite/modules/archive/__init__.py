@@ -15,22 +15,10 @@ What does not: fetching archives and rendering names, which ``cp`` and ``file`` 
 
 from __future__ import annotations
 
-from .listing import is_encrypted, list_
-from .programs import cmd_unzip, cmd_zip, gunzip, gzip, rar, tar, unrar
-from .zips import unzip, zip_
-
 __func_alias__ = {"list_": "list", "zip_": "zip"}
 
-__all__ = [
-    "cmd_unzip",
-    "cmd_zip",
-    "gunzip",
-    "gzip",
-    "is_encrypted",
-    "list_",
-    "rar",
-    "tar",
-    "unrar",
-    "unzip",
-    "zip_",
-]
+__parts__ = {
+    "listing": ["is_encrypted", "list_"],
+    "programs": ["cmd_unzip", "cmd_zip", "gunzip", "gzip", "rar", "tar", "unrar"],
+    "zips": ["unzip", "zip_"],
+}

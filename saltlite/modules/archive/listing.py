@@ -83,7 +83,7 @@ def is_encrypted(
         saltlite '*' archive.is_encrypted /path/to/myfile.zip
         saltlite '*' archive.is_encrypted salt://foo.zip
     """
-    import zipfile  # noqa: PLC0415 - 5 ms, and only archives of this kind need it
+    import zipfile
 
     _refuse_web(source_hash, use_etag=use_etag)
     with _fetched(name, saltenv, clean=clean) as path:
@@ -121,7 +121,7 @@ def _guessed(name: str) -> str:
 
 
 def _tar(name: str, path: str) -> Members:
-    import tarfile  # noqa: PLC0415 - 5 ms, and only archives of this kind need it
+    import tarfile
 
     try:
         with tarfile.open(path) as archive:
@@ -146,7 +146,7 @@ def _tar_by_program(name: str, path: str) -> Members:
 
 
 def _zip(name: str, path: str) -> Members:
-    import zipfile  # noqa: PLC0415 - 5 ms, and only archives of this kind need it
+    import zipfile
 
     try:
         with zipfile.ZipFile(path) as archive:

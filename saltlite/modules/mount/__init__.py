@@ -14,42 +14,21 @@ What belongs here: the functions of Salt's module, a file a subject. What does n
 
 from __future__ import annotations
 
-from .automounts import automaster, rm_automaster, set_automaster
-from .remembered import delete_mount_cache, read_mount_cache, write_mount_cache
-from .running import (
-    active,
-    get_device_from_path,
-    get_mount_from_path,
-    is_fuse_exec,
-    is_mounted,
-    mount,
-    remount,
-    swapoff,
-    swapon,
-    swaps,
-    umount,
-)
-from .table import fstab, rm_fstab, set_fstab
-
-__all__ = [
-    "active",
-    "automaster",
-    "delete_mount_cache",
-    "fstab",
-    "get_device_from_path",
-    "get_mount_from_path",
-    "is_fuse_exec",
-    "is_mounted",
-    "mount",
-    "read_mount_cache",
-    "remount",
-    "rm_automaster",
-    "rm_fstab",
-    "set_automaster",
-    "set_fstab",
-    "swapoff",
-    "swapon",
-    "swaps",
-    "umount",
-    "write_mount_cache",
-]
+__parts__ = {
+    "automounts": ["automaster", "rm_automaster", "set_automaster"],
+    "remembered": ["delete_mount_cache", "read_mount_cache", "write_mount_cache"],
+    "running": [
+        "active",
+        "get_device_from_path",
+        "get_mount_from_path",
+        "is_fuse_exec",
+        "is_mounted",
+        "mount",
+        "remount",
+        "swapoff",
+        "swapon",
+        "swaps",
+        "umount",
+    ],
+    "table": ["fstab", "rm_fstab", "set_fstab"],
+}
