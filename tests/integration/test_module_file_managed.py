@@ -100,7 +100,7 @@ def test_an_argument_that_cannot_be_followed_is_refused_and_nothing_written(mini
 
 @pytest.mark.parametrize("name", ["verify_ssl", "use_etag", "seuser", "sig_backend"])
 def test_an_argument_that_asks_for_nothing_is_none(minion: Minion, name: str) -> None:
-    values = {"verify_ssl": False, "use_etag": False, "seuser": "", "sig_backend": "gpg"}
+    values: dict[str, Any] = {"verify_ssl": False, "use_etag": False, "seuser": "", "sig_backend": "gpg"}
     assert minion.manage(contents="x", **{name: values[name]})["result"] is True
 
 

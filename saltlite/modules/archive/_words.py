@@ -33,7 +33,7 @@ def listed(names: Any) -> list[str]:
 
 def expanded(sources: Any, cwd: str | None) -> list[str]:
     """The paths that sources name, globs among them expanded from `cwd`; those that match nothing are left out."""
-    from glob import glob  # noqa: PLC0415 - only lists of names need it
+    from glob import glob
 
     found: list[str] = []
     for source in listed(sources):

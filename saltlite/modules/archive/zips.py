@@ -49,28 +49,14 @@ def zip_(
     names = expanded(rendered(sources, template), cwd)
     if cwd is None and not all(os.path.isabs(name) for name in names):
         raise SaltInvocationError("Relative paths require the 'cwd' parameter")
-    fresh = f"{target}.{os.urandom(6).hex()}"
-    packed: list[str] = []
     with _as_user(runas):
         try:
-            with zipfile.ZipFile(
-                fresh, "x", zipfile.ZIP_DEFLATED, allowZip64=zip64, strict_timestamps=False
-            ) as archive:
-                for path in (os.path.join(cwd or "/", name) for name in names):
-                    for each in _tree(path, leave_out=fresh):
-                        name = _packed_name(each, cwd or "/")
-                        if name != "./":  # the folder that everything is relative to has no entry
-                            packed.append(name)
-                            archive.write(each, name)
-            os.replace(fresh, target)
+            with pinned(target, follow_symlinks=False) as place:
+                return _pack(place, target, names, cwd or "/", zip64=zip64)
         except zipfile.LargeZipFile as error:
             raise CommandExecutionError(f"{target} would be too large for a zip file without zip64=True.") from error
         except OSError as error:
             raise _failed("packed", error) from error
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(fresh)
-    return packed
 
 
 def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
@@ -128,6 +114,31 @@ def _absolute(name: Any) -> str:
 def _failed(verb: str, error: OSError) -> CommandExecutionError:
     where = f": {error.filename}" if error.filename else ""
     return CommandExecutionError(f"The archive cannot be {verb}: {error.strerror or error}{where}")
+
+
+def _pack(place: Place, target: str, names: list[str], root: str, *, zip64: bool) -> list[str]:
+    """Make the zip file beside its place, and put it there; the names in it, which are relative to `root`."""
+    import zipfile
+
+    fresh, packed = f"{place.name}.{os.urandom(6).hex()}", list[str]()
+    leave_out = os.path.join(os.path.dirname(target), fresh)
+    try:
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=place.folder)
+        with (
+            open(fd, "w+b") as stream,
+            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, allowZip64=zip64, strict_timestamps=False) as archive,
+        ):
+            for path in (os.path.join(root, name) for name in names):
+                for each in _tree(path, leave_out=leave_out):
+                    name = _packed_name(each, root)
+                    if name != "./":  # the folder that everything is relative to has no entry
+                        packed.append(name)
+                        archive.write(each, name)
+        os.replace(fresh, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=place.folder)
+    return packed
 
 
 def _tree(path: str, *, leave_out: str) -> Iterator[str]:

@@ -69,7 +69,7 @@ def find(path: str, *args: str, **kwargs: Unpack[_Options]) -> list[Any]:
         saltlite '*' file.find /var mtime=+30d size=+10m print=path,size,mtime
         saltlite '*' file.find /var/log name='*.[0-9]' mtime=+30d size=+10m delete
     """
-    from glob import glob  # noqa: PLC0415 - it is not to be loaded with the other parts
+    from glob import glob
 
     options: dict[str, Any] = {**kwargs}
     unknown = sorted(set(options) - set(_Options.__annotations__))

@@ -265,7 +265,7 @@ def path_exists_glob(path: str) -> bool:
 
         saltlite '*' file.path_exists_glob '/etc/pam*/pass*'
     """
-    from glob import glob  # noqa: PLC0415 - the other functions do without
+    from glob import glob
 
     return bool(glob(checked_path(path)))
 

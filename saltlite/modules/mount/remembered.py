@@ -54,13 +54,13 @@ def delete_mount_cache(real_name: str) -> bool:
 
 
 def _remember(known: dict[str, Any]) -> None:
-    import json  # noqa: PLC0415 - the other parts of this module do without
+    import json
 
     _machinefiles.replace(_place(), json.dumps({"mounts": known}), mode=0o600)
 
 
 def _remembered() -> dict[str, Any]:
-    import json  # noqa: PLC0415 - as above
+    import json
 
     text = _machinefiles.read_if_there(_place())
     try:
