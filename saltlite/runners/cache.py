@@ -48,8 +48,8 @@ def pillar(tgt: str = "*", tgt_type: str = "glob") -> dict[str, dict[str, Any]]:
 
 def clear_grains(tgt: str = "", tgt_type: str = "glob") -> bool:
     """
-    Forget the cached grains of minions: no target by grains selects these until they send them again, in their next
-    session or at ``saltutil.refresh_grains``. Without a target nothing is done, and False returned.
+    Forget the cached grains of minions. Those that are connected are asked for them at once, the others send them when
+    they come back; until then no target by grains selects them. Without a target nothing is done, and False returned.
 
     CLI Example::
 
@@ -60,7 +60,7 @@ def clear_grains(tgt: str = "", tgt_type: str = "glob") -> bool:
 
 def clear_pillar(tgt: str = "", tgt_type: str = "glob") -> bool:
     """
-    Forget the cached pillar of minions: no target by pillar selects these until it is made again, at their next start
+    Forget the cached pillar of minions: no target by pillar selects them until it is made again, for their next session
     or at ``saltutil.refresh_pillar``. Without a target nothing is done, and False returned.
 
     CLI Example::

@@ -60,14 +60,21 @@ def handle_cached(master: Master, principal: Principal, request: Mapping[str, An
 def handle_cache_clear(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Remove what the banks have of the target's minions; answers `cleared`, of how many there was something.
 
-    A minion sends its grains in its next session, or when it refreshes them; its pillar is made when it asks for it.
+    Minions that are connected are asked for their grains at once, others send them in their next session: by
+    themselves they would not, for nothing has changed. A pillar is made when its minion asks for it.
     """
     authorize(principal, Action("cache_clear"), master.terms)
     for name in request["banks"]:
         _require(principal, name, _CLEAR, (), master)
-    banks = [master.banks.bank(name) for name in request["banks"]]
-    gone = {minion for minion in _minions(master, principal, request) for bank in banks if bank.delete(minion)}
-    return Answer({"cleared": len(gone)})
+    minions = _minions(master, principal, request)
+    cleared: set[MinionId] = set()
+    for name in request["banks"]:
+        bank = master.banks.bank(name)
+        gone = [minion for minion in minions if bank.delete(minion)]
+        cleared.update(gone)
+        for minion in gone if name == GRAINS else ():
+            master.link.want(minion, "grains")
+    return Answer({"cleared": len(cleared)})
 
 
 def _require(
