@@ -23,8 +23,7 @@ def shown_opts(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]
 
 
 def _shown(value: Any) -> Any:
-    # Every daemon and command imports this file, and hardly any of them shows its options.
-    from saltlite.core.cloud.redaction import HIDDEN, is_secret_name  # noqa: PLC0415
+    from saltlite.core.cloud.redaction import HIDDEN, is_secret_name  # noqa: PLC0415 - every command imports this file
 
     if isinstance(value, dict):
         return {key: HIDDEN if inner and is_secret_name(str(key)) else _shown(inner) for key, inner in value.items()}
