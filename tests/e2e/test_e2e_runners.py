@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     for name, text in (("top", TOP), ("lamps", LAMPS), ("front", "tier: front\n")):
         (pillar / f"{name}.sls").write_text(text)
     try:
-        fleet.start_master(timeout=2, hooks={"told": {"event": "x/*", "as": ME, "runner": HOOKED}})
+        fleet.start_master(timeout=6, hooks={"told": {"event": "x/*", "as": ME, "runner": HOOKED}})
         fleet.join("a")
         fleet.join("b", grains={"role": "db"})
         wait_until(lambda: tuple(said(fleet, "resource.list")) == ("dummy:lamp",), "a manages its lamp")
@@ -93,7 +93,8 @@ def test_keys_are_listed_accepted_rejected_and_deleted(site: Fleet) -> None:
     assert said(site, "manage.down", "removekeys=True") == ["off"]
     assert said(site, "key.glob_match", "off") == {}
     code, out, _err = typed(site, "key.list_all", "--no-color")
-    assert (code, out.splitlines()[:3]) == (0, ["Accepted Keys:", "a", "b"])
+    empty = ["Denied Keys:", "Unaccepted Keys:", "Rejected Keys:", "Revoked Keys:"]
+    assert (code, out.splitlines()) == (0, ["Accepted Keys:", "a", "b", *empty, "Local Keys:", "master.pub"])
 
 
 def test_a_job_with_a_resource_is_looked_up_listed_and_judged(site: Fleet) -> None:
@@ -152,7 +153,7 @@ def test_minions_are_surveyed(site: Fleet) -> None:
 
 
 def test_options_are_read_without_secrets(site: Fleet) -> None:
-    assert said(site, "config.get", "timeout") == 2.0
+    assert said(site, "config.get", "timeout") == 6.0
     assert said(site, "config.get", "hooks:told:runner:kwarg") == {"api_token": "***"}
     assert "sesame" not in json.dumps(said(site, "test.get_opts"))
 
@@ -167,5 +168,10 @@ def test_runners_can_be_tried_out(site: Fleet) -> None:
     with site.client() as client:
         client.call("events", pattern="run/*", after=before)
         seen: list[dict[str, Any]] = []
-        wait_until(lambda: (seen.extend((client.receive(1.0) or {}).get("events", ())), len(seen) >= 2)[1], "events")
+
+        def both() -> bool:
+            seen.extend((client.receive(1.0) or {}).get("events", ()))
+            return len(seen) >= 2
+
+        wait_until(both, "two events of the runner")
     assert [event["tag"].split("/")[2] for event in seen] == ["progress", "progress"]
