@@ -56,7 +56,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(machine: Machine, monk
 def test_a_file_that_something_is_mounted_on_is_written_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     place = machine.write("/etc/hosts", HOSTS)
 
-    def busy(_: Any, __: Any) -> None:
+    def busy(_: Any, __: Any, **___: Any) -> None:
         raise OSError(errno.EBUSY, "Device or resource busy")
 
     monkeypatch.setattr(os, "replace", busy)
@@ -67,7 +67,7 @@ def test_a_file_that_something_is_mounted_on_is_written_over(machine: Machine, m
 
 def test_a_folder_in_the_place_of_a_file_is_refused(machine: Machine) -> None:
     (machine.root / "etc/hosts").mkdir(parents=True)
-    with pytest.raises(CommandExecutionError, match="no regular file"):
+    with pytest.raises(CommandExecutionError, match="is a folder, no file"):
         _machinefiles.replace("/etc/hosts", "x")
 
 

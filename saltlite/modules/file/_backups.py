@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
-
-from ._atomic import copy_whole, sentence, write_whole
+from saltlite.modules._wholefile import copy_whole, sentence, write_whole
 
 CACHED = "file_backup"
 """The folder of copies, below `cachedir`."""

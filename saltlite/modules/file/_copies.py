@@ -13,8 +13,8 @@ import stat
 from collections.abc import Iterator
 
 from saltlite.errors import CommandExecutionError
+from saltlite.modules._wholefile import Access, blocks, shown, write_whole
 
-from ._atomic import Access, blocks, shown, write_whole
 from ._paths import failed
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
+from saltlite.modules._wholefile import checked_path, regular, shown
 
-from ._atomic import checked_path, regular, shown
 from ._backups import write_keeping
 from ._text import Encoding, diff, lines_of, read_text
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-
-from ._atomic import existing, read_whole, shown
+from saltlite.modules._wholefile import existing, read_whole, shown
 
 EDIT_BYTES_MAX = 256 * 1024 * 1024
 """Size of a file that can be edited here: its text is in memory twice, before and after."""

@@ -11,8 +11,17 @@ from itertools import chain
 from typing import Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import (
+    blocks,
+    checked_path,
+    existing,
+    read_whole,
+    regular,
+    sentence,
+    shown,
+    write_whole,
+)
 
-from ._atomic import blocks, checked_path, existing, read_whole, regular, sentence, shown, write_whole
 from ._text import UTF8, as_text
 
 READ_BYTES_MAX = 64 * 1024 * 1024

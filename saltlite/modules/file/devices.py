@@ -7,8 +7,8 @@ import stat
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
+from saltlite.modules._wholefile import checked_path, shown
 
-from ._atomic import checked_path, shown
 from ._paths import failed, octal
 from .owning import check_perms
 from .placing import makedirs

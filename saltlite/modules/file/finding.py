@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import shown
 
-from ._atomic import shown
 from ._criteria import KINDS, Criterion, Entry, criteria, kinds
 from ._paths import absolute
 from .hashing import get_hash

@@ -8,8 +8,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-
-from ._atomic import checked_path, sentence, shown
+from saltlite.modules._wholefile import checked_path, sentence, shown
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__

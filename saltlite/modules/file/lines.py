@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, regular, shown
 
-from ._atomic import checked_path, regular, shown
 from ._backups import keep_dated, suffix_of
 from ._edits import Edit, begun
 from ._text import as_text, compiled, diff, ending, ending_of, lines_of, read_text

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, shown
 
-from ._atomic import checked_path, shown
 from ._content import content_of, difference, drop_rendered, keep_rendered, mode_of, of_text
 from ._flags import read_flags
 from ._paths import octal, octal_text

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, shown
 
-from ._atomic import checked_path, shown
 from ._flags import LETTERS, changed_flags, read_flags
 from ._paths import failed, octal, octal_text
 from .stats import get_mode, group_to_gid, stats, user_to_uid

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, regular, shown
 
-from ._atomic import checked_path, regular, shown
 from ._text import diff, is_binary, lines_of, read_text
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, shown
 
-from ._atomic import checked_path, shown
 from ._copies import copy_entry, copy_file, discard, move_entry, replace_by_copy
 from ._paths import absolute, failed, octal, own_name
 from .owning import owner_numbers

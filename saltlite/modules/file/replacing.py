@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
+from saltlite.modules._wholefile import blocks, checked_path, regular
 
-from ._atomic import blocks, checked_path, regular
 from ._backups import suffix_of
 from ._edits import begun
 from ._text import as_text, compiled, ending, ending_of, flags_of, lines_of, read_text

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, regular
 
-from ._atomic import checked_path, regular
 from ._backups import suffix_of, write_keeping
 from ._text import as_text, compiled, lines_of, read_text
 

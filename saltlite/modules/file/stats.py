@@ -10,8 +10,8 @@ import stat
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, sentence
 
-from ._atomic import checked_path, sentence
 from ._paths import absolute, failed, octal_text
 from .hashing import get_hash
 
