@@ -128,7 +128,7 @@ def _switches(process: Process) -> list[int]:
 
 
 def _terminal(process: Process) -> str | None:
-    import stat  # noqa: PLC0415 - few calls ask for it
+    import stat
 
     if not process.terminal:
         return None

@@ -121,7 +121,7 @@ def uid(pid: int) -> int | None:
 
 def username(pid: int) -> str | None:
     """The name of the real user, or the number of one without a name; None when there is no such process."""
-    import pwd  # noqa: PLC0415 - few calls ask for names
+    import pwd
 
     number = uid(pid)
     if number is None:

@@ -213,19 +213,19 @@ def _checksum(name: str) -> str:
 
 
 def _digest(content: bytes, kind: str) -> str:
-    import hashlib  # noqa: PLC0415 - it loads OpenSSL, which base64 does not need
+    import hashlib
 
     return hashlib.new(kind, content, usedforsecurity=False).hexdigest()
 
 
 def _hmac(string: str, shared_secret: str, kind: str) -> bytes:
-    import hmac  # noqa: PLC0415 - as above
+    import hmac
 
     return hmac.digest(_bytes(shared_secret), _bytes(string), kind)
 
 
 def _same(first: bytes, second: bytes) -> bool:
-    import hmac  # noqa: PLC0415 - as above
+    import hmac
 
     return hmac.compare_digest(first, second)
 

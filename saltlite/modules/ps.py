@@ -29,7 +29,7 @@ def top(num_processes: int = 5, interval: float = 3) -> list[dict[str, Any]]:
         saltlite '*' ps.top
         saltlite '*' ps.top 5 10
     """
-    import time  # noqa: PLC0415 - two functions wait
+    import time
 
     before = {(each.pid, each.started): each.user + each.system for each in _processes.processes()}
     time.sleep(float(interval))
@@ -160,7 +160,7 @@ def cpu_percent(interval: float = 0.1, per_cpu: bool = False) -> float | list[fl
 
         saltlite '*' ps.cpu_percent
     """
-    import time  # noqa: PLC0415 - two functions wait
+    import time
 
     before = _figures.cpu_times()
     time.sleep(float(interval))
@@ -293,7 +293,7 @@ def boot_time(time_format: str | None = None) -> int | str:
         saltlite '*' ps.boot_time
         saltlite '*' ps.boot_time time_format='%d.%m.%Y %H:%M'
     """
-    import time  # noqa: PLC0415 - few calls ask for it
+    import time
 
     at = _processes.booted_at()
     if not time_format:

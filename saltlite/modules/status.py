@@ -107,8 +107,8 @@ def uptime() -> dict[str, Any]:
 
         saltlite '*' status.uptime
     """
-    import datetime  # noqa: PLC0415 - one function needs it
-    import time  # noqa: PLC0415 - one function needs it
+    import datetime
+    import time
 
     seconds = int(float(_machinefiles.read("/proc/uptime").split()[0]))
     since = time.time() - seconds
@@ -216,7 +216,7 @@ def diskusage(*args: str) -> dict[str, dict[str, int | None]]:
         saltlite '*' status.diskusage /some/path
         saltlite '*' status.diskusage ext? /some/path
     """
-    import fnmatch  # noqa: PLC0415 - one function needs it
+    import fnmatch
 
     types = [arg for arg in args if not arg.startswith("/")] if args else ["*"]
     places = [arg for arg in args if arg.startswith("/")]
@@ -376,7 +376,7 @@ def time_(format: str = "%A, %d. %B %Y %I:%M%p") -> str:
         saltlite '*' status.time
         saltlite '*' status.time '%s'
     """
-    import time  # noqa: PLC0415 - one function needs it
+    import time
 
     try:
         return time.strftime(str(format))

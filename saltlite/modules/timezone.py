@@ -139,7 +139,7 @@ def set_hwclock(clock: str, test: bool = False) -> bool:
 
 def _now() -> dates.datetime:
     """Now, by the file of the zone: a process that has been running for long may have another one in mind."""
-    import zoneinfo  # noqa: PLC0415 - two functions need it
+    import zoneinfo
 
     try:
         with open(_machinefiles.place(_LOCALTIME), "rb") as stream:

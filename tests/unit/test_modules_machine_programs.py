@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine_in(tmp_path, monkeypatch)
 
 
-def failing(words: str, code: int = 1) -> subprocess.CompletedProcess[str]:
-    return subprocess.CompletedProcess([], code, "", words)
+def failing(words: str, code: int = 1) -> _programs.Ended:
+    return _programs.Ended("it", code, "", words)
 
 
 @pytest.mark.parametrize(
@@ -224,12 +223,12 @@ def test_a_program_that_is_killed_by_a_signal_is_an_error() -> None:
 def test_a_program_that_is_none_is_named() -> None:
     with pytest.raises(CommandNotFoundError, match="slt-none"):
         _programs.output(["slt-none"])
-    with pytest.raises(CommandExecutionError, match="cannot be run: Permission denied"):
+    with pytest.raises(CommandExecutionError, match="cannot be started: Permission denied"):
         _programs.output(["/etc/passwd"])
 
 
 @pytest.mark.parametrize(("count", "repeated"), [(2, "1; 2"), (9, "1; 2; 3")])
 def test_an_error_repeats_the_first_lines_only(count: int, repeated: str) -> None:
     said = "".join(f"{line}\n" for line in range(1, count + 1))
-    assert _programs.reason(failing(said)) == repeated
-    assert _programs.reason(failing("")) == "it gave no reason"
+    assert failing(said).reason() == repeated
+    assert failing("").reason() == "it gave no reason"

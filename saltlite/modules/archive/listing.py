@@ -74,7 +74,7 @@ def is_encrypted(name: str, clean: bool = False, saltenv: str = "base") -> bool:
         saltlite '*' archive.is_encrypted /path/to/myfile.zip
         saltlite '*' archive.is_encrypted salt://foo.zip
     """
-    import zipfile  # noqa: PLC0415 - 5 ms, and only archives of this kind need it
+    import zipfile
 
     with _fetched(name, saltenv, clean=clean) as path:
         try:
@@ -106,7 +106,7 @@ def _guessed(name: str) -> str:
 
 
 def _tar(name: str, path: str) -> Members:
-    import tarfile  # noqa: PLC0415 - 5 ms, and only archives of this kind need it
+    import tarfile
 
     try:
         with tarfile.open(path) as archive:
@@ -131,7 +131,7 @@ def _tar_by_program(name: str, path: str) -> Members:
 
 
 def _zip(name: str, path: str) -> Members:
-    import zipfile  # noqa: PLC0415 - 5 ms, and only archives of this kind need it
+    import zipfile
 
     try:
         with zipfile.ZipFile(path) as archive:

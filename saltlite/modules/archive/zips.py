@@ -38,7 +38,7 @@ def zip_(
         saltlite '*' archive.zip /tmp/zipfile.zip /tmp/sourcefile1,/tmp/sourcefile2
         saltlite '*' archive.zip /tmp/baz.zip baz.txt cwd=/foo/bar
     """
-    import zipfile  # noqa: PLC0415 - 5 ms, which jobs of other kinds do not pay
+    import zipfile
 
     if cwd is not None and not os.path.isabs(str(cwd)):
         raise SaltInvocationError("cwd must be absolute")
@@ -92,7 +92,7 @@ def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' archive.unzip /tmp/zipfile.zip /srv/target/ excludes=file_1,file_2
         saltlite '*' archive.unzip /tmp/zipfile.zip /srv/target/ password=BadPassword
     """
-    import zipfile  # noqa: PLC0415 - as above
+    import zipfile
 
     if options:
         raise SaltInvocationError("options are those of the program unzip: use archive.cmd_unzip.")

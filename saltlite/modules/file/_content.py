@@ -75,7 +75,7 @@ def difference(old: str | None, new: Content) -> str:
 
 def keep_rendered(text: str) -> str:
     """Write what a template came to into a private file; its path, for `drop_rendered`."""
-    import tempfile  # noqa: PLC0415 - 2 ms, and only templates need it
+    import tempfile
 
     fd, path = tempfile.mkstemp(prefix=_RENDERED)
     with open(fd, "wb") as stream:
@@ -87,7 +87,7 @@ def drop_rendered(path: str) -> None:
     """Remove the file if it is one of `keep_rendered`."""
     if not os.path.basename(path).startswith(_RENDERED):
         return
-    import tempfile  # noqa: PLC0415 - as above
+    import tempfile
 
     if os.path.dirname(path) == tempfile.gettempdir():
         with contextlib.suppress(FileNotFoundError):

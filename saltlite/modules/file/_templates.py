@@ -36,8 +36,8 @@ class _Functions:
 def render(text: str, saltenv: str, context: Mapping[str, Any]) -> str:
     """What a template makes of the names in `context`. Raises CommandExecutionError."""
     try:
-        import jinja2  # noqa: PLC0415 - optional
-        from jinja2.sandbox import SandboxedEnvironment  # noqa: PLC0415 - as above
+        import jinja2
+        from jinja2.sandbox import SandboxedEnvironment
     except ImportError as error:
         raise CommandExecutionError("Templates need jinja2: pip install 'saltlite[jinja]' on this minion.") from error
 
@@ -71,6 +71,6 @@ def render(text: str, saltenv: str, context: Mapping[str, Any]) -> str:
 
 
 def _json(value: Any) -> str:
-    import json  # noqa: PLC0415 - 2 ms, and only a template that asks for it needs it
+    import json
 
     return json.dumps(value, ensure_ascii=False, default=str)

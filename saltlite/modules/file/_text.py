@@ -107,7 +107,7 @@ def diff(old: Iterable[str], new: Iterable[str], old_name: str = "", new_name: s
         return ""
     if len(before) + len(after) > DIFF_LINES_MAX:
         return f"(no diff of more than {DIFF_LINES_MAX} lines: {len(before)} became {len(after)})\n"
-    from difflib import unified_diff  # noqa: PLC0415 - it takes as long to import as a small edit does
+    from difflib import unified_diff
 
     compared = unified_diff([_legible(each) for each in before], [_legible(each) for each in after], old_name, new_name)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in compared)

@@ -123,7 +123,7 @@ def remove_backup(path: str, backup_id: int | str, *, test: bool = False) -> dic
 
 def _copies(folder: str) -> Iterator[tuple[str, datetime, str]]:
     """The name of the file, the moment and the place of every copy of the files in a folder."""
-    from datetime import datetime  # noqa: PLC0415 - only where copies are listed; with strptime it is a slow import
+    from datetime import datetime
 
     kept = os.path.join(checked_path(__opts__["cachedir"]), CACHED, folder.lstrip("/"))
     # The moment has as many underscores as its form; those before belong to the name.

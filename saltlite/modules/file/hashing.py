@@ -32,7 +32,7 @@ def get_hash(path: str, form: str = "sha256", chunk_size: int = 65536) -> str:
         saltlite '*' file.get_hash /etc/shadow
         saltlite '*' file.get_hash /etc/shadow sha512
     """
-    import hashlib  # noqa: PLC0415 - it loads OpenSSL, which most functions of this module do not need
+    import hashlib
 
     name = checked_path(path)
     try:

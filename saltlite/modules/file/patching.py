@@ -96,7 +96,7 @@ def get_diff(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 def _words(options: str) -> list[str]:
-    from shlex import split  # noqa: PLC0415 - the other functions do without
+    from shlex import split
 
     try:
         return split(str(options))

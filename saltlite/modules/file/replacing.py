@@ -144,7 +144,7 @@ def contains_glob(path: str, glob_expr: str) -> bool:
 
         saltlite '*' file.contains_glob /etc/foobar '*cheese*'
     """
-    from fnmatch import translate  # noqa: PLC0415 - the other functions do without
+    from fnmatch import translate
 
     place, expression = checked_path(path), re.compile(translate(as_text(glob_expr)))
     if regular(place) is None:

@@ -145,7 +145,7 @@ def grep(path: str, pattern: Any, *opts: Any) -> dict[str, Any]:
         saltlite '*' file.grep /etc/passwd nobody
         saltlite '*' file.grep '/etc/sysconfig/network-scripts/*' ipaddr -- -i -l
     """
-    from glob import glob  # noqa: PLC0415 - the other functions do without
+    from glob import glob
 
     place = os.path.abspath(checked_path(path))
     options = [as_text(each) for each in opts]

@@ -237,7 +237,7 @@ def get_device_from_path(path: str) -> str | None:
 
 
 def _make_folder(point: str, user: str | None) -> None:
-    import shutil  # noqa: PLC0415 - one case needs it
+    import shutil
 
     try:
         os.makedirs(point, exist_ok=True)

@@ -249,7 +249,7 @@ def get_bufsize(iface: str) -> dict[str, Any]:
 
         saltlite '*' network.get_bufsize eth0
     """
-    import array  # noqa: PLC0415 - one function needs it
+    import array
 
     name = str(iface).encode()
     if not 0 < len(name) <= _NAME_BYTES or b"\0" in name:
@@ -290,7 +290,7 @@ def _address_row(assigned: _rtnetlink.Assigned, name: str) -> tuple[str, dict[st
 
 def _assigned(version: int, wanted: Iterable[str] | None) -> list[_rtnetlink.Assigned]:
     """The addresses of interfaces whose name matches one of the globs, or of all."""
-    import fnmatch  # noqa: PLC0415 - few calls name an interface
+    import fnmatch
 
     globs = None if wanted is None else list(wanted)
     names = {link.index: link.name for link in _rtnetlink.links()}
