@@ -29,7 +29,7 @@ PLUGIN_FOLDERS = (
 )  # fmt: skip
 DUNDERS = {
     "__active_provider_name__", "__client__", "__cloud__", "__context__", "__events__", "__execution__",
-    "__executors__", "__func_alias__", "__grains__", "__minion__", "__opts__", "__pillar__", "__proxy__",
+    "__executors__", "__func_alias__", "__grains__", "__matches__", "__minion__", "__opts__", "__pillar__", "__proxy__",
     "__resource__", "__resource_funcs__", "__salt__", "__salt_system_encoding__", "__utils__", "__virtual__",
     "__virtualname__",
 }  # fmt: skip
@@ -50,6 +50,7 @@ SYNONYMS_WITH_A_REASON = {
     ("config/minion.py", "resource_workers"): "an option, named as worker_threads is",
     ("interfaces/service.py", "create_win_salt_restart_task"): "the function's name in Salt",
     ("interfaces/service.py", "execute_salt_restart_task"): "the function's name in Salt",
+    ("modules/http.py", "agent"): "the argument's name in Salt: HTTP's User-Agent",
     ("wire/merkle.py", "node"): "of a tree; no machine is meant",
 }
 NAMES_OF_DRIVERS = {

@@ -15,6 +15,7 @@ from saltlite.cli.arguments import parse_arguments, split_calls
 from saltlite.core.binding import bind
 from saltlite.errors import UsageError
 from saltlite.grains.collect import collect
+from saltlite.grains.kept import kept
 from saltlite.loader.chain import Executors
 from saltlite.loader.compound import call_each
 from saltlite.loader.encode import decode_return, encode_whole
@@ -87,6 +88,7 @@ def find_grains(opts: Mapping[str, Any]) -> dict[str, Any]:
         grains = collect(opts)
         for found in custom_grains(opts, grains):
             grains.update(found)
+        grains.update(kept(opts))
     return {**grains, **(opts.get("grains") or {}), "id": opts["id"]}
 
 

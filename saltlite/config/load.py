@@ -11,6 +11,7 @@ Rules of this file:
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -96,7 +97,8 @@ def load_minion(config_dir: str) -> Loaded[MinionConfig]:
     """
     reading = Reading(options_of(MinionConfig), module_config={})
     reading.read_all(config_dir, "minion")
-    config = assemble(MinionConfig, {**reading.values, "module_config": reading.module_config})
+    own = {"module_config": reading.module_config, "conf_file": os.path.join(os.path.abspath(config_dir), "minion")}
+    config = assemble(MinionConfig, {**reading.values, **own})
     if config.join_token and config.join_token_file:
         reading.complain_about(
             ("join_token_file", "join_token"), "join_token and join_token_file are both set; keep one of them"

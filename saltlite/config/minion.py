@@ -340,3 +340,5 @@ class MinionConfig:
     )
     module_config: dict[str, Any] = field(default_factory=dict)
     """Configuration of execution modules: every key of the file that has a dot, such as `test.foo`."""
+    conf_file: str = field(default="", compare=False)
+    """The file that the options were read from; what modules keep of this minion's settings stands beside it."""

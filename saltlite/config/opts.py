@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def opts_of(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
-    """Every option that is no secret, the configuration of modules, and `id`, which is `name`."""
+    """Every option that is no secret, module configuration, a minion's `conf_file`, and `id`, which is `name`."""
     values = {option: getattr(config, option) for option, known in options_of(type(config)).items() if not known.secret}
-    return {**values, **getattr(config, "module_config", {}), "id": name}
+    own = {"conf_file": conf_file} if (conf_file := getattr(config, "conf_file", "")) else {}
+    return {**values, **getattr(config, "module_config", {}), **own, "id": name}

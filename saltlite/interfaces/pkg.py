@@ -214,12 +214,12 @@ class PkgInterface(_PkgElsewhere):
         """The name of the package without what the machine takes for granted, such as its architecture."""
         return ""
 
-    @Interface.supported(os_family=["Arch", "Debian", "RedHat", "Suse"], os=["NetBSD", "SmartOS"])
+    @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"], os=["NetBSD", "SmartOS"])
     def file_dict(self, *packages: str) -> dict[str, Any]:
         """The files of packages, by package."""
         return {}
 
-    @Interface.supported(os_family=["Arch", "Debian", "RedHat", "Suse"], os=["NetBSD", "SmartOS"])
+    @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"], os=["NetBSD", "SmartOS"])
     def file_list(self, *packages: str) -> dict[str, Any]:
         """The files of packages, in one list."""
         return {}
@@ -244,7 +244,7 @@ class PkgInterface(_PkgElsewhere):
         """What is known of installed packages."""
         return {}
 
-    @Interface.supported(os_family=["Arch", "Debian", "RedHat", "Suse"])
+    @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"])
     def owner(self, *paths: str) -> str | dict[str, str]:
         """Which package a file belongs to."""
         return ""
@@ -254,7 +254,7 @@ class PkgInterface(_PkgElsewhere):
         """Packages that match."""
         return {}
 
-    @Interface.supported(os_family=["Debian", "RedHat", "Suse"], os=["DragonFly", "FreeBSD"])
+    @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"], os=["DragonFly", "FreeBSD"])
     def version_cmp(self, pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int | None:
         """Compare two versions: -1, 0 or 1 when the first is older, equal or newer."""
         return 0
@@ -473,7 +473,7 @@ class PkgInterface(_PkgElsewhere):
         """The same as `remove`."""
         return {}
 
-    @Interface.supported(os_family=["Arch", "Debian", "RedHat", "Suse"])
+    @Interface.supported(os_family=["Alpine", "Arch", "Debian", "RedHat", "Suse"])
     def list_installed(self, *names: str) -> dict[str, str]:
         """The installed packages and their versions, or only the named ones."""
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from saltlite.lint.findings import Finding
-from saltlite.lint.source import SourceInterface, SourceModule
+from saltlite.lint.source import SourceFunction, SourceInterface, SourceModule
 from saltlite.smi.differences import Level, compare
 from saltlite.smi.platforms import Platforms
 
@@ -73,12 +73,23 @@ def _against(module: SourceModule, parts: Sequence[SourceInterface]) -> Iterator
         yield Finding(module.path, 1, "SMI004", f"{title} has {', '.join(missing)}, and the module does not")
     for fun, function in module.functions.items():
         if fun not in declared:
-            yield Finding(module.path, function.line, "SMI005", f"{fun} is no part of {title}: callers are warned")
+            yield Finding(
+                function.path or module.path,
+                function.line,
+                "SMI005",
+                f"{fun} is no part of {title}: callers are warned",
+            )
             continue
         for one in compare(declared[fun].function.signature, function.signature):
             if one.level is not Level.OK:
                 code = "SMI006" if one.level is Level.ERROR else "SMI008"
-                yield Finding(module.path, function.line, code, f"{fun}: {one.text()} ({title})")
+                yield Finding(_file(module, function), function.line, code, f"{fun}: {one.text()} ({title})")
         if declared[fun].not_applicable:
             places = Platforms(declared[fun].not_applicable).text()
-            yield Finding(module.path, function.line, "SMI007", f"{fun} is not called where {places} ({title})")
+            yield Finding(
+                function.path or module.path, function.line, "SMI007", f"{fun} is not called where {places} ({title})"
+            )
+
+
+def _file(module: SourceModule, function: SourceFunction) -> str:
+    return function.path or module.path

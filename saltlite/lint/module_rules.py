@@ -65,7 +65,7 @@ def _documentation(module: SourceModule) -> Iterator[Finding]:
             yield Finding(module.path, 1, "SMI010", f"the field {name} is empty: list what is meant, with commas")
     for function in module.functions.values():
         if not function.doc:
-            yield Finding(module.path, function.line, "SMI010", f"{function.name} has no docstring")
+            yield Finding(function.path or module.path, function.line, "SMI010", f"{function.name} has no docstring")
 
 
 def _while_loading(module: SourceModule) -> Iterator[Finding]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
 import inspect
+import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from saltlite.errors import UsageError
 from saltlite.loader.interface_claims import text_of
+from saltlite.loader.joined import MAIN, joined_tree, named_parts, part_path, part_text
 from saltlite.loader.scan import (
     MODULE_BYTES_MAX,
     module_constants,
@@ -48,6 +52,8 @@ class SourceFunction:
     returns: str
     doc: str
     line: int
+    path: str = ""
+    """Of its file, when that is another one than the module's: a part of a package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +102,19 @@ def read_tree(path: str) -> ast.Module:
 
 def read_module(path: str, stem: str, tree: ast.Module) -> SourceModule:
     """The module in a file, under the file name `stem`."""
-    constants = module_constants(tree)
+    constants, places = module_constants(tree), {}
+    folder, name = os.path.split(path)
+    if name == MAIN:
+        places = {shown: part_path(folder, part) for part, names in named_parts(tree) for shown in names.values()}
+        with contextlib.suppress(SyntaxError, OSError):  # found when that file is read
+            tree = joined_tree(tree, functools.partial(part_text, folder))
     defined: dict[str, FunctionDefinition] = {
         name: function for name, function in top_functions(tree) if not isinstance(function, ast.Lambda)
     }
     shown = shown_names(constants, defined)
-    functions = {shown[name]: _function(shown[name], defined[name]) for name in shown}
+    functions = {
+        shown[name]: replace(_function(shown[name], defined[name]), path=places.get(name, "")) for name in shown
+    }
     return SourceModule(path, stem, tree, scan_module(tree, stem).claims, constants, functions)
 
 

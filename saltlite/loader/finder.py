@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from saltlite.loader.archive import ArchiveError, read_main
 from saltlite.loader.failure import Failure, FailureKind, failure_of
-from saltlite.loader.joined import joined_tree
+from saltlite.loader.joined import joined_tree, part_text
 from saltlite.loader.places import MODULES, SHIPPED, Form, Layer, module_files
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
+from saltlite.loader.unions import united
 from saltlite.model.signature import (
     FUNCTION_TEXT_MAX,
     format_signature,
@@ -133,7 +134,7 @@ class Index:
         """The text of `saltlite.model.signature` for every function that the files promise, sorted by name.
 
         `providers` is the option of that name. Where only running the files would tell which of them provides a
-        function, and they do not take the same, the text says nothing of its parameters.
+        function, and they do not take the same, the text takes whatever one of them takes (`saltlite.loader.unions`).
         """
         texts: dict[str, str] = {}
         for name in {*self._claims, *providers}:
@@ -168,11 +169,12 @@ def _module_text(module: str, fun: str, found: Sequence[str]) -> str:
     fits = len(text) <= FUNCTION_TEXT_MAX and is_function_name(f"{module}.{fun}")
     if fits and len(set(found)) == 1:
         return text
-    risks = [parse_signature(f"m.{one}")[2] for one in found]
-    outs = {outputter_of(one) for one in found}
-    return format_signature(
-        f"{module}.{fun}", None, next(filter(None, risks), ""), outs.pop() if len(outs) == 1 else ""
-    )
+    known = [parse_signature(f"m.{each}") for each in dict.fromkeys(found)]
+    risk = next((one[2] for one in known if one[2]), "")
+    outs = {outputter_of(each) for each in found}
+    out = outs.pop() if len(outs) == 1 else ""
+    text = format_signature(f"{module}.{fun}", united([one[1] for one in known]), risk, out)
+    return text if len(text) <= FUNCTION_TEXT_MAX else format_signature(f"{module}.{fun}", None, risk, out)
 
 
 def build_index(layers: Sequence[Layer], previous: Index | None = None, *, first_rank: int = 0) -> Index:
@@ -253,16 +255,7 @@ def module_tree(file: ModuleFile) -> ast.Module:
     tree = parse_module(module_text(file), _text_path(file))
     if file.form is not Form.PACKAGE:
         return tree
-    return joined_tree(tree, functools.partial(_part_text, os.path.dirname(file.path)))
-
-
-def _part_text(folder: str, name: str) -> tuple[bytes, str] | None:
-    path = os.path.join(folder, *name.split(".")) + ".py"
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(MODULE_BYTES_MAX + 1), path
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+    return joined_tree(tree, functools.partial(part_text, os.path.dirname(file.path)))
 
 
 def _text_path(file: ModuleFile) -> str:

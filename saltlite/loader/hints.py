@@ -133,6 +133,17 @@ class EventSender(Protocol):
         ...
 
 
+class TargetMatcher(Protocol):
+    """What `__matches__` is: whether a target is true of this minion."""
+
+    def __call__(self, expression: str, kind: str, *, minion_id: str | None = None, delimiter: str = ":") -> bool:
+        """`kind` is one of Salt's `tgt_type` values; with `minion_id` as if the minion had that id.
+
+        Raises UsageError for what is no target.
+        """
+        ...
+
+
 class CloudProgram(Protocol):
     """What `__cloud__` is: machines of clouds. Its methods raise CommandExecutionError."""
 
@@ -179,6 +190,9 @@ __grains__: dict[str, Any]
 __file_client__: Any  # saltlite.adapters.file_client.FileClient, where there is a file server
 __events__: EventSender
 """In execution modules: the way of an event to the master; an empty dict where there is none."""
+
+__matches__: TargetMatcher
+"""Whether a target is true of this minion, by the matchers that the master has."""
 
 __pillar__: dict[str, Any]
 """Data that the master gives to this minion."""

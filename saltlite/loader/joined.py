@@ -12,11 +12,14 @@ module's own. Nothing else of a part is the module's.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator
 
 from saltlite.loader.offer import parted_names
 from saltlite.loader.parameters import declared_risks, typed_dicts
-from saltlite.loader.scan import module_constants, parse_module, top_functions
+from saltlite.loader.scan import MODULE_BYTES_MAX, module_constants, parse_module, top_functions
+
+MAIN = "__init__.py"
 
 ReadPart = Callable[[str], tuple[bytes, str] | None]
 """The name of a part, such as `lines` -> its text and its path; None when there is no such file."""
@@ -27,7 +30,7 @@ def joined_tree(tree: ast.Module, read: ReadPart) -> ast.Module:
     constants = module_constants(tree)
     body = list(tree.body)
     risks: dict[str, str] = {}
-    for name, names in _named(tree, constants):
+    for name, names in named_parts(tree):
         found = read(name)
         if found is not None:
             part = parse_module(*found)
@@ -39,8 +42,9 @@ def joined_tree(tree: ast.Module, read: ReadPart) -> ast.Module:
     return ast.Module(body, tree.type_ignores)
 
 
-def _named(tree: ast.Module, constants: Mapping[str, object]) -> Iterator[tuple[str, dict[str, str]]]:
+def named_parts(tree: ast.Module) -> Iterator[tuple[str, dict[str, str]]]:
     """Part -> the functions that the module has of it, each with the name that the module gives it."""
+    constants = module_constants(tree)
     parts: dict[str, dict[str, str]] = {}
     for name, part in parted_names(constants.get("__parts__")):
         parts.setdefault(part, {})[name] = name
@@ -52,6 +56,21 @@ def _named(tree: ast.Module, constants: Mapping[str, object]) -> Iterator[tuple[
         if isinstance(statement, ast.ImportFrom) and statement.level == 1 and statement.module:
             names = {alias.name: alias.asname or alias.name for alias in statement.names}
             yield statement.module, {name: shown for name, shown in names.items() if shown in listed}
+
+
+def part_text(folder: str, name: str) -> tuple[bytes, str] | None:
+    """The text and the path of a part of the package in that folder; None when there is no such file."""
+    path = part_path(folder, name)
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(MODULE_BYTES_MAX + 1), path
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def part_path(folder: str, name: str) -> str:
+    """Where the part of that name is."""
+    return os.path.join(folder, *name.split(".")) + ".py"
 
 
 def _taken(part: ast.Module, names: dict[str, str]) -> Iterator[ast.stmt]:

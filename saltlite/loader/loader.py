@@ -20,6 +20,7 @@ from saltlite.loader.describe import Description, read_descriptions, read_docstr
 from saltlite.loader.dunders import Context, Injected
 from saltlite.loader.failure import Failure, FunctionUnavailable, join_failures
 from saltlite.loader.finder import Index, build_index
+from saltlite.loader.owntargets import OwnTargets
 from saltlite.loader.places import MODULES, Form, search_layers
 from saltlite.loader.registry import LoadedModule, Registry
 from saltlite.smi.binding import Binding
@@ -71,6 +72,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
             "__proxy__": Injected(),
             "__file_client__": Injected(),
             "__events__": Injected(),
+            "__matches__": OwnTargets(self.opts, self._grains, self._pillar),
             "__salt__": CrossCalls(lambda: self),
             "__utils__": CrossCalls(lambda: self.of_type("utils")),
             "__salt_system_encoding__": sys.getfilesystemencoding(),

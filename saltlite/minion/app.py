@@ -61,7 +61,7 @@ from saltlite.wire.messages import Message, functions_message
 
 log = logging.getLogger(__name__)
 
-MODULES_LOOK_S = 3.0
+FILES_LOOK_S = 3.0
 """How often folders of modules are looked at for changes; looking at a hundred files takes a millisecond."""
 
 
@@ -153,8 +153,7 @@ class _Minion:
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._reactor.on_signal(signum, self._stop)
         self._children.start()
-        if self._config.module_dirs or self._config.extension_modules:
-            self._reactor.call_later(MODULES_LOOK_S, self._look_for_modules)
+        self._reactor.call_later(FILES_LOOK_S, self._look_at_files)
         self._reactor.run()
         if self._problem:
             raise StartupError(self._problem)
@@ -184,10 +183,13 @@ class _Minion:
         own = not KNOWING.issuperset(self._config.module_executors)
         return functions_message(texts, whole=self._index.whole and not own)
 
-    def _look_for_modules(self) -> None:
-        """Tell the master when modules changed: it refuses calls by what it knows of them."""
-        self._tell_of_modules()
-        self._reactor.call_later(MODULES_LOOK_S, self._look_for_modules)
+    def _look_at_files(self) -> None:
+        """Tell the master when modules changed, for it refuses calls by what it knows of them; and when somebody set
+        grains beside this minion: by hand, or by `saltlite call`."""
+        if self._config.module_dirs or self._config.extension_modules:
+            self._tell_of_modules()
+        self._grains.find_if_somebody_set_some()
+        self._reactor.call_later(FILES_LOOK_S, self._look_at_files)
 
     def _tell_of_modules(self) -> None:
         before = self._index

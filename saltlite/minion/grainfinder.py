@@ -17,6 +17,7 @@ from saltlite.adapters import logs
 from saltlite.adapters.process import Child, keep_only, set_parent_death_signal
 from saltlite.adapters.reactor import Reactor
 from saltlite.grains.collect import collect
+from saltlite.grains.kept import kept, kept_version
 from saltlite.minion.customgrains import custom_grains
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class GrainFinder:
         self._found = found
         self._looking = False
         self._next: list[Callable[[], None]] = []
+        self._kept: tuple[int, ...] = ()
 
     def find(self, done: Callable[[], None] = lambda: None) -> None:
         """Look for them; `done` is called when `found` has them. While a look is under way, another follows it."""
@@ -43,8 +45,14 @@ class GrainFinder:
         if not self._looking:
             self._look()
 
+    def find_if_somebody_set_some(self) -> None:
+        """Look for them if the file of those that are set has changed since the last look."""
+        if self._kept != kept_version(self._opts):
+            self.find()
+
     def _look(self) -> None:
         self._looking = True
+        self._kept = kept_version(self._opts)
         waiting, self._next = self._next, []
         reading, writing = os.pipe2(os.O_CLOEXEC)
         pid = _fork_finder(self._opts, writing)
@@ -90,6 +98,7 @@ def _fork_finder(opts: Mapping[str, Any], writing: int) -> int:
                 pipe.write(msgpack.packb(shipped, default=str))
                 for piece in custom_grains(opts, shipped):
                     pipe.write(msgpack.packb(piece, default=str))
+                pipe.write(msgpack.packb(kept(opts), default=str))
             logs.report_repeats()
             status = 0
         finally:

@@ -176,12 +176,12 @@ def some_attributes(rows: Mapping[str, Mapping[str, Any]], attr: Any) -> dict[st
     return {name: {key: row[key] for key in kept if key in row} for name, row in rows.items()}
 
 
-def run(argv: Sequence[str], env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run one command without input; its output is in the C locale. Raises CommandNotFoundError."""
+def run(argv: Sequence[str], env: Mapping[str, str] | None = None, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run one command that reads `text`; its output is in the C locale. Raises CommandNotFoundError."""
     try:
         return subprocess.run(
             list(argv),
-            stdin=subprocess.DEVNULL,
+            input=text,
             capture_output=True,
             encoding="utf-8",
             errors="replace",

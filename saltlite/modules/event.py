@@ -86,6 +86,18 @@ def fire_master(
     return True
 
 
+def fire(data: dict[str, Any], tag: str, timeout: float | None = None) -> bool:
+    """
+    Send an event as ``event.fire_master`` does. In Salt it stays on the minion, for which there is no other use here:
+    the master's event log is the only one.
+
+    CLI Example::
+
+        saltlite '*' event.fire '{version: 1.2}' app/deployed
+    """
+    return fire_master(data, tag, timeout=_TIMEOUT_S if timeout is None else timeout)
+
+
 def _chosen(where: Mapping[str, Any], wanted: bool | list[str], missing: Any) -> dict[str, Any]:  # noqa: FBT001, RUF100 - Salt's value
     if isinstance(wanted, list):
         return {name: where.get(name, missing) for name in wanted}

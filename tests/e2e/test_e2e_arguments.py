@@ -50,9 +50,9 @@ def test_a_call_that_cannot_work_is_refused_with_the_signature_and_nothing_is_pu
 
 def test_upgrading_one_package_by_a_keyword_that_upgrade_does_not_have_upgrades_nothing(shared: Fleet) -> None:
     before = shared.jobs_published()
-    said = shared.cli("*", "pkg.upgrade", "name=ntp", "--accept-risk", "upgrade-all")
+    said = shared.cli("*", "pkg.upgrade", "package=ntp", "--accept-risk", "upgrade-all")
     assert said.code == 2
-    assert "pkg.upgrade has no argument 'name'" in said.err
+    assert "pkg.upgrade has no argument 'package'" in said.err
     assert shared.jobs_published() == before
 
 

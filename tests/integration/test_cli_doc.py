@@ -100,7 +100,7 @@ def test_all_modules_are_listed(folder: Path) -> None:
     code, out, err = doc(folder)
     assert (code, err) == (0, "")
     assert {"shop": "Sells cheese."}.items() <= json.loads(doc(folder, "--out", "json")[1])["modules"].items()
-    assert "Packages of Debian" in out
+    assert "Packages of " in out
 
 
 def test_a_broken_module_costs_its_own_line_only(folder: Path) -> None:

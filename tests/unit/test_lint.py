@@ -117,6 +117,16 @@ def test_a_module_is_held_against_an_interface_among_the_files(tmp_path: Path, m
     assert [one.partition(" ")[2] for one in result] == found
 
 
+def test_a_package_is_held_against_an_interface_with_what_it_takes_from_its_parts(tmp_path: Path) -> None:
+    main = DOC + VIRTUAL + "__all__ = ['plain', 'idle']\nfrom .part import idle, more, plain\n"
+    part = DOC + PLAIN + IDLE + "def more():\n    pass\n"
+    files = {"thing_interface": INTERFACE, "m/__init__.py": main, "m/part": part}
+    assert codes(tmp_path, files) == ["part.py:4 SMI007", "part.py:6 SMI010"]
+    wrong = DOC + f"def plain(name):\n{FUN}{IDLE}"
+    found = codes(tmp_path / "wrong", {**files, "m/part": wrong})
+    assert found == ["__init__.py:1 SMI006", "__init__.py:1 SMI007"]
+
+
 def test_a_module_is_held_against_the_interface_that_ships(tmp_path: Path) -> None:
     source = f'{DOC}__virtualname__ = "group"\ndef __virtual__():\n    return True\ndef add(group):\n{FUN}'
     report = lint([str(write(tmp_path, {"m": source}))])

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _apt
+from saltlite.modules import _apt, _packages
 
 
 @pytest.mark.parametrize("name", ["-o", "--help", "vim-", "", "a b", "^vim", "?installed", "vim;id", "vim/sid", "Vim"])
 def test_what_is_no_package_name_is_refused(name: str) -> None:
     with pytest.raises(SaltInvocationError, match="not the name of a package"):
-        _apt.name(name)
+        _apt.SPELLING.name(name)
 
 
 @pytest.mark.parametrize("name", ["g++", "libc6:i386", "python3.11", "0ad"])
 def test_package_names_pass(name: str) -> None:
-    assert _apt.name(name) == name
+    assert _apt.SPELLING.name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -40,25 +40,25 @@ def test_targets_of_a_call(one: Any, several: Any, wanted: Any, targets: list[st
 @pytest.mark.parametrize("version", ["-1", "1 2", "1;id", ""])
 def test_what_is_no_version_is_refused(version: str) -> None:
     with pytest.raises(SaltInvocationError, match="not a version"):
-        _apt.version(version)
+        _apt.SPELLING.version(version)
 
 
 def test_package_files_are_absolute_paths_that_exist(tmp_path: Path) -> None:
     path = tmp_path / "a.deb"
     path.touch()
-    assert _apt.package_files([{"a": str(path)}, f"file://{path}"]) == [str(path)] * 2
+    assert _packages.package_files([{"a": str(path)}, f"file://{path}"]) == [str(path)] * 2
 
 
 @pytest.mark.parametrize("source", ["a.deb", "http://x/a.deb", "salt://a.deb", "/nowhere/a.deb"])
 def test_other_sources_are_refused(source: str) -> None:
     with pytest.raises(SaltInvocationError):
-        _apt.package_files([{"a": source}])
+        _packages.package_files([{"a": source}])
 
 
 def test_unknown_keywords_are_refused_and_data_of_the_job_dropped() -> None:
-    assert _apt.take({"attr": 1, "__pub_jid": "x"}, "attr", "failhard") == {"attr": 1, "failhard": None}
+    assert _packages.take({"attr": 1, "__pub_jid": "x"}, "attr", "failhard") == {"attr": 1, "failhard": None}
     with pytest.raises(SaltInvocationError, match="not valid: colour"):
-        _apt.take({"colour": 1})
+        _packages.take({"colour": 1})
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ What belongs here: the one evaluator of targets. One file a matcher, the parser 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from saltlite.core.matching.evaluate import Evaluation
@@ -31,6 +32,7 @@ _ENGINES = {
     TargetKind.PILLAR_PCRE: Engine.PILLAR_PCRE,
     TargetKind.IPCIDR: Engine.IPCIDR,
 }
+_QUESTIONS = frozenset({TargetKind.GRAIN, TargetKind.GRAIN_PCRE, TargetKind.PILLAR, TargetKind.PILLAR_PCRE})
 
 
 def resolve(target: Target, fleet: Fleet) -> Selection:
@@ -72,6 +74,19 @@ def explain(target: Target, fleet: Fleet, name: str) -> Explanation:
         srns = ", ".join(sorted(srn for srn, _owner in rows)[:5])
         raise UsageError(f"several resources have the id {name!r}: say which, as type:id; there are {srns}")
     return explain_one(evaluation, *rows[0])
+
+
+def selects_alone(target: Target, fleet: Fleet, minion: MinionId, delimiter: str = ":") -> bool:
+    """Whether the target is true of this minion of the fleet; the delimiter is of targets that are one question.
+
+    Raises UsageError for what is no target.
+    """
+    expression = _expression(target, fleet)
+    if isinstance(expression, Term) and target.kind in _QUESTIONS:
+        if not delimiter:
+            raise UsageError("a delimiter is at least one character")
+        expression = replace(expression, delimiter=delimiter)
+    return minion in Evaluation(expression, fleet, globs_take_resources=target.kind is TargetKind.GLOB).minions
 
 
 def pillar_pattern(target: Target, fleet: Fleet) -> str:

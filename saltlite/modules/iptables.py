@@ -1,0 +1,262 @@
+"""Read the rules of the packet filter, by ``iptables-save`` or from the file that they are saved in.
+
+Nothing here changes a rule. ``family`` is ``ipv4`` or ``ipv6``.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:depends:       iptables
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __grains__, __salt__
+
+FILE_BYTES_MAX = 64 * 1024 * 1024
+"""A larger file of saved rules is not read."""
+
+_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+_SAVED = {
+    "RedHat": ("/etc/sysconfig/iptables", "/etc/sysconfig/ip6tables"),
+    "Arch": ("/etc/iptables/iptables.rules", "/etc/iptables/ip6tables.rules"),
+    "Void": ("/etc/iptables/iptables.rules", "/etc/iptables/ip6tables.rules"),
+    "Debian": ("/etc/iptables/rules.v4", "/etc/iptables/rules.v6"),
+    "Gentoo": ("/var/lib/iptables/rules-save", "/var/lib/ip6tables/rules-save"),
+    "Alpine": ("/etc/iptables/rules-save", "/etc/iptables/rules6-save"),
+    "Suse": ("/etc/sysconfig/scripts/SuSEfirewall2-custom", "/etc/sysconfig/scripts/SuSEfirewall2-custom"),
+}
+_LONG = {
+    "-A": "append", "-p": "protocol", "-s": "source", "-d": "destination", "-j": "jump", "-g": "goto",
+    "-i": "in-interface", "-o": "out-interface", "-f": "fragment", "-c": "set-counters", "-m": "match",
+    "--sport": "source_port", "--source-port": "source_port", "--dport": "destination_port",
+    "--destination-port": "destination_port", "--sports": "source-ports", "--dports": "destination-ports",
+}  # fmt: skip
+"""Options whose name in a result is another one than their own; the names are Salt's."""
+_WORD = re.compile(r'"((?:\\.|[^"\\])*)"|(\S+)')
+
+
+def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
+    if shutil.which("iptables", path=_PATH) is None:
+        return False, "The iptables execution module cannot be loaded: iptables not installed."
+    return True
+
+
+def version(family: str = "ipv4") -> str:
+    """
+    The version of iptables, such as ``v1.8.9``.
+
+    CLI Example::
+
+        saltlite '*' iptables.version
+    """
+    words = _run([_program(family, ""), "--version"])["stdout"].split()
+    return str(words[1]) if len(words) > 1 else ""
+
+
+def get_rules(family: str = "ipv4") -> dict[str, Any]:
+    """
+    The rules that are in force: ``{table: {chain: {"policy", "packet count", "byte count", "rules",
+    "rules_comment"}}}``; a rule is ``{option: [value]}``, and stands under its comment, too.
+
+    CLI Example::
+
+        saltlite '*' iptables.get_rules
+        saltlite '*' iptables.get_rules family=ipv6
+    """
+    return _parsed(_run([_program(family, "-save")])["stdout"], "iptables-save")
+
+
+def get_saved_rules(conf_file: str | None = None, family: str = "ipv4") -> dict[str, Any]:
+    """
+    The rules that are in the file of this system, or in another one, as ``get_rules``.
+
+    CLI Example::
+
+        saltlite '*' iptables.get_saved_rules
+        saltlite '*' iptables.get_saved_rules /etc/iptables/rules.v4
+    """
+    path = conf_file or _saved_file(family)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            text = "" if os.fstat(stream.fileno()).st_size > FILE_BYTES_MAX else stream.read(FILE_BYTES_MAX)
+            more = bool(stream.read(1))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandExecutionError(f"The saved rules in {path!r} cannot be read: {reason}.") from error
+    if more:
+        raise CommandExecutionError(f"{path} has more than {FILE_BYTES_MAX} bytes: those are no saved rules.")
+    return _parsed(text, path)
+
+
+def get_policy(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> str | None:
+    """
+    What becomes of packets that no rule of a chain is for; ``-`` for a chain of somebody's own, ``None`` for none.
+
+    CLI Example::
+
+        saltlite '*' iptables.get_policy filter INPUT
+    """
+    if not chain:
+        return "Error: Chain needs to be specified"
+    return _policy(get_rules(family), table, chain)
+
+
+def get_saved_policy(
+    table: str = "filter", chain: str | None = None, conf_file: str | None = None, family: str = "ipv4"
+) -> str | None:
+    """
+    The same as it is saved.
+
+    CLI Example::
+
+        saltlite '*' iptables.get_saved_policy filter INPUT
+    """
+    if not chain:
+        return "Error: Chain needs to be specified"
+    return _policy(get_saved_rules(conf_file, family), table, chain)
+
+
+def check(table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4") -> bool | str:
+    """
+    Whether a chain has a rule, written as iptables wants it.
+
+    CLI Example::
+
+        saltlite '*' iptables.check filter INPUT rule='-p tcp --dport 22 -j ACCEPT'
+    """
+    if not chain:
+        return "Error: Chain needs to be specified"
+    if not rule:
+        return "Error: Rule needs to be specified"
+    try:
+        words = shlex.split(str(rule))
+    except ValueError as error:
+        raise SaltInvocationError(f"The rule {rule!r:.80} cannot be split into words: {error}.") from error
+    # iptables itself refuses a second command; these two would have it look elsewhere, or load a module.
+    for word in words:
+        if "\0" in word or "\n" in word or word.startswith(("-t", "--table", "--modprobe", "-M")):
+            raise SaltInvocationError(f"{word!r:.80} is no part of a rule.")
+    argv = [_program(family, ""), "--wait", "-t", _name(table, "a table"), "-C", _name(chain, "a chain"), *words]
+    done = _run(argv, fail=False)
+    if done["retcode"] not in {0, 1} or "you must be root" in done["stderr"]:
+        raise CommandExecutionError(f"iptables cannot say it: {_reason(done)}")
+    return bool(done["retcode"] == 0)
+
+
+def check_chain(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> bool | str:
+    """
+    Whether a table has a chain.
+
+    CLI Example::
+
+        saltlite '*' iptables.check_chain filter INPUT
+    """
+    if not chain:
+        return "Error: Chain needs to be specified"
+    done = _run([_program(family, "-save"), "-t", _name(table, "a table")])
+    return chain in _parsed(done["stdout"], "iptables-save").get(table, {})
+
+
+def _policy(rules: dict[str, Any], table: str, chain: str) -> str | None:
+    found: str | None = rules.get(table, {}).get(chain, {}).get("policy")
+    return found
+
+
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    """What iptables-save wrote. Raises CommandExecutionError for what it never writes."""
+    found: dict[str, dict[str, Any]] = {}
+    table: dict[str, Any] | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            if line.startswith("*"):
+                table = found.setdefault(line[1:].strip(), {})
+            elif line.startswith(":") and table is not None:
+                name, policy, *counters = line[1:].split()
+                packets, _, size = (counters[0] if counters else "0:0").strip("[]").partition(":")
+                table[name] = {
+                    "policy": policy, "packet count": packets, "byte count": size, "rules": [], "rules_comment": {},
+                }  # fmt: skip
+            elif line.startswith(("-A ", "[")) and table is not None:
+                _add_rule(table, line)
+        except (KeyError, IndexError, ValueError) as error:
+            raise CommandExecutionError(f"Line {number} of {source} is no rule: {line[:80]!r}.") from error
+    return found
+
+
+def _add_rule(table: dict[str, Any], line: str) -> None:
+    rule = _rule(line)
+    chain = table[rule.pop("append")[0]]
+    chain["rules"].append(rule)
+    if "comment" in rule:
+        chain["rules_comment"][rule["comment"][0]] = rule
+
+
+def _rule(line: str) -> dict[str, list[str]]:
+    """`-A INPUT ! -s 10.0.0.0/8 -j DROP` -> {"append": ["INPUT"], "source": ["! 10.0.0.0/8"], "jump": ["DROP"]}."""
+    found: dict[str, list[str]] = {}
+    values: list[str] | None = None
+    negated = False
+    for match in _WORD.finditer(line.partition("] ")[2] if line.startswith("[") else line):
+        quoted, plain = match.groups()
+        if plain == "!":
+            negated = True
+        elif plain is not None and plain.startswith("-") and len(plain) > 1:
+            values = found.setdefault(_LONG.get(plain, plain.lstrip("-")), [])
+            values.append("! " if negated else "")
+            negated = False
+        elif values is not None:
+            word = re.sub(r"\\(.)", r"\1", quoted) if plain is None else plain
+            before = values[-1] + ("" if values[-1] in {"", "! "} else " ")
+            values[-1] = f"{before}! {word}" if negated else before + word
+            negated = False
+    return {name: [value.rstrip() if value == "! " else value for value in each] for name, each in found.items()}
+
+
+def _saved_file(family: str) -> str:
+    for grain in ("os_family", "os"):
+        if __grains__.get(grain) in _SAVED:
+            return _SAVED[__grains__[grain]][_number(family)]
+    system = __grains__.get("os", "this system")
+    raise CommandExecutionError(f"It is not known where {system} saves rules: name the file with conf_file.")
+
+
+def _number(family: str) -> int:
+    if family not in {"ipv4", "ipv6"}:
+        raise SaltInvocationError(f"family is ipv4 or ipv6, not {family!r:.40}.")
+    return 1 if family == "ipv6" else 0
+
+
+def _program(family: str, suffix: str) -> str:
+    name = ("iptables", "ip6tables")[_number(family)] + suffix
+    path = shutil.which(name, path=_PATH)
+    if path is None:
+        raise CommandNotFoundError(f"{name} (there is no such program on this minion)")
+    return path
+
+
+def _run(argv: list[str], *, fail: bool = True) -> dict[str, Any]:
+    done: dict[str, Any] = __salt__["cmd.run_all"](argv, python_shell=False, ignore_retcode=True, env={"LC_ALL": "C"})
+    if fail and done["retcode"]:
+        raise CommandExecutionError(f"{os.path.basename(argv[0])} failed: {_reason(done)}")
+    return done
+
+
+def _reason(done: dict[str, Any]) -> str:
+    lines = [line.strip() for line in (done["stderr"] or done["stdout"]).splitlines() if line.strip()]
+    return "; ".join(lines[:3]) or f"it ended with return code {done['retcode']}"
+
+
+def _name(value: Any, what: str) -> str:
+    text = str(value)
+    if not re.fullmatch(r"[A-Za-z0-9_.:+][A-Za-z0-9_.:+-]*", text):
+        raise SaltInvocationError(f"{text!r:.80} is not the name of {what}.")
+    return text

@@ -1,0 +1,226 @@
+"""Read the rules of nftables, by the program ``nft``.
+
+Nothing here changes a rule. ``family`` is ``ipv4`` (``ip``), ``ipv6`` (``ip6``), ``inet``, ``arp``, ``bridge`` or
+``netdev``.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:depends:       nft
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __salt__
+
+_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+_FAMILIES = {
+    "ipv4": "ip", "ip4": "ip", "ip": "ip", "ipv6": "ip6", "ip6": "ip6", "inet": "inet", "arp": "arp",
+    "bridge": "bridge", "netdev": "netdev",
+}  # fmt: skip
+_COUNTER = re.compile(r"\bcounter packets \d+ bytes \d+")
+_ONE_IN_A_SET = re.compile(r"\{ ?([^,{} ]+) ?\}")
+
+
+def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
+    if shutil.which("nft", path=_PATH) is None:
+        return False, "The nftables execution module failed to load: nftables is not installed."
+    return True
+
+
+def version() -> str:
+    """
+    The version of nft, such as ``v1.0.6``.
+
+    CLI Example::
+
+        saltlite '*' nftables.version
+    """
+    words = _nft("--version").split()
+    return words[1] if len(words) > 1 else ""
+
+
+def list_tables(family: str = "ipv4") -> list[dict[str, Any]]:
+    """
+    The tables of a family: ``family``, ``name`` and ``handle`` of each.
+
+    CLI Example::
+
+        saltlite '*' nftables.list_tables
+        saltlite '*' nftables.list_tables family=inet
+    """
+    said = _json("--json", "list", "tables", _family(family))
+    return [item["table"] for item in said if "table" in item]
+
+
+def get_rules(family: str = "ipv4") -> list[str]:
+    """
+    The tables of a family as nft writes them, one text each.
+
+    CLI Example::
+
+        saltlite '*' nftables.get_rules family=inet
+    """
+    kind = _family(family)
+    return [_nft("-nnn", "list", "table", kind, _name(table["name"], "a table")) for table in list_tables(family)]
+
+
+def get_rules_json(family: str = "ipv4") -> list[dict[str, Any]]:
+    """
+    Everything of a family as nft says it in JSON: ``metainfo``, ``table``, ``chain``, ``rule`` and others, in a list.
+
+    CLI Example::
+
+        saltlite '*' nftables.get_rules_json family=inet
+    """
+    return _json("-nnn", "--json", "list", "ruleset", _family(family))
+
+
+def get_policy(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> str | None:
+    """
+    What becomes of packets that no rule of a chain is for; ``None`` for a chain that is none, or is no hook's.
+
+    CLI Example::
+
+        saltlite '*' nftables.get_policy filter input family=inet
+    """
+    if not chain:
+        return "Error: Chain needs to be specified"
+    for item in get_rules_json(family):
+        found = item.get("chain", {})
+        if found.get("name") == chain and found.get("table") == table:
+            policy: str | None = found.get("policy")
+            return policy
+    return None
+
+
+def get_rule_handle(
+    table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4"
+) -> dict[str, Any]:
+    """
+    The number that nft has given to a rule: ``{"result": True, "handle": "5"}``, or a ``comment`` that says why not.
+
+    CLI Example::
+
+        saltlite '*' nftables.get_rule_handle filter input rule='tcp dport 22 accept' family=inet
+    """
+    said, handle = _look(table, chain, rule, family)
+    return {"result": True, "handle": handle} if said["result"] else said
+
+
+def check(
+    table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4"
+) -> dict[str, Any]:
+    """
+    Whether a chain has a rule: ``{"result": ..., "comment": ...}``. What a counter has counted does not matter.
+
+    CLI Example::
+
+        saltlite '*' nftables.check filter input rule='tcp dport 22 counter accept' family=inet
+    """
+    return _look(table, chain, rule, family)[0]
+
+
+def check_chain(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> dict[str, Any]:
+    """
+    Whether a table has a chain: ``{"result": ..., "comment": ...}``.
+
+    CLI Example::
+
+        saltlite '*' nftables.check_chain filter input family=inet
+    """
+    if not chain:
+        return _said("Chain needs to be specified")
+    kind, wanted = _family(family), (_name(table, "a table"), _name(chain, "a chain"))
+    chains = (item["chain"] for item in _json("--json", "list", "chains", kind) if "chain" in item)
+    there = any((each["table"], each["name"]) == wanted for each in chains)
+    verb = "exists" if there else "does not exist"
+    return _said(f"Chain {chain} in table {table} in family {family} {verb}", result=there)
+
+
+def check_table(table: str | None = None, family: str = "ipv4") -> dict[str, Any]:
+    """
+    Whether there is a table: ``{"result": ..., "comment": ...}``.
+
+    CLI Example::
+
+        saltlite '*' nftables.check_table filter family=inet
+    """
+    if not table:
+        return _said("Table needs to be specified")
+    there = any(each["name"] == table for each in list_tables(family))
+    verb = "exists" if there else "does not exist"
+    return _said(f"Table {table} in family {family} {verb}", result=there)
+
+
+def _look(table: str, chain: str | None, rule: str | None, family: str) -> tuple[dict[str, Any], str]:
+    """What `check` says, and the handle of the rule."""
+    if not chain:
+        return _said("Chain needs to be specified"), ""
+    if not rule:
+        return _said("Rule needs to be specified"), ""
+    for said in (check_table(table, family), check_chain(table, chain, family)):
+        if not said["result"]:
+            return said, ""
+    listed = _nft("--handle", "list", "chain", _family(family), _name(table, "a table"), _name(chain, "a chain"))
+    wanted = _plain(str(rule))
+    where = f"Rule {rule} in chain {chain} in table {table} in family {family}"
+    for line in listed.splitlines():
+        text, mark, handle = line.rpartition(" # handle ")
+        if mark and _plain(text) == wanted:
+            return _said(f"{where} exists", result=True), handle.strip()
+    return _said(f"{where} does not exist"), ""
+
+
+def _plain(rule: str) -> str:
+    """A rule as it compares: without what was counted, and a set of one as that one."""
+    return _ONE_IN_A_SET.sub(r"\1", _COUNTER.sub("counter", " ".join(rule.split())))
+
+
+def _said(comment: str, *, result: bool = False) -> dict[str, Any]:
+    return {"comment": comment, "result": result}
+
+
+def _family(family: str) -> str:
+    if family not in _FAMILIES:
+        raise SaltInvocationError(f"family is one of {', '.join(_FAMILIES)}, not {family!r:.40}.")
+    return _FAMILIES[family]
+
+
+def _name(value: Any, what: str) -> str:
+    """A name; nft reads its arguments as one text of its language, so nothing else may get there."""
+    text = str(value)
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_/\\.-]*", text):
+        raise SaltInvocationError(f"{text!r:.80} is not the name of {what}.")
+    return text
+
+
+def _json(*words: str) -> list[dict[str, Any]]:
+    import json
+
+    text = _nft(*words)
+    if not text:
+        return []
+    try:
+        found: list[dict[str, Any]] = json.loads(text)["nftables"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CommandExecutionError(f"nft does not speak JSON here: {text[:80]!r}.") from error
+    return found
+
+
+def _nft(*words: str) -> str:
+    program = shutil.which("nft", path=_PATH) or "nft"
+    done = __salt__["cmd.run_all"]([program, *words], python_shell=False, ignore_retcode=True, env={"LC_ALL": "C"})
+    if done["retcode"]:
+        lines = [line.strip() for line in done["stderr"].splitlines() if line.strip()]
+        raise CommandExecutionError(f"nft failed: {'; '.join(lines[:2]) or done['retcode']}")
+    text: str = done["stdout"]
+    return text

@@ -1,0 +1,166 @@
+"""`iptables` and `nftables`: recorded rules, and the real programs in a network of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from saltlite.loader.call import Outcome, call
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
+
+INDEX = build_index(search_layers({}))
+DATA = Path(__file__).parent.parent / "data/iptables"
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
+
+def run(fun: str, *args: Any, **kwargs: Any) -> Outcome:
+    return call(Loader(INDEX, {}, {"os": "Debian", "os_family": "Debian"}, {}), fun, args, kwargs)
+
+
+@pytest.fixture(autouse=True)
+def _programs() -> None:
+    for name, package in (("iptables", "iptables"), ("nft", "nftables")):
+        assert shutil.which(name, path=PATH), f"install the Debian package {package}: these tests run it"
+
+
+def test_saved_rules_are_read_in_salts_shape() -> None:
+    saved = str(DATA / "save.txt")
+    assert run("iptables.get_saved_rules", saved).value == json.loads((DATA / "save.json").read_text())
+    assert run("iptables.get_saved_policy", "filter", "INPUT", saved).value == "DROP"
+    assert run("iptables.get_saved_policy", "filter", "NOSUCH", saved).value is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (":INPUT\n", "ERROR: Line 2 of {} is no rule: ':INPUT'."),
+        ("-A NOSUCH -j DROP\n", "ERROR: Line 2 of {} is no rule: '-A NOSUCH -j DROP'."),
+        ("[0:0] nonsense\n", "ERROR: Line 2 of {} is no rule: '[0:0] nonsense'."),
+        ("-j DROP\n# x\nCOMMIT", {"filter": {}}),
+    ],
+)
+def test_what_is_no_saved_rule_is_named_or_left_out(tmp_path: Path, text: str, said: Any) -> None:
+    path = tmp_path / "rules"
+    path.write_text("*filter\n" + text)
+    expected = said.format(path) if isinstance(said, str) else said
+    assert run("iptables.get_saved_rules", str(path)).value == expected
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "words"),
+    [
+        ("iptables.get_saved_rules", ("/nosuch",), "cannot be read"),
+        ("iptables.get_saved_rules", ("a\0b",), "cannot be read"),
+        ("iptables.get_rules", ("ipx",), "family is ipv4 or ipv6"),
+        ("iptables.get_policy", (), "Chain needs to be specified"),
+        ("iptables.get_saved_policy", (), "Chain needs to be specified"),
+        ("iptables.check", (), "Chain needs to be specified"),
+        ("iptables.check", ("filter", "INPUT"), "Rule needs to be specified"),
+        ("iptables.check", ("filter", "INPUT", "'"), "cannot be split"),
+        ("iptables.check", ("filter", "INPUT", "-t nat -j DROP"), "is no part of a rule"),
+        ("iptables.check", ("filter", "INPUT", "--modprobe=/bin/id"), "is no part of a rule"),
+        ("iptables.check", ("-x", "INPUT", "-j DROP"), "is not the name of a table"),
+        ("iptables.check", ("filter", "a b", "-j DROP"), "is not the name of a chain"),
+        ("iptables.check_chain", ("filter;", "INPUT"), "is not the name of a table"),
+        ("iptables.check_chain", (), "Chain needs to be specified"),
+        ("nftables.list_tables", ("ipx",), "family is one of"),
+        ("nftables.get_policy", (), "Chain needs to be specified"),
+        ("nftables.check_chain", ("x; flush ruleset", "y"), "is not the name of a table"),
+        ("nftables.check_chain", ("x", "y; flush ruleset"), "is not the name of a chain"),
+        ("nftables.check_chain", ("x", "-y"), "is not the name of a chain"),
+        ("nftables.check_chain", (), "Chain needs to be specified"),
+        ("nftables.check_table", (), "Table needs to be specified"),
+        ("nftables.check", (), "Chain needs to be specified"),
+        ("nftables.check", ("x", "y"), "Rule needs to be specified"),
+    ],
+)
+def test_what_is_no_name_is_refused_before_anything_runs(fun: str, args: Any, words: str) -> None:
+    said = run(fun, *args).value
+    assert words in (said["comment"] if isinstance(said, dict) else said)
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as stream:
+        stream.truncate(64 * 1024 * 1024 + 1)
+    assert "those are no saved rules" in run("iptables.get_saved_rules", str(path)).value
+
+
+INSIDE = """
+import json, subprocess, sys
+from tests.integration.test_module_firewalls import run
+
+for line in sys.stdin.read().splitlines():
+    subprocess.run(line.split(" ", 1) if line.startswith("nft ") else line.split(), check=True)
+rule = "-p tcp -m tcp --dport 22 -j ACCEPT"
+print(json.dumps([
+    run("iptables.version").value[:2],
+    run("iptables.get_policy", "filter", "FORWARD").value,
+    run("iptables.get_rules").value["filter"]["INPUT"]["rules"],
+    run("iptables.check", "filter", "INPUT", rule).value,
+    run("iptables.check", "filter", "INPUT", "--nosuch").value,
+    run("iptables.check", "filter", "INPUT", "-s 10.0.0.1 -j DROP").value,
+    run("iptables.check_chain", "filter", "mine").value,
+    run("iptables.check_chain", "filter", "min").value,
+    run("nftables.version").value[:1],
+    [table["name"] for table in run("nftables.list_tables", "inet").value],
+    "tcp dport 22" in run("nftables.get_rules", "inet").value[0],
+    [key for item in run("nftables.get_rules_json", "inet").value for key in item],
+    run("nftables.get_policy", "t", "c", "inet").value,
+    run("nftables.check_table", "t", "inet").value,
+    run("nftables.check_table", "u", "inet").value,
+    run("nftables.check_chain", "t", "c", "inet").value["result"],
+    run("nftables.check_chain", "t", "d", "inet").value,
+    run("nftables.check", "t", "c", "tcp dport { 22 } counter accept", "inet").value,
+    run("nftables.check", "t", "c", "accept", "inet").value["result"],
+    run("nftables.get_rule_handle", "t", "c", "tcp dport 22 counter accept", "inet").value,
+    run("nftables.check", "u", "c", "accept", "inet").value["result"],
+]))
+"""
+BEFORE = """iptables -P FORWARD DROP
+iptables -N mine
+iptables -A INPUT -p tcp --dport 22 -j ACCEPT
+nft add table inet t
+nft add chain inet t c { type filter hook input priority 0; policy drop; }
+nft add rule inet t c tcp dport 22 counter accept
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has packet filters")
+def test_the_rules_of_this_machine_are_those_that_were_made() -> None:
+    done = subprocess.run(
+        ["unshare", "--net", sys.executable, "-c", INSIDE], input=BEFORE, capture_output=True, text=True, check=False,
+        env={**os.environ, "PATH": PATH, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said[:8] == [
+        "v1", "DROP",
+        [{"protocol": ["tcp"], "match": ["tcp"], "destination_port": ["22"], "jump": ["ACCEPT"]}],
+        True, said[4], False, True, False,
+    ]  # fmt: skip
+    assert "iptables cannot say it: " in said[4]
+    assert 'unknown option "--nosuch"' in said[4]
+    assert said[8:13] == ["v", ["t"], True, ["metainfo", "table", "chain", "rule"], "drop"]
+    assert said[13:] == [
+        {"comment": "Table t in family inet exists", "result": True},
+        {"comment": "Table u in family inet does not exist", "result": False},
+        True,
+        {"comment": "Chain d in table t in family inet does not exist", "result": False},
+        {
+            "comment": "Rule tcp dport { 22 } counter accept in chain c in table t in family inet exists",
+            "result": True,
+        },
+        False,
+        {"result": True, "handle": "2"},
+        False,
+    ]

@@ -1,0 +1,61 @@
+"""`event`: three ways to say one thing, with the arguments that Salt has for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from saltlite.loader.call import Outcome, call
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
+
+INDEX = build_index(search_layers({}))
+
+
+class Sender:
+    """Takes events, and writes them down."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+
+    def send(self, *event: Any) -> None:
+        self.sent.append(event)
+
+
+def run(fun: str, *args: Any, **kwargs: Any) -> tuple[Outcome, list[tuple[Any, ...]]]:
+    sender = Sender()
+    loader = Loader(INDEX, {"saltenv": "base"}, {"os": "Debian", "id": "web1"}, {"a": 1}, more={"__events__": sender})
+    return call(loader, f"event.{fun}", args, kwargs), sender.sent
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "kwargs", "sent"),
+    [
+        ("fire", ({"v": 1}, "app/x"), {}, ("app/x", {"v": 1}, 60.0)),
+        ("fire", ({"v": 1}, "app/x"), {"timeout": 5}, ("app/x", {"v": 1}, 5)),
+        ("fire_master", ({"v": 1}, "app/x"), {}, ("app/x", {"v": 1}, 60.0)),
+        ("send", ("app/x",), {"v": 1}, ("app/x", {"v": 1}, 60.0)),
+        ("send", ("app/x", {"v": 2}), {"v": 1, "w": 3}, ("app/x", {"v": 2, "w": 3}, 60.0)),
+        ("send", ("app/x",), {"with_grains": ["os"]}, ("app/x", {"grains": {"os": "Debian"}}, 60.0)),
+        ("send", ("app/x",), {"with_pillar": True}, ("app/x", {"pillar": {"a": 1}}, 60.0)),
+        ("send", ("app/x",), {"with_env_opts": True}, ("app/x", {"saltenv": "base", "pillarenv": None}, 60.0)),
+    ],
+)
+def test_an_event_is_sent_once_as_it_was_said(fun: str, args: Any, kwargs: Any, sent: Any) -> None:
+    assert run(fun, *args, **kwargs) == (Outcome(True, 0), [sent])
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "words"),
+    [
+        ("fire", ("text", "app/x"), "is a map"),
+        ("fire_master", ("text", "app/x"), "is a map"),
+        ("send", ("app/x", "text"), "is a map"),
+        ("fire_master", ({}, "app/x", {"id": "other"}), "leave preload away"),
+    ],
+)
+def test_what_is_no_event_is_not_sent(fun: str, args: Any, words: str) -> None:
+    outcome, sent = run(fun, *args)
+    assert (outcome.retcode, words in outcome.value, sent) == (1, True, [])
