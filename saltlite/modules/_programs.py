@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
-from saltlite.modules._command import Output, Surroundings, run_to_end
+from saltlite.modules._command import OUTPUT_BYTES_MAX, Output, Surroundings, run_to_end
 
 REASON_LINES_MAX = 3
 """Lines of a program's own words that an error repeats."""
@@ -46,7 +46,8 @@ class Ended:
 def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | None = None) -> Ended:
     """Run one program in `/`, with the administrator's programs in its PATH. `stdin` is never logged or quoted.
 
-    Raises CommandNotFoundError; CommandExecutionError when it cannot be started, and when its time is over.
+    Raises CommandNotFoundError; CommandExecutionError when it cannot be started, its time is over,
+    or it prints more than OUTPUT_BYTES_MAX.
     """
     words = [str(part) for part in argv]
     surroundings = Surroundings(
@@ -66,6 +67,8 @@ def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | Non
         raise
     if done.timed_out:
         raise CommandExecutionError(f"{words[0]} did not end within {timeout_s:g} s, and was killed.")
+    if done.stdout.dropped:
+        raise CommandExecutionError(f"{words[0]} printed more than {OUTPUT_BYTES_MAX} bytes, and not all was read.")
     return Ended(os.path.basename(words[0]), done.retcode, _text(done.stdout), _text(done.stderr))
 
 

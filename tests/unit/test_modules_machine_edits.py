@@ -278,7 +278,7 @@ def test_a_module_that_is_to_be_loaded_at_every_start_is_written_down(machine: M
 
 def test_a_module_that_cannot_be_loaded_gives_the_program_s_words(machine: Machine) -> None:
     modules(machine)
-    words = "modprobe: FATAL: Module x not found in directory /lib/modules/6.1"
+    words = "FATAL: Module x not found in directory /lib/modules/6.1"
     machine.programs["modprobe", "--", "x"] = _programs.Ended("modprobe", 1, "", words + "\n")
     outcome = machine.outcome("kmod.load", "x", persist=True)
     assert (outcome.value, outcome.retcode) == (f"Error loading module x: {words}", 1)
