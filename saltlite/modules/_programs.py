@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 from saltlite.modules._command import OUTPUT_BYTES_MAX, Output, Surroundings, run_to_end
@@ -23,8 +22,7 @@ _FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """A program that ran to its end; `retcode` is negative for a signal that ended it."""
 
     program: str
