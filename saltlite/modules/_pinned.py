@@ -3,11 +3,11 @@
 What belongs here: going along a path, deciding which links are followed, and holding what was found, so that nobody can
 exchange it between a look and a deed. It knows nothing of contents.
 
-The minion acts as root in folders that belong to others, and they can put a link wherever a path of theirs leads. A
-link of root's, or of the minion's own user, is followed. A link of somebody else is followed to where its owner could
-have written without the minion: into a folder, or to a file, of that same user. Everywhere else it leads the minion to
-do what its owner may not, and is refused. This is stricter than Linux' `fs.protected_symlinks`, which asks for sticky
-folders only, and does not depend on it.
+The minion acts as root in folders that others write into, and they can put a link wherever a path leads there. A link
+of root's, or of the minion's own user, is followed, and so is every link in a folder into which nobody else writes. Any
+other is followed to where its owner could have written without the minion: into a folder, or to a file, of that same
+user. Everywhere else it leads the minion to do what its owner may not, and is refused. This is stricter than Linux'
+`fs.protected_symlinks`, which asks for sticky folders only, and does not depend on it.
 """
 
 from __future__ import annotations
@@ -140,12 +140,17 @@ class _Walk:
         self._links += 1
         if self._links > LINKS_MAX:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self._path)
-        if found.st_uid not in (0, os.geteuid()):
+        if found.st_uid not in (0, os.geteuid()) and _others_write(self.folder):
             self._strange.append((name, found.st_uid))
         aim = os.readlink(name, dir_fd=self.folder)
         if aim.startswith("/"):
             self._enter("/")
         self._go_on(aim)
+
+
+def _others_write(folder: int) -> bool:
+    found = os.fstat(folder)
+    return found.st_uid not in (0, os.geteuid()) or bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def _shown(path: str) -> str:

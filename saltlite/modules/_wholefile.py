@@ -153,13 +153,14 @@ def copy_whole(source: str, dest: str) -> None:
         os.close(fd)
 
 
-def put_copy(fd: int, place: Place, path: str, access: Access | None = None) -> None:
+def put_copy(fd: int, place: Place, path: str, access: Access | None = None, *, keep_hard_links: bool = False) -> None:
     """Put a copy of the open file at a place, called `path` in sentences, over a link or file that is there.
 
-    Without `access` it has the mode, owner and attributes of the open file. Raises OSError, CommandExecutionError.
+    Without `access` it has the mode, owner and attributes of the open file. `keep_hard_links` as for `write_whole`.
+    Raises OSError, CommandExecutionError.
     """
     model = f"/proc/self/fd/{fd}" if access is None else None
-    _put(place, path, _blocks_of(os.dup(fd)), access or Access(), keep_hard_links=False, like=model)
+    _put(place, path, _blocks_of(os.dup(fd)), access or Access(), keep_hard_links=keep_hard_links, like=model)
 
 
 def _blocks_of(fd: int) -> Iterator[bytes]:

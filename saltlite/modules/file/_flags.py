@@ -11,6 +11,7 @@ import os
 import struct
 
 from saltlite.errors import CommandExecutionError
+from saltlite.modules._pinned import pinned
 from saltlite.modules._wholefile import sentence, shown
 
 LETTERS = {
@@ -60,7 +61,9 @@ def changed_flags(path: str, add: str, remove: str) -> None:
 def _open(path: str) -> int | None:
     try:
         # Not to follow a link, and not to wait for the other end of a pipe.
-        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with pinned(path, follow_symlinks=False) as place:
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            return os.open(place.name, flags, dir_fd=place.folder)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO, errno.ENODEV}:
             return None
