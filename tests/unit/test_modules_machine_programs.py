@@ -18,8 +18,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine_in(tmp_path, monkeypatch)
 
 
-def failing(words: str, code: int = 1) -> _programs.Ended:
-    return _programs.Ended("program", code, "", words)
+def failing(words: str, code: int = 1, program: str = "program") -> _programs.Ended:
+    return _programs.Ended(program, code, "", words)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_words_that_a_program_would_misread_reach_none(machine: Machine, fun: st
 def test_a_program_that_fails_is_an_error_with_its_words(
     machine: Machine, fun: str, args: list[Any], argv: list[str]
 ) -> None:
-    machine.programs[tuple(argv)] = failing("it has no such thing\n\nmore\n", 4)
+    machine.programs[tuple(argv)] = failing("it has no such thing\n\nmore\n", 4, argv[0])
     outcome = machine.outcome(fun, *args)
     assert outcome.value == f"ERROR: {argv[0]} failed (return code 4): it has no such thing; more"
     assert outcome.retcode == 1
