@@ -7,7 +7,6 @@ nothing of results.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -16,7 +15,6 @@ from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules import _packages
-from saltlite.modules._wholefile import Access, write_whole
 
 OPTIONS = {
     "reinstall": "--reinstall",
@@ -142,17 +140,3 @@ def targets(one: Any, several: Any, version: Any = None) -> list[str]:
 def _errors(done: subprocess.CompletedProcess[str]) -> list[str]:
     lines = [line.strip() for line in done.stderr.splitlines()]
     return [line.removeprefix("E: ") for line in lines if line.startswith(("E: ", "dpkg: error"))]
-
-
-def write_file(path: str, data: bytes) -> None:
-    """Put `data` in the place of a file of apt's, whole or not at all. Raises CommandExecutionError."""
-    # apt reads its sources, and checks signatures, as a user without rights.
-    write_whole(path, data, access=None if os.path.exists(path) else Access(0o644))
-
-
-def remove_file(path: str) -> None:
-    """Remove a file of apt's. Raises CommandExecutionError."""
-    try:
-        os.unlink(path)
-    except OSError as error:
-        raise CommandExecutionError(f"{path} cannot be removed: {error.strerror}.") from error

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules._wholefile import Access, write_whole
+from saltlite.modules._wholefile import write_whole
 
 LOCK_S = 30.0
 """How long to wait for others that set grains."""
@@ -114,7 +114,11 @@ def _write(path: str, text: str) -> None:
     data = text.encode()
     if len(data) > FILE_BYTES_MAX:
         raise SaltInvocationError(f"Grains that are set have at most {FILE_BYTES_MAX} bytes together: nothing is set.")
-    write_whole(path, data, access=None if os.path.exists(path) else Access(0o644))
+    try:
+        write_whole(path, data, new_mode=0o644)
+    except CommandExecutionError as error:
+        reason = getattr(error.__cause__, "strerror", None) or str(error).rstrip(".")
+        raise CommandExecutionError(f"The grains file {path} cannot be written, and is as it was: {reason}.") from error
 
 
 @contextlib.contextmanager

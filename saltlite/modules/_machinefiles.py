@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from saltlite.errors import CommandExecutionError
-from saltlite.modules._wholefile import Access, write_whole
+from saltlite.modules._wholefile import write_whole
 
 ROOT = "/"
 """The folder that stands for `/`."""
@@ -63,10 +63,9 @@ def replace(path: str, text: str, mode: int = 0o644) -> None:
     CommandExecutionError, and then the old content is there.
     """
     target = place(path)
-    access = None if os.path.exists(target) else Access(mode)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        write_whole(target, text.encode("utf-8", "surrogateescape"), access=access)
+        write_whole(target, text.encode("utf-8", "surrogateescape"), new_mode=mode)
     except (OSError, CommandExecutionError) as error:
         reason = error.__cause__ if isinstance(error, CommandExecutionError) else error
         if reason is None:

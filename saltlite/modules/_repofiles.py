@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules._wholefile import Access, write_whole
+from saltlite.modules._wholefile import write_whole
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@()-]*", re.ASCII)
 _KEY = re.compile(r"[a-z_][a-z0-9_.-]*", re.ASCII)
@@ -156,5 +156,5 @@ def _text(path: str) -> str:
 
 
 def _save(path: str, text: str) -> None:
-    access = None if os.path.exists(path) else Access(0o644)
-    write_whole(path, text.encode("utf-8", "surrogateescape"), access=access)
+    """Put the file in place whole; mode and owner stay."""
+    write_whole(path, text.encode("utf-8", "surrogateescape"), new_mode=0o644)

@@ -121,18 +121,21 @@ def write_whole(
     content: bytes | Iterable[bytes],
     *,
     access: Access | None = None,
+    new_mode: int | None = None,
     follow_symlinks: bool = True,
     keep_hard_links: bool = True,
 ) -> None:
     """Give the file this content, all of it or none.
 
-    Mode, owner and extended attributes are those of the file that was there, but for what `access` says. A symbolic
-    link is followed, or with `follow_symlinks` False becomes a file itself. Further hard links go on sharing the file,
-    or with `keep_hard_links` False keep the old content. Raises CommandExecutionError; the file is then as it was.
+    Mode, owner and extended attributes are those of the file that was there, but for what `access` says; a file that
+    was not there gets `new_mode`, or what the umask leaves. A symbolic link is followed, or with `follow_symlinks`
+    False becomes a file itself. Further hard links go on sharing the file, or with `keep_hard_links` False keep the old
+    content. Raises CommandExecutionError; the file is then as it was.
     """
     try:
         with pinned(path, follow_symlinks=follow_symlinks) as place:
-            _put(place, path, content, access or Access(), keep_hard_links=keep_hard_links)
+            wanted = access or Access(mode=new_mode if place.status() is None else None)
+            _put(place, path, content, wanted, keep_hard_links=keep_hard_links)
     except OSError as error:
         raise sentence(path, "written", error) from error
 

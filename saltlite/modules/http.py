@@ -385,9 +385,9 @@ def _cookie_handlers(jar: Any) -> Iterator[Any]:
 
 
 def _write(path: str, text: str) -> None:
-    from saltlite.modules._wholefile import Access, write_whole
+    from saltlite.modules._wholefile import write_whole
 
-    write_whole(path, text.encode(errors="replace"), access=None if os.path.exists(path) else Access(0o644))
+    write_whole(path, text.encode(errors="replace"), new_mode=0o644)
 
 
 def _header_lines(headers: Mapping[str, str]) -> str:

@@ -201,6 +201,17 @@ def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
     assert (tmp_path / "file").stat().st_mode & 0o7777 == 0o640
 
 
+def test_a_mode_for_new_files_is_for_new_files(tmp_path: Path) -> None:
+    (tmp_path / "old").touch(mode=0o600)
+    before = os.umask(0o077)
+    try:
+        for name in ("old", "new"):
+            _wholefile.write_whole(str(tmp_path / name), b"x", new_mode=0o664)
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o7777 for name in ("old", "new")] == [0o600, 0o664]
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o444, 0o4755, 0o2750])
 def test_the_mode_stays(mode: int, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a\n")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules import _apt, _packages
 
+from . import _whole
+
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
 
@@ -106,7 +108,7 @@ def del_repo_key(
         others = [key for key, row in keys.items() if row["file"] == path and not key.endswith(wanted)]
         if others:
             raise CommandExecutionError(f"{path} also holds {', '.join(others)}: remove the file, if that is meant.")
-        _apt.remove_file(path)
+        _whole.remove(path)
     return wanted
 
 
@@ -162,7 +164,7 @@ def _store(data: bytes, folder: str, name: str, *, named: bool) -> None:
         os.makedirs(folder, mode=0o755, exist_ok=True)
     except OSError as error:
         raise CommandExecutionError(f"The folder {folder} cannot be made: {error.strerror}.") from error
-    _apt.write_file(os.path.join(folder, name), data)
+    _whole.write(os.path.join(folder, name), data)
 
 
 def _dearmored(data: bytes) -> bytes:

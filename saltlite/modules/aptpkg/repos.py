@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules import _apt, _packages
 
+from . import _whole
 from ._sources import Document, Source, of_text
 from .keys import add_repo_key
 from .offered import refresh_db
@@ -323,9 +324,9 @@ def _document(path: str) -> Document:
 
 def _save(document: Document, *, remove: bool = False) -> None:
     if remove:
-        _apt.remove_file(document.path)
+        _whole.remove(document.path)
     else:
-        _apt.write_file(document.path, document.render().encode("utf-8", "surrogateescape"))
+        _whole.write(document.path, document.render().encode("utf-8", "surrogateescape"))
 
 
 def _words(value: Any) -> list[str]:

@@ -5,6 +5,7 @@ They keep their places, so that what stands behind them in a call by position me
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
@@ -28,9 +29,9 @@ _UNSERVED: dict[str, tuple[Any, str]] = {
 """Name -> its default, and what to say of any other value."""
 
 
-def refuse_unserved(**given: Any) -> None:
-    """Raise SaltInvocationError for one of these arguments that asks for something."""
-    for name, value in given.items():
-        default, reason = _UNSERVED[name]
-        if value != default and value not in (None, "", False):
+def refuse_unserved(given: Mapping[str, Any]) -> None:
+    """Raise SaltInvocationError for one of these arguments that asks for something; others in `given` do not matter."""
+    for name, (default, reason) in _UNSERVED.items():
+        value = given.get(name, default)
+        if value and value != default:
             raise SaltInvocationError(f"{name}={value!r} cannot be: {reason}.")

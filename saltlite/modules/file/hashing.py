@@ -110,10 +110,7 @@ def get_source_sum(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' file.get_source_sum /tmp/a.gz source=salt://a.gz source_hash=499ae16dcae71eeb7c3a30c75ea7a1a6
         saltlite '*' file.get_source_sum /tmp/a.gz source=salt://a.gz source_hash=salt://hashes.md5
     """
-    refuse_unserved(
-        verify_ssl=verify_ssl, source_hash_sig=source_hash_sig, signed_by_any=signed_by_any,
-        signed_by_all=signed_by_all, keyring=keyring, gnupghome=gnupghome, sig_backend=sig_backend,
-    )  # fmt: skip
+    refuse_unserved(locals())
     told = str(source_hash or "").strip()
     listing = _listing(told, saltenv)
     if not listing:

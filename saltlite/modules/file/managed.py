@@ -59,31 +59,15 @@ def apply_template_on_contents(
 
 
 def get_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    name: str,
-    template: str | None,
-    source: str | None,
-    source_hash: str | None,
-    source_hash_name: str | None,
-    user: str | int | None,
-    group: str | int | None,
-    mode: str | int | None,
-    attrs: str | None,
-    saltenv: str,
-    context: dict[str, Any] | None,
-    defaults: dict[str, Any] | None,
-    skip_verify: bool = False,
-    verify_ssl: bool = True,
-    use_etag: bool = False,
-    source_hash_sig: str | None = None,
-    signed_by_any: str | list[str] | None = None,
-    signed_by_all: str | list[str] | None = None,
-    keyring: str | None = None,
-    gnupghome: str | None = None,
-    ignore_ordering: bool = False,
-    ignore_whitespace: bool = False,
-    ignore_comment_characters: str | list[str] | None = None,
+    name: str, template: str | None, source: str | None, source_hash: str | None, source_hash_name: str | None,
+    user: str | int | None, group: str | int | None, mode: str | int | None, attrs: str | None, saltenv: str,
+    context: dict[str, Any] | None, defaults: dict[str, Any] | None, skip_verify: bool = False,
+    verify_ssl: bool = True, use_etag: bool = False, source_hash_sig: str | None = None,
+    signed_by_any: str | list[str] | None = None, signed_by_all: str | list[str] | None = None,
+    keyring: str | None = None, gnupghome: str | None = None, ignore_ordering: bool = False,
+    ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
     sig_backend: str = "gpg",
-) -> tuple[str, dict[str, str], str]:
+) -> tuple[str, dict[str, str], str]:  # fmt: skip
     """
     Fetch and render what a managed file is to contain: its path here, its digest, and what went wrong or an empty text.
 
@@ -94,13 +78,7 @@ def get_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' file.get_managed /etc/httpd.conf jinja salt://http/httpd.conf None None root root 755 None base \\
             None None
     """
-    refuse_unserved(
-        verify_ssl=verify_ssl, use_etag=use_etag,
-        source_hash_sig=source_hash_sig, signed_by_any=signed_by_any, signed_by_all=signed_by_all, keyring=keyring,
-        gnupghome=gnupghome, sig_backend=sig_backend,
-        ignore_ordering=ignore_ordering, ignore_whitespace=ignore_whitespace,
-        ignore_comment_characters=ignore_comment_characters,
-    )  # fmt: skip
+    refuse_unserved(locals())
     if not source:
         return "", {}, ""
     scheme = source.partition("://")[0] if "://" in source else "file"
@@ -255,11 +233,7 @@ def check_file_meta(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' file.check_file_meta /etc/httpd.conf None salt://http/httpd.conf '{hash_type: md5, hsum: 0123}' \\
             root root 755 None base
     """
-    refuse_unserved(
-        seuser=seuser, serole=serole, setype=setype, serange=serange, verify_ssl=verify_ssl,
-        ignore_ordering=ignore_ordering, ignore_whitespace=ignore_whitespace,
-        ignore_comment_characters=ignore_comment_characters,
-    )  # fmt: skip
+    refuse_unserved(locals())
     path = checked_path(name)
     there = os.path.lexists(path)
     if not there and not new_file_diff:

@@ -43,47 +43,18 @@ class _Wanted(NamedTuple):
 
 
 def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    name: str,
-    sfn: str,
-    ret: dict[str, Any] | None,
-    source: str | None,
-    source_sum: dict[str, str] | None,
-    user: str | int | None,
-    group: str | int | None,
-    mode: str | int | None,
-    attrs: str | None,
-    saltenv: str,
-    backup: str | bool | None,
-    makedirs: bool = False,
-    template: str | None = None,  # noqa: ARG001 - Salt's argument, see below
-    show_changes: bool = True,
-    contents: str | None = None,
-    dir_mode: str | int | None = None,
-    follow_symlinks: bool = True,
-    skip_verify: bool = False,
-    keep_mode: bool = False,
-    encoding: str | None = None,
-    encoding_errors: str = "strict",
-    seuser: str | None = None,
-    serole: str | None = None,
-    setype: str | None = None,
-    serange: str | None = None,
-    verify_ssl: bool = True,
-    use_etag: bool = False,
-    signature: str | None = None,
-    source_hash_sig: str | None = None,
-    signed_by_any: str | list[str] | None = None,
-    signed_by_all: str | list[str] | None = None,
-    keyring: str | None = None,
-    gnupghome: str | None = None,
-    ignore_ordering: bool = False,
-    ignore_whitespace: bool = False,
-    ignore_comment_characters: str | list[str] | None = None,
-    new_file_diff: bool = False,
-    sig_backend: str = "gpg",
-    *,
-    test: bool = False,
-) -> dict[str, Any]:
+    name: str, sfn: str, ret: dict[str, Any] | None, source: str | None, source_sum: dict[str, str] | None,
+    user: str | int | None, group: str | int | None, mode: str | int | None, attrs: str | None, saltenv: str,
+    backup: str | bool | None, makedirs: bool = False, template: str | None = None, show_changes: bool = True,
+    contents: str | None = None, dir_mode: str | int | None = None, follow_symlinks: bool = True,
+    skip_verify: bool = False, keep_mode: bool = False, encoding: str | None = None, encoding_errors: str = "strict",
+    seuser: str | None = None, serole: str | None = None, setype: str | None = None, serange: str | None = None,
+    verify_ssl: bool = True, use_etag: bool = False, signature: str | None = None, source_hash_sig: str | None = None,
+    signed_by_any: str | list[str] | None = None, signed_by_all: str | list[str] | None = None,
+    keyring: str | None = None, gnupghome: str | None = None, ignore_ordering: bool = False,
+    ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
+    new_file_diff: bool = False, sig_backend: str = "gpg", *, test: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """
     Bring a file to its content, owner and mode: ``name``, ``changes``, ``comment`` and ``result``.
 
@@ -96,14 +67,7 @@ def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' file.manage_file /etc/httpd.conf '' '{}' salt://http/httpd.conf '{hash_type: md5, hsum: 0123}' \\
             root root 755 '' base ''
     """
-    refuse_unserved(
-        seuser=seuser, serole=serole, setype=setype, serange=serange, verify_ssl=verify_ssl,
-        use_etag=use_etag, signature=signature,
-        source_hash_sig=source_hash_sig, signed_by_any=signed_by_any, signed_by_all=signed_by_all, keyring=keyring,
-        gnupghome=gnupghome, sig_backend=sig_backend,
-        ignore_ordering=ignore_ordering, ignore_whitespace=ignore_whitespace,
-        ignore_comment_characters=ignore_comment_characters,
-    )  # fmt: skip
+    refuse_unserved(locals())
     path = checked_path(name)
     told = ret or {"name": name, "changes": {}, "comment": "", "result": True}
     present = path if os.path.isfile(path) and (follow_symlinks or not os.path.islink(path)) else ""

@@ -165,7 +165,7 @@ def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' file.check_perms /etc/sudoers '{}' root root 400 ai
     """
     path = checked_path(name)
-    refuse_unserved(seuser=seuser, serole=serole, setype=setype, serange=serange)
+    refuse_unserved(locals())
     told = ret or {"name": name, "changes": {}, "comment": [], "result": True}
     before = stats(path, follow_symlinks=follow_symlinks)
     itself = os.path.islink(path) and not follow_symlinks
