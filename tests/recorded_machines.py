@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +39,7 @@ class Machine:
 
     root: Path
     grains: dict[str, Any] = field(default_factory=dict)
-    programs: dict[tuple[str, ...], str | subprocess.CompletedProcess[str]] = field(default_factory=dict)
+    programs: dict[tuple[str, ...], str | _programs.Ended] = field(default_factory=dict)
     ran: list[list[str]] = field(default_factory=list)
 
     def write(self, path: str, text: str = "") -> Path:
@@ -63,13 +62,13 @@ class Machine:
         assert outcome.retcode == 0, outcome.value
         return outcome.value
 
-    def run(self, argv: Sequence[str], timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
+    def run(self, argv: Sequence[str], *, stdin: str | None = None, timeout_s: float | None = None) -> _programs.Ended:
         """Stands for `_programs.run`."""
         self.ran.append(list(argv))
         known = self.programs.get(tuple(argv))
         if known is None:
             raise CommandNotFoundError(argv[0])
-        return known if not isinstance(known, str) else subprocess.CompletedProcess(list(argv), 0, known, "")
+        return known if not isinstance(known, str) else _programs.Ended(argv[0], 0, known, "")
 
     def find(self, name: str) -> str | None:
         """Stands for `_programs.find`."""

@@ -27,8 +27,10 @@ PLUGIN_FOLDERS = (
     "modules", "grains", "resources", "runners", "executors", "returners", "auth", "output", "interfaces", "clouds",
     "cloudapi",
 )  # fmt: skip
+KINDS_APART = ("modules", "clouds")
+"""Folders with so many plug-ins that each is to be understood alone."""
 DUNDERS = {
-    "__active_provider_name__", "__client__", "__cloud__", "__context__", "__events__", "__execution__",
+    "__active_provider_name__", "__client__", "__cloud__", "__config__", "__context__", "__events__", "__execution__",
     "__executors__", "__func_alias__", "__grains__", "__matches__", "__minion__", "__opts__", "__pillar__", "__proxy__",
     "__resource__", "__resource_funcs__", "__salt__", "__salt_system_encoding__", "__utils__", "__virtual__",
     "__virtualname__",
@@ -117,6 +119,31 @@ def test_the_import_contracts_of_pyproject_are_kept() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def imported_siblings(path: Path, kind: str) -> Iterator[str]:
+    """What a plug-in file imports of the folder of its kind, without the folder: `_programs`, `file._text`."""
+    package = list(path.relative_to(ROOT).parent.parts)
+    for item in ast.walk(parsed(path)):
+        match item:
+            case ast.Import(names=names):
+                found = [alias.name for alias in names]
+            case ast.ImportFrom(module=module, names=names, level=level):
+                above = package[: len(package) - level + 1] if level else []
+                found = [".".join([*above, *([module] if module else []), alias.name]) for alias in names]
+            case _:
+                continue
+        yield from (name.removeprefix(f"saltlite.{kind}.") for name in found if name.startswith(f"saltlite.{kind}."))
+
+
+@pytest.mark.parametrize("path", [path for path in PRODUCT if name_of(path).split("/")[0] in KINDS_APART], ids=name_of)
+def test_a_plugin_imports_no_other_but_private_files_of_the_same_folder(path: Path) -> None:
+    """Other modules are reached through `__salt__`; `_x.py` is an idea that several of them share."""
+    kind, own = path.relative_to(ROOT / "saltlite").with_suffix("").parts[:2]
+    for name in imported_siblings(path, kind):
+        first = name.split(".")[0]
+        private = first.startswith("_") and not (ROOT / "saltlite" / kind / first).is_dir()
+        assert private or first == own, f"it imports {name}: use __salt__, or share a private file"
 
 
 def test_the_layers_that_are_described_are_those_of_the_contract() -> None:

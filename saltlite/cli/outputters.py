@@ -25,8 +25,6 @@ FOR_PROGRAMS = frozenset({"json", "json-full", "jsonl", "yaml"})
 
 DEFAULT = "nested"
 
-KNOWN = f"{', '.join(SHIPPED)}, and one's own"
-
 
 class Look:
     """How output is to look: colours, and spaces a level (None: as the outputter has it)."""
@@ -79,8 +77,16 @@ def render(out: str, data: Any, look: Look = PLAIN) -> str:
     return Outputters(dict).render(out, data, look)
 
 
-def check_name(text: str) -> str:
-    """The name of an outputter; for options. Raises UsageError when none can be called so."""
-    if not text.replace("_", "").isalnum() or not text.isascii() or text.startswith("_"):
-        raise UsageError(f"no outputter can be called {text!r}: there are {KNOWN}")
-    return text
+class outputter:  # noqa: N801 - it is called as other converters of options are, which are functions
+    """A converter that takes the name of an outputter, whether it ships or not; `names` are those that it suggests."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, *more: str) -> None:
+        self.names = (*SHIPPED, *more)
+
+    def __call__(self, text: str) -> str:
+        own = text.replace("_", "").isalnum() and text.isascii() and not text.startswith("_")
+        if text not in self.names and not own:
+            raise UsageError(f"no outputter can be called {text!r}: there are {', '.join(self.names)}, and one's own")
+        return text

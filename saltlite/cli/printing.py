@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from saltlite.cli.options import Option
-from saltlite.cli.outputters import FOR_PROGRAMS, SHIPPED, STREAMS, Look, Outputters, check_name
+from saltlite.cli.outputters import FOR_PROGRAMS, SHIPPED, STREAMS, Look, Outputters, outputter
 from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
@@ -31,10 +31,6 @@ def _indent(text: str) -> int:
     return number
 
 
-def _job_format(text: str) -> str:
-    return text if text in STREAMS else check_name(text)
-
-
 _LOOK = (
     Option("--out-indent", metavar="N", convert=_indent, help="spaces a level; -1: one line, if it can"),
     Option("--out-file", metavar="PATH", help="write the output to this file, whole or not at all"),
@@ -43,12 +39,12 @@ _LOOK = (
     Option("--force-color", help="colours, whatever reads the output"),
 )
 OUTPUT_OPTIONS = (
-    Option("--out", metavar="FORMAT", convert=check_name, help="nested, json, yaml, txt, table, quiet ..."),
+    Option("--out", metavar="FORMAT", convert=outputter(), help="nested, json, yaml, txt, table, quiet ..."),
     *_LOOK,
 )
 """Of commands that print one value."""
 JOB_OUTPUT_OPTIONS = (
-    Option("--out", metavar="FORMAT", convert=_job_format, help="nested, json, jsonl, yaml, txt, quiet ..."),
+    Option("--out", metavar="FORMAT", convert=outputter(*STREAMS), help="nested, json, jsonl, yaml, txt, quiet ..."),
     *_LOOK,
 )
 """Of commands that follow a job."""

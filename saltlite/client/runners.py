@@ -46,7 +46,11 @@ class RunnerClient:
 
     def returns(self, jid: str) -> dict[str, Any]:
         """`{id: return}` of what a job has returned until now, keyed as by `cmd`."""
-        found: dict[str, Any] = {}
+        return {name: found["return"] for name, found in self.results(jid).items()}
+
+    def results(self, jid: str) -> dict[str, dict[str, Any]]:
+        """The same with how it ended: `{id: {"return": value, "retcode": 0, "success": True}}`."""
+        found: dict[str, dict[str, Any]] = {}
         with self._sentences():
             published = Published(self._client.call("follow", jid=jid, after=0, once=True))
             try:
@@ -55,7 +59,7 @@ class RunnerClient:
                     if message is None:
                         raise UnreachableError(f"the master did not say in {ANSWER_TIMEOUT_S:g}s what it has stored")
                     replies = [Reply(row, published) for row in message["returns"]]
-                    found.update({reply.name: reply.value for reply in replies if reply.has_value})
+                    found.update({reply.name: _result(reply) for reply in replies if reply.has_value})
                     if message.get("end") or message.get("so_far"):
                         return found
             finally:
@@ -86,3 +90,17 @@ class RunnerClient:
         except SaltliteError as error:
             self.unreachable = self.unreachable or isinstance(error, UnreachableError)
             raise CommandExecutionError(str(error)) from error
+
+
+def without_outputter(value: Any) -> tuple[Any, str]:
+    """What a runner returned, and the outputter that it wants for it ("" for none).
+
+    Salt's runners may return both together, as `{"outputter": name, "data": value}`.
+    """
+    if isinstance(value, dict) and value.keys() == {"outputter", "data"} and isinstance(value["outputter"], str):
+        return value["data"], value["outputter"]
+    return value, ""
+
+
+def _result(reply: Reply) -> dict[str, Any]:
+    return {"return": reply.value, "retcode": reply.retcode, "success": not reply.failed()}

@@ -59,6 +59,15 @@ def load_cloud(config_dir: str) -> LoadedCloud:
     return LoadedCloud(config, given, catalogue(providers, profiles))
 
 
+def cloud_files(config_dir: str) -> list[str]:
+    """The files in this folder that `saltlite cloud` reads, in the order in which it does."""
+    found = []
+    for name in ("cloud", "cloud.providers", "cloud.profiles"):
+        more = "cloud.conf.d" if name == "cloud" else f"{name}.d"
+        found += [*_one(config_dir, name), *_folder(config_dir, more)]
+    return found
+
+
 def _places(reading: Reading) -> dict[str, str]:
     """`file:line` of each option that a file sets."""
     return {name: place.line() for name, place in reading.places.items()}

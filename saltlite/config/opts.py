@@ -16,3 +16,16 @@ def opts_of(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
     values = {option: getattr(config, option) for option, known in options_of(type(config)).items() if not known.secret}
     own = {"conf_file": conf_file} if (conf_file := getattr(config, "conf_file", "")) else {}
     return {**values, **getattr(config, "module_config", {}), **own, "id": name}
+
+
+def shown_opts(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
+    """The same for somebody to read: what stands in them below a name like that of a secret is hidden, at any depth."""
+    return {option: _shown(value) for option, value in opts_of(config, name).items()}
+
+
+def _shown(value: Any) -> Any:
+    from saltlite.core.cloud.redaction import HIDDEN, is_secret_name  # noqa: PLC0415 - every command imports this file
+
+    if isinstance(value, dict):
+        return {key: HIDDEN if inner and is_secret_name(str(key)) else _shown(inner) for key, inner in value.items()}
+    return [_shown(inner) for inner in value] if isinstance(value, list) else value

@@ -34,6 +34,11 @@ ANYBODY, SOMEBODY, JOBS = "anybody", "somebody", "jobs"
 """Kinds of rows in RIGHTS that are no kinds of rules: whoever may connect; whoever was granted anything; whoever was
 granted any of a job's functions."""
 
+_MINIONS = (
+    "manage.status", "manage.up", "manage.down", "manage.versions",
+    "manage.list_state", "manage.present", "manage.alived", "manage.allowed", "manage.joined",
+    "manage.list_not_state", "manage.not_present", "manage.not_alived", "manage.not_allowed", "manage.not_joined",
+)  # fmt: skip
 _RESOURCES = ("resource.list", "resource.list_grains", "resource.owner", "resource.grains", "resource.match")
 CLOUD = ("cloud.action", "cloud.destroy", "cloud.function", "cloud.map_run", "cloud.profile")
 """Runners that run drivers of clouds, and tell of it."""
@@ -62,8 +67,11 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "auth_token_revoke": (SOMEBODY, ()),
     "event_send": (RUNNER, ("event.send",)),
     "status": (RUNNER, ("manage.status",)),
-    "minions": (RUNNER, ("manage.status", "manage.up", "manage.down", "manage.versions")),
+    "minions": (RUNNER, _MINIONS),
     "match": (RUNNER, ("resource.match",)),
+    # Which bank of these, its handler says.
+    "cached": (RUNNER, ("cache.grains", "cache.pillar", "cache.list", "cache.fetch")),
+    "cache_clear": (RUNNER, ("cache.clear_grains", "cache.clear_pillar", "cache.clear_all", "cache.flush")),
     "lacking": (RUNNER, ("doc.execution", "smi.report")),
     "pillar_show": (RUNNER, ("pillar.show_pillar", "pillar.show_top")),
     "resource_list": (RUNNER, _RESOURCES),
@@ -74,8 +82,8 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "resource_stats": (RUNNER, ("resource.stats",)),
     "resource_compact": (RUNNER, ("resource.compact",)),
     "resource_verify": (RUNNER, ("resource.verify",)),
-    "key_list": (WHEEL, ("key.list_all", "key.list", "key.finger")),
-    "key_finger": (WHEEL, ("key.finger", "key.master_key_str")),
+    "key_list": (WHEEL, ("key.list_all", "key.list", "key.glob_match", "key.name_match", "key.finger")),
+    "key_finger": (WHEEL, ("key.finger", "key.finger_master", "key.master_key_str")),
     "key_change": (WHEEL, ("key.accept", "key.reject", "key.delete", "key.revoke")),
     "key_preaccept": (WHEEL, ("key.accept",)),
     "token_create": (WHEEL, ("key.token_create",)),
@@ -84,7 +92,10 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 """verb -> who may ask it: a kind, and the names of which one is enough."""
 
-JOBS_OF_OTHERS = ("jobs.list_jobs", "jobs.list_job", "jobs.lookup_jid", "jobs.active")
+JOBS_OF_OTHERS = (
+    "jobs.list_jobs", "jobs.list_jobs_filter", "jobs.list_job", "jobs.print_job", "jobs.lookup_jid", "jobs.active",
+    "jobs.last_run", "jobs.exit_success",
+)  # fmt: skip
 KILL_OF_OTHERS = ("jobs.kill",)
 ALL_EVENTS = ("event.listen", "state.event")
 

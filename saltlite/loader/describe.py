@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,20 +27,37 @@ class Description:
     kwargs: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What a module file says of itself: its own docstring, and its public functions by the name that callers type."""
+
+    doc: str | None
+    functions: Mapping[str, Description]
+
+
+def read_documents(file: ModuleFile) -> Documents:
+    """Both of it, by reading the file once. Raises as `read_descriptions`."""
+    tree = module_tree(file)
+    return Documents(ast.get_docstring(tree), _descriptions(tree))
+
+
 def read_descriptions(file: ModuleFile) -> dict[str, Description]:
     """Every public function of the file by the name that callers type.
 
     Raises SyntaxError, OSError or ArchiveError when the file changed since it was indexed and cannot be read any more.
     """
-    tree = module_tree(file)
-    defined = dict(top_functions(tree))
-    shown = shown_names(module_constants(tree), defined)
-    return {shown[name]: _describe(defined[name]) for name in shown}
+    return _descriptions(module_tree(file))
 
 
 def read_docstring(file: ModuleFile) -> str | None:
     """The docstring of the module itself. Raises as `read_descriptions`."""
     return ast.get_docstring(module_tree(file))
+
+
+def _descriptions(tree: ast.Module) -> dict[str, Description]:
+    defined = dict(top_functions(tree))
+    shown = shown_names(module_constants(tree), defined)
+    return {shown[name]: _describe(defined[name]) for name in shown}
 
 
 def _describe(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Description:

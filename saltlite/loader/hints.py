@@ -116,6 +116,10 @@ class MasterClient(Protocol):
         """`{minion id: return}` of what a job has returned until now."""
         ...
 
+    def results(self, jid: str) -> dict[str, dict[str, Any]]:
+        """The same with how it ended: `{minion id: {"return": value, "retcode": 0, "success": True}}`."""
+        ...
+
     def events(self, pattern: str, timeout_s: float, since: float | None = None) -> Iterator[dict[str, Any]]:
         """Events whose tag matches the glob, as `seq`, `tag`, `data` and `at`, until so many seconds are over."""
         ...
@@ -205,6 +209,9 @@ __salt__: Functions
 
 __client__: MasterClient
 """In runners: the master. Other plug-ins do not have it."""
+
+__config__: dict[str, Any]
+"""In runners: the options of the master as its own processes have them; what is named like a secret is hidden."""
 
 __cloud__: CloudProgram
 """In runners: machines of clouds, by the configuration beside the master's."""

@@ -10,9 +10,10 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, fields
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 
 INDEX_BYTES_MAX = 64 * 1024 * 1024
 """A larger file is not ours; 500 modules take 200 KiB."""
+
+Made = TypeVar("Made")
 
 _FIELDS = [field.name for field in fields(ModuleFile)]
 
@@ -46,35 +49,45 @@ def index_kept_in(path: str, layers: Sequence[Layer], *, first_rank: int = 0) ->
     return index
 
 
-def _stamp() -> list[Any]:
-    """What a row depends on beside the file: how it is read."""
-    readers = [os.stat(str(module.__file__)) for module in (scan, parameters, joined)]
-    return [saltlite.__version__, sys.version, _FIELDS, [[one.st_mtime_ns, one.st_size] for one in readers]]
+def is_own_folder(folder: str) -> bool:
+    """Whether this user keeps the folder: in another one's, or where there is none, nothing is to be written."""
+    try:
+        return os.stat(folder).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
-def _read(path: str) -> Index | None:
+def stamp_of(*readers: ModuleType) -> list[Any]:
+    """What is remembered depends on this beside the file: how it is read, by these modules."""
+    files = [os.stat(str(module.__file__)) for module in readers]
+    return [saltlite.__version__, sys.version, [[one.st_mtime_ns, one.st_size] for one in files]]
+
+
+def read_remembered(path: str, stamp: Sequence[Any], made: Callable[..., Made]) -> Made | None:
+    """What `made` makes of the values that the file at `path` has behind this stamp; None where it is of no use."""
     try:
         with open(path, "rb") as stream:
             status = os.fstat(stream.fileno())
             if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022 or status.st_size > INDEX_BYTES_MAX:
                 log.warning("%s is not used: it must belong to this user, who alone may write to it.", path)
                 return None
-            stamp, layers, rows = msgpack.unpackb(stream.read(), use_list=False)
-        if msgpack.packb(stamp) != msgpack.packb(_stamp()):
+            known, *values = msgpack.unpackb(stream.read(), use_list=False)
+        if msgpack.packb(known) != msgpack.packb(stamp):
             return None
-        return Index([_layer(*row) for row in layers], [_file(row) for row in rows])
+        return made(*values)
     except OSError:
         return None
-    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, KeyError, SyntaxError, msgpack.UnpackException) as error:
         log.info("%s is not used: %s", path, error)
         return None
 
 
-def _write(path: str, index: Index) -> None:
-    layers = [
-        [layer.name, layer.path, layer.kind, sorted(layer.forms), layer.installed, layer.salt] for layer in index.layers
-    ]
-    data: bytes = msgpack.packb([_stamp(), layers, [astuple(file) for file in index.files]])
+def write_remembered(path: str, stamp: Sequence[Any], *values: Any) -> None:
+    """Keep these values, which are plain data, behind the stamp, whole or not at all.
+
+    Raises OSError, and ValueError for a text that is none.
+    """
+    data: bytes = msgpack.packb([stamp, *values])
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     fresh = f"{path}.{os.getpid()}"
     try:
@@ -85,6 +98,25 @@ def _write(path: str, index: Index) -> None:
         with contextlib.suppress(OSError):
             os.unlink(fresh)
         raise
+
+
+def _stamp() -> list[Any]:
+    return [*stamp_of(scan, parameters, joined), _FIELDS]
+
+
+def _read(path: str) -> Index | None:
+    return read_remembered(path, _stamp(), _index)
+
+
+def _index(layers: Sequence[Any], rows: Sequence[Any]) -> Index:
+    return Index([_layer(*row) for row in layers], [_file(row) for row in rows])
+
+
+def _write(path: str, index: Index) -> None:
+    layers = [
+        [layer.name, layer.path, layer.kind, sorted(layer.forms), layer.installed, layer.salt] for layer in index.layers
+    ]
+    write_remembered(path, _stamp(), layers, [astuple(file) for file in index.files])
 
 
 def _layer(name: str, path: str, kind: str, forms: Sequence[str], *flags: bool) -> Layer:

@@ -16,10 +16,11 @@ from typing import Any
 from saltlite.decorators.notes import note
 from saltlite.loader.contracts import Contracts
 from saltlite.loader.crosscalls import CrossCalls
-from saltlite.loader.describe import Description, read_descriptions, read_docstring
+from saltlite.loader.describe import Description, Documents
+from saltlite.loader.docfile import remembered_documents
 from saltlite.loader.dunders import Context, Injected
 from saltlite.loader.failure import Failure, FunctionUnavailable, join_failures
-from saltlite.loader.finder import Index, build_index
+from saltlite.loader.finder import Index, ModuleFile, build_index
 from saltlite.loader.owntargets import OwnTargets
 from saltlite.loader.places import MODULES, Form, search_layers
 from saltlite.loader.registry import LoadedModule, Registry
@@ -82,7 +83,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         self._registry = Registry(index, self._names, self._contracts.module)
         self._bindings: dict[str, Binding | None] = {}
         self._bound: dict[str, Function | None] = {}
-        self._descriptions: dict[str, dict[str, Description]] = {}
+        self._documents: dict[str, Documents] = {}
 
     @property
     def settings(self) -> Mapping[str, Mapping[str, Any]]:
@@ -207,15 +208,13 @@ class Loader(Mapping[str, Callable[..., Any]]):
         for file in self._registry.winning_files(module):
             if function not in file.functions:  # the text's: what `depends` took away is documented all the same
                 continue
-            if file.path not in self._descriptions:
-                self._descriptions[file.path] = read_descriptions(file)
-            return self._descriptions[file.path].get(function)
+            return self._documents_of(file).functions.get(function)
         return None
 
     def module_doc(self, module: str) -> str | None:
         """The docstring of the first file that provides the module; None when there is none, or it is machine code."""
         for file in self._registry.winning_files(module):
-            return read_docstring(file) if file.form not in (Form.EXTENSION, Form.CYTHON) else None
+            return self._documents_of(file).doc if file.form not in (Form.EXTENSION, Form.CYTHON) else None
         return None
 
     def constant(self, module: str, name: str) -> Any:
@@ -258,6 +257,12 @@ class Loader(Mapping[str, Callable[..., Any]]):
             for file in self.index.files
             if not self._registry.is_disabled(file.stem) and isinstance(loaded := self._registry.load(file), Failure)
         }
+
+    def _documents_of(self, file: ModuleFile) -> Documents:
+        if file.path not in self._documents:
+            cachedir = str(self.opts.get("cachedir") or "")
+            self._documents[file.path] = remembered_documents(file, cachedir, self.index.kind)
+        return self._documents[file.path]
 
     def _provider(self, name: str) -> LoadedModule | None:
         module, dot, function = str(name).partition(".")

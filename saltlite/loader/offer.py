@@ -52,6 +52,11 @@ class Offer(Mapping[str, Function]):
         judged = self._judge(name)
         return judged if isinstance(judged, str) else ""
 
+    def listed(self) -> list[str]:
+        """The names, as iterating gives them, but no part is loaded for it: what is not loaded yet is trusted."""
+        unread = {shown for shown, name in self._names.items() if name in self._parts and shown not in self._judged}
+        return [name for name in self._names if name in unread or name in self]
+
     def __getitem__(self, name: str) -> Function:
         judged = self._judge(name)
         if judged is None or isinstance(judged, str):

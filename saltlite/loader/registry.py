@@ -86,7 +86,7 @@ class Registry:
     def function_names(self, name: str, file: ModuleFile) -> list[str]:
         """The functions of a provider of `name`: what it offers when it was loaded, else what its text promises."""
         loaded = self._forced_loaded.get(name) if self._forced.get(name) is file else self._loaded.get(file.path)
-        return list(loaded.functions if isinstance(loaded, LoadedModule) else file.functions)
+        return loaded.functions.listed() if isinstance(loaded, LoadedModule) else list(file.functions)
 
     def brings_interface(self, file: ModuleFile) -> bool:
         """Whether the module of a file that was loaded brings its interface; one that does says so in its text."""

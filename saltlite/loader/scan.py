@@ -80,7 +80,7 @@ def scan_module(tree: ast.Module, stem: str) -> Scan:
         functions=tuple(texts),
         texts=tuple(texts.values()),
         claims=tuple(dict.fromkeys((*claims, *by_interface))),
-        checked=virtual is not None
+        checked=(virtual is not None and not _always_says(virtual, constants, loose))
         or "__init__" in defined
         or "__virtual__" in loose
         or _has_depends(defined)
@@ -263,6 +263,16 @@ def _claims(
         if answers & {_SAYS_YES, _UNKNOWN} or not names:
             names.append(stem)
     return tuple(dict.fromkeys(names)), undetermined
+
+
+def _always_says(virtual: Function, constants: Mapping[str, object], loose: set[str]) -> bool:
+    """Whether `__virtual__` does nothing but to return `__virtualname__`, a plain name: then the text says it all."""
+    body = [] if isinstance(virtual, ast.Lambda) else virtual.body[1 if ast.get_docstring(virtual) else 0 :]
+    plain = "__virtualname__" not in loose and isinstance(constants.get("__virtualname__"), str)
+    match body:
+        case [ast.Return(value=ast.Name(id="__virtualname__"))]:
+            return plain and not getattr(virtual, "decorator_list", None)
+    return False
 
 
 def _answers(virtual: ast.AST) -> Iterator[object]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _program
+from saltlite.modules import _programs
 
 PASSWD_FIELDS = 7
 GROUP_FIELDS = 4
@@ -30,12 +30,12 @@ def in_root(root: str | None) -> list[str]:
 
 def user_name(name: Any) -> str:
     """The name as text, or SaltInvocationError for what cannot be the name of a user."""
-    return _program.name(name, "user", without="/:,")
+    return _programs.name(name, "user", without="/:,")
 
 
 def group_name(name: Any) -> str:
     """The name as text, or SaltInvocationError for what cannot be the name of a group."""
-    return _program.name(name, "group", without="/:,")
+    return _programs.name(name, "group", without="/:,")
 
 
 def new_name(name: Any, what: str) -> str:
@@ -43,7 +43,7 @@ def new_name(name: Any, what: str) -> str:
 
     Some systems let everything be a name that does not break their files; scripts of others then run what stands in it.
     """
-    found = _program.name(name, what, without="/:,")
+    found = _programs.name(name, what, without="/:,")
     if not _NEW_NAME.fullmatch(found):
         raise SaltInvocationError(
             f"{found!r} is not the name of a {what}: ASCII letters, digits and _ . - + @ make one."

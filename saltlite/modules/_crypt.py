@@ -26,6 +26,9 @@ PREFIXES = {
 }
 """Algorithm -> what its salts begin with, and how many random characters follow."""
 
+_ROUNDS = {"blowfish": ""}
+"""Algorithm -> what stands before the number of rounds in a salt that says it, where that is not `rounds=`."""
+
 
 def hashed(password: str, algorithm: str, salt: str | None = None) -> str:
     """The hash of a password. Raises SaltInvocationError, and CommandExecutionError where libcrypt does not make it."""
@@ -38,8 +41,10 @@ def hashed(password: str, algorithm: str, salt: str | None = None) -> str:
         salt = "".join(ALPHABET[byte % len(ALPHABET)] for byte in os.urandom(size))
         # Of the last character of a blowfish salt only two bits count, and libcrypt refuses it where others are set.
         salt = salt[:-1] + "." if algorithm == "blowfish" else salt
-    elif not re.fullmatch(r"(?:rounds=[0-9]+\$)?[./0-9A-Za-z_]+", salt, re.ASCII):
+    elif not re.fullmatch(rf"(?:{_ROUNDS.get(algorithm, 'rounds=')}[0-9]+\$)?[./0-9A-Za-z_]+", salt, re.ASCII):
         raise SaltInvocationError(f"{salt!r} is no salt: letters, digits, dots and slashes make one.")
+    elif algorithm == "blowfish" and "$" in salt:
+        prefix = "$2b$"  # the salt begins with its number of rounds
     made = _crypt()(password.encode(), f"{prefix}{salt}".encode())
     if not made or made.startswith(b"*"):
         raise CommandExecutionError(f"The libcrypt of this machine makes no {algorithm} hash with this salt.")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import write_whole
 
 LOCK_S = 30.0
 """How long to wait for others that set grains."""
@@ -114,41 +114,11 @@ def _write(path: str, text: str) -> None:
     data = text.encode()
     if len(data) > FILE_BYTES_MAX:
         raise SaltInvocationError(f"Grains that are set have at most {FILE_BYTES_MAX} bytes together: nothing is set.")
-    real = os.path.realpath(path)  # the folder is its owner's alone, who may keep the file elsewhere
-    part = ""
     try:
-        try:
-            now = os.stat(real)
-            mode, uid, gid = now.st_mode & 0o7777, now.st_uid, now.st_gid
-        except FileNotFoundError:
-            mode, uid, gid = 0o644, os.geteuid(), os.getegid()
-        fd, part = tempfile.mkstemp(prefix=".grains-", dir=os.path.dirname(real))
-        with os.fdopen(fd, "wb") as stream:
-            stream.write(data)
-            os.fchmod(fd, mode)
-            if (uid, gid) != (os.geteuid(), os.getegid()):
-                os.fchown(fd, uid, gid)
-            stream.flush()
-            os.fsync(fd)
-        os.replace(part, real)
-        part = ""
-        _sync_folder(os.path.dirname(real))
-    except OSError as error:
-        raise CommandExecutionError(
-            f"The grains file {path} cannot be written, and is as it was: {error.strerror}."
-        ) from error
-    finally:
-        if part:
-            with contextlib.suppress(OSError):
-                os.unlink(part)
-
-
-def _sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        write_whole(path, data, new_mode=0o644)
+    except CommandExecutionError as error:
+        reason = getattr(error.__cause__, "strerror", None) or str(error).rstrip(".")
+        raise CommandExecutionError(f"The grains file {path} cannot be written, and is as it was: {reason}.") from error
 
 
 @contextlib.contextmanager

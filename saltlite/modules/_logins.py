@@ -6,7 +6,7 @@ What belongs here: the records of that file, as plain data.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from saltlite.modules import _machinefiles
 
@@ -15,8 +15,7 @@ _USER_PROCESS = 7
 _PLACES = ("/run/utmp", "/var/run/utmp")
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(NamedTuple):
     """`started` is in seconds since 1970."""
 
     name: str

@@ -6,15 +6,14 @@ What belongs here: the lines of `/proc/self/mountinfo` as plain data, and the wa
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from saltlite.modules import _machinefiles
 
 _WRITTEN = str.maketrans({" ": "\\040", "\t": "\\011", "\n": "\\012", "\\": "\\134"})
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(NamedTuple):
     """One mount; texts are as they are, without the escapes of the file."""
 
     mountid: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from saltlite.errors import CommandExecutionError
 from saltlite.modules import _machinefiles
@@ -34,8 +34,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 """Ticks of the processes' clocks in a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """One line of `/proc/PID/stat`; times are in seconds, `started` is seconds after boot."""
 
     pid: int

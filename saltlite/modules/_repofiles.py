@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import write_whole
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@()-]*", re.ASCII)
 _KEY = re.compile(r"[a-z_][a-z0-9_.-]*", re.ASCII)
@@ -156,25 +157,4 @@ def _text(path: str) -> str:
 
 def _save(path: str, text: str) -> None:
     """Put the file in place whole; mode and owner stay."""
-    import tempfile
-
-    target = os.path.realpath(path)
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=".saltlite-", dir=os.path.dirname(target))
-        with open(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
-            stream.write(text)
-            stream.flush()
-            try:
-                before = os.stat(target)
-                os.fchown(handle, before.st_uid, before.st_gid)
-                os.fchmod(handle, before.st_mode & 0o7777)
-            except FileNotFoundError:
-                os.fchmod(handle, 0o644)
-            os.fsync(handle)
-        os.replace(temporary, target)
-    except OSError as error:
-        if temporary:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        raise CommandExecutionError(f"{path} cannot be written: {error.strerror}") from error
+    write_whole(path, text.encode("utf-8", "surrogateescape"), new_mode=0o644)

@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from saltlite.errors import CommandExecutionError
 
@@ -29,22 +29,20 @@ _NEIGHBOUR_KNOWN = 0x9E
 """States in which a machine answered, or somebody wrote down its address: not incomplete, failed or none needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A network interface; `parent` is the number of the one that it lies upon, 0 for none."""
+class Link(NamedTuple):
+    """A network interface and its number; `parent` is the number of the one that it lies upon, 0 for none."""
 
-    index: int
+    number: int
     name: str
     up: bool
     hwaddr: str
     parent: int
 
 
-@dataclass(frozen=True, slots=True)
-class Assigned:
+class Assigned(NamedTuple):
     """An address of an interface."""
 
-    index: int
+    number: int
     address: Address
     prefixlen: int
     scope: str
@@ -53,12 +51,11 @@ class Assigned:
     secondary: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """The next step to a destination."""
 
     gateway: str | None
-    index: int
+    number: int
     source: str | None
 
 

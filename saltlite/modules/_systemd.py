@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _program
+from saltlite.modules import _programs
 
 BOOTED = "/run/systemd/system"
 """The folder that is there exactly when systemd is the first process (sd_booted(3))."""
@@ -38,7 +38,7 @@ def booted() -> bool:
 
 def unit(name: Any) -> str:
     """The name of a unit, with `.service` where it has no type. Raises SaltInvocationError for what is none."""
-    text = _program.name(name, "unit", without="/")
+    text = _programs.name(name, "unit", without="/")
     if not _UNIT.fullmatch(text):
         raise SaltInvocationError(f"{text!r} is not the name of a unit.")
     return text if text.rpartition(".")[0] and text.rpartition(".")[2] in TYPES else f"{text}.service"
@@ -57,10 +57,10 @@ def is_template(name: str) -> bool:
     return unit(name).partition(".")[0].endswith("@")
 
 
-def systemctl(arguments: Sequence[str], units: Iterable[str] = (), *, root: str | None = None) -> _program.Ended:
+def systemctl(arguments: Sequence[str], units: Iterable[str] = (), *, root: str | None = None) -> _programs.Ended:
     """Run systemctl, on the files below `root` where one is given."""
     place = [] if root is None else [f"--root={root}"]
-    return _program.run(["systemctl", "--no-pager", "--no-ask-password", *place, *arguments, "--", *units])
+    return _programs.run(["systemctl", "--no-pager", "--no-ask-password", *place, *arguments, "--", *units])
 
 
 def change(arguments: Sequence[str], unit_name: str, *, scope: bool, root: str | None = None) -> None:
@@ -72,7 +72,7 @@ def change(arguments: Sequence[str], unit_name: str, *, scope: bool, root: str |
     argv = ["systemctl", "--no-pager", "--no-ask-password", *place, *arguments, "--", unit_name]
     if scope and root is None and booted() and shutil.which("systemd-run"):
         argv = ["systemd-run", "--scope", "--quiet", "--no-ask-password", *argv]
-    done = _program.run(argv)
+    done = _programs.run(argv)
     if done.retcode:
         raise CommandExecutionError(f"systemctl {arguments[-1]} {unit_name} failed: {done.reason()}")
 

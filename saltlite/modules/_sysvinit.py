@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
-from saltlite.modules import _program
+from saltlite.modules import _programs
 
 SCRIPTS = "etc/init.d"
 
@@ -25,7 +25,7 @@ _ACTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*", re.ASCII)
 
 def service_name(name: Any) -> str:
     """The name as text, or SaltInvocationError for what cannot be the name of an init script."""
-    return _program.name(name, "service", without="/")
+    return _programs.name(name, "service", without="/")
 
 
 def scripts(root: str | None = None) -> list[str]:
@@ -43,7 +43,7 @@ def scripts(root: str | None = None) -> list[str]:
 def runlevel(otherwise: str) -> str:
     """The run level of this machine; `otherwise` where nothing knows it, as in containers."""
     try:
-        words = _program.run(["runlevel"]).stdout.split()
+        words = _programs.run(["runlevel"]).stdout.split()
     except CommandNotFoundError:
         return otherwise
     return words[1] if len(words) == 2 and words[1] in {"S", *"0123456"} else otherwise
@@ -83,14 +83,14 @@ def is_glob(name: Any) -> bool:
     return _GLOB.search(str(name)) is not None
 
 
-def _run(service: str, action: str) -> _program.Ended:
+def _run(service: str, action: str) -> _programs.Ended:
     program = shutil.which("service")
     if program is not None:
-        return _program.run([program, service, action])
+        return _programs.run([program, service, action])
     script = os.path.join("/", SCRIPTS, service)
     if not _is_script(script):
         raise CommandExecutionError(f"There is no service '{service}' on this minion")
-    return _program.run([script, action])
+    return _programs.run([script, action])
 
 
 def _is_script(path: str) -> bool:

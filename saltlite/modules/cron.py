@@ -17,7 +17,7 @@ import shutil
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _accounts, _crontab, _program
+from saltlite.modules import _accounts, _crontab, _programs
 
 __virtualname__ = "cron"
 
@@ -46,7 +46,7 @@ def raw_cron(user: str) -> str:
 
         saltlite '*' cron.raw_cron root
     """
-    done = _program.run([*_crontab_of(user), "-l"])
+    done = _programs.run([*_crontab_of(user), "-l"])
     if done.retcode and not done.stderr.lower().startswith(("no crontab", "crontab: can't open")):
         raise CommandExecutionError(f"The crontab of {user} cannot be read: {done.reason()}")
     if done.retcode or not done.stdout:
@@ -252,8 +252,8 @@ def write_cron_file_verbose(user: str, path: str) -> dict[str, Any]:
     """
     if not os.path.isabs(str(path)) or "\0" in str(path):
         raise SaltInvocationError(f"{path!r} is not the absolute path of a file.")
-    done = _program.run([*_crontab_of(user), str(path)])
-    return {"retcode": done.retcode, "stdout": done.stdout, "stderr": done.stderr}
+    done = _programs.run([*_crontab_of(user), str(path)])
+    return {"retcode": done.retcode, "stdout": done.stdout.rstrip(), "stderr": done.stderr.rstrip()}
 
 
 def _set(user: str, when: dict[str, str], cmd: Any, commented: bool, comment: Any, identifier: Any) -> str:
@@ -299,7 +299,7 @@ def _without(user: str, tab: _crontab.Crontab, found: list[_crontab.Entry]) -> s
 
 
 def _write(user: str, tab: _crontab.Crontab) -> None:
-    done = _program.run([*_crontab_of(user), "-"], stdin=tab.text())
+    done = _programs.run([*_crontab_of(user), "-"], stdin=tab.text())
     if done.retcode:
         raise CommandExecutionError(f"The crontab of {user} was not changed: {done.reason()}")
 
@@ -338,4 +338,4 @@ def _chosen(key: str, value: str, old: str) -> str:
 
 
 def _line(given: Any, what: str) -> str:
-    return _program.value(given, what, without="")
+    return _programs.value(given, what, without="")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from saltlite.modules import _program, _systemd, _sysvinit
+from saltlite.modules import _programs, _systemd, _sysvinit
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
@@ -181,8 +181,8 @@ def enable(name: str) -> bool:
         saltlite '*' service.enable ssh
     """
     service = _sysvinit.service_name(name)
-    _program.checked(["update-rc.d", service, "defaults"])
-    _program.checked(["update-rc.d", service, "enable"])
+    _programs.checked(["update-rc.d", service, "defaults"])
+    _programs.checked(["update-rc.d", service, "enable"])
     return True
 
 
@@ -194,7 +194,7 @@ def disable(name: str) -> bool:
 
         saltlite '*' service.disable ssh
     """
-    _program.checked(["update-rc.d", _sysvinit.service_name(name), "disable"])
+    _programs.checked(["update-rc.d", _sysvinit.service_name(name), "disable"])
     return True
 
 
@@ -206,7 +206,7 @@ def delete(name: str) -> bool:
 
         saltlite '*' service.delete ssh
     """
-    _program.checked(["update-rc.d", "-f", _sysvinit.service_name(name), "remove"])
+    _programs.checked(["update-rc.d", "-f", _sysvinit.service_name(name), "remove"])
     return True
 
 

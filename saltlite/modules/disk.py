@@ -112,7 +112,7 @@ def blkid(device: str | None = None, token: str | None = None) -> dict[str, dict
         name, colon, rest = line.partition(": ")
         if colon:
             found[name] = {key: re.sub(r"\\(.)", r"\1", value) for key, value in _BLKID_PAIR.findall(rest)}
-    return {} if done.returncode else found
+    return {} if done.retcode else found
 
 
 def tune(device: str, **kwargs: Any) -> dict[str, str]:
@@ -274,8 +274,8 @@ def _df(flags: str, args: str | None) -> str:
         raise CommandExecutionError(f"Invalid flag passed to df: {wrong}")
     done = _programs.run(["df", f"-{flags}{given}"])
     # One file system that may not be looked at makes it fail; the others are there all the same.
-    if done.returncode and not done.stdout.strip():
-        raise CommandExecutionError(f"df failed (return code {done.returncode}): {_programs.reason(done)}")
+    if done.retcode and not done.stdout.strip():
+        raise done.failure()
     return done.stdout
 
 

@@ -163,7 +163,7 @@ def _addresses(host: str, nameserver: str | None, kind: str, family: int) -> lis
 
 def _ask(name: str, nameserver: str | None, kind: str) -> list[str]:
     server = [f"@{_name(nameserver)}"] if nameserver is not None else []
-    text = _programs.output([*_DIG, *server, _name(name), kind], DIG_TIMEOUT_S)
+    text = _programs.output([*_DIG, *server, _name(name), kind], timeout_s=DIG_TIMEOUT_S)
     lines = text.splitlines()
     if any(line.startswith(";;") for line in lines):
         raise CommandExecutionError(f"dig got no answer about {name}: {lines[0].strip('; ')}.")

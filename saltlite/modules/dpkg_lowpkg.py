@@ -14,12 +14,12 @@ import contextlib
 import fnmatch
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules import _packages
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
@@ -125,7 +125,7 @@ def file_dict(*packages: str) -> dict[str, Any]:
     if not installed:
         return {"errors": errors, "packages": {}}
     # One answer for all names: the blocks stand in the order of the names, with an empty line between them.
-    done = _run(["dpkg-query", "-L", "--", *installed])
+    done = _packages.run(["dpkg-query", "-L", "--", *installed])
     blocks = done.stdout.split("\n\n")
     if done.returncode or len(blocks) != len(installed):
         raise CommandExecutionError(f"The dpkg database cannot be read: {done.stderr.strip()}")
@@ -146,7 +146,7 @@ def owner(*paths: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for path in paths:
-        done = _run(["dpkg-query", "-S", "--", _checked(path)])
+        done = _packages.run(["dpkg-query", "-S", "--", _checked(path)])
         owners = [
             line.rpartition(": ")[0]
             for line in done.stdout.splitlines()
@@ -213,7 +213,7 @@ def _value(stanza: bytes, name: bytes) -> str:
 def _query(columns: list[str], packages: tuple[str, ...]) -> Iterator[list[str]]:
     form = _UNIT.join(f"${{{column}}}" for column in columns) + _RECORD
     names = [_checked(name) for name in packages]
-    done = _run(["dpkg-query", "--showformat", form, "-W", "--", *names])
+    done = _packages.run(["dpkg-query", "--showformat", form, "-W", "--", *names])
     # 1 says that some name matched nothing, which is an answer; anything above it is a damaged database.
     if done.returncode > 1:
         raise CommandExecutionError(f"The dpkg database cannot be read: {done.stderr.strip()}")
@@ -230,18 +230,3 @@ def _checked(name: Any) -> str:
 
 def _native_architecture() -> str:
     return str(__grains__.get("osarch", ""))
-
-
-def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise CommandNotFoundError(argv[0]) from error

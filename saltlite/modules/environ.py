@@ -81,7 +81,7 @@ def setenv(
     return {name: setval(name, value, false_unsets, test=test) for name, value in wanted.items()}
 
 
-def get(key: str, default: Any = "") -> Any:
+def get(key: str, default: str = "") -> Any:
     """
     The value of a variable.
 
@@ -105,7 +105,7 @@ def has_value(key: str, value: str | None = None) -> bool:
     return found is not None and value in (None, found)
 
 
-def item(keys: str | list[str], default: Any = "") -> dict[str, Any]:
+def item(keys: str | list[str], default: str = "") -> dict[str, Any]:
     """
     The values of one or several variables, by name.
 

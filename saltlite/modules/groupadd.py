@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _accounts, _program
+from saltlite.modules import _accounts, _programs
 
 if TYPE_CHECKING:
     import grp
@@ -49,15 +49,15 @@ def add(
 
         saltlite '*' group.add web 3456
     """
-    group, folder = _accounts.new_name(name, "group"), _program.folder(root)
+    group, folder = _accounts.new_name(name, "group"), _programs.folder(root)
     argv: list[Any] = ["lgroupadd" if local else "groupadd"]
     if local and (folder or non_unique):
         raise SaltInvocationError("local=True goes with neither root nor non_unique.")
     argv += _accounts.in_root(folder)
     if gid not in (None, ""):
-        argv += ["-g", _program.number(gid, "gid")]
+        argv += ["-g", _programs.number(gid, "gid")]
         argv += ["-o"] if non_unique else []
-    _program.checked([*argv, *(["-r"] if system else []), "--", group])
+    _programs.checked([*argv, *(["-r"] if system else []), "--", group])
     return True
 
 
@@ -69,10 +69,10 @@ def delete(name: str, root: str | None = None, local: bool = False) -> bool:
 
         saltlite '*' group.delete web
     """
-    group, folder = _accounts.group_name(name), _program.folder(root)
+    group, folder = _accounts.group_name(name), _programs.folder(root)
     if local and folder:
         raise SaltInvocationError("local=True does not go with root.")
-    _program.checked(["lgroupdel" if local else "groupdel", *_accounts.in_root(folder), "--", group])
+    _programs.checked(["lgroupdel" if local else "groupdel", *_accounts.in_root(folder), "--", group])
     return True
 
 
@@ -84,7 +84,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 
         saltlite '*' group.info sudo
     """
-    found = _accounts.group(_accounts.group_name(name), _program.folder(root))
+    found = _accounts.group(_accounts.group_name(name), _programs.folder(root))
     return {} if found is None else _shown(found)
 
 
@@ -96,7 +96,7 @@ def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any
 
         saltlite '*' group.getent
     """
-    return [_shown(one) for one in _accounts.groups(_program.folder(root))]
+    return [_shown(one) for one in _accounts.groups(_programs.folder(root))]
 
 
 def chgid(name: str, gid: int, root: str | None = None, non_unique: bool = False) -> bool:
@@ -107,11 +107,11 @@ def chgid(name: str, gid: int, root: str | None = None, non_unique: bool = False
 
         saltlite '*' group.chgid web 4376
     """
-    folder, number = _program.folder(root), _program.number(gid, "gid")
+    folder, number = _programs.folder(root), _programs.number(gid, "gid")
     group = _existing(name, folder)
     if group.gr_gid != number:
         options = ["-o"] if non_unique else []
-        _program.checked(["groupmod", *_accounts.in_root(folder), *options, "-g", number, "--", group.gr_name])
+        _programs.checked(["groupmod", *_accounts.in_root(folder), *options, "-g", number, "--", group.gr_name])
     return True
 
 
@@ -123,10 +123,10 @@ def adduser(name: str, username: str, root: str | None = None) -> bool:
 
         saltlite '*' group.adduser web bob
     """
-    folder, user = _program.folder(root), _accounts.user_name(username)
+    folder, user = _programs.folder(root), _accounts.user_name(username)
     group = _existing(name, folder)
     if user not in group.gr_mem:
-        _program.checked(["gpasswd", *_accounts.in_root(folder), "-a", user, "--", group.gr_name])
+        _programs.checked(["gpasswd", *_accounts.in_root(folder), "-a", user, "--", group.gr_name])
     return True
 
 
@@ -138,10 +138,10 @@ def deluser(name: str, username: str, root: str | None = None) -> bool:
 
         saltlite '*' group.deluser web bob
     """
-    folder, user = _program.folder(root), _accounts.user_name(username)
+    folder, user = _programs.folder(root), _accounts.user_name(username)
     group = _existing(name, folder)
     if user in group.gr_mem:
-        _program.checked(["gpasswd", *_accounts.in_root(folder), "-d", user, "--", group.gr_name])
+        _programs.checked(["gpasswd", *_accounts.in_root(folder), "-d", user, "--", group.gr_name])
     return True
 
 
@@ -153,12 +153,12 @@ def members(name: str, members_list: str | list[str], root: str | None = None) -
 
         saltlite '*' group.members web ann,bob
     """
-    folder = _program.folder(root)
+    folder = _programs.folder(root)
     given = members_list.split(",") if isinstance(members_list, str) else list(members_list or ())
     wanted = [_accounts.user_name(one) for one in given if one != ""]
     group = _existing(name, folder)
     if set(wanted) != set(group.gr_mem):
-        _program.checked(["gpasswd", *_accounts.in_root(folder), "-M", ",".join(wanted), "--", group.gr_name])
+        _programs.checked(["gpasswd", *_accounts.in_root(folder), "-M", ",".join(wanted), "--", group.gr_name])
     return True
 
 

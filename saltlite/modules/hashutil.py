@@ -193,7 +193,7 @@ def github_signature(string: str, shared_secret: str, challenge_hmac: str) -> bo
 
     CLI Example::
 
-        saltlite '*' hashutil.github_signature '{"ref": "x"}' secret challenge_hmac=sha1=bc6550fc290acf5b42283fa8deaf55cea0f8c206
+        saltlite '*' hashutil.github_signature '{}' secret challenge_hmac=sha1=bc6550fc290acf5b42283fa8deaf55cea0f8c206
     """
     kind, equals, challenge = str(challenge_hmac).partition("=")
     if not equals or kind not in {"sha1", "sha256", "sha512"}:

@@ -385,23 +385,9 @@ def _cookie_handlers(jar: Any) -> Iterator[Any]:
 
 
 def _write(path: str, text: str) -> None:
-    """Put a file with that text in the place of the old one, which stays when that fails."""
-    import tempfile
+    from saltlite.modules._wholefile import write_whole
 
-    part = ""
-    try:
-        mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o644
-        fd, part = tempfile.mkstemp(prefix=".saltlite-", dir=os.path.dirname(os.path.abspath(path)))
-        with os.fdopen(fd, "wb") as stream:
-            stream.write(text.encode(errors="replace"))
-            os.fchmod(fd, mode)
-            stream.flush()
-            os.fsync(fd)
-        os.replace(part, path)
-    except OSError as error:
-        if part:
-            os.unlink(part)
-        raise CommandExecutionError(f"{path} cannot be written, and is as it was: {error.strerror}.") from error
+    write_whole(path, text.encode(errors="replace"), new_mode=0o644)
 
 
 def _header_lines(headers: Mapping[str, str]) -> str:

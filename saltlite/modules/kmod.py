@@ -95,9 +95,9 @@ def load(mod: str, persist: bool = False, test: bool = False) -> list[str] | str
     name = _checked(mod)
     before = set(mod_list())
     done = _programs.run(["modprobe", *(["-n"] if test else []), "--", name])
-    if done.returncode:
+    if done.retcode:
         __context__["retcode"] = 1
-        return f"Error loading module {name}: {_programs.reason(done)}"
+        return f"Error loading module {name}: {done.reason()}"
     if test:
         return [] if _same(name) in before else [name]
     loaded = set(mod_list()) - before
@@ -131,9 +131,9 @@ def remove(mod: str, persist: bool = False, comment: bool = True, test: bool = F
     if test:
         return [name] if _same(name) in map(_same, before) else []
     done = _programs.run(["rmmod", "--", name])
-    if done.returncode:
+    if done.retcode:
         __context__["retcode"] = 1
-        return f"Error removing module {name}: {_programs.reason(done)}"
+        return f"Error removing module {name}: {done.reason()}"
     removed = before - set(mod_list())
     return sorted(removed | _cross_out(name, comment=comment) if persist else removed)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.decorators.notes import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _accounts, _crypt, _program
+from saltlite.modules import _accounts, _crypt, _programs
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
@@ -57,7 +57,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 
         saltlite '*' shadow.info root
     """
-    row = _row(_accounts.user_name(name), _program.folder(root))
+    row = _row(_accounts.user_name(name), _programs.folder(root))
     if row is None:
         return dict.fromkeys(_KEYS, "")
     numbers = [int(text) if re.fullmatch(r"-?[0-9]+", text, re.ASCII) else -1 for text in row[2 : len(_KEYS)]]
@@ -72,7 +72,7 @@ def list_users(root: str | None = None) -> list[str]:
 
         saltlite '*' shadow.list_users
     """
-    return sorted(row[0] for row in _accounts.passwords(_program.folder(root)))
+    return sorted(row[0] for row in _accounts.passwords(_programs.folder(root)))
 
 
 def gen_password(password: str, crypt_salt: str | None = None, algorithm: str = "sha512") -> str:
@@ -101,13 +101,13 @@ def set_password(name: str, password: str, use_usermod: bool = False, root: str 
 
         saltlite '*' shadow.set_password root '$1$UYCIxa628.9qXjpQCjM4a..'
     """
-    user, folder, hash_ = _accounts.user_name(name), _program.folder(root), str(password)
+    user, folder, hash_ = _accounts.user_name(name), _programs.folder(root), str(password)
     if not hash_ or re.search(r"[:\x00-\x1f\x7f]", hash_):
         raise SaltInvocationError("The hash is empty, or it has a colon or a control character: it was not set.")
     _known(user, folder)
     if not _HASH.fullmatch(hash_):
         note("What was set is no hash, so nobody can log in with it: shadow.gen_password makes a hash of a password.")
-    _program.checked(["chpasswd", *_accounts.in_root(folder), "-e"], stdin=f"{user}:{hash_}\n")
+    _programs.checked(["chpasswd", *_accounts.in_root(folder), "-e"], stdin=f"{user}:{hash_}\n")
     return bool(info(user, root)["passwd"] == hash_)
 
 
@@ -119,9 +119,9 @@ def del_password(name: str, root: str | None = None) -> bool:
 
         saltlite '*' shadow.del_password bob
     """
-    user, folder = _accounts.user_name(name), _program.folder(root)
+    user, folder = _accounts.user_name(name), _programs.folder(root)
     _known(user, folder)
-    _program.checked(["usermod", *_accounts.in_root(folder), "-p", "", "--", user])
+    _programs.checked(["usermod", *_accounts.in_root(folder), "-p", "", "--", user])
     return bool(info(user, root)["passwd"] == "")
 
 
@@ -225,13 +225,13 @@ def _known(user: str, root: str | None) -> None:
 
 
 def _lock(name: Any, root: Any, *, locked: bool) -> bool:
-    user, folder = _accounts.user_name(name), _program.folder(root)
+    user, folder = _accounts.user_name(name), _programs.folder(root)
     row = _row(user, folder)
     if row is None:
         raise CommandExecutionError(f"User '{user}' does not exist, or has no entry in the shadow file")
     if row[1].startswith("!") == locked:
         return True
-    done = _program.checked(["usermod", *_accounts.in_root(folder), "-L" if locked else "-U", "--", user])
+    done = _programs.checked(["usermod", *_accounts.in_root(folder), "-L" if locked else "-U", "--", user])
     if str(info(user, root)["passwd"]).startswith("!") != locked:
         # usermod counts its refusal to make an account without a password as a success.
         raise CommandExecutionError(f"The password was not {'locked' if locked else 'unlocked'}: {done.reason()}")
@@ -239,7 +239,7 @@ def _lock(name: Any, root: Any, *, locked: bool) -> bool:
 
 
 def _set(name: Any, key: str, given: Any, option: str, root: Any) -> bool:
-    user, folder, text = _accounts.user_name(name), _program.folder(root), str(given)
+    user, folder, text = _accounts.user_name(name), _programs.folder(root), str(given)
     dated = key in {"lstchg", "expire"} and _DATE.fullmatch(text)
     if isinstance(given, bool) or not (dated or _DAYS.fullmatch(text)):
         raise SaltInvocationError(
@@ -247,5 +247,5 @@ def _set(name: Any, key: str, given: Any, option: str, root: Any) -> bool:
         )
     _known(user, folder)
     if str(info(user, root)[key]) != text:
-        _program.checked(["chage", *_accounts.in_root(folder), option, text, "--", user])
+        _programs.checked(["chage", *_accounts.in_root(folder), option, text, "--", user])
     return bool(dated) or str(info(user, root)[key]) == text

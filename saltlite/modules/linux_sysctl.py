@@ -92,7 +92,7 @@ def get(name: str) -> str:
     return value
 
 
-def assign(name: str, value: Any, test: bool = False) -> dict[str, str]:
+def assign(name: str, value: str, test: bool = False) -> dict[str, str]:
     """
     Set a parameter until the next start: ``{name: value}``. With ``test=True`` only see that there is such a one.
 
@@ -114,7 +114,7 @@ def assign(name: str, value: Any, test: bool = False) -> dict[str, str]:
     return {str(name): text}
 
 
-def persist(name: str, value: Any, config: str | None = None, test: bool = False) -> str:
+def persist(name: str, value: str, config: str | None = None, test: bool = False) -> str:
     """
     Set a parameter now and at every start: ``Updated`` or ``Already set``.
 

@@ -133,8 +133,8 @@ def gen_locale(locale: str, test: bool = False, **kwargs: Unpack[_Making]) -> bo
         raise CommandNotFoundError("locale-gen")
     done = _programs.run(argv)
     if kwargs.get("verbose"):
-        return {"retcode": done.returncode, "stdout": done.stdout.strip(), "stderr": done.stderr.strip()}
-    return done.returncode == 0
+        return {"retcode": done.retcode, "stdout": done.stdout.strip(), "stderr": done.stderr.strip()}
+    return done.retcode == 0
 
 
 def _order() -> list[tuple[str, str]]:

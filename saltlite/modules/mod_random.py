@@ -14,7 +14,8 @@ import random
 import string
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.errors import SaltInvocationError
+from saltlite.modules import _crypt
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __opts__
@@ -23,13 +24,6 @@ __virtualname__ = "random"
 
 LENGTH_MAX = 1_000_000
 """Characters of one random text; the return is kept on the master."""
-
-_SALTED = {"sha512": "$6$", "sha256": "$5$", "blowfish": "$2b$12$", "md5": "$1$", "crypt": ""}
-"""Name of a method -> how the setting of crypt(5) begins."""
-
-_SALT_LETTERS = string.ascii_letters + string.digits + "./"
-
-_SALT_LENGTHS = {"blowfish": 22, "md5": 8, "crypt": 2}
 
 
 def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
@@ -122,17 +116,8 @@ def shadow_hash(crypt_salt: str | None = None, password: str | None = None, algo
 
         saltlite '*' random.shadow_hash 'My5alT' 'MyP@asswd' md5
     """
-    if algorithm not in _SALTED:
-        raise SaltInvocationError(f"Cannot hash using '{algorithm}': there are {', '.join(_SALTED)}.")
-    prefix = _SALTED[algorithm]
-    if crypt_salt is None:
-        crypt_salt = get_str(_SALT_LENGTHS.get(algorithm, 16), _SALT_LETTERS)
-    elif algorithm == "blowfish" and "$" in str(crypt_salt):
-        prefix = "$2b$"  # the salt begins with its number of rounds
     secret = get_str() if password is None else str(password)
-    if "\0" in secret or "\n" in str(crypt_salt) or ":" in str(crypt_salt):
-        raise SaltInvocationError("Password and salt hold characters that /etc/shadow cannot have.")
-    return _crypt(secret, f"{prefix}{crypt_salt}")
+    return _crypt.hashed(secret, algorithm, None if crypt_salt is None else str(crypt_salt))
 
 
 def rand_int(start: int = 1, end: int = 10, seed: Any = None) -> int:
@@ -202,22 +187,3 @@ def _generator(seed: Any) -> random.Random:
         return random.Random(seed)  # noqa: S311 - the same seed gives the same choice: this is no secret
     except TypeError:
         return random.Random(repr(seed))  # noqa: S311 - as above
-
-
-def _crypt(secret: str, setting: str) -> str:
-    import ctypes
-
-    try:
-        library = ctypes.CDLL("libcrypt.so.1")
-    except OSError:
-        try:
-            library = ctypes.CDLL("libcrypt.so.2")
-        except OSError as error:
-            raise CommandExecutionError("There is no libcrypt on this minion, which hashes passwords.") from error
-    library.crypt.restype = ctypes.c_char_p
-    library.crypt.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
-    found = library.crypt(secret.encode(), setting.encode())
-    # libxcrypt answers with a text that begins with an asterisk where it cannot do it.
-    if not found or found.startswith(b"*"):
-        raise CommandExecutionError("The password cannot be hashed with this method and salt: see crypt(5).")
-    return str(found.decode())

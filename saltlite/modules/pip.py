@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.modules import _packages
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __salt__
@@ -445,11 +446,7 @@ def _word(text: Any, what: str) -> str:
 
 
 def _take(kwargs: Mapping[str, Any], known: type) -> dict[str, Any]:
-    names = sorted(known.__annotations__)  # those of its bases are among them: it is a TypedDict
-    unknown = sorted(key for key in kwargs if key not in names and not key.startswith("__pub_"))
-    if unknown:
-        raise SaltInvocationError(f"The following keyword arguments are not valid: {', '.join(unknown)}")
-    return {name: kwargs.get(name) for name in names}
+    return _packages.take(kwargs, *sorted(known.__annotations__))  # with those of its bases: it is a TypedDict
 
 
 def _checked(done: Mapping[str, Any]) -> str:

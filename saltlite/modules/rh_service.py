@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from saltlite.errors import CommandExecutionError
-from saltlite.modules import _program, _systemd, _sysvinit
+from saltlite.modules import _programs, _systemd, _sysvinit
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
@@ -237,7 +237,7 @@ def delete(name: str) -> bool:
 
         saltlite '*' service.delete sshd
     """
-    _program.checked(["chkconfig", "--del", _sysvinit.service_name(name)])
+    _programs.checked(["chkconfig", "--del", _sysvinit.service_name(name)])
     return True
 
 
@@ -248,7 +248,7 @@ def _starting(limit: str) -> dict[str, bool]:
     level = _sysvinit.runlevel(_RUNLEVEL)
     scripts = set(_sysvinit.scripts())
     found: dict[str, bool] = {}
-    for line in _program.checked(["chkconfig", "--list"]).stdout.splitlines():
+    for line in _programs.checked(["chkconfig", "--list"]).stdout.splitlines():
         name, _, rest = line.strip().partition("\t") if "\t" in line else line.strip().partition(" ")
         levels = dict(_LEVEL.findall(rest))
         if name.strip() in scripts and levels:
@@ -260,7 +260,7 @@ def _turn(name: str, state: str) -> bool:
     service = _sysvinit.service_name(name)
     if service not in _sysvinit.scripts():
         raise CommandExecutionError(f"There is no service '{service}' on this minion")
-    if _program.run(["chkconfig", "--list", service]).retcode:
-        _program.checked(["chkconfig", "--add", service])
-    _program.checked(["chkconfig", service, state])
+    if _programs.run(["chkconfig", "--list", service]).retcode:
+        _programs.checked(["chkconfig", "--add", service])
+    _programs.checked(["chkconfig", service, state])
     return True

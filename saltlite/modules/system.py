@@ -102,7 +102,7 @@ def has_settable_hwclock() -> bool:
 
         saltlite '*' system.has_settable_hwclock
     """
-    return bool(_programs.find("hwclock")) and not _programs.run(["hwclock", "--test", "--systohc"]).returncode
+    return bool(_programs.find("hwclock")) and not _programs.run(["hwclock", "--test", "--systohc"]).retcode
 
 
 def get_system_time(utc_offset: str | None = None) -> str:
@@ -252,8 +252,8 @@ def _stop(flag: str, alone: str, at_time: str | int | None) -> str:
     if when == "now" and not _programs.find("shutdown"):
         return _programs.output([alone]).strip()
     done = _programs.run(["shutdown", flag, when])
-    if done.returncode:
-        raise CommandExecutionError(f"shutdown failed (return code {done.returncode}): {_programs.reason(done)}")
+    if done.retcode:
+        raise done.failure()
     return (done.stdout + done.stderr).strip()
 
 

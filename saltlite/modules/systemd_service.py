@@ -21,7 +21,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _program, _systemd, _sysvinit
+from saltlite.modules import _programs, _systemd, _sysvinit
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
@@ -193,8 +193,8 @@ def enabled(name: str, root: str | None = None) -> bool:
     """
     unit, folder = _systemd.unit(name), _files(root)
     done = _systemd.systemctl(["is-enabled"], [unit], root=folder)
-    if done.retcode == 0 and done.stdout == "alias" and folder is None:
-        behind = _systemd.systemctl(["show", "--property=Id", "--value"], [unit]).stdout
+    if done.retcode == 0 and done.stdout.strip() == "alias" and folder is None:
+        behind = _systemd.systemctl(["show", "--property=Id", "--value"], [unit]).stdout.strip()
         done = _systemd.systemctl(["is-enabled"], [_systemd.unit(behind)])
     if done.retcode == 0:
         return True
@@ -245,7 +245,7 @@ def masked(name: str, runtime: bool = False, root: str | None = None) -> bool:
 
         saltlite '*' service.masked foo
     """
-    folder = os.path.join(_program.folder(root) or "/", "run" if runtime else "etc", "systemd/system")
+    folder = os.path.join(_programs.folder(root) or "/", "run" if runtime else "etc", "systemd/system")
     try:
         return os.readlink(os.path.join(folder, _systemd.unit(name))) == "/dev/null"
     except OSError:
@@ -297,7 +297,7 @@ def get_all(root: str | None = None) -> list[str]:
 
         saltlite '*' service.get_all
     """
-    folder = _program.folder(root)
+    folder = _programs.folder(root)
     return sorted({*_systemd.unit_files(folder), *_scripts(folder)})
 
 
@@ -391,10 +391,10 @@ def firstboot(
         "timezone": timezone,
         "hostname": hostname,
         "machine-id": machine_id,
-        "root": _program.folder(root),
+        "root": _programs.folder(root),
     }
-    options = [f"--{key}={_program.value(text, key, without='')}" for key, text in given.items() if text]
-    _program.checked(["systemd-firstboot", *options])
+    options = [f"--{key}={_programs.value(text, key, without='')}" for key, text in given.items() if text]
+    _programs.checked(["systemd-firstboot", *options])
     return True
 
 
@@ -445,7 +445,7 @@ def _online(what: str) -> None:
 
 def _files(root: Any) -> str | None:
     """The folder whose unit files are meant; None for those that the running systemd has read."""
-    return _program.folder(root) or (None if _systemd.booted() else "/")
+    return _programs.folder(root) or (None if _systemd.booted() else "/")
 
 
 def _loaded(unit: str) -> dict[str, Any]:

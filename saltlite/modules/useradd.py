@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _accounts, _program
+from saltlite.modules import _accounts, _programs
 
 if TYPE_CHECKING:
     import pwd
@@ -74,7 +74,7 @@ def add(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
         saltlite '*' user.add bob
         saltlite '*' user.add bob 1500 staff groups=audio,video shell=/bin/bash fullname='Bob Builder'
     """
-    user, folder = _accounts.new_name(name, "user"), _program.folder(root)
+    user, folder = _accounts.new_name(name, "user"), _programs.folder(root)
     if loginclass:
         raise SaltInvocationError("There are no login classes on Linux: leave loginclass out.")
     if local and (folder or nologinit or not unique):
@@ -84,13 +84,13 @@ def add(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
     argv: list[Any] = ["luseradd" if local else "useradd", *_accounts.in_root(folder)]
     argv += _primary(user, gid, further, usergroup, folder, local=local)
     if uid not in (None, ""):
-        argv += ["-u", _program.number(uid, "uid")]
+        argv += ["-u", _programs.number(uid, "uid")]
     for option, text, what in (("-d", home, "home folder"), ("-s", shell, "shell"), ("-c", comment, "comment")):
-        argv += [option, _program.value(text, what)] if text else []
+        argv += [option, _programs.value(text, what)] if text else []
     argv += ["-M"] if not createhome else [] if local else ["-m"]
     argv += ["-G", ",".join(further)] if further and not local else []
     flags = (("-l", nologinit), ("-o", not unique), ("-r", system))
-    _program.checked([*argv, *[option for option, given in flags if given], "--", user])
+    _programs.checked([*argv, *[option for option, given in flags if given], "--", user])
     return chgroups(user, further, append=True) if further and local else True
 
 
@@ -104,16 +104,16 @@ def delete(name: str, remove: bool = False, force: bool = False, root: str | Non
         saltlite '*' user.delete bob
         saltlite '*' user.delete bob remove=True force=True
     """
-    user, folder = _accounts.user_name(name), _program.folder(root)
+    user, folder = _accounts.user_name(name), _programs.folder(root)
     if local and (folder or force):
         raise SaltInvocationError("local=True goes with neither root nor force.")
     flags = [option for option, given in (("-r", remove), ("-f", force)) if given]
     argv = ["luserdel" if local else "userdel", *_accounts.in_root(folder), *flags, "--", user]
-    done = _program.run(argv)
+    done = _programs.run(argv)
     # Debian's userdel counts a missing mail spool as a failure to remove the home folder.
     only_mail = done.retcode == _HOME_NOT_REMOVED and "mail" in done.stderr and "home directory" not in done.stderr
     if done.retcode and not only_mail:
-        raise CommandExecutionError(f"{done.program} failed (return code {done.retcode}): {done.reason()}")
+        raise done.failure()
     return True
 
 
@@ -125,7 +125,7 @@ def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any
 
         saltlite '*' user.getent
     """
-    folder = _program.folder(root)
+    folder = _programs.folder(root)
     named: dict[str, set[str]] = {}
     numbered: dict[int, str] = {}
     for group in _accounts.groups(folder):
@@ -147,7 +147,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 
         saltlite '*' user.info root
     """
-    found = _accounts.user(_accounts.user_name(name), _program.folder(root))
+    found = _accounts.user(_accounts.user_name(name), _programs.folder(root))
     return {} if found is None else _shown(found, list_groups(name, root))
 
 
@@ -159,7 +159,7 @@ def list_users(root: str | None = None) -> list[str]:
 
         saltlite '*' user.list_users
     """
-    return sorted(one.pw_name for one in _accounts.users(_program.folder(root)))
+    return sorted(one.pw_name for one in _accounts.users(_programs.folder(root)))
 
 
 def list_groups(name: str, root: str | None = None) -> list[str]:
@@ -170,7 +170,7 @@ def list_groups(name: str, root: str | None = None) -> list[str]:
 
         saltlite '*' user.list_groups bob
     """
-    folder = _program.folder(root)
+    folder = _programs.folder(root)
     user = _accounts.user(_accounts.user_name(name), folder)
     if user is None:
         return []
@@ -212,7 +212,7 @@ def rename(name: str, new_name: str, root: str | None = None) -> bool:
 
         saltlite '*' user.rename bob robert
     """
-    folder = _program.folder(root)
+    folder = _programs.folder(root)
     wanted = _accounts.new_name(new_name, "user")
     if _accounts.user(wanted, folder) is not None:
         raise CommandExecutionError(f"User '{wanted}' already exists")
@@ -227,7 +227,7 @@ def chuid(name: str, uid: int, root: str | None = None) -> bool:
 
         saltlite '*' user.chuid bob 4376
     """
-    folder, number = _program.folder(root), _program.number(uid, "uid")
+    folder, number = _programs.folder(root), _programs.number(uid, "uid")
     user = _existing(name, folder)
     return user.pw_uid == number or _modify(user, ["-u", number], folder)
 
@@ -240,7 +240,7 @@ def chgid(name: str, gid: int | str, root: str | None = None) -> bool:
 
         saltlite '*' user.chgid bob 4376
     """
-    folder, wanted = _program.folder(root), _group(gid)
+    folder, wanted = _programs.folder(root), _group(gid)
     user = _existing(name, folder)
     return str(user.pw_gid) == wanted or _modify(user, ["-g", wanted], folder)
 
@@ -253,7 +253,7 @@ def chshell(name: str, shell: str, root: str | None = None) -> bool:
 
         saltlite '*' user.chshell bob /bin/zsh
     """
-    folder, wanted = _program.folder(root), _program.value(shell, "shell")
+    folder, wanted = _programs.folder(root), _programs.value(shell, "shell")
     user = _existing(name, folder)
     return user.pw_shell == wanted or _modify(user, ["-s", wanted], folder)
 
@@ -266,7 +266,7 @@ def chhome(name: str, home: str, persist: bool = False, root: str | None = None)
 
         saltlite '*' user.chhome bob /srv/bob persist=True
     """
-    folder, wanted = _program.folder(root), _program.value(home, "home folder")
+    folder, wanted = _programs.folder(root), _programs.value(home, "home folder")
     if not wanted.startswith("/"):
         raise SaltInvocationError(f"The home folder is an absolute path, not {wanted!r}.")
     user = _existing(name, folder)
@@ -283,7 +283,7 @@ def chgroups(name: str, groups: list[str] | str, append: bool = False, root: str
         saltlite '*' user.chgroups bob wheel,audio
         saltlite '*' user.chgroups bob docker append=True
     """
-    folder, wanted = _program.folder(root), _group_names(groups)
+    folder, wanted = _programs.folder(root), _group_names(groups)
     user = _existing(name, folder)
     present = set(list_groups(user.pw_name, root))
     if set(wanted) == present or (append and set(wanted) <= present):
@@ -354,7 +354,7 @@ def _existing(name: Any, root: str | None) -> pwd.struct_passwd:
 
 
 def _modify(user: pwd.struct_passwd, options: Sequence[Any], root: str | None) -> bool:
-    _program.checked(["usermod", *_accounts.in_root(root), *options, "--", user.pw_name])
+    _programs.checked(["usermod", *_accounts.in_root(root), *options, "--", user.pw_name])
     return True
 
 
@@ -389,12 +389,12 @@ def _parts(user: pwd.struct_passwd) -> dict[str, str]:
 
 
 def _comment(parts: dict[str, Any]) -> str:
-    texts = [_program.value(text, key, without=":" if key == "other" else ":,") for key, text in parts.items()]
+    texts = [_programs.value(text, key, without=":" if key == "other" else ":,") for key, text in parts.items()]
     return ",".join(texts).rstrip(",")
 
 
 def _change_comment(name: Any, key: str, value: Any, root: Any) -> bool:
-    folder = _program.folder(root)
+    folder = _programs.folder(root)
     user = _existing(name, folder)
     parts = _parts(user)
     wanted = _comment({**parts, key: value})

@@ -18,10 +18,10 @@ from saltlite.adapters import logs
 from saltlite.adapters.process import set_parent_death_signal
 from saltlite.adapters.trust import require_trusted
 from saltlite.client.local import LocalClient
-from saltlite.client.runners import RunnerClient
+from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud.lazy import LazyCloud
 from saltlite.config.load import load_master
-from saltlite.config.opts import opts_of
+from saltlite.config.opts import opts_of, shown_opts
 from saltlite.config.paths import master_socket
 from saltlite.errors import SaltliteError
 from saltlite.grains.collect import collect
@@ -67,21 +67,22 @@ def run(wanted: Mapping[str, Any]) -> dict[str, Any]:
     index = build_index(search_layers(opts, "runners"))
     with LocalClient(master_socket(config.sock_dir)) as client:
         client.token, client.runner = wanted["token"], wanted["jid"]
-        loader = _loader(index, opts, RunnerClient(client), LazyCloud(wanted["config_dir"], client))
+        cloud = LazyCloud(wanted["config_dir"], client)
+        own = {"__client__": RunnerClient(client), "__cloud__": cloud, "__config__": shown_opts(config, opts["id"])}
+        loader = _loader(index, opts, own)
         call = (wanted["fun"], wanted["args"], wanted["kwargs"])
         outcome = call_each(loader, [call], jid=wanted["jid"], user=wanted["user"])
     value = decode_return(encode_whole(outcome.value, VALUE_MAX).body, VALUE_MAX)
-    return {"value": value, "retcode": outcome.retcode}
+    return {"value": without_outputter(value)[0], "retcode": outcome.retcode}
 
 
-def _loader(index: Any, opts: dict[str, Any], there: RunnerClient, cloud: LazyCloud) -> Loader:
+def _loader(index: Any, opts: dict[str, Any], own: dict[str, Any]) -> Loader:
     grains = {**collect(opts), "id": opts["id"]}
 
     def execution() -> Loader:
         return Loader(build_index(search_layers(opts)), opts, grains, {})
 
-    given = {"__client__": there, "__execution__": CrossCalls(execution), "__cloud__": cloud}
-    return Loader(index, opts, grains, {}, more=given)
+    return Loader(index, opts, grains, {}, more={**own, "__execution__": CrossCalls(execution)})
 
 
 if __name__ == "__main__":

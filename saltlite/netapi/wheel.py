@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from saltlite.errors import UsageError
+from saltlite.model import keylists
 from saltlite.netapi.link import MasterLink
 
-_LISTS = {
-    "minions": "accepted",
-    "minions_pre": "pending",
-    "minions_rejected": "rejected",
-    "minions_denied": "conflict",
-    "minions_revoked": "revoked",
-}
-"""Salt's names of the lists of keys -> our states. The last one Salt does not have."""
-_SHORT = {
-    "acc": "minions",
-    "accepted": "minions",
-    "pre": "minions_pre",
-    "un": "minions_pre",
-    "unaccepted": "minions_pre",
-    "rej": "minions_rejected",
-    "rejected": "minions_rejected",
-    "den": "minions_denied",
-    "denied": "minions_denied",
-    "rev": "minions_revoked",
-    "revoked": "minions_revoked",
-}
-LOCAL = "local"
 TOKEN_LASTS_S = 3600.0
 """How long a join token is good that says nothing else."""
 GENERATING = ("key.gen", "key.gen_accept", "key.gen_keys")
@@ -61,42 +39,24 @@ class Wheel:
 
     async def list_all(self) -> dict[str, list[str]]:
         """Ids by list, as Salt's `key.list_all`."""
-        found: dict[str, list[str]] = {name: [] for name in _LISTS}
-        for row in await self._rows():
-            for name, state in _LISTS.items():
-                if row["state"] == state:
-                    found[name].append(row["id"])
-        return {**found, LOCAL: ["master.pub"]}
+        return keylists.all_lists(await self._rows())
 
-    async def list_some(self, match: str) -> dict[str, Any]:
+    async def list_some(self, match: str) -> dict[str, list[str]]:
         """One of the lists, or the keys whose ids match a glob, as Salt's `key.list`."""
-        everything = await self.list_all()
-        if match == "all":
-            return everything
-        name = _SHORT.get(match, match)
-        if name in _LISTS:
-            return {name: everything[name]}
-        return await self.name_match(match)
+        return keylists.some_lists(await self._rows(), match)
 
-    async def name_match(self, match: str) -> dict[str, Any]:
+    async def name_match(self, match: str) -> dict[str, list[str]]:
         """Ids that match a glob, by list."""
-        everything = await self.list_all()
-        found = {name: [one for one in ids if fnmatchcase(one, match)] for name, ids in everything.items()}
-        return {name: ids for name, ids in found.items() if ids}
+        return keylists.matching(await self.list_all(), match)
 
     async def finger(self, match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
         """Fingerprints of keys whose ids match a glob, by list. There is one `hash_type` only."""
         if hash_type != "sha256":
             raise UsageError("fingerprints are made with sha256 only")
-        found: dict[str, dict[str, str]] = {}
-        if match in ("*", "master.pub"):
-            answer = await self._link.call(self._token, "key_finger")
-            found[LOCAL] = {"master.pub": answer["master"]["fingerprint"]}
-        for row in await self._rows():
-            for name, state in _LISTS.items():
-                if row["state"] == state and fnmatchcase(row["id"], match):
-                    found.setdefault(name, {})[row["id"]] = row["fingerprint"]
-        return found
+        own = ""
+        if match in ("*", keylists.LOCAL_KEY):
+            own = (await self._link.call(self._token, "key_finger"))["master"]["fingerprint"]
+        return keylists.fingerprints(await self._rows(), match, own)
 
     async def finger_of(self, minion: str) -> dict[str, dict[str, str]]:
         """Fingerprints of the keys of one id, by list."""
@@ -122,13 +82,17 @@ class Wheel:
         states = ["pending", *(["accepted"] if include_accepted else []), *(["conflict"] if include_denied else [])]
         return await self._change("reject", match, states, "minions_rejected")
 
+    async def reject_dict(self, match: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Reject keys by list and id."""
+        return await self._change_named("reject", match, "minions_rejected")
+
     async def revoke(self, match: str) -> dict[str, list[str]]:
         """Revoke the accepted keys whose ids match a glob; Salt has no such function."""
         return await self._change("revoke", match, ["accepted"], "minions_revoked")
 
     async def delete(self, match: str) -> dict[str, list[str]]:
         """Delete the keys whose ids match a glob."""
-        await self._change("delete", match, list(_LISTS.values()), "")
+        await self._change("delete", match, list(keylists.LISTS.values()), "")
         return {}
 
     async def delete_dict(self, match: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -146,39 +110,30 @@ class Wheel:
     async def _rows(self) -> Any:
         return (await self._link.call(self._token, "key_list"))["keys"]
 
-    async def _change(self, action: str, match: str, states: Iterable[str], told_as: str) -> dict[str, list[str]]:
-        if not isinstance(match, str):
-            raise UsageError("`match` is a glob on ids")
-        wanted = set(states)
-        rows = [row for row in await self._rows() if row["state"] in wanted and fnmatchcase(row["id"], match)]
-        return await self._carry_out(action, rows, told_as)
+    async def _change(self, action: str, match: str, states: Sequence[str], told_as: str) -> dict[str, list[str]]:
+        return await self._carry_out(action, keylists.chosen(await self._rows(), match, states), told_as)
 
     async def _change_named(self, action: str, match: Mapping[str, Any], told_as: str) -> dict[str, list[str]]:
-        if not isinstance(match, dict) or not all(isinstance(ids, list) for ids in match.values()):
-            raise UsageError("`match` is a map of lists of ids, such as {minions_pre: [web1]}")
-        named = {(_LISTS.get(name, name), one) for name, ids in match.items() for one in ids if isinstance(one, str)}
-        rows = [row for row in await self._rows() if (row["state"], row["id"]) in named]
-        return await self._carry_out(action, rows, told_as)
+        return await self._carry_out(action, keylists.chosen_by_name(await self._rows(), match), told_as)
 
-    async def _carry_out(self, action: str, rows: list[dict[str, Any]], told_as: str) -> dict[str, list[str]]:
+    async def _carry_out(self, action: str, rows: Sequence[keylists.Row], told_as: str) -> dict[str, list[str]]:
         if not rows:
             return {}
         fingerprints = [row["fingerprint"] for row in rows]
         answer = await self._link.call(self._token, "key_change", action=action, fingerprints=fingerprints)
-        if answer["refused"] and not answer["changed"]:
-            first = answer["refused"][0]
-            raise UsageError(f"{first['id']}: {first['reason']}")
-        return {told_as: sorted(row["id"] for row in answer["changed"])} if told_as else {}
+        return keylists.changed(answer, told_as)
 
 
 _FUNCTIONS: dict[str, Callable[..., Awaitable[Any]]] = {
     "key.list_all": Wheel.list_all,
     "key.list": Wheel.list_some,
     "key.name_match": Wheel.name_match,
+    "key.glob_match": Wheel.name_match,
     "key.finger": Wheel.finger,
     "key.accept": Wheel.accept,
     "key.accept_dict": Wheel.accept_dict,
     "key.reject": Wheel.reject,
+    "key.reject_dict": Wheel.reject_dict,
     "key.revoke": Wheel.revoke,
     "key.delete": Wheel.delete,
     "key.delete_dict": Wheel.delete_dict,

@@ -15,6 +15,8 @@ _HEADINGS = {
     "minions_denied": ("Denied Keys:", BAD),
     "minions_pre": ("Unaccepted Keys:", BAD),
     "minions_rejected": ("Rejected Keys:", CHANGED),
+    "minions_revoked": ("Revoked Keys:", CHANGED),
+    "local": ("Local Keys:", TEXT),
 }
 
 

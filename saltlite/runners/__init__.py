@@ -6,5 +6,7 @@ the command that asked for it, with the rights of that operator and nothing more
 runner may do is decided where it is decided for everybody. What does not: anything that a minion does, and whatever
 needs a session, a key or the store.
 
-`__salt__` are the runners, `__execution__` the execution modules of this machine.
+`__salt__` are the runners, `__execution__` the execution modules of this machine, and `__config__` the options of the
+master for somebody to read: `__opts__` has them as well, with a cachedir of the operator's own. What is returned as
+`{"outputter": name, "data": value}` is printed so.
 """

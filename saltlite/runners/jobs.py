@@ -1,5 +1,7 @@
 """Jobs of the past and of now, as the master has stored them.
 
+Whoever has no right to the jobs of others finds his own.
+
 :maintainer:    The saltlite authors
 :maturity:      new
 :platform:      all
@@ -7,10 +9,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import SaltInvocationError
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.model.labels import labels
+from saltlite.model.signature import outputter_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,36 +25,12 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __client__
 
 _PAGE = 500
+LIMIT = 10_000
+"""Jobs that are listed where nobody says how many."""
 
-
-def list_jobs(
-    search_function: str = "", start_time: str = "", end_time: str = "", limit: int = 10_000
-) -> dict[str, dict[str, Any]]:
-    """
-    The newest jobs by their id, at most ``limit`` of them. ``search_function`` is a glob; times are written
-    ``2026-01-31`` or ``2026-01-31T23:59``, in the time of this machine.
-
-    CLI Example::
-
-        saltlite-run jobs.list_jobs
-        saltlite-run jobs.list_jobs search_function='pkg.*' start_time=2026-01-31
-    """
-    wanted: dict[str, Any] = {"fun": search_function} if search_function else {}
-    for field, text in (("since", start_time), ("until", end_time)):
-        if text:
-            wanted[field] = _moment(text)
-    return {job["jid"]: _row(job) for job in _jobs(wanted, limit)}
-
-
-def lookup_jid(jid: str) -> dict[str, Any]:
-    """
-    What a job has returned until now, by minion.
-
-    CLI Example::
-
-        saltlite-run jobs.lookup_jid 20260131235959123456
-    """
-    return __client__.returns(jid)
+_FIND_JOB = "saltutil.find_job"
+_TIMES = ("%Y, %b %d %H:%M:%S.%f", "%Y, %b %d %H:%M:%S", "%Y, %b %d %H:%M", "%Y, %b %d")
+"""As StartTime is written, whole or shortened."""
 
 
 def active() -> dict[str, dict[str, Any]]:
@@ -59,40 +42,231 @@ def active() -> dict[str, dict[str, Any]]:
         saltlite-run jobs.active
     """
     found = {}
-    for job in _jobs({"state": "open"}, 10_000):
-        targets = __client__.call("job_show", jid=job["jid"])["job"]["targets"]
+    for listed in _jobs({"state": "open"}):
+        job = _shown(listed["jid"])
         found[job["jid"]] = {
             **_row(job),
-            "Running": {row["id"]: row["state"] for row in targets if row["outcome"] == "open"},
-            "Returned": [row["id"] for row in targets if row["state"] == "returned"],
+            "Running": [{row["id"]: row["state"]} for row in job["targets"] if row["outcome"] == "open"],
+            "Returned": [row["id"] for row in job["targets"] if row["state"] == "returned"],
         }
     return found
 
 
-def _jobs(wanted: dict[str, Any], limit: int) -> Iterator[dict[str, Any]]:
+def list_jobs(
+    outputter: str = "",
+    search_metadata: dict[str, Any] | None = None,
+    search_function: str | list[str] = "",
+    search_target: str | list[str] = "",
+    start_time: str = "",
+    end_time: str = "",
+    limit: int = LIMIT,
+) -> dict[str, Any]:
+    """
+    The newest jobs by their id, at most ``limit`` of them.
+
+    ``search_function`` and ``search_target`` are globs: a list of them, or a text with commas between them. A job is
+    found by ``search_metadata`` when it has one of these keys with this value. Times are written ``2026-01-31``,
+    ``2026-01-31T23:59`` or ``2026, Jan 31 23:59``, in the time of this machine.
+
+    CLI Example::
+
+        saltlite-run jobs.list_jobs
+        saltlite-run jobs.list_jobs search_function='pkg.*,service.*' start_time=2026-01-31
+        saltlite-run jobs.list_jobs search_target='web*' search_metadata='{ticket: 4711}' outputter=table
+    """
+    wanted = {name: _moment(text) for name, text in (("since", start_time), ("until", end_time)) if text}
+    found = _found(wanted, search_metadata, search_function, search_target, limit)
+    return _with(outputter, {job["jid"]: _row(job) for job in found})
+
+
+def list_jobs_filter(count: int, filter_find_job: bool = True, outputter: str = "") -> dict[str, Any]:
+    """
+    The newest ``count`` jobs; those that only asked for other jobs are left out.
+
+    CLI Example::
+
+        saltlite-run jobs.list_jobs_filter 50
+        saltlite-run jobs.list_jobs_filter 50 filter_find_job=False
+    """
+    jobs = (job for job in _jobs({}) if not (filter_find_job and job["fun"] == _FIND_JOB))
+    return _with(outputter, {job["jid"]: _row(job) for job in islice(jobs, max(count, 0))})
+
+
+def list_job(jid: str) -> dict[str, Any]:
+    """
+    One job: what it was, for whom, and in ``Result`` what each minion has returned until now.
+
+    CLI Example::
+
+        saltlite-run jobs.list_job 20260131235959123456
+    """
+    return {"jid": jid, **_whole(jid)}
+
+
+def print_job(jid: str) -> dict[str, dict[str, Any]]:
+    """
+    The same below the id of the job.
+
+    CLI Example::
+
+        saltlite-run jobs.print_job 20260131235959123456
+    """
+    return {jid: _whole(jid)}
+
+
+def lookup_jid(jid: str, returned: bool = True, missing: bool = False) -> dict[str, Any]:
+    """
+    What a job has returned until now, by minion. With ``missing`` the others are named too, and alone without
+    ``returned``. It is printed as the function wants it.
+
+    CLI Example::
+
+        saltlite-run jobs.lookup_jid 20260131235959123456
+        saltlite-run jobs.lookup_jid 20260131235959123456 missing=True
+    """
+    found = __client__.returns(jid)
+    job = _shown(jid)
+    shown = found if returned else {}
+    if missing:
+        away = [name for name in _names(job).values() if name not in found]
+        shown = {**shown, **dict.fromkeys(away, "Minion did not return")}
+    return _with(_outputter(job), shown)
+
+
+def exit_success(jid: str) -> dict[str, bool]:
+    """
+    Whether a job came to a good end, minion by minion: it returned, with the return code 0.
+
+    CLI Example::
+
+        saltlite-run jobs.exit_success 20260131235959123456
+    """
+    job = _shown(jid)
+    names = _names(job)
+    return {names[row["id"]]: row["outcome"] == "ok" for row in job["targets"]}
+
+
+def last_run(
+    outputter: str = "",
+    metadata: dict[str, Any] | None = None,
+    function: str | list[str] = "",
+    target: str | list[str] = "",
+) -> dict[str, Any] | bool:
+    """
+    The newest job, of a function, a target or with metadata as in ``jobs.list_jobs``, as ``jobs.print_job`` shows it;
+    False when there is none.
+
+    CLI Example::
+
+        saltlite-run jobs.last_run
+        saltlite-run jobs.last_run function=pkg.install target='web*'
+    """
+    for job in _found({}, metadata, function, target, 1):
+        return _with(outputter, print_job(job["jid"]))
+    return False
+
+
+def _found(
+    wanted: dict[str, Any],
+    metadata: dict[str, Any] | None,
+    function: str | list[str],
+    target: str | list[str],
+    limit: int,
+) -> Iterator[dict[str, Any]]:
+    """The newest jobs that all of these find. One function is looked for by the master, the rest here."""
+    functions, targets = _globs(function), _globs(target)
+    if metadata is not None and not isinstance(metadata, dict):
+        raise SaltInvocationError("Metadata to search for is a map, as in '{ticket: 4711}'.")
+    if len(functions) == 1:
+        wanted = {**wanted, "fun": functions.pop()}
+    if not (functions or targets or metadata):
+        return _jobs(wanted, limit)
+    jobs = (
+        job
+        for job in _jobs(wanted)
+        if _fits([job["fun"], *job["fun"].split(",")], functions)
+        and _fits([job["tgt"]], targets)
+        and (not metadata or any(job.get("metadata", {}).get(name) == one for name, one in metadata.items()))
+    )
+    return islice(jobs, max(limit, 0))
+
+
+def _jobs(wanted: dict[str, Any], limit: int | None = None) -> Iterator[dict[str, Any]]:
     cursor: dict[str, str] = {}
-    while limit > 0:
-        answer = __client__.call("job_list", limit=min(_PAGE, limit), **wanted, **cursor)
+    while limit is None or limit > 0:
+        page = _PAGE if limit is None else min(_PAGE, limit)
+        answer = __client__.call("job_list", limit=page, whole=True, **wanted, **cursor)
         yield from answer["jobs"]
         if not answer["more"]:
             return
-        limit -= len(answer["jobs"])
+        limit = None if limit is None else limit - len(answer["jobs"])
         cursor = {"before": answer["jobs"][-1]["jid"]}
+
+
+def _shown(jid: str) -> dict[str, Any]:
+    job: dict[str, Any] = __client__.call("job_show", jid=str(jid))["job"]
+    return job
+
+
+def _whole(jid: str) -> dict[str, Any]:
+    job = _shown(jid)
+    return {**_row(job), "Minions": sorted(_names(job).values()), "Result": __client__.results(jid)}
+
+
+def _names(job: dict[str, Any]) -> dict[str, str]:
+    """Target -> what the key of its return is."""
+    minions = [row["id"] for row in job["targets"] if "minion" not in row]
+    return labels(minions, [row["id"] for row in job["targets"] if "minion" in row])
 
 
 def _row(job: dict[str, Any]) -> dict[str, Any]:
     began = datetime.fromtimestamp(job["created_at"], UTC).astimezone()
+    arguments = [_arguments(args, kwargs) for _fun, args, kwargs in job["calls"]]
     return {
         "Function": job["fun"],
+        "Arguments": arguments[0] if len(arguments) == 1 else arguments,
         "Target": job["tgt"],
         "Target-type": job["tgt_type"],
         "User": job["user"],
-        "StartTime": began.strftime("%Y, %b %d %H:%M:%S.%f"),
+        **({"Metadata": job["metadata"]} if "metadata" in job else {}),
+        "StartTime": began.strftime(_TIMES[0]),
     }
 
 
+def _arguments(args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    return [*args, {"__kwarg__": True, **kwargs}] if kwargs else args
+
+
+def _outputter(job: dict[str, Any]) -> str:
+    """What the function of a job has its return printed with, as one that has returned says; "" for nothing."""
+    one = next((row["id"] for row in job["targets"] if row["state"] == "returned"), "")
+    if not one or len(job["calls"]) != 1:
+        return ""
+    fun = job["calls"][0][0]
+    # Nobody is refused a return because he may not know what the function is like.
+    with contextlib.suppress(CommandExecutionError):
+        said = __client__.call("describe", tgt=one, tgt_type="list", funs=[fun])
+        return next(iter({outputter_of(text) for text in said["functions"][fun]["signatures"]}), "")
+    return ""
+
+
+def _with(outputter: str, data: dict[str, Any]) -> dict[str, Any]:
+    return {"outputter": outputter, "data": data} if outputter else data
+
+
+def _globs(given: str | list[str]) -> list[str]:
+    listed = given.split(",") if isinstance(given, str) else given
+    return [glob for one in listed if (glob := str(one).strip())]
+
+
+def _fits(texts: list[str], globs: list[str]) -> bool:
+    return not globs or any(fnmatchcase(text, glob) for text in texts for glob in globs)
+
+
 def _moment(text: str) -> float:
-    try:
+    with contextlib.suppress(ValueError):
         return datetime.fromisoformat(text).timestamp()
-    except ValueError as error:
-        raise SaltInvocationError(f"{text!r} is not a time: write it 2026-01-31 or 2026-01-31T23:59") from error
+    for form in _TIMES:
+        with contextlib.suppress(ValueError):
+            return datetime.strptime(text, form).astimezone().timestamp()
+    raise SaltInvocationError(f"{text!r} is not a time: write it 2026-01-31, 2026-01-31T23:59 or 2026, Jan 31 23:59")

@@ -1,5 +1,7 @@
 """Which minions are there. Nobody is asked: the master knows who has a session.
 
+Targets are of any type; all but ``glob``, ``list`` and ``pcre`` take the right to ``resource.match``, too.
+
 :maintainer:    The saltlite authors
 :maturity:      new
 :platform:      all
@@ -15,47 +17,186 @@ from saltlite import __version__
 from saltlite.errors import SaltInvocationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from saltlite.loader.hints import __client__
 
+_UP, _NEVER = "up", "never"
 
-def up(tgt: str = "*", tgt_type: str = "glob") -> list[str]:
+
+def up(
+    tgt: str = "*", tgt_type: str = "glob", timeout: float | None = None, gather_job_timeout: float | None = None
+) -> list[str]:
     """
-    The minions that are connected.
+    The minions that are connected. As nobody is asked, there is nothing to wait for, whatever ``timeout`` and
+    ``gather_job_timeout`` say.
 
     CLI Example::
 
         saltlite-run manage.up
         saltlite-run manage.up 'web*'
+        saltlite-run manage.up 'role:web' tgt_type=grain
     """
-    return status(tgt, tgt_type)["up"]
+    return status(tgt, tgt_type, timeout, gather_job_timeout)["up"]
 
 
-def down(tgt: str = "*", tgt_type: str = "glob") -> list[str]:
+def down(
+    tgt: str = "*",
+    tgt_type: str = "glob",
+    timeout: float | None = None,
+    gather_job_timeout: float | None = None,
+    *,
+    removekeys: bool = False,
+) -> list[str]:
     """
-    The accepted minions that are not connected.
+    The accepted minions that are not connected. With ``removekeys=True`` their keys are deleted, too: that takes the
+    right to ``key.delete`` of the wheel.
 
     CLI Example::
 
         saltlite-run manage.down
         saltlite-run manage.down web1,web2 tgt_type=list
+        saltlite-run manage.down 'old*' removekeys=True
     """
-    return status(tgt, tgt_type)["down"]
+    if not isinstance(removekeys, bool):
+        raise SaltInvocationError("removekeys is True or False")
+    away = status(tgt, tgt_type, timeout, gather_job_timeout)["down"]
+    if away and removekeys:
+        _delete_keys(frozenset(away))
+    return away
 
 
-def status(tgt: str = "*", tgt_type: str = "glob") -> dict[str, list[str]]:
+def status(
+    tgt: str = "*",
+    tgt_type: str = "glob",
+    timeout: float | None = None,  # noqa: ARG001 - Salt's, and nobody is waited for
+    gather_job_timeout: float | None = None,  # noqa: ARG001 - as above
+) -> dict[str, list[str]]:
     """
-    The minions that are connected, and those that are not. ``tgt_type`` is glob, list or pcre.
+    The minions that are connected, and those that are not.
 
     CLI Example::
 
         saltlite-run manage.status
+        saltlite-run manage.status 'web* and G@os:Debian' tgt_type=compound
     """
     found: dict[str, list[str]] = {"up": [], "down": []}
     for row in _minions(tgt, tgt_type):
-        found["up" if row["state"] == "up" else "down"].append(row["id"])
+        found["up" if row["state"] == _UP else "down"].append(row["id"])
     return found
+
+
+def list_state(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
+    """
+    The minions that are connected, or those of ``subset`` that are; with ``show_ip`` a map to the addresses from which
+    they are.
+
+    CLI Example::
+
+        saltlite-run manage.list_state
+        saltlite-run manage.list_state subset='[web1, web2]' show_ip=True
+    """
+    return _there((_UP,), subset, show_ip)
+
+
+def list_not_state(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
+    """
+    The accepted minions that are not connected; with ``show_ip`` a map to the addresses from which they were.
+
+    CLI Example::
+
+        saltlite-run manage.list_not_state
+    """
+    return _there(("away", _NEVER), subset, show_ip)
+
+
+def present(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
+    """
+    As ``manage.list_state``.
+
+    CLI Example::
+
+        saltlite-run manage.present
+        saltlite-run manage.present show_ip=True
+    """
+    return list_state(subset, show_ip)
+
+
+def not_present(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
+    """
+    As ``manage.list_not_state``.
+
+    CLI Example::
+
+        saltlite-run manage.not_present
+    """
+    return list_not_state(subset, show_ip)
+
+
+def alived(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
+    """
+    As ``manage.list_state``.
+
+    CLI Example::
+
+        saltlite-run manage.alived
+    """
+    return list_state(subset, show_ip)
+
+
+def not_alived(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
+    """
+    As ``manage.list_not_state``.
+
+    CLI Example::
+
+        saltlite-run manage.not_alived
+    """
+    return list_not_state(subset, show_ip)
+
+
+def allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
+    """
+    As ``manage.list_state``: whoever is connected has been let in.
+
+    CLI Example::
+
+        saltlite-run manage.allowed
+    """
+    return list_state(subset, show_ip)
+
+
+def not_allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
+    """
+    As ``manage.list_not_state``.
+
+    CLI Example::
+
+        saltlite-run manage.not_allowed
+    """
+    return list_not_state(subset, show_ip)
+
+
+def joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
+    """
+    The minions that have ever been connected, now or not.
+
+    CLI Example::
+
+        saltlite-run manage.joined
+    """
+    return _there((_UP, "away"), subset, show_ip)
+
+
+def not_joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
+    """
+    The accepted minions that have never been connected.
+
+    CLI Example::
+
+        saltlite-run manage.not_joined
+    """
+    return _there((_NEVER,), subset, show_ip)
 
 
 def versions() -> dict[str, Any]:
@@ -73,12 +214,22 @@ def versions() -> dict[str, Any]:
     return found
 
 
+def _there(states: Sequence[str], subset: list[str] | None, show_ip: bool) -> list[str] | dict[str, str]:
+    if subset is not None and not isinstance(subset, list):
+        raise SaltInvocationError("subset is a list of ids, as in subset='[web1, web2]'")
+    rows = [row for row in _minions("*", "glob") if row["state"] in states and (subset is None or row["id"] in subset)]
+    return {row["id"]: row["address"] for row in rows} if show_ip else [row["id"] for row in rows]
+
+
 def _minions(tgt: str, tgt_type: str) -> list[dict[str, Any]]:
     matches = _matcher(tgt, tgt_type)
-    return [row for row in __client__.call("minions")["minions"] if matches(row["id"])]
+    return sorted(
+        (row for row in __client__.call("minions")["minions"] if matches(row["id"])), key=lambda row: row["id"]
+    )
 
 
 def _matcher(tgt: str, tgt_type: str) -> Callable[[str], bool]:
+    """Ids are looked at here, for which nobody needs more than this runner; anything else is the master's to match."""
     match tgt_type:
         case "glob":
             return lambda minion: fnmatch.fnmatchcase(minion, tgt)
@@ -91,7 +242,15 @@ def _matcher(tgt: str, tgt_type: str) -> Callable[[str], bool]:
             except re.error as error:
                 raise SaltInvocationError(f"{tgt!r} is not a regular expression: {error}") from error
             return lambda minion: pattern.match(minion) is not None
-    raise SaltInvocationError(f"tgt_type is glob, list or pcre, not {tgt_type!r}")
+    selected = frozenset(__client__.call("match", tgt=tgt, tgt_type=tgt_type)["minions"])
+    return lambda minion: minion in selected
+
+
+def _delete_keys(minions: frozenset[str]) -> None:
+    """Of those that came back in between too: their keys were asked for to be deleted."""
+    rows = [row for row in __client__.call("key_list")["keys"] if row["state"] == "accepted" and row["id"] in minions]
+    if rows:
+        __client__.call("key_change", action="delete", fingerprints=[row["fingerprint"] for row in rows])
 
 
 def _standing(version: str) -> str:

@@ -46,8 +46,8 @@ Check = Callable[[object], bool]
 REASON_MAX = 512
 JIDS_MAX = 256
 FUNCTIONS_MAX = 4096
-FUNCTIONS_BYTES_MAX = 96 * KIB
-"""Bytes of all texts of one `functions` message, so that it fits into a frame."""
+FUNCTIONS_BYTES_MAX = 112 * KIB
+"""Bytes of all texts of one `functions` message, so that it fits into a frame: each may need three more."""
 DIGEST_DIGITS = 32
 SPREAD_MAX_MS = 3_600_000
 HEARTBEAT_MAX_MS = 3_600_000
@@ -119,6 +119,17 @@ def _function(value: object) -> bool:
         return isinstance(value, str) and bool(parse_signature(value))
     except RemoteProtocolError:
         return False
+
+
+def _texts(value: object) -> bool:
+    """The texts of one `functions` message: no more than an honest minion sends."""
+    if not isinstance(value, list) or len(value) > FUNCTIONS_MAX or not all(isinstance(text, str) for text in value):
+        return False
+    return _bytes_of(value) <= FUNCTIONS_BYTES_MAX and all(map(_function, value))
+
+
+def _bytes_of(texts: Iterable[str]) -> int:
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 def _octets(shortest: int, longest: int) -> Check:
@@ -230,7 +241,7 @@ VERBS: dict[str, Verb] = {
     ),
     "functions": Verb(
         Sender.MINION,
-        {"digest": _DIGEST, "functions": _list_of(_function, FUNCTIONS_MAX), "whole": _flag},
+        {"digest": _DIGEST, "functions": _texts, "whole": _flag},
     ),
     "holds": Verb(Sender.MINION, {"grains": _DIGEST, "resources": _DIGEST}),
     "part": Verb(Sender.MINION, {"jid": _result, "offset": _whole(0, SEGMENT_MAX), "data": _octets(1, CHUNK)}),
@@ -317,7 +328,7 @@ def functions_message(texts: Sequence[str], *, whole: bool) -> Message:
     """
     fitting = _shortened([text for text in texts if is_function_name(function_of(text))])
     kept = fitting[:FUNCTIONS_MAX]
-    while sum(len(text.encode()) for text in kept) > FUNCTIONS_BYTES_MAX:
+    while _bytes_of(kept) > FUNCTIONS_BYTES_MAX:
         kept = kept[: len(kept) * 9 // 10]
     whole = whole and len(kept) == len(fitting)
     return {"t": "functions", "digest": functions_digest(kept, whole=whole), "functions": kept, "whole": whole}
@@ -326,7 +337,7 @@ def functions_message(texts: Sequence[str], *, whole: bool) -> Message:
 def _shortened(texts: Sequence[str]) -> list[str]:
     """The texts with as many signatures as fit; risks stay, for they protect somebody."""
     shorter = list(texts)
-    excess = sum(len(text.encode()) for text in shorter) - FUNCTIONS_BYTES_MAX
+    excess = _bytes_of(shorter) - FUNCTIONS_BYTES_MAX
     for index in sorted(range(len(shorter)), key=lambda each: len(shorter[each]), reverse=True):
         if excess <= 0:
             break

@@ -49,7 +49,7 @@ def test_a_running_job_is_active_until_it_ends(shared: Fleet) -> None:
     jid = shared.publish("a", "test.sleep", "5")
     shared.wait_state(jid, "a", "running")
     active = shared.cli("runner", "jobs.active", "--out", "json").json()
-    assert active[jid]["Running"] == {"a": "running"}
+    assert active[jid]["Running"] == [{"a": "running"}]
     shared.wait_state(jid, "a", "returned")
     assert jid not in shared.cli("runner", "jobs.active", "--out", "json").json()
 

@@ -35,7 +35,7 @@ def test_files_without_a_mistake_are_counted(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     (tmp_path / "minion.d").mkdir()
     (tmp_path / "minion.d/a.conf").write_text("jobs_max: 3\n")
-    assert config(tmp_path, "check") == (0, "3 files, no problem\n", "")
+    assert config(tmp_path, "check") == (0, "4 files, no problem\n", "")
     assert config(tmp_path, "check", "master") == (0, "1 file, no problem\n", "")
 
 
@@ -56,6 +56,25 @@ def test_a_folder_of_modules_that_is_not_there_is_a_mistake(tmp_path: Path) -> N
     code, out, _ = config(tmp_path, "check", "minion")
     assert code == 2
     assert out == "minion:2:1: 'module_dirs' names here, and there is no such folder; make it, or correct it\n"
+
+
+def test_the_files_of_clouds_are_looked_at_where_there_are_any(tmp_path: Path) -> None:
+    (tmp_path / "cloud.providers").write_text("lab: {driver: local}\nlib:\n  drivr: local\n")
+    (tmp_path / "cloud.profiles").write_text("small: {provider: lab}\n")
+    for words in ([], ["cloud"], ["all"]):
+        code, out, _ = config(tmp_path, "check", *words)
+        assert code == 2
+        assert out.startswith("cloud.providers:2:")
+    (tmp_path / "cloud.providers").write_text("lab: {driver: local}\n")
+    assert config(tmp_path, "check") == (0, "2 files, no problem\n", "")
+    (tmp_path / "master").touch()
+    assert config(tmp_path, "check") == (0, "3 files, no problem\n", "")
+    assert config(tmp_path, "check", "master") == (0, "1 file, no problem\n", "")
+
+
+def test_clouds_that_are_asked_for_and_not_configured_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "master").touch()
+    assert config(tmp_path, "check", "cloud")[0] == 2
 
 
 def test_check_answers_programs_with_one_document(tmp_path: Path) -> None:

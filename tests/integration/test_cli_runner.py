@@ -36,6 +36,14 @@ def number(least: int = 1):
     return least
 
 
+def tabled(name="txt"):
+    return {"outputter": name, "data": ["one", "two"]}
+
+
+def almost():
+    return {"outputter": "txt", "data": ["one"], "more": 1}
+
+
 def failing():
     __context__["retcode"] = 9
     return "bad"
@@ -55,6 +63,8 @@ def answers(request: dict[str, Any]) -> Iterable[Step]:
             return [{"ok": True, "minions": [ROW]}]
         case "runner_event":
             return [{"ok": True}]
+        case "job_show":
+            return [{"ok": True, "job": {"targets": [], "calls": [["test.arg", [], {}]]}}]
     return [{"ok": False, "exit": 2, "error": "not known"}]
 
 
@@ -269,3 +279,44 @@ def test_a_sync_without_a_place_for_plug_ins_is_refused(folder: Path) -> None:
     out = io.StringIO()
     assert run(["runner", "-q", "-c", str(folder), "saltutil.sync_all"], Console(None, out, None)) == 4
     assert out.getvalue() == "ERROR: There is no place for plug-ins: set extension_modules of the master.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "out"),
+    [
+        (("mine.tabled",), "one\ntwo\n"),
+        (("mine.tabled", "raw"), "['one', 'two']\n"),
+        (("mine.tabled", "nosuch"), "- one\n- two\n"),
+        (("mine.tabled", "--out", "json", "--out-indent=-1"), '["one", "two"]\n'),
+        (("mine.almost", "--out", "json", "--out-indent=-1"), '{"data": ["one"], "more": 1, "outputter": "txt"}\n'),
+    ],
+)
+def test_a_runner_may_name_the_outputter_of_what_it_returns(folder: Path, words: tuple[str, ...], out: str) -> None:
+    with FakeMaster(folder, answers):
+        assert runner(folder, *words)[:2] == (0, out)
+
+
+def test_options_are_the_masters_own_and_secrets_inside_of_them_are_hidden(folder: Path) -> None:
+    secrets = (
+        f"cachedir: {folder}/of-the-master\n"
+        "hooks: {told: {event: 'app/*', as: root, runner: {fun: event.send, kwarg: {password: hunter2}}}}\n"
+        "returner_config: {http: {token: abc, url: 'https://x'}}\n"
+    )
+    configure(folder)
+    with FakeMaster(folder, answers):
+        (folder / "master").write_text((folder / "master").read_text() + secrets)
+        said = {}
+        for fun, *more in (("test.get_opts",), ("config.get", "cachedir"), ("config.get", "hooks:told:runner:kwarg")):
+            out = io.StringIO()
+            assert run(["runner", "-c", str(folder), fun, *more, "--out", "json"], Console(None, out, out)) == 0
+            assert "hunter2" not in out.getvalue()
+            said[fun, *more] = json.loads(out.getvalue())
+    assert said["config.get", "cachedir"] == f"{folder}/of-the-master"
+    assert said["config.get", "hooks:told:runner:kwarg"] == {"password": "***"}
+    assert said["test.get_opts",]["returner_config"] == {"http": {"token": "***", "url": "https://x"}}
+
+
+@pytest.mark.parametrize("words", [("nosuch.f",), ("test.nosuch",)])
+def test_a_runner_that_is_not_there_is_a_failure(folder: Path, words: tuple[str, ...]) -> None:
+    with FakeMaster(folder, answers):
+        assert runner(folder, *words)[0] == 4

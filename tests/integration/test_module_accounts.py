@@ -21,6 +21,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
+from saltlite.modules import _programs
 
 INDEX = build_index(search_layers({}))
 GRAINS = collect({})
@@ -373,6 +374,7 @@ def test_a_program_that_ends_without_a_word_is_named(
 
 def test_a_program_that_is_not_installed_is_named(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(_programs, "_FOLDERS", ())
     refused("useradd (there is no such program on this minion)", "user.add", "bob", root=root)
     refused("chpasswd (there is no such program on this minion)", "shadow.set_password", "ann", HASH, root=root)
     assert run("user.info", "ann", root=root).value == ANN

@@ -155,6 +155,44 @@ def test_tar_leaves_out_what_would_leave_the_folder(tmp_path: Path) -> None:
 # --- zip
 
 
+REG, SYM, HARD, FOLDER = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
+
+HOSTILE = {
+    "a path upwards": [("../out/evil", REG, "")],
+    "an absolute path": [("{out}/evil", REG, "")],
+    "through a link to an absolute path": [("l", SYM, "{out}"), ("l/evil", REG, "")],
+    "through a link upwards": [("l", SYM, "../out"), ("l/evil", REG, "")],
+    "over a link to a file": [("l", SYM, "{out}/secret"), ("l", REG, "")],
+    "over a hard link": [("h", HARD, "{out}/secret"), ("h", REG, "")],
+    "over a hard link upwards": [("h", HARD, "../out/secret"), ("h", REG, "")],
+    "over a hard link to a link": [("l", SYM, "{out}/secret"), ("h", HARD, "l"), ("h", REG, "")],
+    "in two steps": [("a", SYM, "."), ("a/b", SYM, ".."), ("b/out/evil", REG, "")],
+    "over a link that becomes a folder": [("l", SYM, "{out}"), ("l", FOLDER, ""), ("l/evil", REG, "")],
+    "over a link with other rights": [("l", SYM, "{out}"), ("l", FOLDER, ""), ("l", SYM, "{out}"), ("l/evil", REG, "")],
+}
+"""Members of archives that are to write where they should not: name, kind and aim."""
+
+
+@pytest.mark.parametrize("members", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("options", ["xf", "--extract --overwrite -f", "-x --unlink-first -f"])
+def test_tar_writes_nothing_outside_of_the_folder(
+    tmp_path: Path, members: list[tuple[str, bytes, str]], options: str
+) -> None:
+    out, into = tmp_path / "out", tmp_path / "into"
+    out.mkdir(mode=0o750)
+    into.mkdir()
+    (out / "secret").write_text("secret")
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name, kind, aim in members:
+            member = tarfile.TarInfo(name.format(out=out))
+            member.type, member.linkname, member.mode = kind, aim.format(out=out), 0o777
+            member.size = 4 if kind == REG else 0
+            archive.addfile(member, io.BytesIO(b"evil"))
+    run("tar", options, f"{tmp_path}/a.tar", dest=str(into))
+    assert content(out) == {"secret": "secret"}
+    assert ((out / "secret").stat().st_nlink, stat.S_IMODE(out.stat().st_mode)) == (1, 0o750)
+
+
 def test_a_zip_file_is_what_unzip_reads(source: Path, tmp_path: Path) -> None:
     assert done("zip", f"{tmp_path}/a.zip", "a,deep", cwd=str(source)) == ["a", "deep/", "deep/b"]
     subprocess.run(["unzip", "-q", tmp_path / "a.zip", "-d", tmp_path / "to"], check=True)
@@ -237,6 +275,20 @@ def test_links_that_are_there_already_are_not_written_through(tmp_path: Path) ->
     assert (tmp_path / "to/a").read_text() == "x"
 
 
+@ROOT_ONLY
+def test_nothing_is_unpacked_over_links_of_others(tmp_path: Path) -> None:
+    archive = zip_of(tmp_path / "a.zip", ("a", "x", FILE))
+    (tmp_path / "roots").mkdir()
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/to").symlink_to("../roots")
+    for path in (tmp_path / "theirs", tmp_path / "theirs/to"):
+        os.lchown(path, 54321, 54321)
+    assert "to what is not theirs" in refusal("unzip", archive, f"{tmp_path}/theirs/to")
+    subprocess.run(["tar", "-cf", tmp_path / "a.tar", "a.zip"], cwd=tmp_path, check=True)
+    assert "to what is not theirs" in refusal("tar", "xf", f"{tmp_path}/a.tar", dest=f"{tmp_path}/theirs/to")
+    assert os.listdir(tmp_path / "roots") == []
+
+
 def test_a_password_opens_and_is_not_repeated(source: Path, tmp_path: Path) -> None:
     archive = tmp_path / "a.zip"
     subprocess.run(["zip", "-q", "-P", "hunter2", archive, "a"], cwd=source, check=True)
@@ -306,6 +358,12 @@ def test_folders_without_an_entry_are_listed_too(tmp_path: Path) -> None:
         ["d/link"],
         ["d/"],
     )
+
+
+@pytest.mark.parametrize("given", [{"options": "-j"}, {"source_hash": "md5=0"}, {"use_etag": True}])
+def test_what_is_for_programs_or_the_web_is_refused(source: Path, given: dict[str, Any]) -> None:
+    said = refusal("list", f"{source}/a", "tar", **given)
+    assert ("There are no options" if "options" in given else "from the web") in said
 
 
 def test_the_format_is_guessed_or_given(source: Path, tmp_path: Path) -> None:

@@ -81,6 +81,34 @@ def minion(tmp_path: Path) -> Minion:
     return minion
 
 
+# --- arguments that ask for what is not done here
+
+UNSERVED: dict[str, Any] = {
+    "seuser": "system_u", "serole": "object_r", "setype": "etc_t", "serange": "s0", "verify_ssl": "ca.pem",
+    "use_etag": True, "signature": "a.sig", "source_hash_sig": "a.sig", "signed_by_any": "key",
+    "signed_by_all": ["key"], "keyring": "ring", "gnupghome": "/root/.gnupg", "sig_backend": "asymmetric",
+    "ignore_ordering": True, "ignore_whitespace": True, "ignore_comment_characters": "#",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSERVED)
+def test_an_argument_that_cannot_be_followed_is_refused_and_nothing_written(minion: Minion, name: str) -> None:
+    said = minion.manage(contents="x", **{name: UNSERVED[name]})
+    assert f"{name}={UNSERVED[name]!r} cannot be: " in str(said)
+    assert not (minion.folder / "conf").exists()
+
+
+@pytest.mark.parametrize("name", ["verify_ssl", "use_etag", "seuser", "sig_backend"])
+def test_an_argument_that_asks_for_nothing_is_none(minion: Minion, name: str) -> None:
+    values: dict[str, Any] = {"verify_ssl": False, "use_etag": False, "seuser": "", "sig_backend": "gpg"}
+    assert minion.manage(contents="x", **{name: values[name]})["result"] is True
+
+
+@pytest.mark.parametrize("fun", ["check_managed", "check_managed_changes"])
+def test_a_check_refuses_them_too(minion: Minion, fun: str) -> None:
+    assert "setype='etc_t' cannot be" in str(minion.check(fun, None, contents="x", setype="etc_t"))
+
+
 # --- manage_file
 
 

@@ -22,7 +22,8 @@ from saltlite.core.job_effects import Parcel
 from saltlite.errors import CommandExecutionError
 from saltlite.loader.encode import decode_return
 from saltlite.model.ids import Jid
-from saltlite.modules.file import _atomic, _backups, _text, contents
+from saltlite.modules import _wholefile
+from saltlite.modules.file import _backups, _text, contents
 from saltlite.wire import jobbody, merkle
 from tests.core_keys import JOB_PRIVATE
 from tests.core_server import jid
@@ -146,22 +147,22 @@ def job_of(fun: str, *args: Any, **kwargs: Any) -> Parcel:
 
 HALF_WAY = """
 import sys, time
-from saltlite.modules.file import _atomic
+from saltlite.modules import _wholefile
 
 def pieces():
     yield b"new" * 500_000
     print("half", flush=True)
     time.sleep(60)
 
-_atomic.write_whole(sys.argv[1], pieces())
+_wholefile.write_whole(sys.argv[1], pieces())
 """
 OVER_AND_OVER = """
 import itertools, sys
-from saltlite.modules.file import _atomic
+from saltlite.modules import _wholefile
 
 print("begun", flush=True)
 for letter in itertools.cycle([b"a", b"b"]):
-    _atomic.write_whole(sys.argv[1], [letter * 1_000_000] * 3)
+    _wholefile.write_whole(sys.argv[1], [letter * 1_000_000] * 3)
 """
 
 
@@ -198,6 +199,17 @@ def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o7777 == 0o640
+
+
+def test_a_mode_for_new_files_is_for_new_files(tmp_path: Path) -> None:
+    (tmp_path / "old").touch(mode=0o600)
+    before = os.umask(0o077)
+    try:
+        for name in ("old", "new"):
+            _wholefile.write_whole(str(tmp_path / name), b"x", new_mode=0o664)
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o7777 for name in ("old", "new")] == [0o600, 0o664]
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o444, 0o4755, 0o2750])
@@ -364,15 +376,15 @@ def test_a_file_system_without_nameless_files_gets_a_named_one_that_goes(
 ) -> None:
     opened: Callable[..., int] = os.open
 
-    def older(path: str, flags: int, mode: int = 0o777) -> int:
+    def older(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             raise OSError(errno.EOPNOTSUPP, "Operation not supported")
-        return opened(path, flags, mode)
+        return opened(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", older)
-    _atomic.write_whole(str(tmp_path / "file"), b"x")
+    _wholefile.write_whole(str(tmp_path / "file"), b"x")
     with file_size_limit(10), pytest.raises(CommandExecutionError, match="File too large"):
-        _atomic.write_whole(str(tmp_path / "file"), b"x" * 100)
+        _wholefile.write_whole(str(tmp_path / "file"), b"x" * 100)
     assert ((tmp_path / "file").read_bytes(), children(tmp_path)) == (b"x", ["file"])
 
 

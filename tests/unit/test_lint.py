@@ -124,7 +124,7 @@ def test_a_package_is_held_against_an_interface_with_what_it_takes_from_its_part
     assert codes(tmp_path, files) == ["part.py:4 SMI007", "part.py:6 SMI010"]
     wrong = DOC + f"def plain(name):\n{FUN}{IDLE}"
     found = codes(tmp_path / "wrong", {**files, "m/part": wrong})
-    assert found == ["__init__.py:1 SMI006", "__init__.py:1 SMI007"]
+    assert found == ["part.py:2 SMI006", "part.py:4 SMI007"]
 
 
 def test_a_module_is_held_against_the_interface_that_ships(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ GOOD: dict[str, Any] = {
     "action": "accept",
     "after": 0,
     "area": "0" * 32,
+    "bank": "grains",
+    "banks": ["grains"],
     "calls": [["test.ping", [], {}]],
     "data": b"",
     "expires_s": 60,

@@ -14,7 +14,7 @@ from saltlite.core.ports import MinionRow, PartRow, TargetRow
 from saltlite.errors import StoreError, UsageError
 from saltlite.master import inside
 from saltlite.master.context import Answer, Follow, Identity, Master, Terms, Watch
-from saltlite.master.handlers import events
+from saltlite.master.handlers import events, jobs
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
 from saltlite.master.handlers.jobs import LIMIT_MAX, TARGET_MAX
@@ -144,6 +144,23 @@ def test_a_job_is_shown_with_its_arguments_and_the_retcode_of_each_minion(office
         ("web1", "returned", 2),
         ("web2", "queued", None),
     ]
+
+
+def test_a_list_has_what_its_jobs_were_called_with_where_that_is_asked_for(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in ("one", "two", "three"):
+        office.publish("*", "test.echo", words)
+    assert "calls" not in office.ask("job_list").fields["jobs"][0]
+    whole = office.ask("job_list", whole=True).fields
+    assert [row["calls"] for row in whole["jobs"]] == [
+        [["test.echo", [words], {}]] for words in ("three", "two", "one")
+    ]
+    assert whole["more"] is False
+    # The one that fills the answer is its last, and the rest is not forgotten.
+    monkeypatch.setattr(jobs, "BODIES_MAX", 1)
+    cut = office.ask("job_list", whole=True).fields
+    assert (len(cut["jobs"]), cut["more"]) == (1, True)
 
 
 @pytest.mark.parametrize("verb", ["job_show", "job_kill"])

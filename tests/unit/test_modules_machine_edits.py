@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from saltlite.errors import CommandExecutionError
-from saltlite.modules import _machinefiles
+from saltlite.modules import _machinefiles, _programs
 from tests.recorded_machines import Machine, machine_in
 
 HOSTS = "# a\n127.0.0.1\tlocalhost\n192.0.2.7 web web.example.org # proxy\n192.0.2.7 again\n"
@@ -56,7 +55,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(machine: Machine, monk
 def test_a_file_that_something_is_mounted_on_is_written_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     place = machine.write("/etc/hosts", HOSTS)
 
-    def busy(_: Any, __: Any) -> None:
+    def busy(_: Any, __: Any, **___: Any) -> None:
         raise OSError(errno.EBUSY, "Device or resource busy")
 
     monkeypatch.setattr(os, "replace", busy)
@@ -67,7 +66,7 @@ def test_a_file_that_something_is_mounted_on_is_written_over(machine: Machine, m
 
 def test_a_folder_in_the_place_of_a_file_is_refused(machine: Machine) -> None:
     (machine.root / "etc/hosts").mkdir(parents=True)
-    with pytest.raises(CommandExecutionError, match="no regular file"):
+    with pytest.raises(CommandExecutionError, match="is a folder, no file"):
         _machinefiles.replace("/etc/hosts", "x")
 
 
@@ -279,8 +278,8 @@ def test_a_module_that_is_to_be_loaded_at_every_start_is_written_down(machine: M
 
 def test_a_module_that_cannot_be_loaded_gives_the_program_s_words(machine: Machine) -> None:
     modules(machine)
-    words = "modprobe: FATAL: Module x not found in directory /lib/modules/6.1"
-    machine.programs["modprobe", "--", "x"] = subprocess.CompletedProcess([], 1, "", words + "\n")
+    words = "FATAL: Module x not found in directory /lib/modules/6.1"
+    machine.programs["modprobe", "--", "x"] = _programs.Ended("modprobe", 1, "", words + "\n")
     outcome = machine.outcome("kmod.load", "x", persist=True)
     assert (outcome.value, outcome.retcode) == (f"Error loading module x: {words}", 1)
     assert not (machine.root / "etc").exists()

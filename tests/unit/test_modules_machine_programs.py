@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return machine_in(tmp_path, monkeypatch)
 
 
-def failing(words: str, code: int = 1) -> subprocess.CompletedProcess[str]:
-    return subprocess.CompletedProcess([], code, "", words)
+def failing(words: str, code: int = 1, program: str = "program") -> _programs.Ended:
+    return _programs.Ended(program, code, "", words)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +157,9 @@ def test_words_that_a_program_would_misread_reach_none(machine: Machine, fun: st
 def test_a_program_that_fails_is_an_error_with_its_words(
     machine: Machine, fun: str, args: list[Any], argv: list[str]
 ) -> None:
-    machine.programs[tuple(argv)] = failing("it: no such thing\n\nmore\n", 4)
+    machine.programs[tuple(argv)] = failing("it has no such thing\n\nmore\n", 4, argv[0])
     outcome = machine.outcome(fun, *args)
-    assert outcome.value == f"ERROR: {argv[0]} failed (return code 4): it: no such thing; more"
+    assert outcome.value == f"ERROR: {argv[0]} failed (return code 4): it has no such thing; more"
     assert outcome.retcode == 1
 
 
@@ -224,12 +223,12 @@ def test_a_program_that_is_killed_by_a_signal_is_an_error() -> None:
 def test_a_program_that_is_none_is_named() -> None:
     with pytest.raises(CommandNotFoundError, match="slt-none"):
         _programs.output(["slt-none"])
-    with pytest.raises(CommandExecutionError, match="cannot be run: Permission denied"):
+    with pytest.raises(CommandExecutionError, match="cannot be started: Permission denied"):
         _programs.output(["/etc/passwd"])
 
 
 @pytest.mark.parametrize(("count", "repeated"), [(2, "1; 2"), (9, "1; 2; 3")])
 def test_an_error_repeats_the_first_lines_only(count: int, repeated: str) -> None:
     said = "".join(f"{line}\n" for line in range(1, count + 1))
-    assert _programs.reason(failing(said)) == repeated
-    assert _programs.reason(failing("")) == "it gave no reason"
+    assert failing(said).reason() == repeated
+    assert failing("").reason() == "it gave no reason"

@@ -13,8 +13,10 @@ import saltlite
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.describe import read_descriptions
 from saltlite.loader.finder import Index, ModuleFile, build_index
+from saltlite.loader.interface_texts import with_interfaces
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
+from saltlite.wire.messages import FUNCTIONS_BYTES_MAX, functions_message
 
 INDEX: Index = build_index(search_layers({}))
 ALLOWED = ("saltlite.errors", "saltlite.model", "saltlite.decorators", "saltlite.loader.hints", "saltlite.modules")
@@ -35,6 +37,12 @@ def test_every_function_is_documented_with_an_example_under_its_own_name(file: M
         assert "CLI Example::" in found.doc
         names = "|".join(map(re.escape, file.claims))
         assert re.search(rf"saltlite ('[^']+'|\S+) ({names})\.{re.escape(function)}\b", found.doc), function
+
+
+def test_what_ships_is_told_to_the_master_whole_and_leaves_room_for_modules_of_a_site() -> None:
+    texts = with_interfaces(INDEX.function_texts({}), {})
+    assert functions_message(texts, whole=True)["functions"] == texts
+    assert len("".join(texts).encode()) < FUNCTIONS_BYTES_MAX - 8 * 1024
 
 
 @pytest.mark.parametrize("file", INDEX.files, ids=lambda file: file.stem)

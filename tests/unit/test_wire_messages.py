@@ -260,13 +260,23 @@ def test_functions_that_fit_travel_as_they_are() -> None:
 
 
 def test_what_does_not_fit_loses_the_longest_signatures_and_no_name_and_no_risk() -> None:
-    long = [f"long.f{number}({'x' * 900})!remove" for number in range(100)]
+    long = [f"long.f{number}({'x' * 900})!remove" for number in range(120)]
     message = functions_message([*long, *many(1000, "(a,b=1)")], whole=True)
     kept = message["functions"]
-    assert (len(kept), message["whole"]) == (1100, True)
+    assert (len(kept), message["whole"]) == (1120, True)
     assert kept[-1000:] == many(1000, "(a,b=1)")
-    assert set(kept[:100]) <= {*long, *(f"long.f{number}!remove" for number in range(100))}
+    assert set(kept[:120]) <= {*long, *(f"long.f{number}!remove" for number in range(120))}
     assert FUNCTIONS_BYTES_MAX - 1000 < sum(map(len, kept)) <= FUNCTIONS_BYTES_MAX
+
+
+def test_more_texts_than_an_honest_minion_sends_are_refused() -> None:
+    assert FUNCTIONS_BYTES_MAX == 112 * 1024
+    most = [f"m{number}.f({'x' * 1000})" for number in range(FUNCTIONS_BYTES_MAX // 1024)]
+    message = {"t": "functions", "digest": "0" * 32, "functions": most, "whole": True}
+    check(message, Sender.MINION, accepted=True)
+    for texts in ([*most, *most[:5]], ["m.f"] * (FUNCTIONS_MAX + 1), ["m.f", 1]):
+        with pytest.raises(RemoteProtocolError, match="bad-message"):
+            check({**message, "functions": texts}, Sender.MINION, accepted=True)
 
 
 @pytest.mark.parametrize("texts", [many(FUNCTIONS_MAX + 1, ""), many(FUNCTIONS_MAX, "o" * 100)])

@@ -21,7 +21,7 @@ from saltlite.core.pillar.compiler import ERRORS
 from saltlite.errors import StartupError, UsageError
 from saltlite.grains.network import names
 from saltlite.loader.finder import build_index
-from saltlite.loader.indexfile import remembered_index
+from saltlite.loader.indexfile import is_own_folder, remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
 from saltlite.minion.eventsender import EventSender
@@ -164,11 +164,8 @@ def _index(opts: dict[str, Any], *, with_more: bool) -> Index:
     What the minion has remembered is used by its own user only: another one's folder is no place to write to.
     """
     layers, cachedir = search_layers(opts), opts["cachedir"]
-    try:
-        own = os.stat(cachedir).st_uid == os.geteuid()
-    except OSError:
-        own = False
-    return remembered_index(layers, cachedir) if own and not with_more else build_index(layers)
+    kept = not with_more and is_own_folder(cachedir)
+    return remembered_index(layers, cachedir) if kept else build_index(layers)
 
 
 def _given(config: MinionConfig) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
-from saltlite.cli.configs import config_dir_of, load_side, missing_folders, sides_of
+from saltlite.cli.configs import ALL, SIDES, config_dir_of, is_configured, load_side, missing_folders, sides_of
 from saltlite.cli.keys import print_answer
+from saltlite.config.cloudfiles import cloud_files, load_cloud
 from saltlite.config.paths import config_files
 from saltlite.errors import ConfigError
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from saltlite.cli.console import Console
+
+CLOUD = "cloud"
+"""What is said for the files of `saltlite cloud` alone."""
 
 
 def run(argv: Sequence[str], console: Console) -> int:
@@ -24,14 +28,31 @@ def run(argv: Sequence[str], console: Console) -> int:
     config_dir = config_dir_of(parsed)
     files: list[str] = []
     problems: list[str] = []
-    for side in sides_of(parsed.words, config_dir):
+    clouds = cloud_files(config_dir) if parsed.words in ([], [ALL], [CLOUD]) else []
+    for side in _sides(parsed.words, config_dir, alone=bool(clouds)):
         files += _files(config_dir, side)
         problems += _problems(config_dir, side)
+    files += clouds
+    problems += _cloud_problems(config_dir) if clouds else []
     lines = "".join(f"{line}\n" for line in problems)
     if not problems:
         lines = f"{len(files)} file{'' if len(files) == 1 else 's'}, no problem\n"
     print_answer({"files": files, "problems": problems}, lines, parsed, console)
     return exitcodes.USAGE if problems else exitcodes.OK
+
+
+def _sides(words: Sequence[str], config_dir: str, *, alone: bool) -> Sequence[str]:
+    """The sides besides the files of clouds, which may be all that there is."""
+    if alone and (words == [CLOUD] or not any(is_configured(config_dir, side) for side in SIDES)):
+        return ()
+    return sides_of(words, config_dir)
+
+
+def _cloud_problems(config_dir: str) -> list[str]:
+    try:
+        return list(load_cloud(config_dir).catalogue.dropped.values())
+    except ConfigError as error:
+        return str(error).split("\n")
 
 
 def _files(config_dir: str, side: str) -> list[str]:

@@ -25,10 +25,10 @@ from saltlite.cli.inprocess import Ran, exit_code, find_grains, new_jid, read_ca
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.client.local import LocalClient
-from saltlite.client.runners import RunnerClient
+from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud.lazy import LazyCloud
 from saltlite.config.load import load_master
-from saltlite.config.opts import opts_of
+from saltlite.config.opts import opts_of, shown_opts
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
 from saltlite.loader.crosscalls import CrossCalls
 from saltlite.loader.finder import build_index
@@ -54,15 +54,20 @@ behind `--` nothing is.
 runners that come with saltlite (saltlite runner -d shows what they do):
   salt.cmd         an execution module function on this machine
   salt.execute     a job on minions
-  manage.up, .down, .status, .versions      the minions
-  cloud.query, .profile, .destroy ...       machines of clouds
-  jobs.list_jobs, .lookup_jid, .active      the jobs
-  resource.list, .owner, .match, .stats ... the resources of minions
+  survey.hash, .diff     minions by what they answer, and how that differs
+  manage.up, .down, .status, .versions, .present ...     the minions
+  key.list_all, .accept, .reject, .delete, .finger ...   their keys
+  cache.grains, .pillar, .clear_all ...     what is known of them
+  pillar.show_pillar, .show_top             the pillar of one minion
+  jobs.list_jobs, .list_job, .lookup_jid, .last_run, .active ...   the jobs
   event.listen, .send                       the events of the master
-  pillar.show_pillar                        the pillar of one minion
-  doc.runner, doc.execution                 what there is
+  resource.list, .owner, .match, .stats ... the resources of minions
+  cloud.query, .profile, .destroy ...       machines of clouds
+  config.get                                the options of the master
   saltutil.sync_all, .sync_runners ...      plug-ins from file_roots to here
+  doc.runner, doc.execution                 what there is
   smi.report                                who keeps to which interface
+  test.arg, .sleep, .stream, .get_opts ...  for trying out
 
 {FORMATS_TEXT}
 
@@ -102,7 +107,8 @@ def run(argv: Sequence[str], console: Console) -> int:
     with opened_output(parsed, console) as output, open_client(parsed) as client:
         printing = Printing(parsed, output, lambda: opts)
         there = RunnerClient(client)
-        given = {"__client__": there, "__cloud__": LazyCloud(config_dir_of(parsed), client)}
+        cloud = LazyCloud(config_dir_of(parsed), client)
+        given = {"__client__": there, "__cloud__": cloud, "__config__": shown_opts(config, opts["id"])}
         loader = _loader(index, opts, given, _files(config, opts["cachedir"]))
         if parsed.on("doc"):
             printing.show(_docs(loader, parsed.words))
@@ -112,7 +118,8 @@ def run(argv: Sequence[str], console: Console) -> int:
         code = exit_code(ran, passthrough=False)
         for warning in ran.outcome.warnings:
             console.note(f"saltlite: {warning}")
-        printing.show(shown_value(ran), ran.outcome.out)
+        value, out = without_outputter(shown_value(ran))
+        printing.show(value, out or ran.outcome.out)
         return exitcodes.UNREACHABLE if code and there.unreachable else code
 
 

@@ -12,7 +12,8 @@ from saltlite.master.context import Answer, Master
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
 from saltlite.model.ids import Jid, MinionId, TargetId, parse_jid, parse_minion_id
 from saltlite.model.srn import check_resource_id, check_resource_type, resource_index_srn_key
-from saltlite.wire.jobbody import decode_body
+from saltlite.wire.jobbody import JobBody, decode_body
+from saltlite.wire.limits import MIB
 
 LIMIT_MAX = 1000
 """Jobs of one answer; for more, a client asks again with the last jid as the cursor."""
@@ -20,13 +21,16 @@ LIMIT_DEFAULT = 50
 GLOB_MAX = 256
 TARGET_MAX = 200
 """Characters of a target in a list: those of a thousand jobs for ten thousand minions would fit into no message."""
+BODIES_MAX = 16 * MIB
+"""Bytes of jobs in a list that has what they were called with; it ends behind the one that fills it."""
 
 
 def handle_job_list(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `jobs`, the newest first, and `more`: whether there are others behind the last of them.
 
     Whoever has no right to the jobs of others is told of his own. A `tgt` of more than TARGET_MAX characters is cut
-    there and ends in three dots; `job_show` has the whole.
+    there and ends in three dots; `job_show` has the whole. With `whole` the rows have `calls` and, where there are any,
+    `metadata` as there.
     """
     authorize(principal, Action("job_list"), master.terms)
     limit = request.get("limit", LIMIT_DEFAULT)
@@ -38,11 +42,18 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
             return Answer({"jobs": [], "more": False})
         wanted = replace(wanted, user=principal.label)
     found = master.store.jobs(wanted, limit + 1)
-    rows = [_row(job) for job in found[:limit]]
-    for row in rows:
+    rows, size = [], 0
+    for job in found[:limit]:
+        row = _row(job)
         if len(row["tgt"]) > TARGET_MAX:
             row["tgt"] = row["tgt"][: TARGET_MAX - 3] + "..."
-    return Answer({"jobs": rows, "more": len(found) > limit})
+        if request.get("whole") and (stored := master.store.job(job.jid)) is not None:
+            row.update(_said(decode_body(stored.body)))
+            size += len(stored.body)
+        rows.append(row)
+        if size >= BODIES_MAX:
+            break
+    return Answer({"jobs": rows, "more": len(found) > len(rows)})
 
 
 def handle_job_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -56,11 +67,9 @@ def handle_job_show(master: Master, principal: Principal, request: Mapping[str, 
         raise no_such_job(jid)
     body = decode_body(job.body)
     execution = {"module_executors": body.executors, "executor_opts": body.executor_opts}
-    calls = [[call.fun, list(call.args), dict(call.kwargs)] for call in body.calls]
     managing = master.store.managing_minions(jid)
     targets = [_target(detail, managing.get(detail.id)) for detail in master.store.target_details(jid)]
-    written = {"metadata": body.metadata} if body.metadata else {}
-    return Answer({"job": {**_row(summary), "calls": calls, **execution, **written, "targets": targets}})
+    return Answer({"job": {**_row(summary), **_said(body), **execution, "targets": targets}})
 
 
 def may_see(master: Master, principal: Principal, owner: int) -> bool:
@@ -118,6 +127,11 @@ def _row(job: JobSummary) -> dict[str, Any]:
         "counts": {str(state): count for state, count in job.counts.items()},
         "outcomes": {str(outcome): count for outcome, count in job.outcomes.items()},
     }
+
+
+def _said(body: JobBody) -> dict[str, Any]:
+    calls = [[call.fun, list(call.args), dict(call.kwargs)] for call in body.calls]
+    return {"calls": calls, **({"metadata": body.metadata} if body.metadata else {})}
 
 
 def _target(detail: TargetDetail, managing: MinionId | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from saltlite.master.context import Answer, Master
 from saltlite.master.handlers import (
     acl_explain,
     auth_tokens,
+    cached,
     cloud_event,
     complete,
     copies,
@@ -107,6 +108,7 @@ VERBS: dict[str, OperatorVerb] = {
             "state": str,
             "limit": int,
             "before": str,
+            "whole": bool,
         },
     ),
     "job_show": OperatorVerb(jobs.handle_job_show, {"jid": str}),
@@ -128,6 +130,10 @@ VERBS: dict[str, OperatorVerb] = {
     "heard": OperatorVerb(heard.handle_heard, {"ids": list}),
     "minions": OperatorVerb(minions.handle_minions),
     "match": OperatorVerb(match.handle_match, {"tgt": str, "tgt_type": str}, {"explain": str}),
+    "cached": OperatorVerb(
+        cached.handle_cached, {"bank": str, "tgt": str, "tgt_type": str}, {"after": str, "names": bool}
+    ),
+    "cache_clear": OperatorVerb(cached.handle_cache_clear, {"banks": list, "tgt": str, "tgt_type": str}),
     "pillar_show": OperatorVerb(pillar.handle_pillar_show, {"id": str}),
     "resource_list": OperatorVerb(resources.handle_resource_list, {}, {"type": str, "minion": str, "after": str}),
     "resource_owner": OperatorVerb(resources.handle_resource_owner, {"id": str}),

@@ -1,7 +1,8 @@
 """Packing, unpacking and looking into archives: tar, gzip, zip, rar.
 
-Whatever is unpacked stays in the folder that it is unpacked into: a member whose path or link leads out of it is
-refused. ``sources`` are a list, or a text with commas; globs work.
+Whatever is unpacked stays in the folder that it is unpacked into: no member is written over a path or a link that leads
+out of it. tar still makes the links themselves as they are in the archive; ``archive.unzip`` refuses those that lead
+out. ``sources`` are a list, or a text with commas; globs work.
 
 What belongs here: running the programs of archives, reading and writing zip files, and what may not leave the folder.
 What does not: fetching archives and rendering names, which ``cp`` and ``file`` do.

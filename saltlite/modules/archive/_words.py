@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +33,12 @@ def listed(names: Any) -> list[str]:
 
 def expanded(sources: Any, cwd: str | None) -> list[str]:
     """The paths that sources name, globs among them expanded from `cwd`; those that match nothing are left out."""
+    from glob import glob
+
     found: list[str] = []
     for source in listed(sources):
         has_wildcard = any(each in source for each in "*?[")
-        found += sorted(glob.glob(source, root_dir=cwd)) if has_wildcard else [source]
+        found += sorted(glob(source, root_dir=cwd)) if has_wildcard else [source]
     return found
 
 

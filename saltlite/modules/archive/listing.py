@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from saltlite.errors import CommandExecutionError
+from saltlite.errors import CommandExecutionError, SaltInvocationError
 
 from ._words import operand
 
@@ -25,25 +25,32 @@ Members = tuple[list[str], list[str], list[str]]
 """Folders, which end with a slash, files and links."""
 
 
-def list_(
+def list_(  # noqa: PLR0913, PLR0917 - Salt's arguments
     name: str,
     archive_format: str | None = None,
+    options: str | None = None,
     strip_components: int | None = None,
     clean: bool = False,
     verbose: bool = False,
     saltenv: str = "base",
+    source_hash: str | None = None,
+    use_etag: bool = False,
 ) -> list[str] | dict[str, list[str]]:
     """
     The names of what is in an archive: sorted, folders with a slash at the end.
 
     ``verbose`` gives ``dirs``, ``files``, ``links`` and those of them that are at the top. ``strip_components`` leaves
     out so many folders at the start of each name. ``clean`` removes the copy that was fetched of a ``salt://`` archive.
+    ``options`` for a program, and ``source_hash`` and ``use_etag`` for archives from the web, are refused.
 
     CLI Example::
 
         saltlite '*' archive.list /path/to/myfile.tar.gz strip_components=1
         saltlite '*' archive.list salt://foo.tar.gz verbose=True
     """
+    if options:
+        raise SaltInvocationError("There are no options: archives are read without a program here.")
+    _refuse_web(source_hash, use_etag=use_etag)
     kind = archive_format or _guessed(name)
     readers = {"tar": _tar, "zip": _zip, "rar": _rar}
     if kind not in readers:
@@ -65,7 +72,9 @@ def list_(
     }
 
 
-def is_encrypted(name: str, clean: bool = False, saltenv: str = "base") -> bool:
+def is_encrypted(
+    name: str, clean: bool = False, saltenv: str = "base", source_hash: str | None = None, use_etag: bool = False
+) -> bool:
     """
     Whether a zip file has members that need a password.
 
@@ -76,12 +85,18 @@ def is_encrypted(name: str, clean: bool = False, saltenv: str = "base") -> bool:
     """
     import zipfile
 
+    _refuse_web(source_hash, use_etag=use_etag)
     with _fetched(name, saltenv, clean=clean) as path:
         try:
             with zipfile.ZipFile(path) as archive:
                 return any(member.flag_bits & 1 for member in archive.infolist())
         except zipfile.BadZipFile as error:
             raise CommandExecutionError(f"{name} is not a ZIP file") from error
+
+
+def _refuse_web(source_hash: str | None, *, use_etag: bool) -> None:
+    if source_hash or use_etag:
+        raise SaltInvocationError("source_hash and use_etag are for archives from the web, which are not fetched here.")
 
 
 @contextlib.contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.modules._pinned import refuse_strange_links
 
 from ._words import expanded, listed, operand, rendered, trimmed
 
@@ -31,7 +33,8 @@ def tar(
     Run tar with these options, and return the lines that it prints.
 
     ``sources`` are what is packed or unpacked, ``dest`` is the folder that is unpacked into. ``template=jinja`` renders
-    the names. Options that unpack to absolute paths are refused.
+    the names. Options that unpack to absolute paths are refused. Links that are in ``dest`` already are followed: into
+    the folder of another user unpack as that user, with ``runas``.
 
     CLI Example::
 
@@ -49,7 +52,7 @@ def tar(
         raise SaltInvocationError("Absolute names are not kept: what is unpacked stays in its folder.")
     argv = ["tar", *words, operand(rendered(tarfile, template))]
     if dest:
-        argv += ["-C", operand(rendered(dest, template))]
+        argv += ["-C", _target(dest, template, cwd)]
     names = [_source(name) for name in expanded(rendered(sources, template), cwd)]
     return _lines([*argv, *(["--", *names] if names else [])], cwd, runas, fine=(0, _TAR_DIFFERS))
 
@@ -125,7 +128,7 @@ def cmd_unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
     words = _words(options)
     if any(re.match(r"-\w*:", word) for word in words):
         raise SaltInvocationError("Paths with .. are not kept: what is unpacked stays in its folder.")
-    argv = ["unzip", *words, operand(rendered(zip_file, template)), "-d", operand(rendered(dest, template))]
+    argv = ["unzip", *words, operand(rendered(zip_file, template)), "-d", _target(dest, template)]
     left_out = [operand(name) for name in listed(excludes)]
     return trimmed(_lines([*argv, *(["-x", *left_out] if left_out else [])], None, runas), trim_output)
 
@@ -168,9 +171,16 @@ def unrar(
         raise CommandNotFoundError("unrar (neither unrar nor rar is installed on this minion)")
     left_out = [f"-x{operand(name)}" for name in listed(excludes)]
     # The slash tells the folder from the name of a member.
-    into = operand(rendered(dest, template)).rstrip("/") + "/"
+    into = _target(dest, template).rstrip("/") + "/"
     argv = [program, "x", "-idp", *left_out, "--", operand(rendered(rarfile, template)), into]
     return trimmed(_lines(argv, None, runas), trim_output)
+
+
+def _target(dest: Any, template: str | None, cwd: str | None = None) -> str:
+    """The folder that a program unpacks into; no link of others leads it to what is not theirs."""
+    into = operand(rendered(dest, template))
+    refuse_strange_links(os.path.join(cwd or "", into))
+    return into
 
 
 def _lines(argv: list[str], cwd: str | None, runas: str | None, fine: tuple[int, ...] = (0,)) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import Place, pinned
 
 from ._words import expanded, listed, rendered, trimmed
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from zipfile import ZipFile, ZipInfo
 
 _LINK_BYTES_MAX = 4096
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def zip_(
@@ -46,28 +49,14 @@ def zip_(
     names = expanded(rendered(sources, template), cwd)
     if cwd is None and not all(os.path.isabs(name) for name in names):
         raise SaltInvocationError("Relative paths require the 'cwd' parameter")
-    fresh = f"{target}.{os.urandom(6).hex()}"
-    packed: list[str] = []
     with _as_user(runas):
         try:
-            with zipfile.ZipFile(
-                fresh, "x", zipfile.ZIP_DEFLATED, allowZip64=zip64, strict_timestamps=False
-            ) as archive:
-                for path in (os.path.join(cwd or "/", name) for name in names):
-                    for each in _tree(path, leave_out=fresh):
-                        name = _packed_name(each, cwd or "/")
-                        if name != "./":  # the folder that everything is relative to has no entry
-                            packed.append(name)
-                            archive.write(each, name)
-            os.replace(fresh, target)
+            with pinned(target, follow_symlinks=False) as place:
+                return _pack(place, target, names, cwd or "/", zip64=zip64)
         except zipfile.LargeZipFile as error:
             raise CommandExecutionError(f"{target} would be too large for a zip file without zip64=True.") from error
         except OSError as error:
             raise _failed("packed", error) from error
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(fresh)
-    return packed
 
 
 def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
@@ -105,11 +94,7 @@ def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
                 members = [member for member in archive.infolist() if member.filename not in left_out]
                 for member in members:
                     _refuse_leaving(archive, member, secret)
-                os.makedirs(into, exist_ok=True)
-                for member in members:
-                    _unpack(archive, member, os.path.realpath(into), secret, keep_mode=extract_perms)
-                if extract_perms:
-                    _close_folders(members, os.path.realpath(into))
+                _unpack_all(archive, members, into, secret, keep_mode=extract_perms)
         except (zipfile.BadZipFile, EOFError) as error:
             raise CommandExecutionError(f"{source} is not a ZIP file, or is damaged: {error}") from error
         except (RuntimeError, NotImplementedError) as error:  # a wrong password, or a compression that Python lacks
@@ -129,6 +114,31 @@ def _absolute(name: Any) -> str:
 def _failed(verb: str, error: OSError) -> CommandExecutionError:
     where = f": {error.filename}" if error.filename else ""
     return CommandExecutionError(f"The archive cannot be {verb}: {error.strerror or error}{where}")
+
+
+def _pack(place: Place, target: str, names: list[str], root: str, *, zip64: bool) -> list[str]:
+    """Make the zip file beside its place, and put it there; the names in it, which are relative to `root`."""
+    import zipfile
+
+    fresh, packed = f"{place.name}.{os.urandom(6).hex()}", list[str]()
+    leave_out = os.path.join(os.path.dirname(target), fresh)
+    try:
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=place.folder)
+        with (
+            open(fd, "w+b") as stream,
+            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, allowZip64=zip64, strict_timestamps=False) as archive,
+        ):
+            for path in (os.path.join(root, name) for name in names):
+                for each in _tree(path, leave_out=leave_out):
+                    name = _packed_name(each, root)
+                    if name != "./":  # the folder that everything is relative to has no entry
+                        packed.append(name)
+                        archive.write(each, name)
+        os.replace(fresh, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=place.folder)
+    return packed
 
 
 def _tree(path: str, *, leave_out: str) -> Iterator[str]:
@@ -178,37 +188,72 @@ def _aim(archive: ZipFile, member: ZipInfo, secret: bytes | None) -> str:
     return os.fsdecode(archive.read(member, secret))
 
 
-def _unpack(archive: ZipFile, member: ZipInfo, into: str, secret: bytes | None, *, keep_mode: bool) -> None:
-    path = os.path.join(into, member.filename.rstrip("/"))
-    folder = path if member.is_dir() else os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
-    if os.path.realpath(folder) != os.path.normpath(folder):
-        raise CommandExecutionError(f"{member.filename!r} would be written through a link, which may leave the folder.")
-    if member.is_dir():
-        return
-    mode = _mode(member)
-    if os.path.isdir(path) and not os.path.islink(path):
-        raise CommandExecutionError(f"{path} is a folder, and {member.filename!r} is none.")
-    fresh = os.path.join(folder, f".saltlite-{os.urandom(8).hex()}")
+def _unpack_all(archive: ZipFile, members: list[ZipInfo], into: str, secret: bytes | None, *, keep_mode: bool) -> None:
+    os.makedirs(into, exist_ok=True)
+    with pinned(into) as place:
+        fd = os.open(place.name, _FOLDER, dir_fd=place.folder)
     try:
-        if _is_link(member):
-            os.symlink(_aim(archive, member, secret), fresh)
-        else:
-            with archive.open(member, pwd=secret) as stream, open(fresh, "xb") as target:
-                shutil.copyfileobj(stream, target)
-            if keep_mode and mode:
-                os.chmod(fresh, mode)
-        os.replace(fresh, path)
+        for member in members:
+            _unpack(archive, member, fd, secret, keep_mode=keep_mode)
+        if keep_mode:
+            _close_folders(members, fd)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh)
+        os.close(fd)
 
 
-def _close_folders(members: list[ZipInfo], into: str) -> None:
+def _unpack(archive: ZipFile, member: ZipInfo, into: int, secret: bytes | None, *, keep_mode: bool) -> None:
+    """Unpack a member into an open folder."""
+    parts = member.filename.rstrip("/").split("/")
+    if member.is_dir():
+        with _folder(into, parts, member.filename):
+            return
+    with _folder(into, parts[:-1], member.filename) as folder:
+        place, fresh = Place(folder, parts[-1]), f".saltlite-{os.urandom(8).hex()}"
+        there = place.status()
+        if there is not None and stat.S_ISDIR(there.st_mode):
+            raise CommandExecutionError(f"There is a folder in the place of {member.filename!r}, which is none.")
+        try:
+            if _is_link(member):
+                os.symlink(_aim(archive, member, secret), fresh, dir_fd=folder)
+            else:
+                fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+                with open(fd, "wb") as target, archive.open(member, pwd=secret) as stream:
+                    shutil.copyfileobj(stream, target)
+                    if keep_mode and (mode := _mode(member)):
+                        os.fchmod(fd, mode)
+            os.replace(fresh, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(fresh, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _folder(into: int, parts: list[str], name: str) -> Iterator[int]:
+    """A folder below an open one, made where it is not there; it is never one behind a link."""
+    fd = os.dup(into)
+    try:
+        for part in filter(None, parts):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, dir_fd=fd)
+            try:
+                deeper = os.open(part, _FOLDER, dir_fd=fd)
+            except NotADirectoryError as error:
+                raise CommandExecutionError(
+                    f"{name!r} would be written through a link or a file, which may leave the folder."
+                ) from error
+            os.close(fd)
+            fd = deeper
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _close_folders(members: list[ZipInfo], into: int) -> None:
     """Give folders their permissions, when nothing has to be written into them any more."""
     for member in reversed(members):
         if member.is_dir() and (mode := _mode(member)):
-            os.chmod(os.path.join(into, member.filename.rstrip("/")), mode)
+            with _folder(into, member.filename.split("/"), member.filename) as fd:
+                os.fchmod(fd, mode)
 
 
 def _mode(member: ZipInfo) -> int:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
-
-from ._atomic import copy_whole, sentence, write_whole
+from saltlite.modules._pinned import Place, pinned
+from saltlite.modules._wholefile import copy_whole, sentence, write_whole
 
 CACHED = "file_backup"
 """The folder of copies, below `cachedir`."""
@@ -57,14 +57,14 @@ def keep_beside(path: str, suffix: str, *, as_hard_link: bool = False) -> str:
     """
     real = os.path.realpath(path)
     if as_hard_link:
-        _beside(real + suffix, lambda fresh: os.link(real, fresh))
+        _beside(real + suffix, lambda fresh: _link(os.path.basename(real), fresh))
     else:
         copy_whole(real, real + suffix)
     if os.path.islink(path):
         aim = os.readlink(path)
         if os.path.islink(os.path.join(os.path.dirname(path), aim)):  # the copy lies at the end of the chain
             aim = real
-        _beside(path + suffix, lambda fresh: os.symlink(aim + suffix, fresh))
+        _beside(path + suffix, lambda fresh: os.symlink(aim + suffix, fresh.name, dir_fd=fresh.folder))
     return real + suffix
 
 
@@ -98,13 +98,20 @@ def _make_private(folder: str) -> None:
             os.mkdir(folder, 0o700)
 
 
-def _beside(place: str, make: Callable[[str], None]) -> None:
-    """Have `make` make a link under a fresh name, and put it where `place` is."""
-    fresh = os.path.join(os.path.dirname(place), f".saltlite-{os.urandom(8).hex()}")
+def _link(name: str, fresh: Place) -> None:
+    os.link(name, fresh.name, src_dir_fd=fresh.folder, dst_dir_fd=fresh.folder, follow_symlinks=False)
+
+
+def _beside(path: str, make: Callable[[Place], None]) -> None:
+    """Have `make` make a link under a fresh name, and put it where the path is."""
     try:
-        make(fresh)
-        os.replace(fresh, place)
+        with pinned(path, follow_symlinks=False) as place:
+            fresh = Place(place.folder, f".saltlite-{os.urandom(8).hex()}")
+            try:
+                make(fresh)
+                os.replace(fresh.name, place.name, src_dir_fd=fresh.folder, dst_dir_fd=fresh.folder)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(fresh.name, dir_fd=fresh.folder)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(fresh)
-        raise sentence(place, "written", error) from error
+        raise sentence(path, "written", error) from error

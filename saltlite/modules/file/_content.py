@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError
+from saltlite.modules._wholefile import blocks, read_whole
 
-from ._atomic import blocks, read_whole
 from ._text import EDIT_BYTES_MAX, UTF8, diff, is_binary, lines_of
 from .hashing import get_hash
 from .stats import get_mode

@@ -1,6 +1,7 @@
 """Copies of files and trees as one step: made beside their place under another name, and then put there.
 
-Links are copied as links, so that nothing outside of the tree comes into the copy.
+Links are copied as links, so that nothing outside of the tree comes into the copy. Both trees are walked through open
+folders, so that nobody who may write into one of them leads the copy elsewhere meanwhile.
 """
 
 from __future__ import annotations
@@ -13,44 +14,35 @@ import stat
 from collections.abc import Iterator
 
 from saltlite.errors import CommandExecutionError
+from saltlite.modules._pinned import Place, hold, pinned
+from saltlite.modules._wholefile import Access, existing, put_copy, shown
 
-from ._atomic import Access, blocks, shown, write_whole
 from ._paths import failed
 
-
-def copy_file(src: str, dst: str, *, follow_symlinks: bool) -> None:
-    """Make `dst` a copy of a file, with its mode and, where the minion may, its owner. Raises CommandExecutionError."""
-    found = os.stat(src)
-    root = os.geteuid() == 0
-    access = Access(stat.S_IMODE(found.st_mode), found.st_uid if root else None, found.st_gid if root else None)
-    write_whole(dst, blocks(src), access=access, follow_symlinks=follow_symlinks)
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def copy_entry(src: str, dst: str) -> None:
-    """Copy a file, link, pipe, device or folder with all that is in it, times included, over what is in `dst`.
+def copy_file(src: str, dst: str) -> None:
+    """Make `dst` a copy of a file, with its mode and, where the minion may, its owner; links are followed.
 
-    Files of `dst` that `src` does not have stay. Raises OSError and CommandExecutionError.
+    Raises OSError and CommandExecutionError.
     """
-    found = os.lstat(src)
-    if stat.S_ISDIR(found.st_mode):
-        if os.path.islink(dst) or (os.path.lexists(dst) and not os.path.isdir(dst)):
-            raise CommandExecutionError(f"{shown(dst)} is no folder, and {shown(src)} is one.")
-        if not os.path.isdir(dst):
-            os.mkdir(dst, 0o700)
-        for name in sorted(os.listdir(src)):
-            copy_entry(os.path.join(src, name), os.path.join(dst, name))
-    elif os.path.isdir(dst) and not os.path.islink(dst):
-        raise CommandExecutionError(f"{shown(dst)} is a folder, and {shown(src)} is none.")
-    elif stat.S_ISREG(found.st_mode):
-        copy_file(src, dst, follow_symlinks=False)
-    else:
-        if os.path.lexists(dst):
-            os.unlink(dst)
-        if stat.S_ISLNK(found.st_mode):
-            os.symlink(os.readlink(src), dst)
-        else:
-            os.mknod(dst, found.st_mode, found.st_rdev)
-    _dress(dst, found)
+    existing(src)
+    fd = os.open(src, _READ & ~os.O_NOFOLLOW)
+    try:
+        with pinned(dst) as place:
+            put_copy(fd, place, dst, _access(os.fstat(fd)), keep_hard_links=True)
+    finally:
+        os.close(fd)
+
+
+def copy_tree(src: str, dst: str) -> None:
+    """Copy a folder with all that is in it over what is in `dst`, where files that `src` does not have stay.
+
+    Times are copied too. Raises OSError and CommandExecutionError.
+    """
+    with pinned(src) as source, pinned(dst) as dest:
+        _copy(source, dest, dst)
 
 
 def replace_by_copy(src: str, dst: str) -> None:
@@ -58,69 +50,134 @@ def replace_by_copy(src: str, dst: str) -> None:
 
     Raises OSError and CommandExecutionError.
     """
-    with _beside(dst) as place:
-        copy_entry(src, place)
-        if os.path.isdir(place) and os.path.lexists(dst):
-            _exchange_folders(place, dst)
-        else:
-            os.replace(place, dst)
+    with pinned(src) as source, pinned(dst, follow_symlinks=False) as dest:
+        _replace(source, dest, dst)
 
 
 def move_entry(src: str, dst: str) -> None:
     """Rename, or where that would cross file systems, copy and then remove. Raises OSError, CommandExecutionError."""
-    try:
-        os.rename(src, dst)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        replace_by_copy(src, dst)
-        discard(src)
+    with pinned(src, follow_symlinks=False) as source, pinned(dst, follow_symlinks=False) as dest:
+        try:
+            os.rename(source.name, dest.name, src_dir_fd=source.folder, dst_dir_fd=dest.folder)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _replace(source, dest, dst)
+            discard(source)
 
 
-def discard(path: str) -> None:
+def discard(place: Place) -> None:
     """Remove a file, link or whole folder; what links in it point to stays. Raises OSError."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
+    if _is_folder(place):
+        shutil.rmtree(place.name, dir_fd=place.folder)
     else:
-        os.unlink(path)
+        os.unlink(place.name, dir_fd=place.folder)
 
 
-def _exchange_folders(place: str, dst: str) -> None:
-    """A folder cannot take the place of one that is not empty: that one goes aside first, and back if need be."""
-    aside = _free_name(dst)
-    os.rename(dst, aside)
+def _copy(source: Place, dest: Place, path: str) -> None:
+    """Copy a file, link, pipe, device or folder to a place, called `path` in sentences."""
+    found = os.stat(source.name, dir_fd=source.folder, follow_symlinks=False)
+    if stat.S_ISDIR(found.st_mode):
+        _copy_folder(source, dest, path)
+        return
+    if _is_folder(dest):
+        raise CommandExecutionError(f"{shown(path)} is a folder, and what is to be copied there is none.")
+    if stat.S_ISREG(found.st_mode):
+        fd = os.open(source.name, _READ, dir_fd=source.folder)
+        try:
+            # What is known of the file has to be of the one that is read.
+            found = os.fstat(fd)
+            put_copy(fd, dest, path, _access(found))
+        finally:
+            os.close(fd)
+    else:
+        _copy_special(source, dest, found)
+    # Some file systems keep no times of links.
+    with contextlib.suppress(NotImplementedError):
+        os.utime(dest.name, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=dest.folder, follow_symlinks=False)
+
+
+def _copy_folder(source: Place, dest: Place, path: str) -> None:
+    there = dest.status()
+    if there is None:
+        os.mkdir(dest.name, 0o700, dir_fd=dest.folder)
+    elif not stat.S_ISDIR(there.st_mode):
+        raise CommandExecutionError(f"{shown(path)} is no folder, and what is to be copied there is one.")
+    with _folder(source) as from_fd, _folder(dest) as to_fd:
+        for name in sorted(os.listdir(from_fd)):
+            _copy(Place(from_fd, name), Place(to_fd, name), os.path.join(path, name))
+        found = os.fstat(from_fd)
+        if os.geteuid() == 0:
+            os.fchown(to_fd, found.st_uid, found.st_gid)
+        os.fchmod(to_fd, stat.S_IMODE(found.st_mode))
+        os.utime(to_fd, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def _copy_special(source: Place, dest: Place, found: os.stat_result) -> None:
+    """Copy a link, a pipe or a device."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(dest.name, dir_fd=dest.folder)
+    link = stat.S_ISLNK(found.st_mode)
+    if link:
+        os.symlink(os.readlink(source.name, dir_fd=source.folder), dest.name, dir_fd=dest.folder)
+    else:
+        os.mknod(dest.name, found.st_mode, found.st_rdev, dir_fd=dest.folder)
+    with hold(dest, follow_symlinks=not link) as same:
+        if os.geteuid() == 0:
+            os.chown(same, found.st_uid, found.st_gid)
+        if not link:
+            os.chmod(same, stat.S_IMODE(found.st_mode))
+
+
+@contextlib.contextmanager
+def _folder(place: Place) -> Iterator[int]:
+    fd = os.open(place.name, _READ | os.O_DIRECTORY, dir_fd=place.folder)
     try:
-        os.rename(place, dst)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _replace(source: Place, dest: Place, path: str) -> None:
+    fresh = Place(dest.folder, _free_name())
+    try:
+        _copy(source, fresh, path)
+        if _is_folder(fresh) and dest.status() is not None:
+            _exchange_folders(fresh, dest)
+        else:
+            os.replace(fresh.name, dest.name, src_dir_fd=dest.folder, dst_dir_fd=dest.folder)
+    finally:
+        if fresh.status() is not None:
+            try:
+                discard(fresh)
+            except OSError as error:
+                left = os.path.join(os.path.dirname(path), fresh.name)
+                raise failed(f"{shown(left)}, a copy that was not completed, cannot be removed", error) from error
+
+
+def _exchange_folders(fresh: Place, dest: Place) -> None:
+    """A folder cannot take the place of one that is not empty: that one goes aside first, and back if need be."""
+    aside = Place(dest.folder, _free_name())
+    both = {"src_dir_fd": dest.folder, "dst_dir_fd": dest.folder}
+    os.rename(dest.name, aside.name, **both)
+    try:
+        os.rename(fresh.name, dest.name, **both)
     except OSError:
-        os.rename(aside, dst)
+        os.rename(aside.name, dest.name, **both)
         raise
     discard(aside)
 
 
-def _dress(dst: str, found: os.stat_result) -> None:
-    itself = stat.S_ISLNK(found.st_mode)
-    if os.geteuid() == 0:
-        os.chown(dst, found.st_uid, found.st_gid, follow_symlinks=False)
-    if not itself:
-        os.chmod(dst, stat.S_IMODE(found.st_mode))
-    # Some file systems keep no times of links.
-    with contextlib.suppress(NotImplementedError):
-        os.utime(dst, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)
+def _access(found: os.stat_result) -> Access:
+    """Mode, and where the minion may give files away, owner of a file, for its copy."""
+    root = os.geteuid() == 0
+    return Access(stat.S_IMODE(found.st_mode), found.st_uid if root else None, found.st_gid if root else None)
 
 
-@contextlib.contextmanager
-def _beside(dst: str) -> Iterator[str]:
-    """A free name in the folder of `dst`; what still has it at the end is removed."""
-    place = _free_name(dst)
-    try:
-        yield place
-    finally:
-        if os.path.lexists(place):
-            try:
-                discard(place)
-            except OSError as error:
-                raise failed(f"{shown(place)}, a copy that was not completed, cannot be removed", error) from error
+def _is_folder(place: Place) -> bool:
+    found = place.status()
+    return found is not None and stat.S_ISDIR(found.st_mode)
 
 
-def _free_name(dst: str) -> str:
-    return os.path.join(os.path.dirname(dst.rstrip("/")) or "/", f".saltlite-{os.urandom(8).hex()}")
+def _free_name() -> str:
+    return f".saltlite-{os.urandom(8).hex()}"

@@ -6,18 +6,16 @@ is told. What is done to the text belongs to the functions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import SaltInvocationError
+from saltlite.modules._wholefile import checked_path, regular, shown
 
-from ._atomic import checked_path, regular, shown
 from ._backups import write_keeping
 from ._text import Encoding, diff, lines_of, read_text
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """A file that is being edited: its path, its text, and the way back to bytes."""
 
     path: str
@@ -36,9 +34,12 @@ class Edit:
         return diff(lines_of(self.old), lines_of(new)) if told else new != self.old
 
 
-def begun(path: Any, encoding: str | None = None) -> Edit:
-    """Begin to edit a file. Raises SaltInvocationError when there is none, and what `read_text` raises."""
+def begun(path: Any, encoding: str | None = None, *, to_edit: bool = True) -> Edit:
+    """Begin to edit a file, or with `to_edit` False only look at it.
+
+    Raises SaltInvocationError when there is none, and what `read_text` raises.
+    """
     place = checked_path(path)
     if regular(place) is None:
         raise SaltInvocationError(f"File not found: {shown(place)}")
-    return Edit(place, *read_text(place, encoding))
+    return Edit(place, *read_text(place, encoding, to_edit=to_edit))

@@ -11,8 +11,8 @@ import os
 import struct
 
 from saltlite.errors import CommandExecutionError
-
-from ._atomic import sentence, shown
+from saltlite.modules._pinned import pinned
+from saltlite.modules._wholefile import sentence, shown
 
 LETTERS = {
     "s": 0x1, "u": 0x2, "c": 0x4, "S": 0x8, "i": 0x10, "a": 0x20, "d": 0x40, "A": 0x80, "E": 0x800, "I": 0x1000,
@@ -61,7 +61,9 @@ def changed_flags(path: str, add: str, remove: str) -> None:
 def _open(path: str) -> int | None:
     try:
         # Not to follow a link, and not to wait for the other end of a pipe.
-        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with pinned(path, follow_symlinks=False) as place:
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            return os.open(place.name, flags, dir_fd=place.folder)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENXIO, errno.ENODEV}:
             return None

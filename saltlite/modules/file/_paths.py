@@ -6,8 +6,7 @@ import os
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-
-from ._atomic import checked_path, shown
+from saltlite.modules._wholefile import checked_path, shown
 
 
 def absolute(path: Any, what: str = "File path") -> str:

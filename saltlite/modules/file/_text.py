@@ -13,12 +13,10 @@ import io
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-
-from ._atomic import existing, read_whole, shown
+from saltlite.modules._wholefile import existing, read_whole, shown
 
 EDIT_BYTES_MAX = 256 * 1024 * 1024
 """Size of a file that can be edited here: its text is in memory twice, before and after."""
@@ -36,8 +34,7 @@ _BYTE_ORDERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
+class Encoding(NamedTuple):
     """How the text of one file became characters; `mark` is what stood before the text and goes there again."""
 
     name: str = "utf-8"
@@ -56,18 +53,21 @@ class Encoding:
 UTF8 = Encoding()
 
 
-def read_text(path: str, encoding: str | None = None, *, binary_too: bool = False) -> tuple[str, Encoding]:
+def read_text(
+    path: str, encoding: str | None = None, *, binary_too: bool = False, to_edit: bool = False
+) -> tuple[str, Encoding]:
     """The text of a file, and the way back. Without an `encoding` it is UTF-8, and other bytes are kept as they are.
 
-    Raises SaltInvocationError for a binary file (unless its encoding is given, or `binary_too`) and for an unknown
-    encoding, CommandExecutionError for one that is missing, too large, special or not of that encoding.
+    `to_edit` is for what is going to be written back, see `blocks`. Raises SaltInvocationError for a binary file
+    (unless its encoding is given, or `binary_too`) and for an unknown encoding, CommandExecutionError for one that is
+    missing, too large, special or not of that encoding.
     """
     size = existing(path).st_size
     if size > EDIT_BYTES_MAX:
         raise CommandExecutionError(
             f"{shown(path)} has {size} bytes, and files of up to {EDIT_BYTES_MAX} can be edited here."
         )
-    data = read_whole(path)
+    data = read_whole(path, to_edit=to_edit)
     if encoding is None:
         if not binary_too and is_binary(data):
             raise SaltInvocationError(f"Cannot perform string replacements on a binary file: {shown(path)}")

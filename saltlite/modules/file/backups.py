@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError
+from saltlite.modules._wholefile import Access, blocks, checked_path, shown, write_whole
 
-from ._atomic import Access, blocks, checked_path, shown, write_whole
 from ._backups import CACHED, STAMP, keep_cached
 from ._paths import absolute
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
@@ -14,8 +13,7 @@ from ._edits import begun
 from ._text import as_text, compiled, ending, ending_of, lines_of
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(NamedTuple):
     """The markers, and what is to be between them: lines without their endings."""
 
     start: str
@@ -40,7 +38,7 @@ def blockreplace(  # noqa: PLR0913, PLR0917 - Salt's signature
     path: str,
     marker_start: str = "#-- start managed zone --",
     marker_end: str = "#-- end managed zone --",
-    content: Any = "",
+    content: str = "",
     append_if_not_found: bool = False,
     prepend_if_not_found: bool = False,
     backup: str | bool | None = ".bak",

@@ -8,11 +8,21 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import hold, pinned
+from saltlite.modules._wholefile import (
+    blocks,
+    checked_path,
+    existing,
+    read_whole,
+    regular,
+    sentence,
+    shown,
+    write_whole,
+)
 
-from ._atomic import blocks, checked_path, existing, read_whole, regular, sentence, shown, write_whole
 from ._text import UTF8, as_text
 
 READ_BYTES_MAX = 64 * 1024 * 1024
@@ -21,10 +31,6 @@ READ_BYTES_MAX = 64 * 1024 * 1024
 _FIRST_LINE_BYTES = 65536
 
 __risk__ = {"truncate": "truncate"}
-
-
-class _Lines(TypedDict, total=False):
-    args: Any
 
 
 def read(path: str, binary: bool = False) -> str | bytes:
@@ -49,7 +55,7 @@ def read(path: str, binary: bool = False) -> str | bytes:
     return content if binary else content.decode(UTF8.name, UTF8.errors)
 
 
-def write(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines]) -> str:
+def write(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
     """
     Make these lines the whole content of a file, which is made where there is none.
 
@@ -61,14 +67,14 @@ def write(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines]) 
         saltlite '*' file.write /etc/motd 'This machine is watched.'
         saltlite '*' file.write /etc/default/app args='["A=1", "B=2"]'
     """
-    place, wanted = checked_path(path), _lines(lines, kwargs)
+    place, wanted = checked_path(path), _lines(lines, args)
     regular(place)
     if not test:
         write_whole(place, _joined(wanted, "\n"))
     return _report("Wrote", "Would write", wanted, path, test=test)
 
 
-def append(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines]) -> str:
+def append(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
     """
     Add lines at the end of a file; a last line without a line break gets one first.
 
@@ -79,16 +85,16 @@ def append(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines])
         saltlite '*' file.append /etc/motd 'With all thine offerings thou shalt offer salt.'
         saltlite '*' file.append /etc/environment args='EDITOR=vi'
     """
-    place, wanted = checked_path(path), _lines(lines, kwargs)
+    place, wanted = checked_path(path), _lines(lines, args)
     existing(place)
     if not test:
         end = _ending(place)
         between = b"" if _last_byte(place) in (b"", b"\n") else end.encode()
-        write_whole(place, chain(blocks(place), (between + _joined(wanted, end),)))
+        write_whole(place, chain(blocks(place, to_edit=True), (between + _joined(wanted, end),)))
     return _report("Wrote", "Would write", wanted, path, test=test)
 
 
-def prepend(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines]) -> str:
+def prepend(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
     """
     Add lines at the beginning of a file, which is made where there is none. Arguments are those of ``file.write``.
 
@@ -96,11 +102,11 @@ def prepend(path: str, *lines: Any, test: bool = False, **kwargs: Unpack[_Lines]
 
         saltlite '*' file.prepend /etc/motd 'This machine is watched.'
     """
-    place, wanted = checked_path(path), _lines(lines, kwargs)
+    place, wanted = checked_path(path), _lines(lines, args)
     there = regular(place)
     if not test:
         end = _ending(place) if there else "\n"
-        write_whole(place, chain((_joined(wanted, end),), blocks(place) if there else ()))
+        write_whole(place, chain((_joined(wanted, end),), blocks(place, to_edit=True) if there else ()))
     return _report("Prepended", "Would prepend", wanted, path, test=test)
 
 
@@ -116,9 +122,12 @@ def touch(name: str, atime: float | str | None = None, mtime: float | str | None
     place = checked_path(name)
     times = (_nanoseconds(atime, "atime"), _nanoseconds(mtime, "mtime"))
     try:
-        if not os.path.exists(place):
-            os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
-        os.utime(place, ns=times)
+        with pinned(place) as end:
+            if end.status() is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                os.close(os.open(end.name, flags, 0o666, dir_fd=end.folder))
+            with hold(end, follow_symlinks=True) as same:
+                os.utime(same, ns=times)
     except OSError as error:
         raise sentence(place, "touched", error) from error
     return os.path.exists(place)
@@ -140,7 +149,7 @@ def seek_read(path: str, size: int, offset: int) -> bytes:
         return os.pread(file.fileno(), amount, start)
 
 
-def seek_write(path: str, data: str | bytes, offset: int) -> int:
+def seek_write(path: str, data: str, offset: int) -> int:
     """
     Write over a part of a file, from a position on; how many bytes were written.
 
@@ -151,7 +160,7 @@ def seek_write(path: str, data: str | bytes, offset: int) -> int:
         saltlite '*' file.seek_write /path/to/file 'some data' 4096
     """
     place, start = checked_path(path), _count(offset, "offset")
-    new = data if isinstance(data, bytes) else as_text(data).encode(UTF8.name, UTF8.errors)
+    new = as_text(data).encode(UTF8.name, UTF8.errors)
     if len(new) > READ_BYTES_MAX:
         raise SaltInvocationError(f"data has {len(new)} bytes, more than can be written at once: {READ_BYTES_MAX}.")
     with _opened(place, os.O_RDWR, "written") as file:
@@ -187,9 +196,9 @@ def _opened(place: str, flags: int, verb: str) -> Iterator[io.FileIO]:
     """The regular file, open; whatever the kernel refuses then is an error that says the file cannot be `verb`."""
     existing(place)
     try:
-        with open(
-            os.open(place, flags | os.O_CLOEXEC | os.O_NONBLOCK), "rb" if flags == os.O_RDONLY else "rb+", buffering=0
-        ) as file:
+        with pinned(place) as end:
+            fd = os.open(end.name, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=end.folder)
+        with open(fd, "rb" if flags == os.O_RDONLY else "rb+", buffering=0) as file:
             yield file
     except OSError as error:
         raise sentence(place, verb, error) from error
@@ -202,8 +211,8 @@ def _write_at(fd: int, data: bytes, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
-def _lines(args: Iterable[Any], named: _Lines) -> list[str]:
-    given = named.get("args", args)
+def _lines(by_position: Iterable[Any], by_name: Any) -> list[str]:
+    given = by_position if by_name is None else by_name
     return [as_text(each) for each in (given if isinstance(given, list | tuple) else [given])]
 
 

@@ -7,8 +7,9 @@ import stat
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
+from saltlite.modules._pinned import pinned
+from saltlite.modules._wholefile import checked_path, shown
 
-from ._atomic import checked_path, shown
 from ._paths import failed, octal
 from .owning import check_perms
 from .placing import makedirs
@@ -125,7 +126,8 @@ def _make(
         told["result"] = None
         return told
     try:
-        os.mknod(path, bits | mode, device)
+        with pinned(path, follow_symlinks=False) as place:
+            os.mknod(place.name, bits | mode, device, dir_fd=place.folder)
     except OSError as error:
         raise failed(f"{shown(path)} cannot be made", error) from error
     done, _ = check_perms(path, None, access[0], access[1], mode=f"{mode:04o}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import glob
+import contextlib
 import os
 import shlex
 import shutil
@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import pinned
+from saltlite.modules._wholefile import shown
 
-from ._atomic import shown
 from ._criteria import KINDS, Criterion, Entry, criteria, kinds
 from ._paths import absolute
 from .hashing import get_hash
@@ -68,6 +69,8 @@ def find(path: str, *args: str, **kwargs: Unpack[_Options]) -> list[Any]:
         saltlite '*' file.find /var mtime=+30d size=+10m print=path,size,mtime
         saltlite '*' file.find /var/log name='*.[0-9]' mtime=+30d size=+10m delete
     """
+    from glob import glob
+
     options: dict[str, Any] = {**kwargs}
     unknown = sorted(set(options) - set(_Options.__annotations__))
     if unknown or set(args) - {"delete", "print"}:
@@ -81,7 +84,7 @@ def find(path: str, *args: str, **kwargs: Unpack[_Options]) -> list[Any]:
     actions = list(_actions(options, removed, test=test))
     found = [
         result
-        for top in sorted(glob.glob(absolute(path)))
+        for top in sorted(glob(absolute(path)))
         for entry in _walk(top, wanted, depths)
         for action in actions
         if (result := action(entry)) is not None
@@ -128,29 +131,22 @@ def _walk(top: str, wanted: list[Criterion], depths: tuple[int, int | None]) -> 
         yield from _itself(top, wanted)
     if not os.path.isdir(top) or most == 0:
         return
-    real = os.path.realpath(top)
-    for folder, folders, files, fd in os.fwalk(real, follow_symlinks=False):
-        below = os.path.relpath(folder, real)
-        depth = 1 if below == "." else below.count("/") + 2
-        shown_folder = top if below == "." else os.path.join(top, below)
-        for name in sorted((*folders, *files)):
-            if depth >= least:
-                yield from _entry(os.path.join(shown_folder, name), name, fd, wanted)
-        if most is not None and depth >= most:
-            folders.clear()
+    with pinned(top) as place:
+        for folder, folders, files, fd in os.fwalk(place.name, follow_symlinks=False, dir_fd=place.folder):
+            below = os.path.relpath(folder, place.name)
+            depth = 1 if below == "." else below.count("/") + 2
+            shown_folder = top if below == "." else os.path.join(top, below)
+            for name in sorted((*folders, *files)):
+                if depth >= least:
+                    yield from _entry(os.path.join(shown_folder, name), name, fd, wanted)
+            if most is not None and depth >= most:
+                folders.clear()
 
 
 def _itself(top: str, wanted: list[Criterion]) -> Iterator[Entry]:
-    plain = top.rstrip("/")
-    folder, name = os.path.split(plain) if os.path.basename(plain) not in {"", ".", ".."} else (top, ".")
-    try:
-        fd = os.open(folder or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        yield from _entry(top, name, fd, wanted)
-    finally:
-        os.close(fd)
+    # What cannot be looked at is not found.
+    with contextlib.suppress(OSError), pinned(top, follow_symlinks=False) as place:
+        yield from _entry(top, place.name, place.folder, wanted)
 
 
 def _entry(path: str, name: str, fd: int, wanted: list[Criterion]) -> Iterator[Entry]:

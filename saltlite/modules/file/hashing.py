@@ -8,8 +8,9 @@ import stat
 from typing import TYPE_CHECKING
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, sentence, shown
 
-from ._atomic import checked_path, sentence, shown
+from ._unserved import refuse_unserved
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
@@ -84,12 +85,19 @@ def check_hash(path: str, file_hash: str) -> bool:
     return get_hash(path, kind) == parts[-1].strip().lower()
 
 
-def get_source_sum(
+def get_source_sum(  # noqa: PLR0913, PLR0917 - Salt's arguments
     file_name: str = "",
     source: str = "",
     source_hash: str | None = None,
     source_hash_name: str | None = None,
     saltenv: str = "base",
+    verify_ssl: bool = True,
+    source_hash_sig: str | None = None,
+    signed_by_any: str | list[str] | None = None,
+    signed_by_all: str | list[str] | None = None,
+    keyring: str | None = None,
+    gnupghome: str | None = None,
+    sig_backend: str = "gpg",
 ) -> dict[str, str]:
     """
     The digest that a source should have, as ``hash_type`` and ``hsum``.
@@ -102,6 +110,7 @@ def get_source_sum(
         saltlite '*' file.get_source_sum /tmp/a.gz source=salt://a.gz source_hash=499ae16dcae71eeb7c3a30c75ea7a1a6
         saltlite '*' file.get_source_sum /tmp/a.gz source=salt://a.gz source_hash=salt://hashes.md5
     """
+    refuse_unserved(locals())
     told = str(source_hash or "").strip()
     listing = _listing(told, saltenv)
     if not listing:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, regular, shown
 
-from ._atomic import checked_path, regular, shown
 from ._backups import keep_dated, suffix_of
 from ._edits import Edit, begun
 from ._text import as_text, compiled, diff, ending, ending_of, lines_of, read_text
@@ -19,7 +18,7 @@ _MODES = ("insert", "ensure", "delete", "replace")
 
 def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     path: str,
-    content: Any = None,
+    content: str | None = None,
     match: str | None = None,
     mode: str | None = None,
     location: str | None = None,
@@ -63,7 +62,7 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
             return False
         raise CommandExecutionError(f'File "{shown(place)}" does not exist or is not a file.')
     wanted = _line_of(content, mode, location, indent=indent)
-    edit = Edit(place, *read_text(place, binary_too=True))
+    edit = Edit(place, *read_text(place, binary_too=True, to_edit=True))
     lines = lines_of(edit.old)
     if not match and before is None and after is None and content is not None:
         match = as_text(content)
@@ -79,8 +78,7 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     return edit.finished("".join(new), suffix="", dry=test, told=show_changes and changed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """What is to be done: the line without its ending, and how."""
 
     mode: str

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, shown
 
-from ._atomic import checked_path, shown
 from ._content import content_of, difference, drop_rendered, keep_rendered, mode_of, of_text
 from ._flags import read_flags
 from ._paths import octal, octal_text
 from ._templates import FORMATS, render
 from ._text import read_text
+from ._unserved import refuse_unserved
 from .hashing import get_hash, get_source_sum
 from .owning import flag_changes
 from .stats import stats
@@ -58,20 +59,15 @@ def apply_template_on_contents(
 
 
 def get_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    name: str,
-    template: str | None,
-    source: str | None,
-    source_hash: str | None,
-    source_hash_name: str | None,
-    user: str | int | None,
-    group: str | int | None,
-    mode: str | int | None,
-    attrs: str | None,
-    saltenv: str,
-    context: dict[str, Any] | None,
-    defaults: dict[str, Any] | None,
-    skip_verify: bool = False,
-) -> tuple[str, dict[str, str], str]:
+    name: str, template: str | None, source: str | None, source_hash: str | None, source_hash_name: str | None,
+    user: str | int | None, group: str | int | None, mode: str | int | None, attrs: str | None, saltenv: str,
+    context: dict[str, Any] | None, defaults: dict[str, Any] | None, skip_verify: bool = False,
+    verify_ssl: bool = True, use_etag: bool = False, source_hash_sig: str | None = None,
+    signed_by_any: str | list[str] | None = None, signed_by_all: str | list[str] | None = None,
+    keyring: str | None = None, gnupghome: str | None = None, ignore_ordering: bool = False,
+    ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
+    sig_backend: str = "gpg",
+) -> tuple[str, dict[str, str], str]:  # fmt: skip
     """
     Fetch and render what a managed file is to contain: its path here, its digest, and what went wrong or an empty text.
 
@@ -82,6 +78,7 @@ def get_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' file.get_managed /etc/httpd.conf jinja salt://http/httpd.conf None None root root 755 None base \\
             None None
     """
+    refuse_unserved(locals())
     if not source:
         return "", {}, ""
     scheme = source.partition("://")[0] if "://" in source else "file"
@@ -112,8 +109,8 @@ def get_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
 def check_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
     name: str,
-    source: Any,
-    source_hash: Any,
+    source: str | list[Any] | None,
+    source_hash: str | dict[str, str] | None,
     source_hash_name: str | None,
     user: str | int | None,
     group: str | int | None,
@@ -125,6 +122,10 @@ def check_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
     saltenv: str,
     contents: str | None = None,
     skip_verify: bool = False,
+    seuser: str | None = None,
+    serole: str | None = None,
+    setype: str | None = None,
+    serange: str | None = None,
     follow_symlinks: bool = False,
 ) -> tuple[bool | None, str]:
     """
@@ -137,7 +138,7 @@ def check_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
     """
     changes = check_managed_changes(
         name, source, source_hash, source_hash_name, user, group, mode, attrs, template, context, defaults, saltenv,
-        contents, skip_verify, follow_symlinks=follow_symlinks,
+        contents, skip_verify, False, seuser, serole, setype, serange, follow_symlinks=follow_symlinks,
     )  # fmt: skip
     if isinstance(changes, tuple):
         return changes
@@ -149,8 +150,8 @@ def check_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
 def check_managed_changes(  # noqa: PLR0913, PLR0917 - Salt's arguments
     name: str,
-    source: Any,
-    source_hash: Any,
+    source: str | list[Any] | None,
+    source_hash: str | dict[str, str] | None,
     source_hash_name: str | None,
     user: str | int | None,
     group: str | int | None,
@@ -163,7 +164,15 @@ def check_managed_changes(  # noqa: PLR0913, PLR0917 - Salt's arguments
     contents: str | None = None,
     skip_verify: bool = False,
     keep_mode: bool = False,
+    seuser: str | None = None,
+    serole: str | None = None,
+    setype: str | None = None,
+    serange: str | None = None,
+    verify_ssl: bool = True,
     follow_symlinks: bool = False,
+    ignore_ordering: bool = False,
+    ignore_whitespace: bool = False,
+    ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False,
 ) -> dict[str, Any] | tuple[bool, str]:
     """
@@ -174,21 +183,21 @@ def check_managed_changes(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' file.check_managed_changes /etc/httpd.conf salt://http/httpd.conf None None root root 755 None \\
             jinja None None base
     """
-    source, source_hash = source_list(source, source_hash, saltenv)
+    first, digest = source_list(source, source_hash, saltenv)
     sfn, source_sum = "", dict[str, str]()
     if contents is None:
         sfn, source_sum, wrong = get_managed(
-            name, template, source, source_hash, source_hash_name, user, group, mode, attrs, saltenv, context,
+            name, template, first, digest, source_hash_name, user, group, mode, attrs, saltenv, context,
             defaults, skip_verify,
         )  # fmt: skip
         if wrong:
             return False, wrong
-        if keep_mode and source:
-            mode = mode_of(source, saltenv)
+        if keep_mode and first:
+            mode = mode_of(first, saltenv)
     try:
         return check_file_meta(
-            name, sfn, source, source_sum, user, group, mode, attrs, saltenv, contents,
-            follow_symlinks=follow_symlinks, new_file_diff=new_file_diff,
+            name, sfn, first, source_sum, user, group, mode, attrs, saltenv, contents, seuser, serole, setype, serange,
+            verify_ssl, follow_symlinks, ignore_ordering, ignore_whitespace, ignore_comment_characters, new_file_diff,
         )  # fmt: skip
     finally:
         drop_rendered(sfn)
@@ -204,8 +213,16 @@ def check_file_meta(  # noqa: PLR0913, PLR0917 - Salt's arguments
     mode: str | int | None,
     attrs: str | None,
     saltenv: str,
-    contents: str | bytes | None = None,
+    contents: str | None = None,
+    seuser: str | None = None,
+    serole: str | None = None,
+    setype: str | None = None,
+    serange: str | None = None,
+    verify_ssl: bool = True,
     follow_symlinks: bool = False,
+    ignore_ordering: bool = False,
+    ignore_whitespace: bool = False,
+    ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False,
 ) -> dict[str, Any]:
     """
@@ -216,6 +233,7 @@ def check_file_meta(  # noqa: PLR0913, PLR0917 - Salt's arguments
         saltlite '*' file.check_file_meta /etc/httpd.conf None salt://http/httpd.conf '{hash_type: md5, hsum: 0123}' \\
             root root 755 None base
     """
+    refuse_unserved(locals())
     path = checked_path(name)
     there = os.path.lexists(path)
     if not there and not new_file_diff:

@@ -7,11 +7,12 @@ import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import Access, checked_path, shown, write_whole
 
-from ._atomic import Access, checked_path, shown, write_whole
 from ._backups import keep_cached
 from ._content import Content, content_of, difference, drop_rendered, mode_of, of_text
 from ._paths import octal
+from ._unserved import refuse_unserved
 from .owning import check_perms, owner_numbers
 from .placing import makedirs as make_folders
 
@@ -42,42 +43,31 @@ class _Wanted(NamedTuple):
 
 
 def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
-    name: str,
-    sfn: str,
-    ret: dict[str, Any] | None,
-    source: str | None,
-    source_sum: dict[str, str] | None,
-    user: str | int | None,
-    group: str | int | None,
-    mode: str | int | None,
-    attrs: str | None,
-    saltenv: str,
-    backup: str | bool | None,
-    makedirs: bool = False,
-    show_changes: bool = True,
-    contents: str | bytes | None = None,
-    dir_mode: str | int | None = None,
-    follow_symlinks: bool = True,
-    skip_verify: bool = False,
-    keep_mode: bool = False,
-    encoding: str | None = None,
-    encoding_errors: str = "strict",
-    new_file_diff: bool = False,
-    *,
-    test: bool = False,
-) -> dict[str, Any]:
+    name: str, sfn: str, ret: dict[str, Any] | None, source: str | None, source_sum: dict[str, str] | None,
+    user: str | int | None, group: str | int | None, mode: str | int | None, attrs: str | None, saltenv: str,
+    backup: str | bool | None, makedirs: bool = False, template: str | None = None, show_changes: bool = True,
+    contents: str | None = None, dir_mode: str | int | None = None, follow_symlinks: bool = True,
+    skip_verify: bool = False, keep_mode: bool = False, encoding: str | None = None, encoding_errors: str = "strict",
+    seuser: str | None = None, serole: str | None = None, setype: str | None = None, serange: str | None = None,
+    verify_ssl: bool = True, use_etag: bool = False, signature: str | None = None, source_hash_sig: str | None = None,
+    signed_by_any: str | list[str] | None = None, signed_by_all: str | list[str] | None = None,
+    keyring: str | None = None, gnupghome: str | None = None, ignore_ordering: bool = False,
+    ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
+    new_file_diff: bool = False, sig_backend: str = "gpg", *, test: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """
     Bring a file to its content, owner and mode: ``name``, ``changes``, ``comment`` and ``result``.
 
     The content is ``contents``, or ``sfn`` as ``file.get_managed`` gave it, or ``source``. The file is made where it is
     not there, with ``makedirs`` also the folders above it, of mode ``dir_mode``. ``backup=minion`` keeps a copy of the
-    old file in the minion's cache.
+    old file in the minion's cache. ``template`` is of no effect: ``file.get_managed`` has rendered ``sfn``.
 
     CLI Example::
 
         saltlite '*' file.manage_file /etc/httpd.conf '' '{}' salt://http/httpd.conf '{hash_type: md5, hsum: 0123}' \\
             root root 755 '' base ''
     """
+    refuse_unserved(locals())
     path = checked_path(name)
     told = ret or {"name": name, "changes": {}, "comment": "", "result": True}
     present = path if os.path.isfile(path) and (follow_symlinks or not os.path.islink(path)) else ""

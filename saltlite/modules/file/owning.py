@@ -6,10 +6,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import held, pinned
+from saltlite.modules._wholefile import checked_path, shown
 
-from ._atomic import checked_path, shown
 from ._flags import LETTERS, changed_flags, read_flags
 from ._paths import failed, octal, octal_text
+from ._unserved import refuse_unserved
 from .stats import get_mode, group_to_gid, stats, user_to_uid
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ def set_mode(path: str, mode: str | int, *, test: bool = False) -> str:
     if test:
         return octal_text(wanted)
     try:
-        os.chmod(name, wanted)
+        with held(name) as same:
+            os.chmod(same, wanted)
     except OSError as error:
         raise failed(f"The mode of {shown(name)} cannot be set", error) from error
     return get_mode(name)
@@ -135,7 +138,7 @@ def chattr(*files: str, operator: str | None = None, attributes: str | None = No
     return True
 
 
-def check_perms(  # noqa: PLR0913 - Salt's arguments
+def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
     name: str,
     ret: dict[str, Any] | None,
     user: str | int | None,
@@ -143,6 +146,10 @@ def check_perms(  # noqa: PLR0913 - Salt's arguments
     mode: str | int | None,
     attrs: str | None = None,
     follow_symlinks: bool = False,
+    seuser: str | None = None,
+    serole: str | None = None,
+    setype: str | None = None,
+    serange: str | None = None,
     *,
     test: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -158,6 +165,7 @@ def check_perms(  # noqa: PLR0913 - Salt's arguments
         saltlite '*' file.check_perms /etc/sudoers '{}' root root 400 ai
     """
     path = checked_path(name)
+    refuse_unserved(locals())
     told = ret or {"name": name, "changes": {}, "comment": [], "result": True}
     before = stats(path, follow_symlinks=follow_symlinks)
     itself = os.path.islink(path) and not follow_symlinks
@@ -254,7 +262,8 @@ def _say(told: dict[str, Any], said: list[str]) -> None:
 
 def _give(name: str, uid: int, gid: int, *, follow_symlinks: bool) -> None:
     try:
-        os.chown(name, uid, gid, follow_symlinks=follow_symlinks)
+        with held(name, follow_symlinks=follow_symlinks) as same:
+            os.chown(same, uid, gid)
     except (OSError, OverflowError) as error:
         if isinstance(error, OverflowError):
             raise SaltInvocationError(f"There can be no user {uid} or group {gid}: {error}.") from error
@@ -267,11 +276,14 @@ def _give_tree(top: str, uid: int, gid: int) -> None:
     def stop(error: OSError) -> None:
         raise failed(f"{shown(error.filename or top)} cannot be read", error) from error
 
-    for folder, folders, files, fd in os.fwalk(top, onerror=stop, follow_symlinks=False):
-        for each in (*folders, *files):
-            try:
-                os.chown(each, uid, gid, dir_fd=fd, follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # it has been removed while the folder was read
-            except OSError as error:
-                raise failed(f"The owner of {shown(os.path.join(folder, each))} cannot be set", error) from error
+    with pinned(top, follow_symlinks=False) as place:
+        tree = os.fwalk(place.name, onerror=stop, follow_symlinks=False, dir_fd=place.folder)
+        for folder, folders, files, fd in tree:
+            for each in (*folders, *files):
+                try:
+                    os.chown(each, uid, gid, dir_fd=fd, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # it has been removed while the folder was read
+                except OSError as error:
+                    path = os.path.join(os.path.dirname(top), folder, each)
+                    raise failed(f"The owner of {shown(path)} cannot be set", error) from error

@@ -6,8 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import refuse_strange_links
+from saltlite.modules._wholefile import checked_path, regular, shown
 
-from ._atomic import checked_path, regular, shown
 from ._text import diff, is_binary, lines_of, read_text
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def patch(
         saltlite '*' file.patch /srv/app /tmp/app.patch options=-p1
     """
     place, source = (os.path.abspath(checked_path(path)) for path in (originalfile, patchfile))
+    refuse_strange_links(place)
     folder = os.path.isdir(place)
     if not folder:
         regular(place)

@@ -7,9 +7,10 @@ import time
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import hold, pinned
+from saltlite.modules._wholefile import checked_path, shown
 
-from ._atomic import checked_path, shown
-from ._copies import copy_entry, copy_file, discard, move_entry, replace_by_copy
+from ._copies import copy_file, copy_tree, discard, move_entry, replace_by_copy
 from ._paths import absolute, failed, octal, own_name
 from .owning import owner_numbers
 
@@ -47,11 +48,11 @@ def copy(src: str, dst: str, recurse: bool = False, remove_existing: bool = Fals
         return f"'{shown(source)}' would be copied to '{shown(dest)}'"
     try:
         if not folders[0]:
-            copy_file(source, dest, follow_symlinks=True)
+            copy_file(source, dest)
         elif remove_existing:
-            replace_by_copy(os.path.realpath(source), dest)
+            replace_by_copy(source, dest)
         else:
-            copy_entry(os.path.realpath(source), os.path.realpath(dest))
+            copy_tree(source, dest)
     except OSError as error:
         raise failed(f"Could not copy '{shown(source)}' to '{shown(dest)}'", error) from error
     return True
@@ -101,7 +102,8 @@ def rename(src: str, dst: str, *, test: bool = False) -> bool | str:
     if test:
         return f"'{shown(source)}' would be renamed to '{shown(dest)}'"
     try:
-        os.rename(source, dest)
+        with pinned(source, follow_symlinks=False) as old, pinned(dest, follow_symlinks=False) as new:
+            os.rename(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder)
     except OSError as error:
         raise failed(f"Could not rename '{shown(source)}' to '{shown(dest)}'", error) from error
     return True
@@ -119,17 +121,27 @@ def link(src: str, path: str, *, test: bool = False) -> bool | str:
     if test:
         return f"'{shown(name)}' would become a hard link to '{shown(source)}'"
     try:
-        os.link(source, name, follow_symlinks=False)
+        with pinned(source, follow_symlinks=False) as old, pinned(name, follow_symlinks=False) as new:
+            os.link(old.name, new.name, src_dir_fd=old.folder, dst_dir_fd=new.folder, follow_symlinks=False)
     except OSError as error:
         raise failed(f"Could not create '{shown(name)}'", error) from error
     return True
 
 
-def symlink(src: str, path: str, force: bool = False, atomic: bool = False, *, test: bool = False) -> bool | str:
+def symlink(
+    src: str,
+    path: str,
+    force: bool = False,
+    atomic: bool = False,
+    follow_symlinks: bool = True,  # noqa: ARG001 - Salt's argument, see below
+    *,
+    test: bool = False,
+) -> bool | str:
     """
     Make a symbolic link; nothing is done when it is there and points to ``src``.
 
-    ``force`` or ``atomic`` replaces another link or file, in one step.
+    ``force`` or ``atomic`` replaces another link or file, in one step. ``follow_symlinks`` is of no effect: what has
+    the name of the link is looked at itself.
 
     CLI Example::
 
@@ -143,17 +155,18 @@ def symlink(src: str, path: str, force: bool = False, atomic: bool = False, *, t
         raise CommandExecutionError(f"{kind}: {shown(name)}")
     if test:
         return f"'{shown(name)}' would become a link to '{shown(target)}'"
-    fresh = os.path.join(os.path.dirname(name), f".saltlite-{os.urandom(8).hex()}")
+    fresh = f".saltlite-{os.urandom(8).hex()}"
     try:
-        if not os.path.lexists(name):
-            os.symlink(target, name)
-            return True
-        os.symlink(target, fresh)
-        try:
-            os.replace(fresh, name)
-        except OSError:
-            os.unlink(fresh)
-            raise
+        with pinned(name, follow_symlinks=False) as place:
+            if place.status() is None:
+                os.symlink(target, place.name, dir_fd=place.folder)
+                return True
+            os.symlink(target, fresh, dir_fd=place.folder)
+            try:
+                os.replace(fresh, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+            except OSError:
+                os.unlink(fresh, dir_fd=place.folder)
+                raise
     except OSError as error:
         raise failed(f"Could not create '{shown(name)}'", error) from error
     return True
@@ -289,7 +302,8 @@ def remove(path: str, *, test: bool = False) -> bool | str:
     if test:
         return f"'{shown(name)}' would be removed"
     try:
-        discard(name)
+        with pinned(name, follow_symlinks=False) as place:
+            discard(place)
     except OSError as error:
         raise failed(f"Could not remove '{shown(name)}'", error) from error
     return True
@@ -311,10 +325,12 @@ def _make_folders(folder: str, user: str | int | None, group: str | int | None, 
         folder = os.path.dirname(folder)
     for each in reversed(missing):
         try:
-            os.mkdir(each, 0o777 if bits is None else 0o700)
-            os.chown(each, uid, gid, follow_symlinks=False)
-            if bits is not None:
-                os.chmod(each, bits)
+            with pinned(each, follow_symlinks=False) as place:
+                os.mkdir(place.name, 0o777 if bits is None else 0o700, dir_fd=place.folder)
+                with hold(place, follow_symlinks=True) as same:
+                    os.chown(same, uid, gid)
+                    if bits is not None:
+                        os.chmod(same, bits)
         except OSError as error:
             raise failed(f"The folder {shown(each)} cannot be made", error) from error
 

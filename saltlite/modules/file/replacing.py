@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import SaltInvocationError
+from saltlite.modules._wholefile import blocks, checked_path, regular
 
-from ._atomic import blocks, checked_path, regular
 from ._backups import suffix_of
 from ._edits import begun
 from ._text import as_text, compiled, ending, ending_of, flags_of, lines_of, read_text
@@ -17,13 +16,13 @@ from ._text import as_text, compiled, ending, ending_of, flags_of, lines_of, rea
 def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
     path: str,
     pattern: str,
-    repl: Any,
+    repl: str,
     count: int = 0,
     flags: int | str | list[str] = 8,
     bufsize: int | str = 1,
     append_if_not_found: bool = False,
     prepend_if_not_found: bool = False,
-    not_found_content: Any = None,
+    not_found_content: str | None = None,
     backup: str | bool | None = ".bak",
     dry_run: bool = False,
     search_only: bool = False,
@@ -65,7 +64,7 @@ def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
     suffix = suffix_of(backup)
     if ignore_if_missing and regular(checked_path(path)) is None:
         return False
-    edit = begun(path, encoding)
+    edit = begun(path, encoding, to_edit=not search_only)
     if search_only:
         return change.expression.search(edit.old) is not None
     new = change.applied(edit.old)
@@ -99,7 +98,7 @@ def search(
     )
 
 
-def contains(path: str, text: Any) -> bool:
+def contains(path: str, text: str) -> bool:
     """
     Whether a text, without white space around it, is somewhere in a file; False where there is none.
 
@@ -165,18 +164,17 @@ def _refuse_odd(append: bool, prepend: bool, search_only: bool, bufsize: int | s
         raise SaltInvocationError(f"count={count!r} is not a number of matches.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What is replaced by what, how often at most (0: always)."""
+class _Change(NamedTuple):
+    """What is replaced by what, and `at_most` how often (0: always)."""
 
     expression: re.Pattern[str]
     template: str
-    count: int
+    at_most: int
 
     def applied(self, text: str) -> str | None:
         """The text with the matches replaced; None where there is none. Raises SaltInvocationError."""
         try:
-            new, found = self.expression.subn(self.template, text, self.count)
+            new, found = self.expression.subn(self.template, text, self.at_most)
         except (re.error, IndexError, ValueError) as error:
             raise SaltInvocationError(
                 f"repl={self.template!r} cannot replace a match: {error}; backslash_literal=True takes it as it stands."

@@ -7,8 +7,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import refuse_strange_links
+from saltlite.modules._wholefile import checked_path, regular
 
-from ._atomic import checked_path, regular
 from ._backups import suffix_of, write_keeping
 from ._text import as_text, compiled, lines_of, read_text
 
@@ -23,9 +24,9 @@ _PYTHON_FLAGS = {"I": re.I, "L": re.L, "M": re.M, "S": re.S, "U": re.U, "X": re.
 
 def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
     path: str,
-    before: Any,
-    after: Any,
-    limit: Any = "",
+    before: str,
+    after: str,
+    limit: str = "",
     backup: str | bool | None = ".bak",
     options: str = "-r -e",
     flags: str = "g",
@@ -47,6 +48,7 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
 
         saltlite '*' file.sed /etc/httpd/httpd.conf 'LogLevel warn' 'LogLevel info'
     """
+    refuse_strange_links(checked_path(path))
     place = os.path.realpath(checked_path(path))
     if regular(place) is None:
         return False
@@ -65,7 +67,7 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
     return done
 
 
-def sed_contains(path: str, text: Any, limit: Any = "", flags: str = "g") -> bool:
+def sed_contains(path: str, text: str, limit: str = "", flags: str = "g") -> bool:
     """
     Whether sed finds a regular expression in a line of a file; False where there is none.
 
@@ -88,9 +90,9 @@ def sed_contains(path: str, text: Any, limit: Any = "", flags: str = "g") -> boo
 
 def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
     path: str,
-    before: Any,
-    after: Any,
-    limit: Any = "",
+    before: str,
+    after: str,
+    limit: str = "",
     backup: str | bool | None = ".bak",
     flags: str = "gMS",
     escape_all: bool = False,
@@ -120,7 +122,7 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
         wanted |= _PYTHON_FLAGS[letter]
     expression = compiled(re.escape(as_text(before)) if escape_all else before, wanted)
     only = compiled(re.escape(as_text(limit)) if escape_all else limit) if limit else None
-    old, way = read_text(place)
+    old, way = read_text(place, to_edit=True)
     count = 0 if "g" in flags else 1
     parts = [old] if only is None or multi else lines_of(old)
     try:
@@ -134,7 +136,7 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
         write_keeping(place, way.encode(new), suffix=suffix)
 
 
-def grep(path: str, pattern: Any, *opts: Any) -> dict[str, Any]:
+def grep(path: str, pattern: str, *opts: str) -> dict[str, Any]:
     """
     Search with the program grep: what it said, as ``cmd.run_all`` does; the return code is 1 where nothing matches.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import grp
 import os
 import pwd
@@ -10,8 +9,8 @@ import stat
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._wholefile import checked_path, sentence
 
-from ._atomic import checked_path, sentence
 from ._paths import absolute, failed, octal_text
 from .hashing import get_hash
 
@@ -266,7 +265,9 @@ def path_exists_glob(path: str) -> bool:
 
         saltlite '*' file.path_exists_glob '/etc/pam*/pass*'
     """
-    return bool(glob.glob(checked_path(path)))
+    from glob import glob
+
+    return bool(glob(checked_path(path)))
 
 
 def is_link(path: str, nostat: bool = False) -> bool:

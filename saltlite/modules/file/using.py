@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from ._atomic import checked_path, sentence
+from saltlite.modules._wholefile import checked_path, sentence
 
 
 def open_files(by_pid: bool = False) -> dict[str, list[int]] | dict[int, list[str]]:

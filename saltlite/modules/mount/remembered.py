@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,7 @@ def write_mount_cache(real_name: str, device: str, mkmnt: bool, fstype: str, mou
     """
     known = _remembered()
     known[str(real_name)] = {"device": device, "fstype": fstype, "mkmnt": mkmnt, "opts": mount_opts}
-    _machinefiles.replace(_place(), json.dumps({"mounts": known}), mode=0o600)
+    _remember(known)
     return True
 
 
@@ -50,11 +49,19 @@ def delete_mount_cache(real_name: str) -> bool:
     """
     known = _remembered()
     if known.pop(str(real_name), None) is not None:
-        _machinefiles.replace(_place(), json.dumps({"mounts": known}), mode=0o600)
+        _remember(known)
     return True
 
 
+def _remember(known: dict[str, Any]) -> None:
+    import json
+
+    _machinefiles.replace(_place(), json.dumps({"mounts": known}), mode=0o600)
+
+
 def _remembered() -> dict[str, Any]:
+    import json
+
     text = _machinefiles.read_if_there(_place())
     try:
         found: dict[str, Any] = json.loads(text)["mounts"] if text else {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules import _machinefiles, _mounts, _programs
+from saltlite.modules._pinned import held
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __salt__
@@ -54,7 +55,7 @@ def active(extended: bool = False) -> dict[str, dict[str, Any]]:
 
 def mount(
     name: str,
-    device: Any = False,
+    device: str | bool = False,
     mkmnt: bool = False,
     fstype: str = "",
     opts: str | Sequence[str] = "defaults",
@@ -85,7 +86,7 @@ def mount(
 
 def remount(
     name: str,
-    device: Any,
+    device: str | bool,
     mkmnt: bool = False,
     fstype: str = "",
     opts: str | Sequence[str] = "defaults",
@@ -242,7 +243,8 @@ def _make_folder(point: str, user: str | None) -> None:
     try:
         os.makedirs(point, exist_ok=True)
         if user:
-            shutil.chown(point, user)
+            with held(point, follow_symlinks=False) as same:
+                shutil.chown(same, user)
     except LookupError as error:
         raise SaltInvocationError(f"There is no user {user!r}.") from error
     except OSError as error:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules import _machinefiles, _mounts
@@ -19,8 +18,7 @@ _WITHOUT_A_DEVICE = {
 """Several entries may name the same device of these: the mount point tells which is meant."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """One entry, its columns without escapes."""
 
     device: str

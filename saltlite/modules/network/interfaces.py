@@ -31,24 +31,24 @@ def interfaces() -> dict[str, dict[str, Any]]:
         saltlite '*' network.interfaces
     """
     links = _rtnetlink.links()
-    names = {link.index: link.name for link in links}
+    names = {link.number: link.name for link in links}
     found: dict[int, dict[str, Any]] = {}
     for link in links:
         row: dict[str, Any] = {"up": link.up}
-        if link.parent and link.parent != link.index:
+        if link.parent and link.parent != link.number:
             row["parent"] = names.get(link.parent, f"if{link.parent}")
         if link.hwaddr:
             row["hwaddr"] = link.hwaddr
-        found[link.index] = row
+        found[link.number] = row
     for assigned in _rtnetlink.addresses():
-        if assigned.index not in found:
+        if assigned.number not in found:
             continue
-        kind, row = _address_row(assigned, names[assigned.index])
+        kind, row = _address_row(assigned, names[assigned.number])
         # For IPv6 the kernel's mark means a temporary address, which is a usual one.
         if assigned.secondary and kind == "inet":
-            found[assigned.index].setdefault("secondary", []).append({"type": kind, **row})
+            found[assigned.number].setdefault("secondary", []).append({"type": kind, **row})
         else:
-            found[assigned.index].setdefault(kind, []).append(row)
+            found[assigned.number].setdefault(kind, []).append(row)
     return {names[index]: row for index, row in found.items()}
 
 
@@ -293,12 +293,12 @@ def _assigned(version: int, wanted: Iterable[str] | None) -> list[_rtnetlink.Ass
     import fnmatch
 
     globs = None if wanted is None else list(wanted)
-    names = {link.index: link.name for link in _rtnetlink.links()}
+    names = {link.number: link.name for link in _rtnetlink.links()}
     return [
         each
         for each in _rtnetlink.addresses()
         if each.address.version == version
-        and (globs is None or any(fnmatch.fnmatchcase(names.get(each.index, ""), glob) for glob in globs))
+        and (globs is None or any(fnmatch.fnmatchcase(names.get(each.number, ""), glob) for glob in globs))
     ]
 
 

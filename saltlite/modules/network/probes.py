@@ -40,9 +40,9 @@ def ping(host: str, timeout: int | bool = False, return_boolean: bool = False) -
     wait = ["-W", _seconds(timeout)] if timeout else []
     done = _programs.run(["ping", *wait, "-c", "4", _programs.word(host, "host")])
     if return_boolean:
-        return done.returncode == 0
-    if done.returncode:
-        __context__["retcode"] = done.returncode
+        return done.retcode == 0
+    if done.retcode:
+        __context__["retcode"] = done.retcode
     return (done.stdout + done.stderr).strip()
 
 
@@ -57,7 +57,7 @@ def traceroute(host: str) -> list[dict[str, Any]]:
         saltlite '*' network.traceroute archlinux.org
     """
     try:
-        text = _programs.output(["traceroute", "--", _programs.word(host, "host")], TRACEROUTE_TIMEOUT_S)
+        text = _programs.output(["traceroute", "--", _programs.word(host, "host")], timeout_s=TRACEROUTE_TIMEOUT_S)
     except CommandExecutionError as error:
         if "did not end within" in str(error):
             return []

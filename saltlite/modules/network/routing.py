@@ -54,7 +54,7 @@ def get_route(ip: str) -> dict[str, str | None]:
     """
     way = _rtnetlink.way_to(address(ip))
     try:
-        name: str | None = socket.if_indextoname(way.index)
+        name: str | None = socket.if_indextoname(way.number)
     except OSError:  # the interface has just gone
         name = None
     return {"destination": str(ip), "gateway": way.gateway, "interface": name, "source": way.source}

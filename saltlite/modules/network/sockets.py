@@ -6,8 +6,7 @@ import ipaddress
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.modules import _machinefiles, _processes
 
@@ -28,8 +27,7 @@ _STATES = (
 """The kernel's number for the state of a connection, from 1 -> its word."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Socket:
+class _Socket(NamedTuple):
     local: tuple[str, int]
     remote: tuple[str, int]
     state: str

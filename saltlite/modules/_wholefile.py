@@ -1,7 +1,10 @@
-"""Putting a file in its place whole or not at all: the mechanics behind everything here that writes.
+"""Putting a file in its place whole or not at all: the mechanics behind every module that writes files.
 
 What belongs here: checking a path, refusing what is no regular file, the new file beside the old one and its rename,
 keeping mode, owner, ACLs and SELinux label. It knows nothing of texts and of what functions return.
+
+The folder is held open from the first look at the old file to the rename, so that nobody who may write along the path
+leads the new one elsewhere meanwhile.
 
 The new content is complete and on the disk before it takes the old one's place, so that whoever reads the path, after a
 crash or a full disk too, finds the one or the other. Where there is `O_TMPFILE` a killed process leaves nothing behind.
@@ -17,10 +20,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import Place, hold, pinned
 
 BLOCK_BYTES = 1024 * 1024
 """Read and written at once where a file is copied."""
@@ -30,8 +33,7 @@ _NO_NEW_FILE = {errno.EACCES, errno.EPERM, errno.ENOENT}
 _NOT_ON_DISK = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.ESPIPE}
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """What a file is to have besides its content: permission bits, user and group; None keeps what is there.
 
     A new file gets what the process gives it.
@@ -78,8 +80,7 @@ def regular(path: str) -> os.stat_result | None:
         return None
     except OSError as error:
         raise sentence(path, "read", error) from error
-    if not stat.S_ISREG(found.st_mode):
-        raise CommandExecutionError(f"{shown(path)} is {_kind(found.st_mode)}, no file with a content of its own.")
+    _refuse_special(path, found)
     return found
 
 
@@ -91,21 +92,28 @@ def existing(path: str) -> os.stat_result:
     return found
 
 
-def blocks(path: str) -> Iterator[bytes]:
-    """The content of a regular file, piece by piece. Raises CommandExecutionError."""
+def blocks(path: str, *, to_edit: bool = False) -> Iterator[bytes]:
+    """The content of a regular file, piece by piece. Raises CommandExecutionError.
+
+    `to_edit` is for what is going to be written back: it goes over no link over which nothing is written either.
+    """
     existing(path)
     try:
         # Not to wait for a writer if the file has become a pipe since.
-        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb", buffering=0) as file:
-            while block := file.read(BLOCK_BYTES):
-                yield block
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        if to_edit:
+            with pinned(path) as place:
+                fd = os.open(place.name, flags | os.O_NOFOLLOW, dir_fd=place.folder)
+        else:
+            fd = os.open(path, flags)
+        yield from _blocks_of(fd)
     except OSError as error:
         raise sentence(path, "read", error) from error
 
 
-def read_whole(path: str) -> bytes:
-    """The content of a regular file. Raises CommandExecutionError."""
-    return b"".join(blocks(path))
+def read_whole(path: str, *, to_edit: bool = False) -> bytes:
+    """The content of a regular file, `to_edit` as for `blocks`. Raises CommandExecutionError."""
+    return b"".join(blocks(path, to_edit=to_edit))
 
 
 def write_whole(
@@ -113,70 +121,126 @@ def write_whole(
     content: bytes | Iterable[bytes],
     *,
     access: Access | None = None,
-    like: str | None = None,
+    new_mode: int | None = None,
     follow_symlinks: bool = True,
     keep_hard_links: bool = True,
 ) -> None:
     """Give the file this content, all of it or none.
 
-    Mode, owner and extended attributes are those of the file that was there, or of the file `like`, but for what
-    `access` says. A symbolic link is followed, or with `follow_symlinks` False becomes a file itself. Further hard
-    links go on sharing the file, or with `keep_hard_links` False keep the old content. Raises CommandExecutionError;
-    the file is then as it was.
+    Mode, owner and extended attributes are those of the file that was there, but for what `access` says; a file that
+    was not there gets `new_mode`, or what the umask leaves. A symbolic link is followed, or with `follow_symlinks`
+    False becomes a file itself. Further hard links go on sharing the file, or with `keep_hard_links` False keep the old
+    content. Raises CommandExecutionError; the file is then as it was.
     """
-    target = os.path.realpath(path) if follow_symlinks else path
-    old = None if not follow_symlinks and os.path.islink(target) else regular(target)
-    model = like or (target if old is not None else None)
-    pieces = (content,) if isinstance(content, bytes) else content
     try:
-        with _fresh(target, old, open_to_all=model is None and (access is None or access.mode is None)) as (fd, place):
-            for piece in pieces:
-                _write_all(fd, piece)
-            if place:
-                _dress(fd, model, access or Access())
-            os.fsync(fd)
-            if old is not None and (not place or (old.st_nlink > 1 and keep_hard_links)):
-                _pour(fd, target, old, access)
-            else:
-                _exchange(fd, place, target, old, access)
+        with pinned(path, follow_symlinks=follow_symlinks) as place:
+            wanted = access or Access(mode=new_mode if place.status() is None else None)
+            _put(place, path, content, wanted, keep_hard_links=keep_hard_links)
     except OSError as error:
         raise sentence(path, "written", error) from error
 
 
 def copy_whole(source: str, dest: str) -> None:
     """Make `dest` a copy of `source`, with its mode, owner and attributes. Raises CommandExecutionError."""
-    write_whole(dest, blocks(source), like=source, follow_symlinks=False, keep_hard_links=False)
+    existing(source)
+    try:
+        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise sentence(source, "read", error) from error
+    try:
+        with pinned(dest, follow_symlinks=False) as place:
+            put_copy(fd, place, dest)
+    except OSError as error:
+        raise sentence(dest, "written", error) from error
+    finally:
+        os.close(fd)
+
+
+def put_copy(fd: int, place: Place, path: str, access: Access | None = None, *, keep_hard_links: bool = False) -> None:
+    """Put a copy of the open file at a place, called `path` in sentences, over a link or file that is there.
+
+    Without `access` it has the mode, owner and attributes of the open file. `keep_hard_links` as for `write_whole`.
+    Raises OSError, CommandExecutionError.
+    """
+    model = f"/proc/self/fd/{fd}" if access is None else None
+    _put(place, path, _blocks_of(os.dup(fd)), access or Access(), keep_hard_links=keep_hard_links, like=model)
+
+
+def _blocks_of(fd: int) -> Iterator[bytes]:
+    """The content of an open file, which is closed at the end. Raises OSError."""
+    with open(fd, "rb", buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+
+
+def _put(
+    place: Place,
+    path: str,
+    content: bytes | Iterable[bytes],
+    access: Access,
+    *,
+    keep_hard_links: bool,
+    like: str | None = None,
+) -> None:
+    old = place.status()
+    if old is not None and stat.S_ISLNK(old.st_mode):
+        old = None
+    elif old is not None:
+        _refuse_special(path, old)
+    pieces = (content,) if isinstance(content, bytes) else content
+    with contextlib.ExitStack() as stack:
+        model = like
+        if old is not None:
+            model = stack.enter_context(hold(place, follow_symlinks=True))
+            # What is written and what it is written over are of one and the same moment.
+            old = os.stat(model)
+            _refuse_special(path, old)
+            model = like or model
+        fd, name = stack.enter_context(_fresh(place, old, open_to_all=model is None and access.mode is None))
+        for piece in pieces:
+            _write_all(fd, piece)
+        if name:
+            _dress(fd, model, access)
+        os.fsync(fd)
+        if old is not None and (not name or (old.st_nlink > 1 and keep_hard_links)):
+            _pour(fd, place, old, access)
+        else:
+            _exchange(fd, name, place, old, access)
+
+
+def _refuse_special(path: str, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise CommandExecutionError(f"{shown(path)} is {_kind(found.st_mode)}, no file with a content of its own.")
 
 
 @contextlib.contextmanager
-def _fresh(target: str, old: os.stat_result | None, *, open_to_all: bool) -> Iterator[tuple[int, str]]:
-    """A new empty file in the folder of `target`, and the name that it may have there; gone afterwards if not moved.
+def _fresh(place: Place, old: os.stat_result | None, *, open_to_all: bool) -> Iterator[tuple[int, str]]:
+    """A new empty file in the folder, and the name that it may have there; gone afterwards if not moved.
 
     Nobody but its owner reads it, or with `open_to_all` whom the umask lets. Where the folder takes no new file, it is
     in memory, and the name is empty.
     """
     mode = 0o666 if open_to_all else 0o600
-    folder = os.path.dirname(target) or "."
-    place = os.path.join(folder, f".saltlite-{os.urandom(8).hex()}")
+    name = f".saltlite-{os.urandom(8).hex()}"
     flags = os.O_RDWR | os.O_CLOEXEC
     try:
         try:
-            fd = os.open(folder, flags | os.O_TMPFILE, mode)
+            fd = os.open(".", flags | os.O_TMPFILE, mode, dir_fd=place.folder)
         except OSError as error:
             if error.errno not in _NO_TMPFILE:
                 raise
-            fd = os.open(place, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+            fd = os.open(name, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=place.folder)
     except OSError as error:
         if old is None or error.errno not in _NO_NEW_FILE:
             raise
-        fd, place = os.memfd_create("saltlite"), ""
+        fd, name = os.memfd_create("saltlite"), ""
     try:
-        yield fd, place
+        yield fd, name
     finally:
         os.close(fd)
-        if place:
+        if name:
             with contextlib.suppress(OSError):
-                os.unlink(place)
+                os.unlink(name, dir_fd=place.folder)
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -210,34 +274,36 @@ def _attributes(path: str) -> list[str]:
         return []
 
 
-def _exchange(fd: int, place: str, target: str, old: os.stat_result | None, access: Access | None) -> None:
+def _exchange(fd: int, name: str, place: Place, old: os.stat_result | None, access: Access) -> None:
     """Put the new file where the old one is."""
-    if not os.path.lexists(place):
+    if Place(place.folder, name).status() is None:
         # The folder does not matter to an absolute path; naming one makes Python follow the link.
-        os.link(f"/proc/self/fd/{fd}", place, src_dir_fd=fd, follow_symlinks=True)
+        os.link(f"/proc/self/fd/{fd}", name, src_dir_fd=fd, dst_dir_fd=place.folder, follow_symlinks=True)
     try:
-        os.replace(place, target)
+        os.replace(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     except OSError as error:
         if old is None or error.errno != errno.EBUSY:
             raise
-        _pour(fd, target, old, access)
+        _pour(fd, place, old, access)
         return
-    _sync_folder(os.path.dirname(target) or ".")
+    _sync_folder(place.folder)
 
 
-def _pour(fd: int, target: str, old: os.stat_result, access: Access | None) -> None:
+def _pour(fd: int, place: Place, old: os.stat_result, access: Access) -> None:
     """Write the content of the new file over that of the old one; room on the disk is taken first."""
     size = os.fstat(fd).st_size
-    into = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
+    into = os.open(place.name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=place.folder)
     try:
+        if not os.path.samestat(os.fstat(into), old):
+            raise OSError(errno.EBUSY, "It was exchanged for another file meanwhile")
         _take_room(into, old.st_size, size)
-        place = 0
-        while place < size:
-            block = os.pread(fd, BLOCK_BYTES, place)
+        done = 0
+        while done < size:
+            block = os.pread(fd, BLOCK_BYTES, done)
             _write_all(into, block)
-            place += len(block)
+            done += len(block)
         os.ftruncate(into, size)
-        if access is not None:
+        if access != Access():
             _dress(into, None, access)
         _sync(into)
     finally:
@@ -264,10 +330,10 @@ def _sync(fd: int) -> None:
             raise
 
 
-def _sync_folder(folder: str) -> None:
+def _sync_folder(folder: int) -> None:
     # Some file systems cannot sync a folder; the file itself is on the disk.
     with contextlib.suppress(OSError):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:
             os.fsync(fd)
         finally:

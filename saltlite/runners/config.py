@@ -1,0 +1,46 @@
+"""The configuration of the master.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __config__
+
+_NOTHING = object()
+
+
+def get(key: str, default: Any = "", delimiter: str = ":") -> Any:
+    """
+    The value of an option of the master, or of what stands inside of it; what is named like a secret is hidden.
+
+    Keys are taken apart at the delimiter. In a list a number is the place of an item.
+
+    CLI Example::
+
+        saltlite-run config.get timeout
+        saltlite-run config.get file_roots:base
+        saltlite-run config.get file_roots,base delimiter=','
+    """
+    found: Any = __config__
+    for part in key.split(delimiter) if delimiter else [key]:
+        found = _inside(found, part)
+        if found is _NOTHING:
+            return default
+    return found
+
+
+def _inside(value: Any, part: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(part, _NOTHING)
+    if isinstance(value, list):
+        if part.isdecimal():
+            return value[int(part)] if int(part) < len(value) else _NOTHING
+        # As Salt looks into lists of maps.
+        return next((one[part] for one in value if isinstance(one, dict) and part in one), _NOTHING)
+    return _NOTHING

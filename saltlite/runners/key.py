@@ -1,0 +1,219 @@
+"""Keys of minions, under the names and with the answers of Salt's wheel functions.
+
+They take the rights of ``saltlite key``, which are those of the wheel, beside the right to the runner. A minion makes
+its own key: there is nothing here that generates one.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import SaltInvocationError, UsageError
+from saltlite.model import keylists
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.loader.hints import __client__
+
+__func_alias__ = {"list_": "list"}
+__outputter__ = dict.fromkeys(
+    (
+        "list", "list_all", "glob_match", "name_match", "accept", "accept_dict", "reject", "reject_dict", "revoke",
+        "finger", "finger_master",
+    ),
+    "key",
+)  # fmt: skip
+
+
+def list_(match: str) -> dict[str, list[str]]:
+    """
+    The keys of one state: ``accepted``, ``unaccepted``, ``rejected``, ``denied``, ``revoked``, or ``all``; or those
+    whose ids fit a glob, by state.
+
+    CLI Example::
+
+        saltlite-run key.list unaccepted
+        saltlite-run key.list 'web*'
+    """
+    return keylists.some_lists(_rows(), match)
+
+
+def list_all() -> dict[str, list[str]]:
+    """
+    The ids of all keys, by what became of them.
+
+    CLI Example::
+
+        saltlite-run key.list_all
+    """
+    return keylists.all_lists(_rows())
+
+
+def glob_match(match: str) -> dict[str, list[str]]:
+    """
+    The ids that fit a glob, by what became of their keys.
+
+    CLI Example::
+
+        saltlite-run key.glob_match 'web*'
+    """
+    return keylists.matching(keylists.all_lists(_rows()), match)
+
+
+def name_match(match: str) -> dict[str, list[str]]:
+    """
+    The older name of ``key.glob_match``.
+
+    CLI Example::
+
+        saltlite-run key.name_match 'web*'
+    """
+    return glob_match(match)
+
+
+def finger(match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
+    """
+    The fingerprints of the keys whose ids fit a glob; with ``*`` that of the master too. They are made with sha256.
+
+    CLI Example::
+
+        saltlite-run key.finger 'web*'
+    """
+    _refuse_hash(hash_type)
+    own = _own() if match in ("*", keylists.LOCAL_KEY) else ""
+    return keylists.fingerprints(_rows(), match, own)
+
+
+def finger_master(hash_type: str = "sha256") -> dict[str, dict[str, str]]:
+    """
+    The fingerprint of the master's own key.
+
+    CLI Example::
+
+        saltlite-run key.finger_master
+    """
+    _refuse_hash(hash_type)
+    return keylists.fingerprints((), "", _own())
+
+
+def accept(match: str, include_rejected: bool = False, include_denied: bool = False) -> dict[str, list[str]]:
+    """
+    Accept the pending keys whose ids fit a glob, and return those that were; the rejected and the denied ones too
+    where it is said.
+
+    CLI Example::
+
+        saltlite-run key.accept 'web*'
+        saltlite-run key.accept web1 include_rejected=True
+    """
+    states = ["pending", *(["rejected"] if include_rejected else []), *(["conflict"] if include_denied else [])]
+    return _change("accept", match, states, "minions")
+
+
+def accept_dict(match: dict[str, Any]) -> dict[str, list[str]]:
+    """
+    Accept exactly these keys: a map from states to ids.
+
+    CLI Example::
+
+        saltlite-run key.accept_dict '{minions_pre: [web1, web2]}'
+    """
+    return _change_named("accept", match, "minions")
+
+
+def reject(match: str, include_accepted: bool = False, include_denied: bool = False) -> dict[str, list[str]]:
+    """
+    Reject the pending keys whose ids fit a glob, and return those that were; the accepted and the denied ones too where
+    it is said.
+
+    CLI Example::
+
+        saltlite-run key.reject 'web*'
+    """
+    states = ["pending", *(["accepted"] if include_accepted else []), *(["conflict"] if include_denied else [])]
+    return _change("reject", match, states, "minions_rejected")
+
+
+def reject_dict(match: dict[str, Any]) -> dict[str, list[str]]:
+    """
+    Reject exactly these keys: a map from states to ids.
+
+    CLI Example::
+
+        saltlite-run key.reject_dict '{minions_pre: [web1]}'
+    """
+    return _change_named("reject", match, "minions_rejected")
+
+
+def revoke(match: str) -> dict[str, list[str]]:
+    """
+    Revoke the accepted keys whose ids fit a glob: their minions are sent away, and no job reaches them. Salt has no
+    such function.
+
+    CLI Example::
+
+        saltlite-run key.revoke web1
+    """
+    return _change("revoke", match, ["accepted"], "minions_revoked")
+
+
+def delete(match: str) -> dict[str, list[str]]:
+    """
+    Delete the keys whose ids fit a glob, whatever became of them. As in Salt nothing is returned: none is left.
+
+    CLI Example::
+
+        saltlite-run key.delete web1
+    """
+    return _change("delete", match, list(keylists.LISTS.values()), "")
+
+
+def delete_dict(match: dict[str, Any]) -> dict[str, list[str]]:
+    """
+    Delete exactly these keys: a map from states to ids.
+
+    CLI Example::
+
+        saltlite-run key.delete_dict '{minions_rejected: [web1]}'
+    """
+    return _change_named("delete", match, "")
+
+
+def _rows() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = __client__.call("key_list")["keys"]
+    return rows
+
+
+def _own() -> str:
+    return str(__client__.call("key_finger")["master"]["fingerprint"])
+
+
+def _refuse_hash(hash_type: str) -> None:
+    if hash_type != "sha256":
+        raise SaltInvocationError("fingerprints are made with sha256 only")
+
+
+def _change(action: str, match: str, states: Sequence[str], told_as: str) -> dict[str, list[str]]:
+    try:
+        return _carry_out(action, keylists.chosen(_rows(), match, states), told_as)
+    except UsageError as error:
+        raise SaltInvocationError(str(error)) from error
+
+
+def _change_named(action: str, match: dict[str, Any], told_as: str) -> dict[str, list[str]]:
+    try:
+        return _carry_out(action, keylists.chosen_by_name(_rows(), match), told_as)
+    except UsageError as error:
+        raise SaltInvocationError(str(error)) from error
+
+
+def _carry_out(action: str, rows: Sequence[keylists.Row], told_as: str) -> dict[str, list[str]]:
+    if not rows:
+        return {}
+    fingerprints = [row["fingerprint"] for row in rows]
+    return keylists.changed(__client__.call("key_change", action=action, fingerprints=fingerprints), told_as)

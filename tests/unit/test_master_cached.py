@@ -1,0 +1,129 @@
+"""What the master tells of its cache banks, and what it clears of them, and for whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from saltlite.core.acl import Granted, Principal
+from saltlite.core.acl_rules import read_rules
+from saltlite.core.cache.ports import PILLAR
+from saltlite.errors import RefusedError, UsageError
+from saltlite.master.handlers import cached
+from saltlite.master.handlers.operator_verbs import handle_request
+from tests.master_office import ROOT, Office
+
+ALL = {"tgt": "*", "tgt_type": "glob"}
+READERS = ("cache.grains", "cache.pillar", "cache.list", "cache.fetch")
+CLEARERS = ("cache.clear_grains", "cache.clear_pillar", "cache.clear_all", "cache.flush")
+
+
+def office() -> Office:
+    """Three minions; of the last one nothing is known. Each runner is granted to a user of its name."""
+    rules = {name: [{"@runner": [name]}] for name in (*READERS, *CLEARERS)}
+    place = Office("a", "b", "c", granted=Granted(publisher=read_rules(rules, "publisher_acl")))
+    place.grains("a", os="Debian")
+    place.grains("b", os="Fedora")
+    place.register("a", {"dummy": ["lamp"]})
+    place.master.banks.bank(PILLAR).put("b", {"tier": "front"})
+    return place
+
+
+def test_grains_and_pillars_are_told_of_each_minion_of_a_target() -> None:
+    place = office()
+    grains = place.ask("cached", bank="grains", **ALL).fields
+    assert grains["more"] is False
+    assert {one: value.get("os") for one, value in grains["values"].items()} == {
+        "a": "Debian",
+        "b": "Fedora",
+        "c": None,
+    }
+    one = {"tgt": "os:Fedora", "tgt_type": "grain"}
+    assert place.ask("cached", bank="pillar", **one).fields["values"] == {"b": {"tier": "front"}}
+
+
+def test_names_are_those_of_minions_of_which_there_is_something() -> None:
+    place = office()
+    assert place.ask("cached", bank="grains", names=True, **ALL).fields["values"] == {"a": None, "b": None}
+    assert place.ask("cached", bank="pillar", names=True, **ALL).fields["values"] == {"b": None}
+
+
+@pytest.mark.parametrize(("limit", "most"), [("VALUES_MAX", 1), ("NAMES_MAX", 1)])
+def test_an_answer_is_limited_and_the_rest_comes_behind_its_last(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    monkeypatch.setattr(cached, limit, most)
+    place, found, after = office(), [], ""
+    while (said := place.ask("cached", bank="grains", after=after, **ALL).fields)["values"]:
+        assert len(said["values"]) == 1
+        found += said["values"]
+        after = found[-1]
+        assert said["more"] is (after != "c")
+    assert found == ["a", "b", "c"]
+
+
+def test_what_is_cleared_is_gone_and_grains_are_asked_for() -> None:
+    place = office()
+    one, before = {"tgt": "a", "tgt_type": "list"}, list(place.link.wanted)
+    assert place.ask("cache_clear", banks=["grains", "pillar"], **one).fields["cleared"] == 1
+    assert place.ask("cached", bank="grains", names=True, **ALL).fields["values"] == {"b": None}
+    assert place.ask("cache_clear", banks=["grains"], **one).fields["cleared"] == 0
+    assert place.link.wanted == [*before, ("a", "grains")]
+    assert place.ask("match", tgt="os:Debian", tgt_type="grain").fields["minions"] == []
+
+
+def allowed(who: str, verb: str, **fields: Any) -> bool:
+    place = office()
+    try:
+        handle_request(place.master, Principal(who, 1000), {"v": 1, "verb": verb, **fields, **ALL})
+    except RefusedError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields", "who"),
+    [
+        ("cached", {"bank": "grains"}, ("cache.grains", "cache.fetch")),
+        ("cached", {"bank": "pillar"}, ("cache.pillar", "cache.fetch")),
+        ("cached", {"bank": "resource_grains"}, ("cache.fetch",)),
+        ("cached", {"bank": "grains", "names": True}, ("cache.grains", "cache.list", "cache.fetch")),
+        ("cached", {"bank": "pillar", "names": True}, ("cache.pillar", "cache.list", "cache.fetch")),
+        ("cache_clear", {"banks": ["grains"]}, ("cache.clear_grains", "cache.clear_all", "cache.flush")),
+        ("cache_clear", {"banks": ["pillar"]}, ("cache.clear_pillar", "cache.clear_all", "cache.flush")),
+        ("cache_clear", {"banks": ["grains", "pillar"]}, ("cache.clear_all", "cache.flush")),
+    ],
+    ids=str,
+)
+def test_the_right_to_a_runner_is_one_to_its_banks_only(
+    verb: str, fields: dict[str, Any], who: tuple[str, ...]
+) -> None:
+    assert {one for one in (*READERS, *CLEARERS, "fred") if allowed(one, verb, **fields)} == set(who)
+
+
+@pytest.mark.parametrize(
+    ("verb", "fields"),
+    [
+        ("cached", {"bank": "resource_types"}),
+        ("cached", {"bank": "../grains"}),
+        ("cached", {"bank": "grains", "tgt_type": "nosuch"}),
+        ("cache_clear", {"banks": ["grains", "resource_grains"]}),
+        ("cache_clear", {"banks": [["grains"]]}),
+        ("cache_clear", {"banks": [None]}),
+    ],
+    ids=str,
+)
+def test_other_banks_are_nobodys(verb: str, fields: dict[str, Any]) -> None:
+    place = office()
+    with pytest.raises(UsageError):
+        handle_request(place.master, ROOT, {"v": 1, "verb": verb, **ALL, **fields})
+    assert len(place.ask("cached", bank="grains", names=True, **ALL).fields["values"]) == 2
+
+
+def test_pillars_are_not_found_out_by_patterns_of_a_target() -> None:
+    place = office()
+    who = Principal("cache.grains", 1000)
+    request = {"v": 1, "verb": "cached", "bank": "grains", "tgt": "tier:f*", "tgt_type": "pillar"}
+    with pytest.raises(RefusedError, match="patterns of pillar"):
+        handle_request(place.master, who, request)
