@@ -133,7 +133,7 @@ def test_a_minion_gets_nothing_from_outside_the_roots_and_cannot_tell_it_from_wh
     assert call(fleet, "cp.get_file_str", "salt://in") == "inside"
     assert call(fleet, "cp.list_master") == ["in", "inside.txt"]
     answers = {path: call(fleet, "cp.hash_file", f"salt://{path}") for path in ("out", "outdir/secret", "pipe", "no")}
-    assert answers == {"out": {}, "outdir/secret": {}, "pipe": {}, "no": {}}
+    assert answers == dict.fromkeys(("out", "outdir/secret", "pipe", "no"), "")
     said = fleet.cli("--out", "json", "web1", "cp.get_file", "salt://../secret", "/tmp/x")
     assert said.code == 4, said
     assert "'..' is not allowed" in said.json()["web1"]

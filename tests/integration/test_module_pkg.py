@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import subprocess
@@ -116,6 +117,15 @@ def test_files_of_all_packages_are_listed_at_once() -> None:
 def test_info_of_an_installed_package() -> None:
     found = run("pkg.info_installed", "dpkg", attr="version,arch").value
     assert found == {"dpkg": {"version": installed()["dpkg"], "arch": GRAINS["osarch"]}}
+
+
+def test_lowpkg_gives_one_version_a_package_and_the_day_of_its_installation() -> None:
+    assert run("lowpkg.list_pkgs", "dpkg").value == {"dpkg": query("${Version}", "dpkg")[0]}
+    found = run("pkg.info_installed", "dpkg", attr="name,architecture,source,install_date_time_t,install_date").value
+    seconds = int(Path("/var/lib/dpkg/info/dpkg.list").stat().st_mtime)
+    day = datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    own = {"name": "dpkg", "architecture": query("${Architecture}", "dpkg")[0], "source": "dpkg"}
+    assert found == {"dpkg": {**own, "install_date_time_t": seconds, "install_date": day}}
 
 
 def test_info_of_a_missing_package_is_an_error_unless_told_otherwise() -> None:

@@ -381,12 +381,12 @@ def test_arguments_without_a_meaning_here_are_left_out_of_calls_of_ours(install:
         "def f(): return __salt__['cmd.run']('echo x', python_shell=False, password='p', log_callback=print,\n"
         "    use_vt=True, template=None)\n"
         "def g(): return __salt__['pillar.get']('role', unmask=True)\n"
-        "def h(): return __salt__['cmd.run']('echo x', template='jinja')\n"
+        "def h(): return __salt__['cmd.run']('echo x', encoded_cmd=True)\n"
     )))  # fmt: skip
     here = loader()
     assert here["zz.f"]() == "x"
     assert here["zz.g"]() == "web"
-    with pytest.raises(errors.SaltInvocationError, match="template"):
+    with pytest.raises(errors.SaltInvocationError, match="encoded_cmd"):
         here["zz.h"]()
 
 
