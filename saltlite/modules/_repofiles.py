@@ -45,8 +45,13 @@ def stanzas(path: str) -> dict[str, dict[str, Any]]:
 
     Raises CommandExecutionError when it cannot be read.
     """
+    return stanzas_of(_text(path))
+
+
+def stanzas_of(text: str) -> dict[str, dict[str, Any]]:
+    """The repositories of the text of a file, as `stanzas`."""
     found: dict[str, dict[str, Any]] = {}
-    for repo, lines in _sections(_text(path)):
+    for repo, lines in _sections(text):
         if repo is None:
             continue
         values = found.setdefault(repo, {})
@@ -63,11 +68,11 @@ def stanzas(path: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def change(path: str, repo: str, values: Mapping[str, Any]) -> None:
-    """Set these values of a repository, remove those that are None; add file and repository where they are not there.
+def changed(path: str, repo: str, values: Mapping[str, Any]) -> str:
+    """The text of the file with these values of a repository set, and those that are None removed.
 
-    Raises SaltInvocationError for what cannot be written as key and value, CommandExecutionError for a file that cannot
-    be written.
+    File and repository need not be there yet. Raises SaltInvocationError for what cannot be written as key and value,
+    CommandExecutionError for a file that cannot be read.
     """
     lines = {key: _written(key, value) for key, value in values.items()}
     text = _text(path) if os.path.exists(path) else ""
@@ -79,18 +84,24 @@ def change(path: str, repo: str, values: Mapping[str, Any]) -> None:
     out: list[str] = []
     for name, body in sections:
         out += _changed(body, lines) if name == repo else body
-    _save(path, "\n".join(out).strip("\n") + "\n")
+    return "\n".join(out).strip("\n") + "\n"
 
 
-def remove(path: str, repo: str) -> bool:
-    """Take a repository out of a file; the file goes when it was the only one. True when the file is gone."""
+def without(path: str, repo: str) -> str:
+    """The text of the file without a repository; "" when it was the only one."""
     sections = _sections(_text(path))
     if {name for name, _ in sections} <= {None, repo}:
-        os.unlink(path)
-        return True
+        return ""
     kept = [line for name, body in sections if name != repo for line in body]
-    _save(path, "\n".join(kept).strip("\n") + "\n")
-    return False
+    return "\n".join(kept).strip("\n") + "\n"
+
+
+def save(path: str, text: str) -> None:
+    """Put the text in place whole; mode and owner stay. Without a text the file goes."""
+    if text:
+        write_whole(path, text.encode("utf-8", "surrogateescape"), new_mode=0o644)
+    else:
+        os.unlink(path)
 
 
 def _sections(text: str) -> list[tuple[str | None, list[str]]]:
@@ -153,8 +164,3 @@ def _text(path: str) -> str:
             return stream.read()
     except OSError as error:
         raise CommandExecutionError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _save(path: str, text: str) -> None:
-    """Put the file in place whole; mode and owner stay."""
-    write_whole(path, text.encode("utf-8", "surrogateescape"), new_mode=0o644)

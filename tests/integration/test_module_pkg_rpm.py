@@ -153,6 +153,11 @@ def test_repositories_are_told_changed_and_removed(machine: Machine) -> None:
     assert (found["name"], found["baseurl"], found["enabled"] in ("0", False)) == ("My packages", url, True)
     machine.value("pkg.mod_repo", "mine", gpgcheck=True)
     assert machine.value("pkg.get_repo", "mine")["baseurl"] == url
+    machine.value("pkg.mod_repo", "mine", name="Theirs", test=True)
+    machine.value("pkg.mod_repo", "other", name="other", baseurl=f"{url}/other", test=True)
+    machine.value("pkg.del_repo", "mine", test=True)
+    assert set(machine.value("pkg.list_repos")) == {"test", "mine"}
+    assert machine.value("pkg.get_repo", "mine")["name"] == "My packages"
     machine.value("pkg.del_repo", "mine")
     assert machine.value("pkg.get_repo", "mine") == {}
     assert "mine" in machine.error("pkg.del_repo", "mine")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,16 @@ gpgcheck: 1
 name=Extra
 Enabled=1
 """
+
+
+def change(path: str, repo: str, values: Mapping[str, Any]) -> None:
+    _repofiles.save(path, _repofiles.changed(path, repo, values))
+
+
+def remove(path: str, repo: str) -> bool:
+    """True when the file is gone."""
+    _repofiles.save(path, text := _repofiles.without(path, repo))
+    return not text
 
 
 @pytest.fixture
@@ -64,33 +75,33 @@ def test_a_file_is_read_with_comments_and_values_of_several_lines(file: Path) ->
     ],
 )
 def test_only_the_named_setting_changes(file: Path, values: dict[str, Any], before: str, after: str) -> None:
-    _repofiles.change(str(file), "base", values)
+    change(str(file), "base", values)
     assert file.read_text() == TEXT.replace(before, after)
     assert file.stat().st_mode & 0o777 == 0o640
 
 
 def test_a_repository_is_added_and_removed_again(file: Path) -> None:
-    _repofiles.change(str(file), "new", {"name": "New", "enabled": True})
+    change(str(file), "new", {"name": "New", "enabled": True})
     assert file.read_text() == TEXT + "\n[new]\nname=New\nenabled=1\n"
-    assert _repofiles.remove(str(file), "new") is False
+    assert remove(str(file), "new") is False
     assert file.read_text() == TEXT
 
 
 def test_a_file_goes_with_its_last_repository(file: Path) -> None:
-    _repofiles.remove(str(file), "base")
-    assert _repofiles.remove(str(file), "Extra-1") is True
+    remove(str(file), "base")
+    assert remove(str(file), "Extra-1") is True
     assert not file.exists()
 
 
 def test_a_value_cannot_begin_another_repository(file: Path) -> None:
-    _repofiles.change(str(file), "base", {"name": "x\n[evil]\nbaseurl=http://evil/"})
+    change(str(file), "base", {"name": "x\n[evil]\nbaseurl=http://evil/"})
     assert set(_repofiles.stanzas(str(file))) == {"base", "Extra-1"}
 
 
 @pytest.mark.parametrize("values", [{"a\nb": 1}, {"[x]": 1}, {"": 1}, {"-x": 1}, {"name": "a\0b"}, {"name": "a\rb"}])
 def test_what_is_no_setting_is_refused(file: Path, values: dict[str, Any]) -> None:
     with pytest.raises(SaltInvocationError):
-        _repofiles.change(str(file), "base", values)
+        change(str(file), "base", values)
     assert file.read_text() == TEXT
 
 
@@ -106,7 +117,7 @@ def test_a_full_disk_leaves_the_old_file(file: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(CommandExecutionError, match="No space left on device"):
-        _repofiles.change(str(file), "base", {"name": "new"})
+        change(str(file), "base", {"name": "new"})
     assert file.read_text() == TEXT
     assert os.listdir(file.parent) == [file.name]
 
@@ -114,6 +125,6 @@ def test_a_full_disk_leaves_the_old_file(file: Path, monkeypatch: pytest.MonkeyP
 def test_the_file_behind_a_link_is_changed_and_the_link_stays(file: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.repo"
     link.symlink_to(file)
-    _repofiles.change(str(link), "base", {"name": "new"})
+    change(str(link), "base", {"name": "new"})
     assert link.is_symlink()
     assert "name=new" in file.read_text()

@@ -172,9 +172,7 @@ def test_every_text_of_the_shipped_modules_is_within_the_grammar_and_complete() 
     from saltlite.loader.places import search_layers
 
     for text in build_index(search_layers({})).function_texts({}):
-        # Sources of rpm have no dry run, and those of apt have one: there is no signature for both.
-        known = parse_signature(text)[1] is not None
-        assert known or text in ("pkg.del_repo", "pkg.mod_repo"), text
+        assert parse_signature(text)[1] is not None, text
 
 
 def test_texts_survive_pickling(tmp_path: Path) -> None:

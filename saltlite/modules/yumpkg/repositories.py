@@ -39,9 +39,10 @@ def get_repo(repo: str, basedir: str | list[str] | None = None, root: str | None
     return {key: value for key, value in found.items() if key != "file"}
 
 
-def del_repo(repo: str, basedir: str | list[str] | None = None, root: str | None = None) -> str:
+def del_repo(repo: str, basedir: str | list[str] | None = None, root: str | None = None, test: bool = False) -> str:
     """
-    Remove a repository from its file, and the file when it was the only one in it.
+    Remove a repository from its file, and the file when it was the only one in it. ``test=True`` tells what would
+    change, and changes nothing.
 
     CLI Example::
 
@@ -52,16 +53,20 @@ def del_repo(repo: str, basedir: str | list[str] | None = None, root: str | None
         folders = ", ".join(_folders(basedir, root))
         raise CommandExecutionError(f"There is no repository {repo!r} in {folders}.")
     path = str(repos[repo]["file"])
-    if _repofiles.remove(path, repo):
+    text = _repofiles.without(path, repo)
+    if not test:
+        _repofiles.save(path, text)
+    if not text:
         return f"File {path} containing repo {repo} has been removed"
     return f"Repo {repo} has been removed from {path}"
 
 
 def mod_repo(
-    repo: str, basedir: str | list[str] | None = None, root: str | None = None, **kwargs: Any
+    repo: str, basedir: str | list[str] | None = None, root: str | None = None, test: bool = False, **kwargs: Any
 ) -> dict[str, Any]:
     """
-    Change a repository, or add it: ``{path: {id: {key: value}}}`` of the file that was written.
+    Change a repository, or add it: ``{path: {id: {key: value}}}`` of the file that was written. ``test=True`` tells
+    what it would hold, and writes nothing.
 
     Keyword arguments are settings of dnf and yum; an empty one removes the setting. A new repository needs ``name``
     and one of ``baseurl``, ``mirrorlist`` and ``metalink``, of which there is only one at any time.
@@ -91,8 +96,10 @@ def mod_repo(
     elif any(link in values for link in _LINKS) and not any(before.get(link) for link in _LINKS if link not in values):
         raise SaltInvocationError(f"A repository needs one of {', '.join(_LINKS)}.")
     path = str(before.get("file") or os.path.join(_folder_for_new(basedir, root), f"{repo}.repo"))
-    _repofiles.change(path, repo, values)
-    return {path: _repofiles.stanzas(path)}
+    text = _repofiles.changed(path, repo, values)
+    if not test:
+        _repofiles.save(path, text)
+    return {path: _repofiles.stanzas_of(text)}
 
 
 def _folders(basedir: str | list[str] | None, root: str | None) -> list[str]:

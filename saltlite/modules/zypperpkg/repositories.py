@@ -57,9 +57,9 @@ def get_repo(repo: str, root: str | None = None) -> dict[str, Any]:
     return list_repos(root).get(str(repo), {})
 
 
-def del_repo(repo: str, root: str | None = None) -> dict[str, Any]:
+def del_repo(repo: str, root: str | None = None, test: bool = False) -> dict[str, Any]:
     """
-    Remove a repository: ``{alias: True, "message": sentence}``.
+    Remove a repository: ``{alias: True, "message": sentence}``. ``test=True`` removes nothing.
 
     CLI Example::
 
@@ -68,13 +68,17 @@ def del_repo(repo: str, root: str | None = None) -> dict[str, Any]:
     known = _repofiles.read([_folder(root)])
     if repo not in known:
         raise CommandExecutionError(f"There is no repository {repo!r}.")
-    _repofiles.remove(str(known[repo]["file"]), repo)
+    path = str(known[repo]["file"])
+    text = _repofiles.without(path, repo)
+    if not test:
+        _repofiles.save(path, text)
     return {repo: True, "message": f"Repository '{repo}' has been removed."}
 
 
-def mod_repo(repo: str, root: str | None = None, **kwargs: Any) -> dict[str, Any]:
+def mod_repo(repo: str, root: str | None = None, test: bool = False, **kwargs: Any) -> dict[str, Any]:
     """
-    Change a repository, or add it; what ``get_repo`` says of it then.
+    Change a repository, or add it; what ``get_repo`` says of it then. ``test=True`` says what that would be, and writes
+    and fetches nothing.
 
     Keyword arguments: ``url`` (or ``baseurl``) or ``mirrorlist``, of which a new one needs one; ``enabled``,
     ``refresh`` (fetch its lists whenever they are old), ``cache`` (keep its packages), ``gpgcheck``, ``priority``,
@@ -99,9 +103,12 @@ def mod_repo(repo: str, root: str | None = None, **kwargs: Any) -> dict[str, Any
         _refuse_twice(repo, str(link), known)
         values = {"name": repo, "enabled": True, "autorefresh": False, "keeppackages": False, **values}
     path = str(before["file"]) if before else os.path.join(_folder(root), f"{repo}.repo")
+    text = _repofiles.changed(path, repo, values)
+    if test:
+        return _shown(repo, _repofiles.stanzas_of(text)[repo])
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if values:
-        _repofiles.change(path, repo, values)
+        _repofiles.save(path, text)
     if given["gpgautoimport"]:
         refresh_db(root=root, repos=repo, gpgautoimport=True)
     found = get_repo(repo, root)
