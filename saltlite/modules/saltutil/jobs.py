@@ -26,6 +26,9 @@ _ANSWER_BYTES = 16 * 1024
 """What an answer takes beside the bytes of a kept return."""
 
 
+__risk__ = {"kill_all_jobs": "kill-jobs", "term_all_jobs": "kill-jobs"}
+
+
 def running() -> list[dict[str, Any]]:
     """
     The jobs that run now, without the one that asks: ``jid``, ``fun``, ``user``, ``pid`` and ``started``.
