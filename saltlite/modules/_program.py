@@ -18,7 +18,8 @@ from saltlite.modules._command import Output, Surroundings, run_to_end
 REASON_LINES = 3
 """Lines of a program's last words that an error quotes."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""Surrogates are the halves of characters: no program can be given one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +39,24 @@ class Ended:
         return text.removeprefix(f"{self.program}: ")
 
 
-def run(argv: Sequence[Any], stdin: str | None = None) -> Ended:
+def run(argv: Sequence[Any], stdin: str | None = None, *, exact: bool = False) -> Ended:
     """Run one program in `/`, with its output in the C locale. `stdin` is never logged or quoted.
+
+    Bytes that are no UTF-8 are replaced, or with `exact` are surrogates: as such `stdin` gives them back.
 
     Raises CommandNotFoundError and CommandExecutionError when it cannot be started.
     """
     surroundings = Surroundings(
         cwd="/",
         env={**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": "", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"},
-        stdin=None if stdin is None else stdin.encode(),
+        stdin=None if stdin is None else stdin.encode(errors="surrogateescape"),
         redirect_stderr=False,
         timeout_s=None,
         identity={},
     )
     done = run_to_end([str(part) for part in argv], surroundings)
-    return Ended(os.path.basename(str(argv[0])), done.retcode, _text(done.stdout), _text(done.stderr))
+    errors = "surrogateescape" if exact else "replace"
+    return Ended(os.path.basename(str(argv[0])), done.retcode, _text(done.stdout, errors), _text(done.stderr))
 
 
 def checked(argv: Sequence[Any], stdin: str | None = None) -> Ended:
@@ -99,5 +103,5 @@ def folder(root: Any) -> str | None:
     return path
 
 
-def _text(output: Output) -> str:
-    return bytes(output.data).decode("utf-8", "replace").rstrip()
+def _text(output: Output, errors: str = "replace") -> str:
+    return bytes(output.data).decode("utf-8", errors).rstrip()

@@ -40,6 +40,8 @@ def run(argv: Sequence[str], timeout_s: float | None = None) -> subprocess.Compl
         if "/" not in argv[0] and find(argv[0]) is None:
             raise CommandNotFoundError(argv[0]) from error
         raise CommandExecutionError(f"{argv[0]} cannot be run: {error.strerror}.") from error
+    except ValueError as error:
+        raise CommandExecutionError(f"{argv[0]} cannot be run: an argument is no text of UTF-8 without NUL.") from error
 
 
 def output(argv: Sequence[str], timeout_s: float | None = None) -> str:

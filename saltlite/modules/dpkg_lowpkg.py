@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
+from saltlite.modules import _packages
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
@@ -227,3 +228,5 @@ def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
         )
     except FileNotFoundError as error:
         raise CommandNotFoundError(argv[0]) from error
+    except (OSError, ValueError) as error:
+        raise _packages.cannot_be_started(argv[0], error) from error
