@@ -1,7 +1,7 @@
 """Ask web servers, and read what they answer.
 
 Certificates are verified unless ``verify_ssl=False`` says otherwise. Only ``http://`` and ``https://`` are asked, also
-behind a redirect, and to another server than the one that was named no password, cookie or token goes along. An answer
+behind a redirect, and another server than the one that was named gets no header but ``Accept`` and the like, and ``User-Agent``. An answer
 has an end: 64 MiB, and five minutes from the first moment to the last, unless ``opts`` say less or more
 (``http_max_body``, ``http_connect_timeout``, ``http_request_timeout``).
 
@@ -137,7 +137,7 @@ def _asked(url: str, method: str, options: Options, found: dict[str, Any]) -> _w
 
     from saltlite.modules import _web
 
-    whole = _with_params(url, options.get("params"))
+    whole, options = _without_login(_with_params(url, options.get("params")), options)
     if not (method.isascii() and method.isalpha()):
         raise SaltInvocationError(f"{method!r:.40} is not a method of HTTP.")
     log.debug(
@@ -293,6 +293,21 @@ def _headers(options: Options) -> dict[str, str]:
         secret = base64.b64encode(f"{login[0]}:{login[1]}".encode()).decode()
         headers["Authorization"] = f"Basic {secret}"
     return headers
+
+
+def _without_login(url: str, options: Options) -> tuple[str, Options]:
+    """The URL without the name and the password in it, which are the login then, where there is no other."""
+    from urllib.parse import unquote
+
+    scheme, mark, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    login, at, host = place.rpartition("@")
+    if not (mark and at):
+        return url, options
+    name, _, secret = login.partition(":")
+    if not (options.get("username") or options.get("auth")):
+        options = {**options, "username": unquote(name), "password": unquote(secret)}
+    return f"{scheme}{mark}{host}{slash}{path}", options
 
 
 def _data(options: Options) -> Any:

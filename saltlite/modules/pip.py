@@ -363,6 +363,7 @@ def _run(
         env=environment,
         python_shell=False,
         ignore_retcode=ignore_retcode,
+        output_loglevel="quiet",  # the URL of a package may have a password in it
     )
     if done["retcode"] and "No module named pip" in done["stderr"]:
         raise CommandNotFoundError(f"pip (there is none for {bin_env or sys.executable})")

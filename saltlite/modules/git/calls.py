@@ -82,7 +82,8 @@ def _run(
     fail: bool,
     stdin: str | None,
 ) -> dict[str, Any]:
-    log.debug("Running %s in %s", redacted(shlex.join(argv)), cwd)
+    # The value of a setting may be a secret too.
+    log.debug("Running %s in %s", redacted(shlex.join(argv[:4] if argv[1] == "config" else argv)), cwd)
     done: dict[str, Any] = __salt__["cmd.run_all"](
         argv,
         cwd=cwd,
@@ -126,7 +127,7 @@ def word(value: Any, what: str) -> str:
     """A name that is no option; `what` it is stands in the SaltInvocationError for others."""
     text = str(value)
     if not text or text.startswith("-") or any(character in text for character in "\0\n\r"):
-        raise SaltInvocationError(f"{text!r:.80} is not {what}.")
+        raise SaltInvocationError(f"{redacted(text)!r:.80} is not {what}.")
     return text
 
 
