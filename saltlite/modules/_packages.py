@@ -177,7 +177,10 @@ def some_attributes(rows: Mapping[str, Mapping[str, Any]], attr: Any) -> dict[st
 
 
 def run(argv: Sequence[str], env: Mapping[str, str] | None = None, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run one command that reads `text`; its output is in the C locale. Raises CommandNotFoundError and CommandExecutionError."""
+    """Run one command that reads `text`; its output is in the C locale.
+
+    Raises CommandNotFoundError, and CommandExecutionError when it cannot be started.
+    """
     try:
         return subprocess.run(
             list(argv),

@@ -1,9 +1,10 @@
 """Ask web servers, and read what they answer.
 
 Certificates are verified unless ``verify_ssl=False`` says otherwise. Only ``http://`` and ``https://`` are asked, also
-behind a redirect, and another server than the one that was named gets no header but ``Accept`` and the like, and ``User-Agent``. An answer
-has an end: 64 MiB, and five minutes from the first moment to the last, unless ``opts`` say less or more
-(``http_max_body``, ``http_connect_timeout``, ``http_request_timeout``).
+behind a redirect, and another server than the one that was named gets no password, cookie or token: of the headers it
+gets ``User-Agent``, ``Accept`` and the like. An answer has an end: 64 MiB, and five minutes from
+the first moment to the last, unless ``opts`` say less or more (``http_max_body``, ``http_connect_timeout``,
+``http_request_timeout``).
 
 :maintainer:    The saltlite authors
 :maturity:      new

@@ -59,11 +59,11 @@ _SECRETS = {"index_url": "PIP_INDEX_URL", "extra_index_url": "PIP_EXTRA_INDEX_UR
 _PRERELEASES = {"include_alpha": "a", "include_beta": "b", "include_rc": "rc"}
 _REASON_LINES = 3
 
-_OF_PYTHON = (
-    "-c",
+_START = (
     "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
-    "runpy.run_module('pip', run_name='__main__', alter_sys=True)",
+    "runpy.run_module('pip', run_name='__main__', alter_sys=True)"
 )
+_OF_PYTHON = ("-c", _START)
 """How a Python runs its pip: as `-m pip`, which would take modules from `cwd` first, and not all Pythons know `-P`."""
 
 

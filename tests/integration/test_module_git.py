@@ -326,7 +326,9 @@ def test_a_repository_does_not_get_the_password_for_another_host(served: str, re
 
 
 def test_a_host_of_a_login_is_no_setting_of_git(tmp_path: Path) -> None:
-    outcome = run("ls_remote", str(tmp_path), "https://h.helper=!touch pwned;x.y/a.git", https_user="me", https_pass=SECRET)
+    outcome = run(
+        "ls_remote", str(tmp_path), "https://h.helper=!touch pwned;x.y/a.git", https_user="me", https_pass=SECRET
+    )
     assert "is not the name of a host" in outcome.value
     assert not (tmp_path / "pwned").exists()
 

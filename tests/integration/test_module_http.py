@@ -168,7 +168,11 @@ def test_a_redirect_leads_to_no_file_and_takes_no_password_elsewhere() -> None:
             {"body": "here"},
         ]
         with answering(plan) as first:
-            login = {"username": "me", "password": SECRET, "header_dict": {"X-Api-Key": "1", "Cookie": "c", "Accept": "text/plain"}}
+            login = {
+                "username": "me",
+                "password": SECRET,
+                "header_dict": {"X-Api-Key": "1", "Cookie": "c", "Accept": "text/plain"},
+            }
             assert run("query", first.address, **login).value["body"] == "there"
             assert run("query", first.address, **login).value["body"] == "here"
             assert "Authorization" in first.asked[-1].headers
