@@ -339,6 +339,14 @@ def test_no_part_of_a_password_in_an_url_is_shown(url: str, repo: Path) -> None:
     assert shown["fetch"] == "https://<redacted>@x.invalid/a.git"
 
 
+def test_no_secret_of_a_setting_or_of_what_is_refused_is_told(repo: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    assert run("config_set", "http.extraHeader", f"Authorization: {SECRET}", cwd=str(repo)).retcode == 0
+    assert "git config --local" in caplog.text
+    assert SECRET not in caplog.text
+    assert SECRET not in run("ls_remote", str(repo), f"-https://me:{SECRET}@x.invalid/a.git").value
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
 def test_a_key_is_in_a_folder_in_which_its_user_can_put_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

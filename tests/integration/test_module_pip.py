@@ -177,6 +177,12 @@ def test_no_module_of_the_folder_where_pip_runs_is_imported(venv: str, tmp_path:
     assert not (tmp_path / "pwned").exists()
 
 
+def test_no_password_of_a_packages_address_is_logged(program: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    run("pip.install", "git+https://me:sesame@x.invalid/a", bin_env=str(program))
+    assert "sesame" not in caplog.text
+
+
 def test_commas_of_a_version_are_written_as_semicolons(program: Path) -> None:
     done = run("pip.install", "a>=0.5;<1.1,b", bin_env=str(program))
     assert done.value["stdout"].split() == ["install", "--", "a>=0.5,<1.1", "b"]
