@@ -5,8 +5,8 @@ from __future__ import annotations
 # Whatever could move the cursor, set a title or recolour a terminal, shown as `?`, as Salt does with ESC.
 _CONTROLS = (*range(0x09), *range(0x0A, 0x20), *range(0x7F, 0xA0))
 # What turns the direction of writing: with it a text can look like another one.
-_BIDI_CONTROLS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_UNPRINTABLE = dict.fromkeys([*_CONTROLS, *_BIDI_CONTROLS], "?")
+BIDI_CONTROLS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_UNPRINTABLE = dict.fromkeys([*_CONTROLS, *BIDI_CONTROLS], "?")
 
 
 def printable(text: str) -> str:

@@ -90,9 +90,14 @@ class Crontab:
         )
 
 
+def split(text: str) -> list[str]:
+    """The lines of a text. cron parts them by line feeds alone, and `str.splitlines` by characters of commands too."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
 def parse(text: str) -> Crontab:
     """The crontab with this text."""
-    lines = text.splitlines()
+    lines = split(text)
     if TAG not in lines:
         return Crontab(lines, [])
     start = lines.index(TAG)

@@ -177,7 +177,10 @@ def some_attributes(rows: Mapping[str, Mapping[str, Any]], attr: Any) -> dict[st
 
 
 def run(argv: Sequence[str], env: Mapping[str, str] | None = None, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run one command that reads `text`; its output is in the C locale. Raises CommandNotFoundError."""
+    """Run one command that reads `text`; its output is in the C locale.
+
+    Raises CommandNotFoundError, and CommandExecutionError when it cannot be started.
+    """
     try:
         return subprocess.run(
             list(argv),
@@ -190,6 +193,14 @@ def run(argv: Sequence[str], env: Mapping[str, str] | None = None, text: str = "
         )
     except FileNotFoundError as error:
         raise CommandNotFoundError(f"{argv[0]} (there is no such program on this minion)") from error
+    except (OSError, ValueError) as error:
+        raise cannot_be_started(argv[0], error) from error
+
+
+def cannot_be_started(program: str, error: OSError | ValueError) -> CommandExecutionError:
+    """The error for arguments that no program takes: too long ones, and those with NUL or halves of characters."""
+    reason = error.strerror if isinstance(error, OSError) else "an argument is no text of UTF-8 without NUL"
+    return CommandExecutionError(f"{program} cannot be started: {reason}.")
 
 
 def failure(done: subprocess.CompletedProcess[str], reasons: Sequence[str]) -> CommandExecutionError:

@@ -19,7 +19,8 @@ REASON_LINES_MAX = 3
 
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "LANGUAGE": "", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
 _FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""Surrogates are the halves of characters: no program can be given one."""
 
 
 class Ended(NamedTuple):
@@ -41,8 +42,10 @@ class Ended(NamedTuple):
         return CommandExecutionError(f"{self.program} failed (return code {self.retcode}): {self.reason()}")
 
 
-def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | None = None) -> Ended:
+def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | None = None, exact: bool = False) -> Ended:
     """Run one program in `/`, with the administrator's programs in its PATH. `stdin` is never logged or quoted.
+
+    Bytes that are no UTF-8 are replaced, or with `exact` are surrogates: as such `stdin` gives them back.
 
     Raises CommandNotFoundError; CommandExecutionError when it cannot be started, its time is over,
     or it prints more than OUTPUT_BYTES_MAX.
@@ -51,7 +54,7 @@ def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | Non
     surroundings = Surroundings(
         cwd="/",
         env={**os.environ, **_ENVIRONMENT, "PATH": _path()},
-        stdin=None if stdin is None else stdin.encode(),
+        stdin=None if stdin is None else stdin.encode(errors="surrogateescape"),
         redirect_stderr=False,
         timeout_s=timeout_s,
         identity={},
@@ -67,7 +70,8 @@ def run(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | Non
         raise CommandExecutionError(f"{words[0]} did not end within {timeout_s:g} s, and was killed.")
     if done.stdout.dropped:
         raise CommandExecutionError(f"{words[0]} printed more than {OUTPUT_BYTES_MAX} bytes, and not all was read.")
-    return Ended(os.path.basename(words[0]), done.retcode, _text(done.stdout), _text(done.stderr))
+    errors = "surrogateescape" if exact else "replace"
+    return Ended(os.path.basename(words[0]), done.retcode, _text(done.stdout, errors), _text(done.stderr))
 
 
 def checked(argv: Sequence[Any], *, stdin: str | None = None, timeout_s: float | None = None) -> Ended:
@@ -145,5 +149,5 @@ def _path() -> str:
     return os.pathsep.join([*known, *(folder for folder in _FOLDERS if folder not in known)])
 
 
-def _text(output: Output) -> str:
-    return bytes(output.data).decode("utf-8", "replace")
+def _text(output: Output, errors: str = "replace") -> str:
+    return bytes(output.data).decode("utf-8", errors)

@@ -279,6 +279,8 @@ def _unpacked(package_file: str, path: str) -> bytes:
         done = subprocess.run(["rpm2cpio", package_file], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except FileNotFoundError as error:
         raise CommandNotFoundError("rpm2cpio (there is no such program on this minion)") from error
+    except (OSError, ValueError) as error:
+        raise _packages.cannot_be_started("rpm2cpio", error) from error
     archive, at = done.stdout, 0
     while archive[at : at + 5] == b"07070":
         fields = [int(archive[at + 6 + 8 * index : at + 14 + 8 * index], 16) for index in range(13)]

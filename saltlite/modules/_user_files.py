@@ -27,8 +27,8 @@ def account(user: str) -> pwd.struct_passwd:
     """The entry of a user. Raises CommandExecutionError for one that does not exist."""
     try:
         return pwd.getpwnam(str(user))
-    except KeyError:
-        raise CommandExecutionError(f"User '{user}' does not exist") from None
+    except (KeyError, ValueError):  # a text with NUL in it is no name
+        raise CommandExecutionError(f"User {str(user)!r:.80} does not exist") from None
 
 
 def read(path: str, owner: pwd.struct_passwd | None) -> bytes | None:

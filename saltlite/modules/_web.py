@@ -26,7 +26,8 @@ REDIRECTS_MAX = 5
 
 _BLOCK = 65_536
 _OF_THE_BODY = frozenset({"host", "content-length", "content-type"})
-_PRIVATE = frozenset({"authorization", "cookie", "proxy-authorization"})
+_FOR_ALL = frozenset({"accept", "accept-charset", "accept-encoding", "accept-language", "user-agent"})
+"""Headers that another server gets: any other may be a secret, such as `X-Api-Key`."""
 
 
 class SilentError(Exception):
@@ -217,9 +218,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         if found is not None:
             same = _origin(req.full_url) == _origin(found.full_url)
             for name, value in req.unredirected_hdrs.items():
-                if name.lower() not in {"host", "content-length", "content-type"} and (
-                    same or name.lower() not in _PRIVATE
-                ):
+                if name.lower() in _FOR_ALL or (same and name.lower() not in _OF_THE_BODY):
                     found.add_unredirected_header(name, value)
         return found
 

@@ -46,14 +46,7 @@ def raw_cron(user: str) -> str:
 
         saltlite '*' cron.raw_cron root
     """
-    done = _programs.run([*_crontab_of(user), "-l"])
-    if done.retcode and not done.stderr.lower().startswith(("no crontab", "crontab: can't open")):
-        raise CommandExecutionError(f"The crontab of {user} cannot be read: {done.reason()}")
-    if done.retcode or not done.stdout:
-        return ""
-    lines = done.stdout.splitlines()
-    kept = lines[_HEADER_LINES:] if lines[0].startswith(_HEADER) else lines
-    return "".join(f"{line}\n" for line in kept)
+    return _read(user).encode(errors="surrogateescape").decode(errors="replace")
 
 
 def list_tab(user: str) -> dict[str, list[Any]]:
@@ -206,7 +199,7 @@ def set_env(user: str, name: str, value: str | int | None = None) -> str:
     if not _VARIABLE.fullmatch(str(name)):
         raise SaltInvocationError(f"{name!r} is not the name of a variable.")
     wanted = {"name": str(name), "value": _line(value, "value of a variable")}
-    tab = _crontab.parse(raw_cron(user))
+    tab = _crontab.parse(_read(user))
     entry = next((one for one in tab.of_kind("env") if one.values["name"] == name), None)
     if entry is not None and entry.values["value"] in {wanted["value"], wanted["value"] or _crontab.EMPTY}:
         return "present"
@@ -226,7 +219,7 @@ def rm_env(user: str, name: str) -> str:
 
         saltlite '*' cron.rm_env root MAILTO
     """
-    tab = _crontab.parse(raw_cron(user))
+    tab = _crontab.parse(_read(user))
     found = [one for one in tab.of_kind("env") if one.values["name"] == str(name)]
     return _without(user, tab, found)
 
@@ -256,13 +249,25 @@ def write_cron_file_verbose(user: str, path: str) -> dict[str, Any]:
     return {"retcode": done.retcode, "stdout": done.stdout.rstrip(), "stderr": done.stderr.rstrip()}
 
 
+def _read(user: str) -> str:
+    """The text of a crontab; bytes that are no UTF-8 are surrogates, and are written as they were."""
+    done = _programs.run([*_crontab_of(user), "-l"], exact=True)
+    if done.retcode and not done.stderr.lower().startswith(("no crontab", "crontab: can't open")):
+        raise CommandExecutionError(f"The crontab of {user} cannot be read: {done.reason()}")
+    if done.retcode or not done.stdout:
+        return ""
+    lines = _crontab.split(done.stdout)
+    kept = lines[_HEADER_LINES:] if lines[0].startswith(_HEADER) else lines
+    return "".join(f"{line}\n" for line in kept)
+
+
 def _set(user: str, when: dict[str, str], cmd: Any, commented: bool, comment: Any, identifier: Any) -> str:
     command = _line(cmd, "command")
     if not command.strip():
         raise SaltInvocationError("There is no command to run: the text is empty.")
     name = None if identifier is None else _line(identifier, "identifier")
-    text = None if comment is None else "\n".join(_line(line, "comment") for line in str(comment).splitlines())
-    tab = _crontab.parse(raw_cron(user))
+    text = None if comment is None else "\n".join(_line(line, "comment") for line in _crontab.split(str(comment)))
+    tab = _crontab.parse(_read(user))
     entry = next((one for one in tab.of_kind("crons", "special") if one.matches(command, name)), None)
     old = {} if entry is None else entry.values
     wanted = {
@@ -283,7 +288,7 @@ def _set(user: str, when: dict[str, str], cmd: Any, commented: bool, comment: An
 
 
 def _remove(user: str, kind: str, cmd: Any, identifier: Any, when: dict[str, str]) -> str:
-    tab = _crontab.parse(raw_cron(user))
+    tab = _crontab.parse(_read(user))
     name = None if identifier is None else str(identifier)
     jobs = (one for one in tab.of_kind(kind) if one.matches(str(cmd), name))
     found = [one for one in jobs if all(one.values[key] == value for key, value in when.items())]

@@ -1,9 +1,10 @@
 """Ask web servers, and read what they answer.
 
 Certificates are verified unless ``verify_ssl=False`` says otherwise. Only ``http://`` and ``https://`` are asked, also
-behind a redirect, and to another server than the one that was named no password, cookie or token goes along. An answer
-has an end: 64 MiB, and five minutes from the first moment to the last, unless ``opts`` say less or more
-(``http_max_body``, ``http_connect_timeout``, ``http_request_timeout``).
+behind a redirect, and another server than the one that was named gets no password, cookie or token: of the headers it
+gets ``User-Agent``, ``Accept`` and the like. An answer has an end: 64 MiB, and five minutes from
+the first moment to the last, unless ``opts`` say less or more (``http_max_body``, ``http_connect_timeout``,
+``http_request_timeout``).
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -137,7 +138,7 @@ def _asked(url: str, method: str, options: Options, found: dict[str, Any]) -> _w
 
     from saltlite.modules import _web
 
-    whole = _with_params(url, options.get("params"))
+    whole, options = _without_login(_with_params(url, options.get("params")), options)
     if not (method.isascii() and method.isalpha()):
         raise SaltInvocationError(f"{method!r:.40} is not a method of HTTP.")
     log.debug(
@@ -293,6 +294,21 @@ def _headers(options: Options) -> dict[str, str]:
         secret = base64.b64encode(f"{login[0]}:{login[1]}".encode()).decode()
         headers["Authorization"] = f"Basic {secret}"
     return headers
+
+
+def _without_login(url: str, options: Options) -> tuple[str, Options]:
+    """The URL without the name and the password in it, which are the login then, where there is no other."""
+    from urllib.parse import unquote
+
+    scheme, mark, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    login, at, host = place.rpartition("@")
+    if not (mark and at):
+        return url, options
+    name, _, secret = login.partition(":")
+    if not (options.get("username") or options.get("auth")):
+        options = {**options, "username": unquote(name), "password": unquote(secret)}
+    return f"{scheme}{mark}{host}{slash}{path}", options
 
 
 def _data(options: Options) -> Any:

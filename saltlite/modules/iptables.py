@@ -84,7 +84,7 @@ def get_saved_rules(conf_file: str | None = None, family: str = "ipv4") -> dict[
         saltlite '*' iptables.get_saved_rules
         saltlite '*' iptables.get_saved_rules /etc/iptables/rules.v4
     """
-    path = conf_file or _saved_file(family)
+    path = str(conf_file or _saved_file(family))
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             text = "" if os.fstat(stream.fileno()).st_size > FILE_BYTES_MAX else stream.read(FILE_BYTES_MAX)

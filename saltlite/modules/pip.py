@@ -60,6 +60,13 @@ _SECRETS = {"index_url": "PIP_INDEX_URL", "extra_index_url": "PIP_EXTRA_INDEX_UR
 _PRERELEASES = {"include_alpha": "a", "include_beta": "b", "include_rc": "rc"}
 _REASON_LINES = 3
 
+_START = (
+    "import sys; sys.path[:] = filter(None, sys.path); import runpy; "
+    "runpy.run_module('pip', run_name='__main__', alter_sys=True)"
+)
+_OF_PYTHON = ("-c", _START)
+"""How a Python runs its pip: as `-m pip`, which would take modules from `cwd` first, and not all Pythons know `-P`."""
+
 
 class _Network(TypedDict, total=False):
     log: str
@@ -378,6 +385,7 @@ def _run(
         env=environment,
         python_shell=False,
         ignore_retcode=ignore_retcode,
+        output_loglevel="quiet",  # the URL of a package may have a password in it
     )
     if done["retcode"] and "No module named pip" in done["stderr"]:
         raise CommandNotFoundError(f"pip (there is none for {bin_env or sys.executable})")
@@ -387,7 +395,7 @@ def _run(
 def _pip(bin_env: str | None) -> list[str]:
     """The words that start pip."""
     if not bin_env:
-        return [sys.executable, "-m", "pip"]
+        return [sys.executable, *_OF_PYTHON]
     place = _word(bin_env, "virtualenv or program")
     if not os.path.isabs(place):
         raise SaltInvocationError(f"{place} is not an absolute path.")
@@ -395,11 +403,11 @@ def _pip(bin_env: str | None) -> list[str]:
         for name in ("python", "python3"):
             program = os.path.join(place, "bin", name)
             if os.access(program, os.X_OK):
-                return [program, "-m", "pip"]
+                return [program, *_OF_PYTHON]
         raise CommandNotFoundError(f"python (there is none in the virtualenv {place})")
     if not os.access(place, os.X_OK):
         raise CommandNotFoundError(place)
-    return [place, "-m", "pip"] if os.path.basename(place).startswith("python") else [place]
+    return [place, *_OF_PYTHON] if os.path.basename(place).startswith("python") else [place]
 
 
 def _options(given: Mapping[str, Any]) -> list[str]:

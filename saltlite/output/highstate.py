@@ -56,10 +56,15 @@ def _is_refusal(value: Any) -> bool:
 def _run(name: str, states: dict[str, dict[str, Any]], paint: Paint) -> Iterator[str]:
     whole = TEXT if all(state["result"] is not False for state in states.values()) else BAD
     yield f"{paint(whole, name)}:"
-    for tag, state in sorted(states.items(), key=lambda one: (one[1].get("__run_num__", 0), one[0])):
+    for tag, state in sorted(states.items(), key=lambda one: (_number(one[1]), str(one[0]))):
         yield from _block(tag, state, paint)
     yield ""
     yield from _summary(name, list(states.values()), paint)
+
+
+def _number(state: dict[str, Any]) -> int:
+    given = state.get("__run_num__")
+    return given if isinstance(given, int) else 0
 
 
 def _block(tag: str, state: dict[str, Any], paint: Paint) -> Iterator[str]:

@@ -6,6 +6,8 @@ import base64
 import json
 import math
 
+from saltlite.model.printable import BIDI_CONTROLS
+
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +17,7 @@ INDENT = 4
 """Spaces a level, where nobody says."""
 
 # JSON leaves these as they are, and terminals obey them; outside of strings a document has none of them.
-_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+_CONTROLS = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *BIDI_CONTROLS)}
 
 
 def output(data: Any, indent: int | None = None, **_kwargs: Any) -> str:

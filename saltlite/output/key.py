@@ -20,9 +20,13 @@ _HEADINGS = {
 }
 
 
+def _are_keys(data: dict[str, Any]) -> bool:
+    return all(isinstance(keys, dict | list | tuple) for keys in data.values())
+
+
 def output(data: Any, color: bool = False, **kwargs: Any) -> str:
     """The ids, or the fingerprints by id, below the words that Salt has for them; other data as `nested` prints it."""
-    if not isinstance(data, dict) or not data or not set(data) <= set(_HEADINGS):
+    if not isinstance(data, dict) or not data or not set(data) <= set(_HEADINGS) or not _are_keys(data):
         return nested.output(data, color=color, **kwargs)
     paint, text = Paint(color=color), ""
     for name, (heading, code) in _HEADINGS.items():

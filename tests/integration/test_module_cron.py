@@ -169,3 +169,14 @@ def test_lines_that_are_not_looked_after_stay_where_they_are() -> None:
     assert tab.text() == text
     assert [one.values["cmd"] for one in tab.of_kind("crons", "special")] == ["/tab  bed", "/off"]
     assert [one.values for one in tab.of_kind("env")] == [{"name": "B", "value": "2"}]
+
+
+def test_bytes_and_separators_of_other_lines_are_written_as_they_were() -> None:
+    odd = "# caf\u00e9".encode("latin-1") + "\n0 4 * * * echo 'a\u2028* * * * * b\x85'\n".encode()
+    subprocess.run(["crontab", "-u", USER, "-"], input=odd, check=True)
+    does("new", "set_env", "A", "x\u2028* * * * * /bin/c")
+    does("updated", "set_env", "A", "y\u2028* * * * * /bin/c")
+    whole = subprocess.run(["crontab", "-u", USER, "-l"], capture_output=True, check=True).stdout
+    assert whole == odd + f"{TAG}\nA=y\u2028* * * * * /bin/c\n".encode()
+    assert run("list_tab").value["crons"] == []
+    assert run("raw_cron").value.startswith("# caf\ufffd\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.server
+import ipaddress
 import os
 import pwd
 import shutil
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from cryptography import x509
@@ -29,6 +30,7 @@ from saltlite.loader.places import search_layers
 
 INDEX = build_index(search_layers({}))
 SECRET = "sesame-git"
+SAN = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -251,7 +253,12 @@ def test_a_login_is_kept_for_its_owner_alone_and_in_no_url(repo: Path) -> None:
 class Served(http.server.SimpleHTTPRequestHandler):
     """Files, for who knows the password."""
 
+    told: ClassVar[set[str]] = set()
+    """Hosts that a password was told."""
+
     def do_GET(self) -> None:
+        if "Authorization" in self.headers:
+            self.told.add(self.headers["Host"].partition(":")[0])
         wanted = "Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
         if self.headers.get("Authorization") == wanted:
             super().do_GET()
@@ -274,7 +281,7 @@ def served(repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     now = datetime.datetime.now(datetime.UTC)
     made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
-    made = made.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=True)
+    made = made.add_extension(SAN, critical=True)
     pem = tmp_path / "tls.pem"
     pem.write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -301,6 +308,72 @@ def test_a_clone_with_a_login_is_fetched_later_without_telling_it_again(served: 
     assert run("clone", where, served, https_user="me", https_pass=SECRET) == Outcome(True, 0)
     assert run("fetch", where) == Outcome({}, 0)
     assert "refs/heads/main" in run("ls_remote", remote=served, https_user="me", https_pass=SECRET).value
+
+
+def test_a_repository_does_not_get_the_password_for_another_host(served: str, repo: Path, tmp_path: Path) -> None:
+    other = served.replace("localhost", "127.0.0.1")
+    (repo / ".gitmodules").write_text(f'[submodule "lib"]\npath = lib\nurl = {other}\n')
+    git(repo, "update-index", "--add", "--cacheinfo", f"160000,{git(repo, 'rev-parse', 'HEAD')},lib")
+    git(repo, "add", ".gitmodules")
+    git(repo, "commit", "-q", "-m", "theirs")
+    git(tmp_path, "clone", "-q", "--bare", str(repo), str(tmp_path / "web/theirs.git"))
+    git(tmp_path / "web/theirs.git", "update-server-info")
+    Served.told.clear()
+    url, where = served.replace("app.git", "theirs.git"), str(tmp_path / "mine")
+    outcome = run("clone", where, url, opts="--recurse-submodules", https_user="me", https_pass=SECRET)
+    assert outcome.retcode == 1
+    assert Served.told == {"localhost"}
+
+
+def test_a_host_of_a_login_is_no_setting_of_git(tmp_path: Path) -> None:
+    outcome = run(
+        "ls_remote", str(tmp_path), "https://h.helper=!touch pwned;x.y/a.git", https_user="me", https_pass=SECRET
+    )
+    assert "is not the name of a host" in outcome.value
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize("url", ["https://me:pa@ss@x.invalid/a.git", "https://me:pass@x.invalid/a.git"])
+def test_no_part_of_a_password_in_an_url_is_shown(url: str, repo: Path) -> None:
+    shown = run("remote_set", str(repo), url).value
+    assert shown["fetch"] == "https://<redacted>@x.invalid/a.git"
+
+
+def test_no_secret_of_a_setting_or_of_what_is_refused_is_told(repo: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    assert run("config_set", "http.extraHeader", f"Authorization: {SECRET}", cwd=str(repo)).retcode == 0
+    assert "git config --local" in caplog.text
+    assert SECRET not in caplog.text
+    assert SECRET not in run("ls_remote", str(repo), f"-https://me:{SECRET}@x.invalid/a.git").value
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_a_key_is_in_a_folder_in_which_its_user_can_put_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetched(_source: str, place: str, **_kwargs: Any) -> str:
+        Path(place).write_text("key")
+        return place
+
+    from saltlite.modules.git import calls
+
+    monkeypatch.setattr(calls, "__salt__", {"cp.get_file": fetched}, raising=False)
+    key, _ = calls._key("salt://key", str(tmp_path), {"user": "nobody"})
+    status = Path(key).stat()
+    assert (status.st_uid, status.st_mode & 0o777) == (pwd.getpwnam("nobody").pw_uid, 0o600)
+    assert (tmp_path.stat().st_uid, tmp_path.stat().st_mode & 0o777) == (0, 0o711)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_what_somebody_calls_git_is_not_read_for_ever(kind: str, repo: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "tree"
+    trap.mkdir()
+    if kind == "pipe":
+        os.mkfifo(trap / ".git")
+    else:
+        (trap / ".git").symlink_to("/dev/zero")
+    git(repo, "config", "core.worktree", str(trap))
+    assert run("is_worktree", str(repo)) == Outcome(False, 0)
 
 
 NASTY = ["-x", "--upload-pack=touch pwned", "", "a\nb", "a\0b"]

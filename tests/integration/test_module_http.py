@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import gzip
 import json
@@ -167,12 +168,28 @@ def test_a_redirect_leads_to_no_file_and_takes_no_password_elsewhere() -> None:
             {"body": "here"},
         ]
         with answering(plan) as first:
-            login = {"username": "me", "password": SECRET, "header_dict": {"X-A": "1", "Cookie": "c"}}
+            login = {
+                "username": "me",
+                "password": SECRET,
+                "header_dict": {"X-Api-Key": "1", "Cookie": "c", "Accept": "text/plain"},
+            }
             assert run("query", first.address, **login).value["body"] == "there"
             assert run("query", first.address, **login).value["body"] == "here"
             assert "Authorization" in first.asked[-1].headers
-        assert {"Authorization", "Cookie"} & set(other.asked[0].headers) == set()
-        assert other.asked[0].headers["X-A"] == "1"
+            assert first.asked[-1].headers["X-Api-Key"] == "1"
+        assert {"Authorization", "Cookie", "X-Api-Key"} & set(other.asked[0].headers) == set()
+        assert other.asked[0].headers["Accept"] == "text/plain"
+
+
+def test_a_login_in_an_url_reaches_its_server_alone_and_no_error() -> None:
+    with answering([{"body": "here", "again": True}]) as server:
+        url = server.address.replace("http://", f"http://me:{SECRET}%2Fx@")
+        assert run("query", url).value["body"] == "here"
+        told = server.asked[0].headers
+        assert base64.b64decode(told["Authorization"].removeprefix("Basic ")).decode() == f"me:{SECRET}/x"
+        assert SECRET not in told["Host"]
+    for wrong in (f"http://me:{SECRET}@", f"http://me:{SECRET}@127.0.0.1:x/", f"http://me:{SECRET} @h/"):
+        assert SECRET not in str(run("query", wrong).value)
 
 
 def test_redirects_come_to_an_end() -> None:

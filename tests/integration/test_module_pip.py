@@ -170,6 +170,19 @@ def test_a_failure_is_pips_own_words_and_a_return_code(venv: str) -> None:
     assert "No matching distribution found for nosuch-slt" in done.value["stderr"]
 
 
+def test_no_module_of_the_folder_where_pip_runs_is_imported(venv: str, tmp_path: Path) -> None:
+    for name in ("pip", "json", "runpy"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'pwned')!r}, 'w')\nraise SystemExit(3)\n")
+    assert run("pip.list", bin_env=venv, cwd=str(tmp_path)).retcode == 0
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_no_password_of_a_packages_address_is_logged(program: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    run("pip.install", "git+https://me:sesame@x.invalid/a", bin_env=str(program))
+    assert "sesame" not in caplog.text
+
+
 def test_commas_of_a_version_are_written_as_semicolons(program: Path) -> None:
     done = run("pip.install", "a>=0.5;<1.1,b", bin_env=str(program))
     assert done.value["stdout"].split() == ["install", "--", "a>=0.5,<1.1", "b"]

@@ -233,3 +233,10 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with path.open("wb") as stream:
         stream.truncate(16 * 1024 * 1024 + 1)
     assert "more than" in run("read_certificate", str(path)).value
+
+
+@pytest.mark.parametrize("filler", [b" ", b"A", b"a: b\n", b"-----BEGIN CERTIFICATE-----\nA\n"])
+def test_a_file_that_means_harm_takes_no_time_by_its_length_squared(tmp_path: Path, filler: bytes) -> None:
+    file = tmp_path / "hostile.pem"
+    file.write_bytes(b"-----BEGIN CERTIFICATE-----\n" + filler * 300_000)  # otherwise it is days
+    assert "no certificate" in run("read_certificate", str(file)).value

@@ -60,6 +60,31 @@ def test_a_return_cannot_send_escape_sequences_to_a_terminal(out: str) -> None:
     assert not set(text) & {chr(code) for code in (*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0))}
 
 
+@pytest.mark.parametrize("out", [name for name in SHIPPED if name not in {"quiet", "yaml"}])
+def test_a_return_cannot_turn_the_direction_of_writing(out: str) -> None:
+    text = render(out, {"web1": {"a\u202eb": ["\u2066"]}})
+    assert not set(text) & {"\u202e", "\u2066"}
+
+
+RUN = "a_|-b_|-c_|-d"
+
+
+@pytest.mark.parametrize("out", [name for name in SHIPPED if name != "quiet"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {RUN: {"result": [], "__run_num__": "x", "duration": {}}, RUN + "2": {"result": 1, "__run_num__": 2}},
+        {RUN: {"result": True, "changes": 5, "comment": {"a": None}, "__run_num__": None}},
+        {"": {"": [[]]}},
+        5,
+        None,
+    ],
+)
+@pytest.mark.parametrize("name", ["web1", "minions"])
+def test_an_odd_return_does_not_keep_others_from_being_shown(out: str, odd: Any, name: str) -> None:
+    assert "here" in render(out, {name: odd}) + render(out, {name: odd, "web2": {"up": "here"}})
+
+
 def test_a_failed_minion_has_a_red_name_and_a_good_one_does_not() -> None:
     colors = Look(color=True)
     assert "\x1b[31mbad\x1b[0m:" in Outputters(dict).render("nested", {"bad": 2}, colors, retcode=1)

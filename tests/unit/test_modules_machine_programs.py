@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError
-from saltlite.modules import _programs
+from saltlite.modules import _packages, _programs, _rpm_reports
 from tests.recorded_machines import Machine, machine_in
 
 
@@ -232,3 +232,22 @@ def test_an_error_repeats_the_first_lines_only(count: int, repeated: str) -> Non
     said = "".join(f"{line}\n" for line in range(1, count + 1))
     assert failing(said).reason() == repeated
     assert failing("").reason() == "it gave no reason"
+
+
+@pytest.mark.parametrize("word", ["a\0b", "a\ud800", "a" * 4_000_000], ids=["NUL", "half", "long"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda word: _programs.run(["true", word]),
+        lambda word: _packages.run(["true", word]),
+        lambda word: _rpm_reports._unpacked(word, "x"),
+    ],
+    ids=["_programs", "_packages", "rpm2cpio"],
+)
+def test_a_word_that_no_program_can_be_given_is_a_sentence(
+    start: Any, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rpm2cpio").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(CommandExecutionError, match=r"cannot be (run|started): .{3,60}\.$"):
+        start(word)

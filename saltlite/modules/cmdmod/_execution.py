@@ -161,7 +161,7 @@ def _user(runas: str | None) -> pwd.struct_passwd | None:
         return None
     try:
         entry = pwd.getpwnam(str(runas))
-    except KeyError as error:
+    except (KeyError, ValueError) as error:  # a text with NUL in it is no name
         raise CommandExecutionError(f"User '{runas}' is not available") from error
     if entry.pw_uid == os.geteuid():
         return None

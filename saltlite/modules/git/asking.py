@@ -12,6 +12,9 @@ from .calls import git, lines, options, output, path, several, word
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__
 
+_LINK_BYTES_MAX = 8192
+"""The file `.git` of a worktree holds one path; paths have 4096 bytes at most."""
+
 _STATES = {"M": "modified", "A": "new", "D": "deleted", "??": "untracked"}
 
 
@@ -187,11 +190,13 @@ def is_worktree(
     if done["retcode"]:
         return False
     try:
-        with open(os.path.join(done["stdout"].removesuffix("\n"), ".git"), encoding="utf-8") as stream:
-            label, _, place = stream.readline().strip().partition(" ")
+        # It is the user's, who may have put anything there: what never ends, or never begins.
+        fd = os.open(os.path.join(done["stdout"].removesuffix("\n"), ".git"), os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as stream:
+            label, _, place = stream.readline(_LINK_BYTES_MAX).strip().partition(b" ")
     except (OSError, ValueError):
         return False
-    return label == "gitdir:" and os.path.isabs(place)
+    return label == b"gitdir:" and os.path.isabs(place)
 
 
 def merge_base(  # noqa: PLR0913 - Salt's signature

@@ -24,7 +24,10 @@ HOW = frozenset({"user", "password", "ignore_retcode", "output_encoding"})
 REMOTELY = HOW | {"identity", "saltenv"}
 """Those of functions that speak with others."""
 
-_WITH_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@\s]+@")
+Login = tuple[str, str, str]
+"""Host of HTTPS with its port, name, password."""
+
+_WITH_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]+@")
 _HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$SALTLITE_NAME" "$SALTLITE_SECRET"; }; f'
 _SSH = "ssh -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new -i "
 
@@ -37,7 +40,7 @@ def git(  # noqa: PLR0913 - what is run, where, how, and what is made of it
     known: frozenset[str] = HOW,
     fail: bool = True,
     both: bool = False,
-    login: tuple[Any, Any] = (None, None),
+    login: Login | None = None,
     stdin: str | None = None,
 ) -> dict[str, Any]:
     """What `cmd.run_all` says of `git` with these words. With `both` errors stand in the output.
@@ -79,7 +82,8 @@ def _run(
     fail: bool,
     stdin: str | None,
 ) -> dict[str, Any]:
-    log.debug("Running %s in %s", redacted(shlex.join(argv)), cwd)
+    # The value of a setting may be a secret too.
+    log.debug("Running %s in %s", redacted(shlex.join(argv[:4] if argv[1] == "config" else argv)), cwd)
     done: dict[str, Any] = __salt__["cmd.run_all"](
         argv,
         cwd=cwd,
@@ -123,7 +127,7 @@ def word(value: Any, what: str) -> str:
     """A name that is no option; `what` it is stands in the SaltInvocationError for others."""
     text = str(value)
     if not text or text.startswith("-") or any(character in text for character in "\0\n\r"):
-        raise SaltInvocationError(f"{text!r:.80} is not {what}.")
+        raise SaltInvocationError(f"{redacted(text)!r:.80} is not {what}.")
     return text
 
 
@@ -165,15 +169,16 @@ def repository(value: Any) -> str:
     return text
 
 
-def _login_words(login: tuple[Any, Any], environment: dict[str, str]) -> list[str]:
-    name, secret = login
-    if name is None and secret is None:
+def _login_words(login: Login | None, environment: dict[str, str]) -> list[str]:
+    if login is None:
         return []
+    host, name, secret = login
     for part in (name, secret):
-        if part is not None and any(character in str(part) for character in "\0\n\r"):
+        if any(character in part for character in "\0\n\r"):
             raise SaltInvocationError("https_user and https_pass are one line each.")
-    environment.update(SALTLITE_NAME=str(name or ""), SALTLITE_SECRET=str(secret or ""))
-    return ["-c", "credential.helper=", "-c", f"credential.helper={_HELPER}"]
+    environment.update(SALTLITE_NAME=name, SALTLITE_SECRET=secret)
+    # For this host alone: a repository can name others, as those of its submodules.
+    return ["-c", "credential.helper=", "-c", f"credential.https://{host}.helper={_HELPER}"]
 
 
 def _key(identity: str, folder: str, how: Mapping[str, Any]) -> tuple[str, str]:
@@ -187,8 +192,9 @@ def _key(identity: str, folder: str, how: Mapping[str, Any]) -> tuple[str, str]:
     os.chmod(own, 0o600)
     if how.get("user") and os.geteuid() == 0:
         entry = pwd.getpwnam(str(how["user"]))
-        for place in (folder, own):
-            os.chown(place, entry.pw_uid, entry.pw_gid)
+        os.chown(own, entry.pw_uid, entry.pw_gid)
+        # The folder stays the minion's: who owns it could put a link in the place of the key.
+        os.chmod(folder, 0o711)  # noqa: S103 - the user has to come to his key in it, and reads no names
     return own, ""
 
 

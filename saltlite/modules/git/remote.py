@@ -6,15 +6,15 @@ import os
 import re
 import shlex
 from typing import Any, TypedDict, Unpack
-from urllib.parse import urlsplit
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
-from .calls import HOW, REMOTELY, git, lines, options, output, path, redacted, repository, several, word
+from .calls import HOW, REMOTELY, Login, git, lines, options, output, path, redacted, repository, several, word
 
 _LOGIN = {"https_user", "https_pass"}
 _LOGIN_FILE = "saltlite-credentials"
 
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
 _UPDATED = re.compile(
     r"[\s*+]*(?:(?P<old>[0-9a-f]+)\.\.\.?(?P<new>[0-9a-f]+)|\[(?:new (?P<kind>tag|branch)|tag update)\])\s+"
     r"(?P<ref>.+?)\s+->"
@@ -59,14 +59,11 @@ def clone(
     source, login = repository(url), _login(url, how.get("https_user"), how.get("https_pass"))
     place = path(cwd, how.get("user"))
     words = [*options(git_opts), "clone", *options(opts), "--", source]
-    if name is None:
-        git([*words, place], "/", how, known=REMOTELY | _LOGIN, login=login)
-    else:
-        inner = word(name, "the name of a folder")
-        os.makedirs(place, exist_ok=True)
-        git([*words, inner], place, how, known=REMOTELY | _LOGIN, login=login)
-        place = os.path.join(place, inner)
-    _keep_login(place, source, login, {key: value for key, value in how.items() if key in HOW})
+    if name is not None:
+        place = os.path.join(place, word(name, "the name of a folder"))
+    # git makes the folders above, as the user that it runs as: in a home nobody else should.
+    git([*words, place], "/", how, known=REMOTELY | _LOGIN, login=login)
+    _keep_login(place, login, {key: value for key, value in how.items() if key in HOW})
     return True
 
 
@@ -249,8 +246,8 @@ def remote_set(  # noqa: PLR0913 - Salt's signature
         git(["config", "--unset-all", f"remote.{name}.pushurl"], place, how, fail=False)
     for other, _login_there in logins[1:]:
         git(["remote", "set-url", "--push", "--", name, other], place, how)
-    for where, login in logins:
-        _keep_login(place, where, login, how)
+    for _, login in logins:
+        _keep_login(place, login, how)
     return remote_get(cwd, name, **how)
 
 
@@ -275,23 +272,27 @@ def _remote(text: Any) -> str:
     return repository(word(text, "the name or the URL of a remote"))
 
 
-def _login(where: Any, name: str | None, secret: str | None) -> tuple[str | None, str | None]:
-    if (name is None) != (secret is None) and name is None:
-        raise SaltInvocationError("https_pass needs the https_user whose it is.")
-    if name is not None and not str(where).startswith("https://"):
-        raise SaltInvocationError("https_user and https_pass are for URLs that begin with https://.")
-    return name, secret
-
-
-def _keep_login(place: str, where: str, login: tuple[str | None, str | None], how: Any) -> None:
-    """Have git find the login again: in a file of the repository, which git makes for its owner alone."""
-    name, secret = login
+def _login(where: Any, name: Any, secret: Any) -> Login | None:
     if name is None:
+        if secret is not None:
+            raise SaltInvocationError("https_pass needs the https_user whose it is.")
+        return None
+    if not str(where).startswith("https://"):
+        raise SaltInvocationError("https_user and https_pass are for URLs that begin with https://.")
+    host = str(where).removeprefix("https://").partition("/")[0].rpartition("@")[2]
+    if not _HOST.fullmatch(host):
+        raise SaltInvocationError(f"{host!r:.80} is not the name of a host.")
+    return host, str(name), "" if secret is None else str(secret)
+
+
+def _keep_login(place: str, login: Login | None, how: Any) -> None:
+    """Have git find the login again: in a file of the repository, which git makes for its owner alone."""
+    if login is None:
         return
+    host, name, secret = login
     asked = git(["rev-parse", "--absolute-git-dir"], place, how)
     file = os.path.join(asked["stdout"].removesuffix("\n"), _LOGIN_FILE)
-    host = urlsplit(where).netloc.rpartition("@")[2]
-    told = f"protocol=https\nhost={host}\nusername={name}\npassword={secret or ''}\n\n"
+    told = f"protocol=https\nhost={host}\nusername={name}\npassword={secret}\n\n"
     git(["credential-store", f"--file={file}", "store"], place, how, stdin=told)
     helper = f"store --file={shlex.quote(file)}"
     git(["config", "--local", "--replace-all", f"credential.https://{host}.helper", helper], place, how)

@@ -252,7 +252,13 @@ def _make_folder(point: str, user: str | None) -> None:
 
 
 def _done(argv: list[str], user: str | None) -> bool | str:
-    done = __salt__["cmd.run_all"](argv, runas=user, python_shell=False, ignore_retcode=True)
+    done = __salt__["cmd.run_all"](
+        argv,
+        runas=user,
+        python_shell=False,
+        ignore_retcode=True,
+        output_loglevel="quiet",  # options of network file systems may be passwords
+    )
     if done["retcode"] == 0:
         return True
     __context__["retcode"] = 1

@@ -163,7 +163,7 @@ def set_known_host(  # noqa: PLR0913 - Salt's signature
     """
     if not hostname:
         return _error("hostname argument required")
-    if port is not None and int(port) != _PORT and hash_known_hosts:
+    if port is not None and _whole(port, "port") != _PORT and hash_known_hosts:
         return _error("argument port can not be used in conjunction with argument hash_known_hosts")
     stored = get_known_host_entries(user, hostname, config, port, fingerprint_hash_type)
     if isinstance(stored, dict):
@@ -201,14 +201,14 @@ def _put(user: str | None, config: str | None, name: str, enc: str | None, new: 
         raise CommandExecutionError(place["error"])
     path, owner = place
     data = _user_files.read(path, owner) or b""
-    lines = data.decode(errors="surrogateescape").splitlines(keepends=True)
+    lines = data.decode(errors="surrogateescape").split("\n")
     for number in sorted(_numbers(_keygen(["-F", name], data)[0], enc) if data else (), reverse=True):
         del lines[number - 1]
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
-    lines += [f"{entry['hostname']} {entry['enc']} {entry['key']}\n" for entry in new]
+    if lines[-1] == "":
+        del lines[-1]
+    lines += [f"{entry['hostname']} {entry['enc']} {entry['key']}" for entry in new]
     mode = 0o600 if owner else 0o644
-    _user_files.write(path, owner, "".join(lines).encode(errors="surrogateescape"), mode=mode)
+    _user_files.write(path, owner, "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"), mode=mode)
 
 
 def _changed(user: str | None, config: str | None, words: list[str], status: str) -> dict[str, str]:
@@ -280,7 +280,7 @@ def _has(entries: list[dict[str, str]], printed: str) -> bool:
 
 def _place(user: str | None, config: str | None) -> tuple[str, pwd.struct_passwd | None] | dict[str, str]:
     """The file and whose it is, or Salt's form of an error."""
-    path = config or (".ssh/known_hosts" if user else _SYSTEM)
+    path = str(config) if config else (".ssh/known_hosts" if user else _SYSTEM)
     if not user:
         return (path, None) if os.path.isabs(path) else _error("Cannot determine absolute path to file.")
     try:
@@ -296,7 +296,8 @@ def _error(reason: str) -> dict[str, str]:
 
 def _ssh_name(hostname: str, port: int | None) -> str:
     name = _word(hostname, "the name of a host")
-    return name if not port or int(port) == _PORT else f"[{name}]:{_whole(port, 'port')}"
+    number = _whole(port, "port") if port else _PORT
+    return name if number == _PORT else f"[{name}]:{number}"
 
 
 def _word(value: Any, what: str) -> str:
