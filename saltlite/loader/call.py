@@ -31,6 +31,7 @@ from typing import Any
 
 from saltlite.decorators.notes import collecting
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, InterfaceError, SaltInvocationError
+from saltlite.loader.annotated import misfit
 from saltlite.loader.chain import Chain
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.loader import Loader
@@ -205,11 +206,12 @@ def _refusal(fun: str, function: Callable[..., Any], args: Sequence[Any], kwargs
             names = ", ".join(unknown)
             return f"ERROR executing '{fun}': The following keyword arguments are not valid: {names}"
     try:
-        signature.bind(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         doc = inspect.getdoc(function)
         return f"Passed invalid arguments to {fun}: {error}" + (f"\n\n{doc}" if doc else "")
-    return ""
+    problem = misfit(function, bound)
+    return f"ERROR executing '{fun}': {problem}." if problem else ""
 
 
 def _takes_any_keyword(function: Callable[..., Any]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from saltlite.errors import CommandExecutionError
+from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.modules._wholefile import write_whole
 
 ROOT = "/"
@@ -17,7 +17,9 @@ ROOT = "/"
 
 
 def place(path: str) -> str:
-    """Where a file of this machine is."""
+    """Where a file of this machine is. Raises SaltInvocationError for what is no absolute path, a number for one."""
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+        raise SaltInvocationError(f"{path!r} is not the absolute path of a file.")
     return path if ROOT == "/" else os.path.join(ROOT, path.lstrip("/"))
 
 

@@ -79,7 +79,7 @@ def test_a_question_has_the_answer_of_the_master(fun: str, args: Any, kwargs: An
         ("grain", ("os",), {}, "has no key and value"),
         ("grain", ("os:x",), {"delimiter": ""}, "at least one character"),
         ("ipcidr", ("somewhere",), {}, "somewhere"),
-        ("glob", (["web1"],), {}, "A target is a text"),
+        ("glob", (["web1"],), {}, "takes text, and was given a list"),
         ("filter_by", ({"web*": 1},), {"tgt_type": "nosuch"}, "no kind of target 'nosuch'"),
         ("filter_by", ({"web*": 1},), {"merge": [1]}, "is a map"),
         ("filter_by", ({"web*": 1},), {"merge": {"a": 1}}, "merged into"),
