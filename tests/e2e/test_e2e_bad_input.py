@@ -27,7 +27,7 @@ pytestmark = pytest.mark.e2e
         (("-E", "(", "test.ping"), "saltlite: '(' is not a regular expression: missing )"),
         (("-E", "-L", "a", "test.ping"), "saltlite: --pcre and --list exclude each other"),
         (("-t", "soon", "a", "test.ping"), "saltlite: --timeout: 'soon' is not a duration"),
-        (("--out", "xml", "a", "test.ping"), "saltlite: --out: 'xml' is not known"),
+        (("--out", "xml", "a", "test.ping"), "saltlite: there is no outputter 'xml'"),
         (("--lsit", "a", "test.ping"), "saltlite: there is no option --lsit"),
         (("a", "test.arg", "x=1", "x=2"), "saltlite: the keyword 'x' is given twice"),
         (("a", "test.arg", "x" * 66_000), "saltlite: the arguments of test.arg cannot travel in a job"),
