@@ -160,7 +160,7 @@ def test_keys_are_changed_as_by_the_wheel(fun: str, given: dict[str, Any], asked
 @pytest.mark.parametrize(
     ("fun", "given", "text"),
     [
-        ("accept", {"match": ["a"]}, "`match` is a glob"),
+        ("accept", {"match": ["a"]}, "'match' takes text, and was given a list"),
         ("accept_dict", {"match": "new1"}, "`match` is a map of lists"),
         ("finger", {"match": "*", "hash_type": "md5"}, "sha256 only"),
         ("accept", {"match": "new1"}, "new1: it is held"),
