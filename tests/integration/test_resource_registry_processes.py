@@ -19,10 +19,10 @@ from saltlite.adapters.resource_registry.file import RegistryFile
 from saltlite.core.resources.layout import STATES, State
 from tests.registry_files import file_of, opened, rows_of
 
-KILLS = 50
+KILLS = 25
 """Random instants at which a writer is killed."""
 
-DEATHS = 120
+DEATHS = 60
 """Lines of the registry's code at which a process dies, of some hundred; which ones changes with the code."""
 
 Say = Callable[[bytes], None]
