@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]  # the package ships no type information
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # as above
+from xdist.workermanage import WorkerController  # type: ignore[import-untyped]  # as above
 
 FLEETS = ("tests/e2e/", "tests/faults/", "tests/integration/test_module_pkg.py")
 """What starts daemons, and what takes the lock of this machine's package database, as some of them do."""
@@ -26,14 +27,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class FleetsApart(LoadScopeScheduling):  # type: ignore[misc]  # as above
-    """`pytest -n 2`: what starts daemons in one process, one after the other, everything else beside it, file by file.
+    """`pytest -n 2`: what starts daemons in one process, everything else beside it, file by file.
 
-    Two fleets at once would share processors with what the tests of the one or the other wait for.
+    Fleets wait more than they compute, so one of them has a processor almost for itself while the other process
+    computes. When that has nothing else left it takes fleets too, the last ones first.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.split("::", 1)[0]
-        return "fleets" if path.startswith(FLEETS) else path
+        return nodeid.split("::", 1)[0]
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        fleets = [path for path in self.workqueue if path.startswith(FLEETS)]
+        others = [path for path in self.workqueue if not path.startswith(FLEETS)]
+        has_fleets = node is self.nodes[0]
+        wanted = (fleets or others)[0] if has_fleets else (others or fleets[::-1])[0]
+        self.workqueue.move_to_end(wanted, last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FleetsApart:

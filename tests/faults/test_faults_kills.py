@@ -14,7 +14,7 @@ from tests.faults.rig import MINIONS, FaultFleet
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
-REPEATS = 5
+REPEATS = 3
 JOBS = 4
 LONGEST_JOB_S = 0.6
 WITHIN_S = 0.5

@@ -12,7 +12,7 @@ from tests.faults.rig import MINIONS, FaultFleet
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
-REPEATS = 5
+REPEATS = 3
 JOBS = 3
 
 

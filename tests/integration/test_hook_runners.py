@@ -102,8 +102,8 @@ def test_a_hook_that_the_starter_does_not_know_is_not_run_and_it_goes_on(tmp_pat
 
 def test_the_starter_reads_no_message_that_is_too_large() -> None:
     with starter() as sock:
-        sock.sendall(struct.pack(">I", MESSAGE_MAX + 1))
         (serving,) = [one for one in threading.enumerate() if one.name.endswith("(serve)")]
+        sock.sendall(struct.pack(">I", MESSAGE_MAX + 1))
         serving.join(10.0)
         assert not serving.is_alive()
 
