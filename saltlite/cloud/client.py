@@ -48,12 +48,12 @@ class CloudClient:
 
     def profile(self, profile: str, names: Sequence[str], *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
         """Make machines of a profile; `settings` win over those that it has: `{name: what its driver says}`."""
-        _require_foreign(settings)
+        require_foreign(settings)
         return self._made(lambda: app.make_machines(self._program, profile, names, settings, parallel=parallel))
 
     def map_run(self, name: str, *, parallel: bool = False, **settings: Any) -> dict[str, Any]:
         """Make the machines of a map that are not there: `name` is that of a file in MAPS of the configuration."""
-        _require_foreign(settings)
+        require_foreign(settings)
         if not _NAME.fullmatch(name):
             raise CommandExecutionError(f"{name!r} is no name of a map: say that of a file in {MAPS}")
 
@@ -75,12 +75,12 @@ class CloudClient:
         # Who may run one of the two may not have been given the other.
         if fun == "destroy":
             raise CommandExecutionError("destroy is no action here: machines are destroyed by cloud.destroy")
-        _require_foreign(kwargs)
+        require_foreign(kwargs)
         return self._answered(lambda: actions.action(self._program, fun, names, kwargs, self._providers(provider)))
 
     def function(self, fun: str, provider: str, **kwargs: Any) -> dict[str, Any]:
         """Call a function for a provider: `{alias: {driver: answer}}`."""
-        _require_foreign(kwargs)
+        require_foreign(kwargs)
         return self._answered(
             lambda: actions.function(self._program, fun, self._program.catalogue.provider(provider), kwargs)
         )
@@ -124,7 +124,7 @@ class CloudClient:
             raise CommandExecutionError(text) from None
 
 
-def _require_foreign(settings: Mapping[str, Any]) -> None:
+def require_foreign(settings: Mapping[str, Any]) -> None:
     """Raises CommandExecutionError for settings that only the configuration may have."""
     refused = of_this_host(settings)
     if refused:

@@ -165,13 +165,15 @@ def destroy(names: str | list[str]) -> dict[str, Any]:
 
 def action(fun: str, names: str | list[str], provider: str = "all", **kwargs: str | int | bool) -> dict[str, Any]:
     """
-    Call an action of a driver for machines, such as ``stop``.
+    Call an action of a driver for machines, such as ``stop``, but not ``destroy``; no setting may be about files here.
 
     CLI Example::
 
         saltlite master1 cloud.action stop web1
     """
-    return _run(f"--action={fun}", "-y", f"--provider={provider}", "--", *_names(names), *_settings(kwargs))
+    return _run(
+        f"--action={fun}", "--foreign", "-y", f"--provider={provider}", "--", *_names(names), *_settings(kwargs)
+    )
 
 
 def function(fun: str, provider: str, **kwargs: str | int | bool) -> dict[str, Any]:
@@ -182,7 +184,7 @@ def function(fun: str, provider: str, **kwargs: str | int | bool) -> dict[str, A
 
         saltlite master1 cloud.function show_image my-provider image=ami-1
     """
-    return _run(f"--function={fun}", "--", provider, *_settings(kwargs))
+    return _run(f"--function={fun}", "--foreign", "--", provider, *_settings(kwargs))
 
 
 def _config_dir() -> str:
@@ -212,6 +214,8 @@ def _names(names: str | list[str]) -> list[str]:
     found = [name for name in found if name]
     if not found:
         raise SaltInvocationError("say which machines: names with commas between them, or a list")
+    if wrong := [name for name in found if "=" in name]:
+        raise SaltInvocationError(f"{wrong[0]!r} cannot be the name of a machine")
     return found
 
 

@@ -340,6 +340,12 @@ def test_what_the_command_refuses_is_what_the_execution_module_says(lab: Lab) ->
         functions["cloud.profile"]("nosuch", "web1")
     with pytest.raises(SaltInvocationError, match="'a b' cannot be the name of a setting"):
         functions["cloud.action"]("stop", "web1", **{"a b": "c"})
+    with pytest.raises(CommandExecutionError, match="destroy is no action here"):
+        functions["cloud.action"]("destroy", "web1")
+    with pytest.raises(CommandExecutionError, match="userdata_file"):
+        functions["cloud.function"]("show_image", PROVIDER, userdata_file="/etc/shadow")
+    with pytest.raises(SaltInvocationError, match="cannot be the name of a machine"):
+        functions["cloud.action"]("stop", "web1,userdata_file=/etc/shadow")
     with pytest.raises(CommandExecutionError, match="--explain"):
         functions["cloud.destroy"]("--explain")
 

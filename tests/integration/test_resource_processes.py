@@ -596,7 +596,7 @@ def test_when_more_than_a_few_calls_hang_a_fresh_process_takes_what_comes_next(m
 def test_a_process_that_is_not_heard_of_any_more_is_killed_and_its_calls_end(
     make: MakeRig, log_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "LISTEN_S", 0.2)
+    monkeypatch.setattr(keeper, "LISTEN_S", 0.5)
     rig = make()
     rig.found(["p1"])
     frozen = rig.values(["p1"], "test.pid")["p1"]
@@ -604,15 +604,16 @@ def test_a_process_that_is_not_heard_of_any_more_is_killed_and_its_calls_end(
     os.kill(frozen, signal.SIGSTOP)
     rig.until(lambda: part in rig.done)
     assert rig.done[part] == "killed by SIGKILL"
-    assert "its process has not been heard of for 0.6 s, and is killed" in log_file.read_text()
+    assert "its process has not been heard of for 1.5 s, and is killed" in log_file.read_text()
     assert rig.values(["p1"], "test.pid")["p1"] != frozen
 
 
 def test_a_process_that_waits_for_its_devices_is_heard_of(make: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "LISTEN_S", 0.05)
+    # The call outlasts the silence that ends a process, and a busy machine's pauses do not reach it.
+    monkeypatch.setattr(keeper, "LISTEN_S", 0.5)
     rig = make()
     rig.found(["p1"])
-    assert rig.values(["p1"], "test.sleep", 0.5) == {"p1": 0.5}
+    assert rig.values(["p1"], "test.sleep", 2.0) == {"p1": 2.0}
 
 
 LIMITS = (

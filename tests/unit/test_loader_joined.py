@@ -112,7 +112,7 @@ def test_what_no_text_tells_is_promised_by_name_alone(tmp_path: Path, main: str)
 def test_a_change_of_a_part_is_a_change_of_the_module(tmp_path: Path) -> None:
     index = build_index([Layer("own", str(package(tmp_path)))])
     assert refreshed_index(index) is index
-    package(tmp_path, part=PART.replace("name: str", "name: int"))
+    (tmp_path / "texts/part.py").write_text(PART.replace("name: str", "name: int"))
     seen: Any = refreshed_index(index).files[0]
     assert "stop(name:int='x')!stop" in seen.texts
 

@@ -19,11 +19,12 @@ from saltlite.cli.inprocess import printing_to_stderr
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, opened_output
 from saltlite.cloud import actions, app, query, unfinished
+from saltlite.cloud.client import require_foreign
 from saltlite.cloud.parallel import Done, worst_exit_code
 from saltlite.cloud.program import Program, conceal_logs
 from saltlite.cloud.progress import Block, Lines
 from saltlite.config.cloudfiles import load_map
-from saltlite.errors import SaltliteError, UsageError
+from saltlite.errors import RefusedError, SaltliteError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +65,7 @@ _HOW = (
     Option("-k", "--keep-tmp", help="keep what was uploaded to a machine to deploy it"),
     Option("--script-args", metavar="TEXT", help="arguments of the deploy script"),
     Option("--provider", metavar="PROVIDER", help="ask this provider only"),
+    Option("--foreign", help="-a, -f: no files of this host in settings, no destroy"),
     Option("--cached", help="with -Q: what was known last, without asking"),
 )
 _SHARED = (
@@ -212,6 +214,10 @@ def _destroy(program: Program, parsed: Parsed, console: Console) -> int:
 def _action(program: Program, parsed: Parsed, console: Console) -> int:
     action = parsed.options["action"]
     names, kwargs = split_words(parsed.words)
+    if parsed.on("foreign"):
+        require_foreign(kwargs)
+        if action == "destroy":
+            raise RefusedError("destroy is no action here: machines are destroyed by cloud.destroy")
     if not names:
         raise UsageError(f"say for which machines: saltlite cloud -a {action} NAME... [KEY=VALUE...]")
     providers = _providers(program, parsed)
@@ -226,6 +232,8 @@ def _action(program: Program, parsed: Parsed, console: Console) -> int:
 
 def _function(program: Program, parsed: Parsed, console: Console) -> int:
     names, kwargs = split_words(parsed.words)
+    if parsed.on("foreign"):
+        require_foreign(kwargs)
     if len(names) != 1:
         raise UsageError(
             f"say for which provider: saltlite cloud -f {parsed.options['function']} PROVIDER [KEY=VALUE...]"
