@@ -107,7 +107,8 @@ def test_without_cython_its_files_are_left_out_and_that_is_said_once(
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder on `sys.path` where packages are installed."""
     folder = tmp_path / "site"
-    folder.mkdir()
+    # It has been imported from before: Python compiles into a folder that is there, and this one's time stays.
+    (folder / "__pycache__").mkdir(parents=True)
     monkeypatch.syspath_prepend(str(folder))
     return folder
 
