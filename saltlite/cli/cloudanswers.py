@@ -9,8 +9,9 @@ from saltlite.cli.configs import config_dir_of
 from saltlite.cli.ownoutput import master_opts
 from saltlite.cli.printing import Printing
 from saltlite.core.cloud.profiles import explanation as explain
-from saltlite.core.cloud.redaction import HIDDEN, is_secret_name
+from saltlite.core.cloud.redaction import is_secret_name
 from saltlite.errors import RefusedError, UsageError
+from saltlite.model.secretargs import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -191,7 +191,8 @@ class Returner:
             return None
         ret, call = found[0], decode_body(job.body).calls
         value, readable = _value(ret.body)
-        args = [[*one.args, *([{"__kwarg__": True, **one.kwargs}] if one.kwargs else [])] for one in call]
+        every = [one.shown() for one in call]
+        args = [[*args, *([{"__kwarg__": True, **kwargs}] if kwargs else [])] for _fun, args, kwargs in every]
         about = {
             "jid": jid,
             "id": ret.id,

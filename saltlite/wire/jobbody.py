@@ -7,7 +7,8 @@ map with one-letter keys:
     v version=1   j jid   c calls   u user   t audience root   r run_ms   d deliver_ms   x executors   o options
     m metadata, where there is any
 
-where `calls` is a list of [function, args, kwargs]: they run one after the other, in one process. `executors` are the
+where `calls` is a list of [function, args, kwargs]: they run one after the other, in one process. A fourth element
+lists the indexes of `args` that nobody is shown, where there are any. `executors` are the
 names of those that each minion is to use in place of its own ([]: its own), `options` a map of what they are told.
 """
 
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
 from saltlite.model.execution import checked_executors, checked_options
 from saltlite.model.ids import Jid, parse_jid
+from saltlite.model.secretargs import HIDDEN, without_secrets
 from saltlite.wire import codec
 from saltlite.wire.limits import JOB_BODY_MAX, MESSAGE_ARRAY, MESSAGE_CONTAINERS, MESSAGE_DEPTH
 from saltlite.wire.merkle import HASH_BYTES
@@ -66,6 +68,13 @@ class FunctionCall:
     fun: str
     args: list[Any] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
+    hidden: list[int] = field(default_factory=list)
+    """Indexes of the arguments that go to parameters for secrets; keyword arguments have their names."""
+
+    def shown(self) -> list[Any]:
+        """[function, args, kwargs] as whoever looks at the job may read them: HIDDEN in place of secrets."""
+        args = [HIDDEN if place in self.hidden else without_secrets(one) for place, one in enumerate(self.args)]
+        return [self.fun, args, without_secrets(self.kwargs)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +109,7 @@ def encode_body(body: JobBody) -> bytes:
     message = {
         "v": _VERSION,
         "j": body.jid,
-        "c": [[call.fun, call.args, call.kwargs] for call in body.calls],
+        "c": [[call.fun, call.args, call.kwargs, *([call.hidden] if call.hidden else [])] for call in body.calls],
         "u": body.user,
         "t": body.audience,
         "r": body.run_ms,
@@ -125,7 +134,7 @@ def decode_body(data: bytes) -> JobBody:
     if type(message) is not dict or message.keys() - {_METADATA} != _KEYS or message["v"] != _VERSION:
         raise RemoteProtocolError("bad-job", "its fields are not those of version 1")
     calls = message["c"]
-    if type(calls) is not list or not all(type(call) is list and len(call) == 3 for call in calls):
+    if type(calls) is not list or not all(type(call) is list and len(call) in (3, 4) for call in calls):
         raise RemoteProtocolError("bad-job", "its calls are not lists of function, arguments and keyword arguments")
     body = JobBody(
         jid=message["j"],
@@ -182,6 +191,7 @@ def _problem(body: JobBody) -> str:
         ),
         (all(type(call.args) is list for call in body.calls), "the arguments are a list"),
         (all(_are_keywords(call.kwargs) for call in body.calls), "keyword arguments have names"),
+        (all(_are_indexes(call.hidden, call.args) for call in body.calls), "what is hidden are arguments"),
         (_is_user(body.user), f"a user's name has 1 to {USER_MAX} printable characters"),
         (
             type(body.audience) is bytes and len(body.audience) == HASH_BYTES,
@@ -211,6 +221,10 @@ def _is_function(name: object) -> bool:
 
 def _are_keywords(kwargs: object) -> bool:
     return type(kwargs) is dict and all(type(key) is str for key in kwargs)
+
+
+def _are_indexes(hidden: object, args: list[Any]) -> bool:
+    return type(hidden) is list and all(type(one) is int and 0 <= one < len(args) for one in hidden)
 
 
 def _is_user(name: object) -> bool:

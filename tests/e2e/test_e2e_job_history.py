@@ -41,6 +41,26 @@ def test_failed_jobs_are_found_by_minion_and_run_again_only_where_they_failed(sh
     assert shared.cli("job", "rerun", job["jid"], "--missing").code == 3
 
 
+def test_a_password_reaches_its_function_and_nothing_else_has_it(shared: Fleet) -> None:
+    secret = "sw0rdfish-and-chips"
+    said = shared.cli("a", "shadow.gen_password", secret, "crypt_salt=saltsalt", "--out", "json")
+    assert said.json() == {
+        "a": shared.cli(
+            "a", "shadow.gen_password", f"password={secret}", "crypt_salt=saltsalt", "--out", "json"
+        ).json()["a"]
+    }
+    row = shared.cli("job", "list", "-n", "1", "--out", "json").json()["jobs"][0]
+    every = [shared.cli("job", "show", row["jid"], *more).out for more in ([], ["--out", "json"])]
+    every.append(shared.cli("runner", "jobs.list_jobs").out)
+    with shared.store() as store:
+        every += [repr(event) for event in store.events(0, 100_000)]
+    every += [daemon.log() for daemon in shared.daemons.values()]
+    assert not [text for text in every if secret in text]
+    assert "***" in every[0]
+    again = shared.cli("job", "rerun", row["jid"])
+    assert (again.code, "has secrets among its arguments" in again.err) == (6, True)
+
+
 def test_an_ended_job_can_be_watched_and_gives_what_it_gave(shared: Fleet) -> None:
     assert shared.cli("*", "test.echo", "hello", "--out", "json").json() == {"a": "hello", "b": "hello"}
     jid = shared.cli("job", "list", "--fun", "test.echo", "-n", "1", "--out", "json").json()["jobs"][0]["jid"]

@@ -17,10 +17,10 @@ from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.describe import SIGNATURES_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.reports import Passing, Reported, store_reports
-from saltlite.model.ids import MinionId
+from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.signature import by_name
-from saltlite.wire.jobbody import CALLS_MAX
+from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, decode_body
 from saltlite.wire.messages import functions_digest, functions_message
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.inventory import inventory
@@ -222,3 +222,43 @@ def test_functions_that_a_minion_reports_anew_take_the_place_of_its_earlier_ones
     known = fleet.describe("m.f", "m.g")["functions"]
     assert set(known["m.f"]["signatures"]) == {"m.f(a)", "m.f(a,b)"}
     assert known["m.g"]["lacking"] == 1
+
+
+SHADOW = "shadow.set_password(name:str,password:str)"
+
+
+def look(fleet: Fleet, verb: str, **fields: Any) -> dict[str, Any]:
+    return handle_request(fleet.master, ROOT, {"v": 1, "verb": verb, **fields}).fields
+
+
+def shown(fleet: Fleet, *call: Any) -> tuple[list[Any], bool]:
+    """A call as `job show` has it, and whether it says that something is hidden."""
+    assert fleet.publish(cast("Any", call)) == ""
+    row = look(fleet, "job_list", limit=1, whole=True)["jobs"][0]
+    job = look(fleet, "job_show", jid=row["jid"])["job"]
+    assert row["calls"] == job["calls"]
+    return job["calls"][0][1:], "hides" in job
+
+
+def test_an_argument_whose_parameter_is_for_a_secret_is_shown_to_nobody() -> None:
+    fleet = Fleet(a=[SHADOW], b=["shadow.set_password(*args)"], c=None)
+    by_place = shown(fleet, "shadow.set_password", ["fred", "hunter2"], {})
+    assert by_place == ([["fred", "***"], {}], True)
+    assert shown(fleet, "shadow.set_password", ["fred"], {"password": "hunter2"}) == (
+        [["fred"], {"password": "***"}],
+        True,
+    )
+    assert shown(fleet, "shadow.set_password", ["fred"], {}) == ([["fred"], {}], False)
+
+
+def test_what_runs_has_the_secret() -> None:
+    fleet = Fleet(a=[SHADOW])
+    shown(fleet, "shadow.set_password", ["fred", "hunter2"], {})
+    job = fleet.master.store.job(Jid(look(fleet, "job_list")["jobs"][0]["jid"]))
+    assert job is not None
+    assert decode_body(job.body).calls == (FunctionCall("shadow.set_password", ["fred", "hunter2"], {}, [1]),)
+
+
+def test_a_signature_that_nobody_reported_hides_by_the_names_of_keywords_alone() -> None:
+    fleet = Fleet(a=None)
+    assert shown(fleet, "m.f", ["hunter2"], {"https_pass": "x"}) == ([["hunter2"], {"https_pass": "***"}], True)

@@ -195,6 +195,19 @@ def test_executors_that_are_none_are_refused_at_publish(wrong: dict[str, Any]) -
         encode_body(dataclasses.replace(BODY, **wrong))
 
 
+def test_which_arguments_are_hidden_travels_and_only_where_there_are_any() -> None:
+    call = BODY.calls[0]
+    body = dataclasses.replace(BODY, calls=(dataclasses.replace(call, hidden=[0, 3]),))
+    assert decode_body(encode_body(body)) == body
+    assert [len(one) for one in codec.decode(encode_body(BODY))["c"]] == [3]
+
+
+@pytest.mark.parametrize("hidden", [[4], [-1], ["0"], [True], {"0": 0}, None], ids=repr)
+def test_what_is_hidden_and_no_argument_is_refused(hidden: Any) -> None:
+    calls = [[call.fun, call.args, call.kwargs, hidden] for call in BODY.calls]
+    assert refusal(fields(c=calls)) == "bad-job"
+
+
 def test_the_largest_values_are_taken() -> None:
     body = dataclasses.replace(
         BODY,

@@ -15,7 +15,7 @@ from saltlite.cli.origin import origin
 from saltlite.cli.risk import accepted_risks, require_consent
 from saltlite.cli.targets import targets_text
 from saltlite.client.local import JobCall
-from saltlite.errors import NoTargetError
+from saltlite.errors import NoTargetError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +41,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     jid = jid_in(parsed, "rerun")
     with open_client(parsed) as client:
         job: JobRow = client.call("job_show", jid=jid)["job"]
+        _refuse_hidden(job)
         ids = _targets(job, parsed)
         first, *more = job["calls"]
         call = JobCall(
@@ -67,6 +68,14 @@ def run(argv: Sequence[str], console: Console) -> int:
         where = targets_text(len(published.minions), len(published.managing))
         console.note(f"saltlite: job {published.jid} runs {job['fun']} again on {where}")
         return follow_job(client, published, parsed, console)
+
+
+def _refuse_hidden(job: JobRow) -> None:
+    if job.get("hides"):
+        raise RefusedError(
+            f"job {job['jid']} has secrets among its arguments, which nobody is shown again; nothing was published. "
+            "Type the call anew, with -L and the targets."
+        )
 
 
 def _targets(job: JobRow, parsed: Parsed) -> list[str]:

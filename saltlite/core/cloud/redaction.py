@@ -14,7 +14,8 @@ import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-HIDDEN = "***"
+from saltlite.model.secretargs import HIDDEN
+
 SECRET_MIN = 4
 """Characters: a shorter secret is found by its key's name only, for such texts stand everywhere."""
 LINE_MIN = 16

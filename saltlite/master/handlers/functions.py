@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from saltlite.config.nearest import nearest
 from saltlite.core.binding import bind
@@ -17,6 +18,7 @@ from saltlite.errors import UsageError
 from saltlite.master.context import Master
 from saltlite.master.handlers.fitting import kinds
 from saltlite.model.ids import TargetId
+from saltlite.model.secretargs import is_secret_argument
 from saltlite.model.signature import Signature, is_absent, parse_signature
 from saltlite.wire.jobbody import FunctionCall
 
@@ -62,6 +64,25 @@ def refuse_misfits(calls: Sequence[FunctionCall], chosen: Selection, master: Mas
         problem = _problem(call, known, may_be_missing=may_be_missing)
         if problem:
             raise UsageError(f"{problem} Nothing was published.")
+
+
+def with_hidden(calls: Sequence[FunctionCall], chosen: Selection, master: Master) -> tuple[FunctionCall, ...]:
+    """The calls with the arguments marked that any target's signature says to be secrets, by the parameter's name."""
+    if not any(call.args for call in calls):
+        return tuple(calls)
+    known = Known(chosen, master)
+    return tuple(replace(call, hidden=_secret_places(call, known)) for call in calls)
+
+
+def _secret_places(call: FunctionCall, known: Known) -> list[int]:
+    hidden: set[int] = set()
+    for functions, _count, _first in known.sets():
+        text = functions.functions.get(call.fun) if functions is not None else None
+        signature = parsed(text)[1] if text is not None else None
+        if signature is not None:
+            taken = ((place, signature.positional(place)) for place in range(len(call.args)))
+            hidden.update(place for place, one in taken if one is not None and is_secret_argument(one.name))
+    return sorted(hidden)
 
 
 def _problem(call: FunctionCall, known: Known, *, may_be_missing: bool) -> str:

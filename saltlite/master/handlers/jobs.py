@@ -130,8 +130,10 @@ def _row(job: JobSummary) -> dict[str, Any]:
 
 
 def _said(body: JobBody) -> dict[str, Any]:
-    calls = [[call.fun, list(call.args), dict(call.kwargs)] for call in body.calls]
-    return {"calls": calls, **({"metadata": body.metadata} if body.metadata else {})}
+    calls = [call.shown() for call in body.calls]
+    hides = calls != [[call.fun, call.args, call.kwargs] for call in body.calls]
+    metadata = {"metadata": body.metadata} if body.metadata else {}
+    return {"calls": calls, **metadata, **({"hides": True} if hides else {})}
 
 
 def _target(detail: TargetDetail, managing: MinionId | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.context import Answer, Follow, Master
 from saltlite.master.handlers.batch import LASTS_MAX_MS, batch_of, release, send
 from saltlite.master.handlers.fitting import Fitting, Skipped, fitting
-from saltlite.master.handlers.functions import refuse_misfits
+from saltlite.master.handlers.functions import refuse_misfits, with_hidden
 from saltlite.master.handlers.room import refuse_when_full
 from saltlite.master.handlers.targets import (
     by_owner,
@@ -69,7 +69,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
         return _answer(master, known, request)
     fit = _targets(master, principal, request, calls, execution)
     returners = _returners(master, request)
-    chosen = fit.chosen
+    chosen, calls = fit.chosen, with_hidden(calls, fit.chosen, master)
     batch = batch_of(request.get("batch"), len(chosen.minions) + len(chosen.resources))
     if batch is None:
         _refuse_crowded(sorted({*chosen.minions, *chosen.resources.values()}), master.store)

@@ -19,6 +19,7 @@ Golden = Callable[[str, str], None]
 NOW = 1_767_230_000.0
 OTHER = "20260101010000000000"
 THIRD = "20260101020000000000"
+SECRET = "20260101030000000000"
 
 LINES: dict[str, list[str]] = {
     "job-list": ["job", "list"],
@@ -42,6 +43,8 @@ LINES: dict[str, list[str]] = {
     "job-kill-over": ["job", "kill", OTHER],
     "job-rerun-resources-none": ["job", "rerun", THIRD, "--failed"],
     "job-rerun-none": ["job", "rerun", JID, "--missing"],
+    "job-rerun-hidden": ["job", "rerun", SECRET],
+    "job-show-hidden": ["job", "show", SECRET],
     "job-rerun-async": ["job", "rerun", JID, "--failed", "--async"],
     "events": ["events", "--count", "2"],
     "events-json": ["events", "salt/*", "--since", "3", "--count", "2", "--out", "json"],
@@ -100,6 +103,13 @@ SHOWN = {
         target("web10", "returned", "failed", retcode=2, started_at=NOW - 240, duration_ms=20, reason="no \x1b]0;x"),
         target("web2", "running", "open"),
     ],
+}
+HIDING = {
+    **SHOWN,
+    "jid": SECRET,
+    "fun": "shadow.set_password",
+    "calls": [["shadow.set_password", ["fred", "***"], {}]],
+    "hides": True,
 }
 RESOURCES = {
     **ROW,
@@ -170,7 +180,7 @@ def master(request: dict[str, Any]) -> Iterable[Step]:
             jobs = [] if "user" in request else [ROW, LONG]
             yield {"ok": True, "jobs": jobs, "more": bool(jobs)}
         case "job_show":
-            yield {"ok": True, "job": RESOURCES if request["jid"] == THIRD else SHOWN}
+            yield {"ok": True, "job": {THIRD: RESOURCES, SECRET: HIDING}.get(request["jid"], SHOWN)}
         case "follow":
             yield published("web1", "web10", "web2")
             yield returned(1, "web10", "no such file", retcode=2)

@@ -1,0 +1,53 @@
+"""Which arguments are secrets, and how a call is shown that has some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from saltlite.model.secretargs import HIDDEN, is_secret_argument, without_secrets
+from saltlite.wire.jobbody import FunctionCall
+
+SECRET = [
+    "password", "passwd", "https_pass", "root_password", "rootPassword", "rootpassword", "passphrase", "token",
+    "api_key", "aws_secret_access_key", "shared_secret", "private_key", "connection_pass", "credentials",
+]  # fmt: skip
+PLAIN = [
+    "name", "key", "keys", "path", "user", "passive", "compass", "bypass_proxy", "password_file", "secret_name",
+    "token_type", "public_key", "tokenize", "keyword", "pass_through_id", "author", "monkey",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRET)
+def test_it_is_a_secret(name: str) -> None:
+    assert is_secret_argument(name)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_it_is_none(name: str) -> None:
+    assert not is_secret_argument(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"password": "x", "user": "fred"}, {"password": HIDDEN, "user": "fred"}),
+        (
+            {"a": [{"token": 5}, {"b": {"passwd": ["x", {"y": 1}]}}]},
+            {"a": [{"token": HIDDEN}, {"b": {"passwd": HIDDEN}}]},
+        ),
+        ({"password": None, "token": True, "secret": ""}, {"password": None, "token": True, "secret": HIDDEN}),
+        (("a", 1), ["a", 1]),
+        ({5: "x"}, {5: "x"}),
+        ("password", "password"),
+    ],
+)
+def test_what_stands_under_such_a_name_is_hidden_at_any_depth(value: Any, shown: Any) -> None:
+    assert without_secrets(value) == shown
+
+
+def test_a_call_is_shown_without_what_is_marked_or_named_so() -> None:
+    call = FunctionCall("m.f", ["fred", "hunter2", {"token": "t"}], {"password": "x", "refresh": False}, [1])
+    assert call.shown() == ["m.f", ["fred", HIDDEN, {"token": HIDDEN}], {"password": HIDDEN, "refresh": False}]
+    assert call.args[1] == "hunter2"
