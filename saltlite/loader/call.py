@@ -27,7 +27,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack, get_origin
 
 from saltlite.decorators.notes import collecting
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, InterfaceError, SaltInvocationError
@@ -227,7 +227,16 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def _pub_for(function: Callable[..., Any], pub: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"__pub_{name}": value for name, value in pub.items()} if _takes_any_keyword(function) else {}
+    if not _takes_any_keyword(function) or _names_its_keywords(function):
+        return {}
+    return {f"__pub_{name}": value for name, value in pub.items()}
+
+
+def _names_its_keywords(function: Callable[..., Any]) -> bool:
+    """Whether it is `**kwargs: Unpack[Keys]`: such a function takes these keywords, and no others."""
+    signature = _signature(function)
+    said = [p.annotation for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD] if signature else []
+    return any("Unpack[" in one if isinstance(one, str) else get_origin(one) is Unpack for one in said)
 
 
 def _finish(value: Any) -> Any:

@@ -319,8 +319,9 @@ class Loader(Mapping[str, Callable[..., Any]]):
     def _unavailable(self, name: str) -> FunctionUnavailable:
         module, _, function = name.partition(".")
         lowest = self.index.lowest
-        known = [*self.index.function_names(), *(lowest.function_names() if lowest else ())]
-        suggestions = difflib.get_close_matches(name, known, SUGGESTIONS_MAX, cutoff=0.7)
+        # The index has what other providers of a virtual name offer, on machines of another kind.
+        known = {*self.index.function_names(), *(lowest.function_names() if lowest else ())} - {name}
+        suggestions = difflib.get_close_matches(name, sorted(known), SUGGESTIONS_MAX, cutoff=0.7)
         if self._registry.is_disabled(module):
             return FunctionUnavailable(f"'{name}' is not available.", suggestions)
         if lowest is not None and (reason := lowest.refusal(name)):

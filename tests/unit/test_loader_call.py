@@ -171,6 +171,13 @@ def test_data_of_the_job_go_to_functions_with_any_keyword(run: Any) -> None:
     }
 
 
+@pytest.mark.parametrize("said", ["typing.Unpack[Keys]", "'typing.Unpack[Keys]'"])
+def test_a_function_that_names_its_keywords_gets_no_others(run: Any, said: str) -> None:
+    keys = "import typing\nclass Keys(typing.TypedDict, total=False):\n    x: int\n"
+    source = f"{keys}def f(**kwargs: {said}): return kwargs"
+    assert run(source, x=1, pub={"jid": "j", "user": "u"}).value == {"x": 1}
+
+
 def test_a_caller_cannot_forge_data_of_the_job(run: Any) -> None:
     outcome = run("def f(**kwargs): return kwargs", __pub_user="root")
     assert outcome.retcode == 1

@@ -339,6 +339,14 @@ def test_a_provider_that_failed_does_not_hide_the_good_one_beside_it(make: Any) 
 # --- asking
 
 
+def test_a_function_that_a_provider_for_other_machines_has_is_not_suggested_in_its_own_place(make: Any) -> None:
+    debian = "__virtualname__ = 'low'\ndef __virtual__(): return __virtualname__\ndef lists(): pass"
+    fedora = "__virtualname__ = 'low'\ndef __virtual__(): return False, 'no rpm'\ndef listed(): pass"
+    with pytest.raises(FunctionUnavailable) as caught:
+        make({"debian": debian, "fedora": fedora})["low.listed"]
+    assert caught.value.suggestions == ("low.lists",)
+
+
 def test_a_missing_function_has_suggestions_outside_its_text(make: Any) -> None:
     with pytest.raises(FunctionUnavailable) as caught:
         make({"test": "def ping(): pass"})["test.pign"]
