@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,9 +20,10 @@ FLEETS = ("tests/e2e/", "tests/faults/", "tests/integration/test_module_pkg.py")
 """What starts daemons, and what takes the lock of this machine's package database, as some of them do."""
 
 
-def _reading_once(read: Callable[[ModuleFile], ModuleFile]) -> Callable[[ModuleFile], ModuleFile]:
+@pytest.fixture(scope="session", autouse=True)
+def shipped_files_are_read_once() -> Iterator[None]:
     """The index of what ships is where hundreds of tests begin: each of its files is read once in a process."""
-    known: dict[ModuleFile, ModuleFile] = {}
+    read, known = finder._read, dict[ModuleFile, ModuleFile]()
 
     def remembered(blank: ModuleFile) -> ModuleFile:
         if blank.layer != SHIPPED:
@@ -31,10 +32,9 @@ def _reading_once(read: Callable[[ModuleFile], ModuleFile]) -> Callable[[ModuleF
             known[blank] = read(blank)
         return known[blank]
 
-    return remembered
-
-
-finder._read = _reading_once(finder._read)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finder, "_read", remembered)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
