@@ -168,13 +168,12 @@ def swarm(fleet: BenchFleet) -> Report:
     A client is shown a return only when it was committed.
     """
     fleet.start_master(handshakes_per_address=5000)
-    _accept_simulated(fleet.store_path)
+    accept_simulated(fleet.store_path, SIMULATED)
     with fleet.client() as client:
-        fingerprint_of_fleet = client.call("key_finger")["fleet"]
         waiting = client.publish(JobCall("*", "test.ping"), follow=True)
         progress = Progress(waiting, now=time.monotonic())
         began = time.perf_counter()
-        _launch_swarm(fleet, fingerprint_of_fleet)
+        launch_swarm(fleet, "swarm", range(SIMULATED))()
         connected_s = time.perf_counter() - began
         returned = sum(reply.value is True for reply in client.watch(progress, Patience(30, away_s=30)))
         caught_up_s = time.perf_counter() - began
@@ -235,21 +234,33 @@ def _cpu_of(fleet: BenchFleet) -> dict[str, float]:
     return found
 
 
-def _launch_swarm(fleet: BenchFleet, fingerprint_of_fleet: str) -> None:
-    """Start the simulated minions; all of them are connected when this returns."""
-    command = [sys.executable, "-m", "tests.bench.swarm", str(fleet.port), fingerprint_of_fleet, str(SIMULATED)]
-    with (fleet.folder / "swarm").open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=Path(__file__).parents[2])
-    fleet.daemons["swarm"] = process
-    if process.stdout is None or process.stdout.readline() != b"ready\n":
-        raise RuntimeError(f"the swarm did not come up: {(fleet.folder / 'swarm').read_text()[-1000:]}")
+def launch_swarm(fleet: BenchFleet, name: str, numbers: range) -> Callable[[], None]:
+    """Start a process of simulated minions; what this returns waits until all of them are connected."""
+    with fleet.client() as client:
+        fingerprint_of_fleet = client.call("key_finger")["fleet"]
+    command = [sys.executable, "-m", "tests.bench.swarm", str(fleet.port), fingerprint_of_fleet]
+    with (fleet.folder / name).open("wb") as log:
+        process = subprocess.Popen(
+            [*command, str(len(numbers)), str(numbers.start)],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=Path(__file__).parents[2],
+        )
+    fleet.daemons[name] = process
+
+    def wait() -> None:
+        if process.stdout is None or process.stdout.readline() != b"ready\n":
+            raise RuntimeError(f"the swarm did not come up: {(fleet.folder / name).read_text()[-1000:]}")
+
+    return wait
 
 
-def _accept_simulated(store_path: str) -> None:
+def accept_simulated(store_path: str, count: int) -> None:
+    """Accept the keys of that many simulated minions."""
     store = SqliteStore(store_path)
     now = time.time()
     with store.write() as writer:
-        for number in range(SIMULATED):
+        for number in range(count):
             public = public_of(private_key(number))
             name = parse_minion_id(minion_name(number))
             record = KeyRecord(

@@ -1,9 +1,9 @@
 """Simulated minions: one process with thousands of connections that speak the real wire.
 
-`python -m tests.bench.swarm PORT FLEET COUNT` connects them, writes `ready` to stdout once all of them are, and
-answers every job at once until SIGTERM. Connection machine, sessions and sealing are those of a real minion; the
-socket is a bare DEALER without the monitor of the real link, because thousands of those would cost more than
-what is measured. Keys are made from the number, so that the benchmark can accept them beforehand.
+`python -m tests.bench.swarm PORT FLEET COUNT [FIRST]` connects those from number FIRST (0) on, writes `ready` to stdout
+once all of them are, and answers every job at once until SIGTERM. Connection machine, sessions and sealing are those of
+a real minion; the socket is a bare DEALER without the monitor of the real link, because thousands of those would cost
+more than what is measured. Keys are made from the number, so that the benchmark can accept them beforehand.
 """
 
 from __future__ import annotations
@@ -129,13 +129,14 @@ class Simulated:
 class Swarm:
     """All of them, connected a few at a time."""
 
-    def __init__(self, port: int, fleet: bytes, count: int) -> None:
+    def __init__(self, port: int, fleet: bytes, numbers: range) -> None:
         self.reactor = Reactor()
         self.clock = SystemClock()
         self.address = f"127.0.0.1:{port}"
         self.fleet = fleet
-        self._minions = [Simulated(self, number) for number in range(count)]
+        self._minions = [Simulated(self, number) for number in numbers]
         self._waiting = list(reversed(self._minions))
+        self._started: list[Simulated] = []
         self._ready: set[Simulated] = set()
         self._said_ready = False
 
@@ -164,17 +165,20 @@ class Swarm:
 
     def _next(self) -> None:
         if self._waiting:
-            self.reactor.call_soon(self._waiting.pop().start)
+            self._started.append(self._waiting.pop())
+            self.reactor.call_soon(self._started[-1].start)
 
     def _tick(self) -> None:
         now = self.clock.monotonic()
-        for minion in self._minions:
-            if minion not in self._waiting and minion.connection.deadline() <= now:
+        for minion in self._started:
+            if minion.connection.deadline() <= now:
                 minion.connection.tick()
                 minion.carry_out()
         self.reactor.call_later(TICK_S, self._tick)
 
 
 if __name__ == "__main__":
-    port_text, fleet_text, count_text = sys.argv[1:]
-    Swarm(int(port_text), unspell_fingerprint(parse_fingerprint(fleet_text)), int(count_text)).run()
+    port_text, fleet_text, count_text, *first_text = sys.argv[1:]
+    first = int(first_text[0]) if first_text else 0
+    its_fleet = unspell_fingerprint(parse_fingerprint(fleet_text))
+    Swarm(int(port_text), its_fleet, range(first, first + int(count_text))).run()

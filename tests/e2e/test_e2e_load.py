@@ -5,6 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,11 +16,14 @@ import pytest
 from saltlite.client.connection import Connection
 from saltlite.client.local import JobCall
 from saltlite.core.outbox import PARCELS_MAX
+from tests.bench.bench_fleet import accept_simulated
 from tests.e2e.fleet import Fleet, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 MIB = 1024 * 1024
+CROWD = 300
+"""Simulated minions that come and go at once."""
 JOBS = PARCELS_MAX + 36
 """More than are on their way to one minion at once: the others have to be asked for."""
 
@@ -92,3 +99,34 @@ def test_connections_that_came_and_went_leave_no_descriptor_open(fleet: Fleet) -
 def open_files(pid: int) -> int:
     """How many descriptors a process has."""
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@contextmanager
+def crowd(fleet: Fleet) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of simulated minions; it writes a line when all of them are connected."""
+    port = fleet.address().rpartition(":")[2]
+    command = [sys.executable, "-m", "tests.bench.swarm", port, fleet.fleet_id(), str(CROWD)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_jobs_for_a_minion_that_stays_go_on_in_a_storm_of_reconnects(fleet: Fleet) -> None:
+    """G11: hundreds are gone at once, and come back at once."""
+    fleet.start_master(handshakes_per_address=CROWD)
+    fleet.join("a")
+    accept_simulated(str(fleet.root("master") / "var/lib/saltlite/master/store.sqlite"), CROWD)
+    with crowd(fleet) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == b"ready\n"
+    answers = []
+    with crowd(fleet) as second, fleet.client() as client:
+        assert second.stdout is not None
+        os.set_blocking(second.stdout.fileno(), False)
+        while not second.stdout.read():
+            answers.append(client.cmd("a", "test.ping", timeout=10))
+        wait_until(lambda: len(fleet.up()) == CROWD + 1, "all of them are back")
+    assert len(answers) > 1
+    assert all(answer == {"a": True} for answer in answers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
@@ -48,6 +49,13 @@ def until(reactor: Reactor, condition: Callable[[], bool], seconds: float = 10) 
     look()
     reactor.run()
     assert met
+
+
+@pytest.mark.parametrize("kind", [zmq.ROUTER, zmq.DEALER])
+def test_no_connection_has_a_timer_of_its_own_in_zeromq(kind: int) -> None:
+    # `python -m tests.bench.bench_storm` shows what ten thousand of them cost.
+    with contextlib.closing(zmq_socket.new_socket(kind, ipv6=0)) as made:
+        assert made.getsockopt(zmq.HEARTBEAT_IVL) == 0
 
 
 class Server:
