@@ -1,6 +1,6 @@
 """These tests need a real Salt, which is never installed with saltlite: they are collected where there is one.
 
-    SALTLITE_COMPAT_PYTHON=/tmp/saltvenv/bin/python pytest tests/compat
+    SALTLITE_COMPAT_PYTHON=/opt/salt/bin/python pytest tests/compat
 
 names a Python that has both. What holds without it is tested with a stand-in: tests/unit/test_loader_salt.py.
 """

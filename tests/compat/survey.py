@@ -107,7 +107,7 @@ def _row(registry: Registry, file: ModuleFile) -> dict[str, Any]:
     if isinstance(loaded, LoadedModule):
         functions = sorted(loaded.functions)
         return {"layer": file.layer, "names": loaded.names, "functions": functions, "broken": False, "reason": ""}
-    sentence = loaded.sentence(file.stem)
+    sentence = loaded.sentence(file.stem).replace(f"{salt_folder()}/", "salt/")  # the page is of no one machine
     refused = sentence.startswith(f"'{file.stem}' __virtual__ returned False")
     return {"layer": file.layer, "names": (), "functions": [], "broken": not refused, "reason": sentence}
 
