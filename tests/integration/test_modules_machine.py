@@ -67,6 +67,9 @@ def test_the_room_of_a_file_system_is_that_of_the_standard_library(tmp_path: Pat
     assert run("status.diskusage", "/")["/"]["total"] == there.total
     shown = run("disk.usage")
     assert int(shown["/"]["1K-blocks"]) * 1024 == pytest.approx(there.total, rel=0.01)
+    typed = run("disk.usage", "T")
+    kind = run("mount.active")["/"]["fstype"]
+    assert typed["/"]["filesystem"] == f"{shown['/']['filesystem']} {kind}"
     percents = [int(text.rstrip("%")) for text in (run("disk.percent", "/"), shown["/"]["capacity"])]
     assert percents[0] == pytest.approx(percents[1], abs=2)  # others write meanwhile
     assert run("mount.get_mount_from_path", str(tmp_path)) in run("mount.active")
