@@ -14,17 +14,19 @@ Anything else is refused before it is published. Without an annotation a word is
 else: a whole number, a decimal number, `true`, `false`, `null` or `None`, a list or map in YAML's flow style
 (`[a, b]`, `{a: 1}`). As in Salt `name=value` is a keyword argument and `1_000`, `a: b` and anything with a tab or a
 newline stay text. Other than in Salt so do `yes`, `no`, `0644` and numbers of more than 64 bits: what would lose
-something is not converted. Quotes that arrive here (`'"1.10"'` in a shell) make text of what would be a value.
+something is not converted. A name with hyphens or dots (`read-ahead=1`) is a keyword only where the function takes any
+keyword and has no place left for the word. Quotes that arrive here (`'"1.10"'` in a shell) make text of what would be a
+value.
 """
 
 from __future__ import annotations
 
 from saltlite.errors import ConfigError, UsageError
-from saltlite.model.signature import function_of, parse_signature, show_signature
+from saltlite.model.signature import Kind, function_of, parse_signature, show_signature
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from typing import Any
 
     from saltlite.model.signature import Parameter, Signature
@@ -59,7 +61,7 @@ def parse_arguments(words: Sequence[str], signatures: Sequence[str] = ()) -> tup
     keywords: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
-        if not equals or not name.isidentifier() or text.startswith("="):
+        if not equals or text.startswith("=") or not typed.is_name(name, len(positional), keywords):
             positional.append(typed.positional(len(positional), word))
         elif name in keywords:
             raise UsageError(f"the keyword {name!r} is given twice")
@@ -107,6 +109,21 @@ class _Typed:
             signature = parse_signature(text)[1]
             if signature is not None:
                 self._signatures.append(signature)
+
+    def is_name(self, name: str, given: int, keywords: Collection[str]) -> bool:
+        """Whether `name=value` behind `given` positional words is a keyword.
+
+        One that Python could not spell (`read-ahead`) is where there is no place left that the word could have, and
+        any keyword is taken: a version (`foo-bar=1.2`) or a setting (`net.core.x=1`) stays the word that it is.
+        """
+        if name.isidentifier():
+            return True
+        if name.startswith(("-", ".")) or not name.replace("-", "_").replace(".", "_").isidentifier():
+            return False
+        return bool(self._signatures) and all(
+            one.of_kind(Kind.KEYWORDS) and ((place := one.positional(given)) is None or place.name in keywords)
+            for one in self._signatures
+        )
 
     def positional(self, index: int, text: str) -> Any:
         return self._value([one.positional(index) for one in self._signatures], text)

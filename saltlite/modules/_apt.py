@@ -48,6 +48,7 @@ class Places(NamedTuple):
     source_list: str
     source_parts: str
     trusted: str
+    trusted_file: str
 
 
 def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -108,6 +109,7 @@ def places() -> Places:
         "source_list": "Dir::Etc::sourcelist/f",
         "source_parts": "Dir::Etc::sourceparts/d",
         "trusted": "Dir::Etc::trustedparts/d",
+        "trusted_file": "Dir::Etc::trusted/f",
     }
     words = [word for pair in asked.items() for word in pair]
     done = checked(run(["apt-config", "shell", *words]))

@@ -60,7 +60,12 @@ def usage(args: str | None = None) -> dict[str, dict[str, str]]:
         saltlite '*' disk.usage h
     """
     keys = ("filesystem", "1K-blocks", "used", "available", "capacity")
-    return _rows(keys, _df("P", args))
+    found = _rows(keys, _df("P", args))
+    if "T" in (args or ""):
+        # The type is a column of its own, padded to the longest name.
+        for row in found.values():
+            row["filesystem"] = " ".join(row["filesystem"].rsplit(maxsplit=1))
+    return found
 
 
 def inodeusage(args: str | None = None) -> dict[str, dict[str, str]]:

@@ -79,14 +79,16 @@ def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False
     return found
 
 
-def info(*packages: str) -> dict[str, dict[str, Any]]:
+def info(*packages: str, failhard: bool = True) -> dict[str, dict[str, Any]]:
     """
-    What dpkg knows of the named packages, or of all installed ones: name, version, arch (and architecture),
-    description, group, packager, url, source, size, install_date and install_date_time_t (seconds since 1970).
+    What dpkg knows of the named packages (they may be globs), or of all installed ones: name, version, arch (and
+    architecture), description, group, packager, url, source, size, install_date and install_date_time_t (seconds
+    since 1970). That none of the named ones is installed is an error, with ``failhard=False`` an empty answer.
 
     CLI Example::
 
         saltlite '*' lowpkg.info dpkg
+        saltlite '*' lowpkg.info 'php5*' failhard=False
     """
     found: dict[str, dict[str, Any]] = {}
     for name, *values in _query(["binary:Package", *_FIELDS.values()], packages):
@@ -96,6 +98,8 @@ def info(*packages: str) -> dict[str, dict[str, Any]]:
             bare = name.partition(":")[0]
             filled = {key: text for key, text in row.items() if text}
             found[native] = {"name": bare, **filled, "architecture": row["arch"], **_installed_at(bare, row["arch"])}
+    if packages and not found and failhard:
+        raise CommandExecutionError(f"Not installed: {', '.join(map(str, packages))}")
     return found
 
 

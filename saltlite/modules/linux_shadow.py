@@ -113,7 +113,8 @@ def set_password(name: str, password: str, use_usermod: bool = False, root: str 
 
 def del_password(name: str, root: str | None = None) -> bool:
     """
-    Remove the password of a user, who can then log in without one.
+    Remove the password of a user, who can then log in without one. Who had to choose a new one at the next login
+    (``shadow.set_date bob 0``) still has to.
 
     CLI Example::
 
@@ -121,7 +122,10 @@ def del_password(name: str, root: str | None = None) -> bool:
     """
     user, folder = _accounts.user_name(name), _programs.folder(root)
     _known(user, folder)
+    due = info(user, root)["lstchg"] == 0
     _programs.checked(["usermod", *_accounts.in_root(folder), "-p", "", "--", user])
+    if due:  # usermod takes this for a change of the password
+        _set(user, "lstchg", 0, "-d", root)
     return bool(info(user, root)["passwd"] == "")
 
 

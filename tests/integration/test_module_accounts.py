@@ -284,6 +284,13 @@ def test_one_thing_of_a_password_is_changed(root: str, fun: str, value: Any, key
     assert run("shadow.info", "ann", root=root).value[key] == shown
 
 
+def test_without_password_a_new_one_is_still_due(root: str) -> None:
+    done("shadow.set_date", "ann", 0, root=root)
+    done("shadow.del_password", "ann", root=root)
+    found = run("shadow.info", "ann", root=root).value
+    assert (found["passwd"], found["lstchg"]) == ("", 0)
+
+
 def test_a_lock_is_taken_away_again(root: str) -> None:
     done("shadow.lock_password", "ann", root=root)
     done("shadow.lock_password", "ann", root=root)

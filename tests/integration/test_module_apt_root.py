@@ -176,6 +176,12 @@ def test_selections_are_read_and_set(root: Path, tmp_path: Path) -> None:
     assert run("pkg.set_selections", str(tmp_path / "wanted")).value == {"slttiny": {"old": "install", "new": "purge"}}
 
 
+@pytest.mark.parametrize("fun", ["pkg.hold", "pkg.unhold"])
+def test_to_hold_nothing_is_refused(root: Path, fun: str) -> None:
+    said = run(fun)
+    assert (said.retcode, said.value) == (1, f"ERROR executing '{fun}': Say which packages: name, pkgs or sources.")
+
+
 @pytest.mark.parametrize("selection", [{"keep": ["x"]}, {"hold": "x"}, {"hold": ["x\nbash deinstall"]}, ["x"]])
 def test_what_is_no_selection_is_refused(root: Path, selection: Any) -> None:
     assert run("pkg.set_selections", selection=selection).retcode == 1
@@ -537,6 +543,16 @@ def test_a_key_goes_through_its_whole_life(root: Path, tmp_path: Path, key: Call
     assert (row["uid"], row["fingerprint"][-16:]) == ("slt <slt@example.org>", keyid)
     assert run("pkg.del_repo_key", keyid="01234567").retcode == 1
     assert run("pkg.del_repo_key", keyid=keyid[-8:]).value == keyid[-8:]
+    assert run("pkg.get_repo_keys").value == {}
+
+
+def test_a_key_in_the_one_file_of_old_is_listed_and_removed(root: Path, key: Callable[[str], bytes]) -> None:
+    old = root / "etc/apt/trusted.gpg"
+    old.write_bytes(key("gpg"))
+    ((keyid, row),) = run("pkg.get_repo_keys").value.items()
+    assert row["file"] == str(old)
+    assert run("pkg.get_repo_keys", aptkey=False).value == {}
+    assert run("pkg.del_repo_key", keyid=keyid).value == keyid
     assert run("pkg.get_repo_keys").value == {}
 
 

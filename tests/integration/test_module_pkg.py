@@ -119,6 +119,12 @@ def test_info_of_an_installed_package() -> None:
     assert found == {"dpkg": {"version": installed()["dpkg"], "arch": GRAINS["osarch"]}}
 
 
+def test_what_lowpkg_is_asked_for_and_nobody_installed_is_an_error() -> None:
+    assert run("lowpkg.info", "slt-nosuch").value == "ERROR: Not installed: slt-nosuch"
+    assert run("lowpkg.info", "slt-nosuch", failhard=False).value == {}
+    assert set(run("lowpkg.info", "slt-nosuch", "dpkg").value) == {"dpkg"}
+
+
 def test_lowpkg_gives_one_version_a_package_and_the_day_of_its_installation() -> None:
     assert run("lowpkg.list_pkgs", "dpkg").value == {"dpkg": query("${Version}", "dpkg")[0]}
     found = run("pkg.info_installed", "dpkg", attr="name,architecture,source,install_date_time_t,install_date").value

@@ -67,6 +67,9 @@ def test_the_room_of_a_file_system_is_that_of_the_standard_library(tmp_path: Pat
     assert run("status.diskusage", "/")["/"]["total"] == there.total
     shown = run("disk.usage")
     assert int(shown["/"]["1K-blocks"]) * 1024 == pytest.approx(there.total, rel=0.01)
+    typed = run("disk.usage", "T")
+    kind = run("mount.active")["/"]["fstype"]
+    assert typed["/"]["filesystem"] == f"{shown['/']['filesystem']} {kind}"
     percents = [int(text.rstrip("%")) for text in (run("disk.percent", "/"), shown["/"]["capacity"])]
     assert percents[0] == pytest.approx(percents[1], abs=2)  # others write meanwhile
     assert run("mount.get_mount_from_path", str(tmp_path)) in run("mount.active")
@@ -188,6 +191,30 @@ def test_a_port_of_this_process_is_listed_and_takes_a_connection() -> None:
             assert port in [row["remote_port"] for row in run("network.active_tcp").values()]
     refused = outcome("network.connect", "127.0.0.1", port, timeout=2)
     assert refused.value["comment"].startswith("Unable to connect to 127.0.0.1")
+
+
+@pytest.mark.parametrize("mac", ["08-00-27-13-69-77", "08:00:27:13:69:77", "080027136977"])
+def test_a_magic_packet_is_sent_to_the_network_of_a_machine(mac: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.settimeout(5)
+        assert run("network.wol", mac, "127.0.0.1", sock.getsockname()[1]) is True
+        assert sock.recv(200) == b"\xff" * 6 + bytes.fromhex("080027136977") * 16
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["00:11:22"], "'00:11:22' is no hardware address"),
+        (["08:00-27:13:69:77"], "is no hardware address"),
+        (["080027136977", "a.example"], "'a.example' is no IPv4 address."),
+        (["080027136977", "127.0.0.1", 0], "0 is no port."),
+        (["080027136977", "127.0.0.1", 65536], "65536 is no port."),
+    ],
+)
+def test_what_no_machine_wakes_up_from_is_refused(args: list[Any], words: str) -> None:
+    said = outcome("network.wol", *args)
+    assert (said.retcode, words in said.value) == (1, True)
 
 
 @pytest.mark.parametrize("host", ["", "-c 1", "--help", "a\nb", "a\0b"])

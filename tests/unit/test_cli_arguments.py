@@ -72,6 +72,25 @@ def test_what_is_not_an_identifier_before_an_equals_sign_is_positional(word: str
     assert parse_arguments([word]) == ([word], {})
 
 
+@pytest.mark.parametrize(
+    ("signature", "words", "expected"),
+    [
+        ("disk.tune(device:str,**kwargs)", ["/dev/sda1", "read-ahead=1024"], (["/dev/sda1"], {"read-ahead": 1024})),
+        ("disk.tune(device:str,**kwargs)", ["device=/dev/sda1", "a.b=x"], ([], {"device": "/dev/sda1", "a.b": "x"})),
+        ("disk.tune(device:str,**kwargs)", ["read-ahead=1024"], (["read-ahead=1024"], {})),
+        ("disk.tune(device:str,**kwargs)", ["/dev/sda1", "-a=1"], (["/dev/sda1", "-a=1"], {})),
+        ("pkg.install(name:str=None,**kwargs)", ["foo-bar=1.2"], (["foo-bar=1.2"], {})),
+        ("test.arg(*args,**kwargs)", ["foo-bar=1.2"], (["foo-bar=1.2"], {})),
+        ("cmd.run(cmd:str)", ["ls", "foo-bar=1.2"], (["ls", "foo-bar=1.2"], {})),
+    ],
+)
+def test_a_name_with_a_hyphen_is_a_keyword_where_it_can_be_nothing_else(
+    signature: str, words: list[str], expected: tuple[list[Any], dict[str, Any]]
+) -> None:
+    assert parse_arguments(words, [signature]) == expected
+    assert parse_arguments(words, [signature, signature.replace(",**kwargs", "")])[1].keys() <= {"device"}
+
+
 def test_a_keyword_that_stands_twice_is_refused() -> None:
     with pytest.raises(UsageError, match="'a' is given twice"):
         parse_arguments(["a=1", "a=2"])

@@ -171,6 +171,14 @@ def test_plug_ins_that_were_brought_are_listed_by_type(cp: Caller) -> None:
     assert cp("saltutil.list_extmods") == {"modules": ["one"]}
 
 
+def test_names_that_salt_users_know_do_the_same(cp: Caller) -> None:
+    cp.served.put("_output/one.py", "")
+    assert cp("saltutil.sync_outputters") == ["output.one"]
+    assert cp("saltutil.sync_output") == []
+    assert cp("saltutil.pillar_refresh") is True
+    assert cp("saltutil.refresh_pillar", wait=True, timeout=60) is True
+
+
 def test_a_script_of_the_master_is_fetched_and_run(cp: Caller) -> None:
     cp.served.put("s.sh", "#!/bin/sh\necho {{ 1 + 1 }} $1; exit 3\n")
     said = cp.outcome("cmd.script", "salt://s.sh", "a", template="jinja")

@@ -228,6 +228,8 @@ def _change(argv: Sequence[str], *, test: bool) -> Changes:
 
 
 def _named(name: Any, pkgs: Any, sources: Any) -> list[str]:
+    if not (name or pkgs or sources):
+        raise SaltInvocationError("Say which packages: name, pkgs or sources.")
     if not sources:
         return list(_apt.SPELLING.wanted(name, pkgs))
     if name or pkgs:

@@ -162,7 +162,7 @@ def info_installed(*names: str, **kwargs: Unpack[_Info]) -> dict[str, dict[str, 
         saltlite '*' pkg.info_installed dpkg openssl attr=version,arch
     """
     given = _packages.take(kwargs, *_Info.__annotations__)
-    found: dict[str, dict[str, Any]] = __salt__["lowpkg.info"](*names)
+    found: dict[str, dict[str, Any]] = __salt__["lowpkg.info"](*names, failhard=False)
     missing = [name for name in names if not _packages.select(found, [name])]
     if missing and given["failhard"] is not False:
         raise CommandExecutionError(f"Not installed: {', '.join(missing)}")

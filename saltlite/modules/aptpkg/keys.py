@@ -47,7 +47,7 @@ def get_repo_keys(aptkey: bool = True, keydir: str | None = None) -> dict[str, d
     # gpg makes files of its own below its home, and none of them are wanted here.
     with tempfile.TemporaryDirectory() as home:
         gpg = ["gpg", "--batch", "--no-options", "--homedir", home, "--show-keys", "--with-colons", "--"]
-        for path in _key_files(folder):
+        for path in [*_key_files(folder), *([] if keydir or not aptkey else _one_file())]:
             done = _packages.run([*gpg, path])
             # A file that holds no key is one that apt warns of and does without.
             if "no valid OpenPGP data found" not in done.stderr:
@@ -123,6 +123,12 @@ def _key_files(folder: str) -> list[str]:
     with contextlib.suppress(FileNotFoundError):
         return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(_ENDINGS)]
     return []
+
+
+def _one_file() -> list[str]:
+    """The file in which `apt-key` kept all keys; apt goes on trusting what is in it."""
+    path = _apt.places().trusted_file
+    return [path] if os.path.isfile(path) else []
 
 
 def _key_id(text: str | None) -> str:

@@ -34,7 +34,7 @@ __parts__ = {
         "subnets6",
     ],
     "naming": ["get_fqdn", "get_hostname", "mod_hostname"],
-    "probes": ["connect", "dig", "ping", "traceroute"],
+    "probes": ["connect", "dig", "ping", "traceroute", "wol"],
     "routing": ["arp", "default_route", "get_route", "ip_neighs", "ip_neighs6", "routes"],
     "sockets": ["active_tcp", "netstat"],
 }

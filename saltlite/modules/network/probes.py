@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
 TRACEROUTE_TIMEOUT_S = 120
 PROBE_BYTES_MAX = 255
 CONNECT_TIMEOUT_S = 5.0
+PORTS = 65536
 
 _HOP = re.compile(r"\s*(\d+)\s+(\S.*)")
 _DELAY = re.compile(r"([\d.]+) ms")
+_MAC = re.compile(r"[0-9a-f]{12}|[0-9a-f]{2}([:.-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){4}", re.IGNORECASE)
 
 
 class _Connecting(TypedDict, total=False):
@@ -130,6 +133,33 @@ def connect(host: str, port: int | None = None, **kwargs: Unpack[_Connecting]) -
     except OSError as error:
         return {"result": False, "comment": f"Unable to connect to {where}: {error.strerror or error}"}
     return {"result": True, "comment": f"Successfully connected to {where}"}
+
+
+def wol(mac: str, bcast: str = "255.255.255.255", destport: int = 9) -> bool:
+    """
+    Wake the machine with this hardware address up: a magic packet for it goes to ``bcast``, the broadcast address of
+    its network. True when it was sent; nobody answers one.
+
+    CLI Example::
+
+        saltlite '*' network.wol 08-00-27-13-69-77
+        saltlite '*' network.wol 080027136977 255.255.255.255 7
+        saltlite '*' network.wol 08:00:27:13:69:77 192.0.2.255 7
+    """
+    if not _MAC.fullmatch(str(mac)):
+        raise SaltInvocationError(f"{mac!r} is no hardware address: write it as 08:00:27:13:69:77.")
+    if not 0 < destport < PORTS:
+        raise SaltInvocationError(f"{destport} is no port.")
+    address = bytes.fromhex(re.sub(r"[:.-]", "", str(mac)))
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            sock.sendto(b"\xff" * 6 + address * 16, (str(ipaddress.IPv4Address(bcast)), destport))
+    except ipaddress.AddressValueError:
+        raise SaltInvocationError(f"{bcast!r} is no IPv4 address.") from None
+    except OSError as error:
+        raise CommandExecutionError(f"The packet was not sent to {bcast}: {error.strerror}.") from error
+    return True
 
 
 def _seconds(value: Any) -> str:

@@ -30,6 +30,7 @@ __parts__ = {
     "syncing": [
         "clear_cache",
         "list_extmods",
+        "pillar_refresh",
         "refresh_grains",
         "refresh_modules",
         "refresh_pillar",
@@ -40,6 +41,7 @@ __parts__ = {
         "sync_interfaces",
         "sync_modules",
         "sync_output",
+        "sync_outputters",
         "sync_resources",
         "sync_utils",
     ],

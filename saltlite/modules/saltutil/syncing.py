@@ -121,6 +121,22 @@ def sync_output(
     return _sync("output", saltenv, refresh, extmod_whitelist, extmod_blacklist)
 
 
+def sync_outputters(
+    saltenv: str | list[str] | None = None,
+    refresh: bool = True,
+    extmod_whitelist: str | list[str] | None = None,
+    extmod_blacklist: str | list[str] | None = None,
+) -> list[str]:
+    """
+    The same as ``sync_output``.
+
+    CLI Example::
+
+        saltlite '*' saltutil.sync_outputters
+    """
+    return _sync("output", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+
+
 def sync_utils(
     saltenv: str | list[str] | None = None,
     refresh: bool = True,
@@ -196,11 +212,12 @@ def refresh_grains(refresh_pillar: bool = True) -> bool:
     return True
 
 
-def refresh_pillar(wait: bool = True) -> bool:  # noqa: ARG001 - Salt's signature
+def refresh_pillar(wait: bool = True, timeout: float = 30) -> bool:  # noqa: ARG001 - Salt's signature
     """
     Have the minion fetch its pillar anew, and register its resources again where they follow from it.
 
-    True when that is done, and the next job will see it. ``wait`` is there because Salt has it, and changes nothing.
+    True when that is done, and the next job will see it. ``wait`` and ``timeout`` are there because Salt has
+    them, and change nothing.
 
     CLI Example::
 
@@ -208,6 +225,17 @@ def refresh_pillar(wait: bool = True) -> bool:  # noqa: ARG001 - Salt's signatur
     """
     _client().refresh("pillar")
     return True
+
+
+def pillar_refresh(wait: bool = True, timeout: float = 30) -> bool:
+    """
+    The same as ``refresh_pillar``, by its older name.
+
+    CLI Example::
+
+        saltlite '*' saltutil.pillar_refresh
+    """
+    return refresh_pillar(wait, timeout)
 
 
 def refresh_resources() -> bool:
