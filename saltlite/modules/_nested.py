@@ -1,11 +1,13 @@
-"""Values inside of values: what `grains`, `config` and `match` have in common.
+"""Values inside of values: what `grains`, `pillar`, `config` and `match` have in common.
 
-What belongs here: finding by a path of keys, and laying one map over another. It knows nothing of where they come from.
+What belongs here: finding by a path of keys, choosing by a value, and laying one map over another. It knows nothing of
+where they come from.
 """
 
 from __future__ import annotations
 
 import copy
+import fnmatch
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,3 +67,41 @@ def laid_over(under: Mapping[Any, Any], over: Mapping[Any, Any], *, lists: bool 
         else:
             both[key] = copy.deepcopy(value)
     return both
+
+
+def chosen(
+    lookup_dict: Mapping[Any, Any], value: Any, merge: Mapping[Any, Any] | None, default: str, base: str | None
+) -> Any:
+    """What `filter_by` of grains and of the pillar gives: the value whose key, a glob, matches one of the values.
+
+    Raises SaltInvocationError for what is no map and would have to be one.
+    """
+    if merge and not isinstance(merge, Mapping):
+        raise SaltInvocationError("What is merged is a map, as in '{pkg: httpd}'.")
+    if not isinstance(lookup_dict, Mapping):
+        raise SaltInvocationError("The values to choose from are a map, as in '{Debian: apache2, RedHat: httpd}'.")
+    found = _matching(lookup_dict, value if isinstance(value, list | tuple) else [value])
+    if found is None:
+        found = lookup_dict.get(default)
+    under = lookup_dict.get(base) if base else None
+    if under is not None and found is None:
+        found = under
+    elif isinstance(under, Mapping):
+        if not isinstance(found, Mapping):
+            raise SaltInvocationError("Where base is a map, what is chosen is a map, too.")
+        found = laid_over(under, found)
+    if not merge:
+        return found
+    if not isinstance(found, Mapping | None):
+        raise SaltInvocationError("Only a map can have something merged into it.")
+    return laid_over(found or {}, merge)
+
+
+def _matching(lookup: Mapping[Any, Any], values: list[Any] | tuple[Any, ...]) -> Any:
+    for value in values:
+        for pattern, found in lookup.items():
+            if fnmatch.fnmatchcase(str(value), str(pattern)):
+                if found is not None:
+                    return found
+                break
+    return None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
@@ -27,17 +28,26 @@ _TEXT_MAX = 16 * 1024 * 1024
 _LOCAL = "localfiles"
 
 
-def get_file(path: str, dest: str, saltenv: str = "base", makedirs: bool = False) -> str:
+def get_file(
+    path: str,
+    dest: str,
+    saltenv: str = "base",
+    makedirs: bool = False,
+    template: str | None = None,
+    gzip: int | None = None,  # noqa: ARG001 - Salt's argument, see below
+) -> str:
     """
     Make ``dest`` the same as a file of the master; its path, or an empty text when the master has no such file.
 
-    In an existing folder the file gets its own name. ``makedirs`` makes the folders that are missing.
+    In an existing folder the file gets its own name. ``makedirs`` makes the folders that are missing. With ``template``
+    (``jinja``) both paths are templates. ``gzip`` is of no effect.
 
     CLI Example::
 
-        saltlite '*' cp.get_file salt://vimrc /etc/vimrc
+        saltlite '*' cp.get_file 'salt://{{grains.os}}/vimrc' /etc/vimrc template=jinja
         saltlite '*' cp.get_file salt://app/big.bin /srv/app/big.bin makedirs=True
     """
+    path, dest = _rendered(path, template, saltenv), _rendered(dest, template, saltenv)
     address = _address(path, saltenv)
     dest = _destination(dest, os.path.basename(address.path))
     if makedirs:
@@ -48,45 +58,49 @@ def get_file(path: str, dest: str, saltenv: str = "base", makedirs: bool = False
 
 
 def get_template(
-    path: str,
-    dest: str,
-    template: str = "jinja",
-    saltenv: str = "base",
-    makedirs: bool = False,
-    **kwargs: Any,
+    path: str, dest: str, template: str = "jinja", saltenv: str = "base", makedirs: bool = False, **kwargs: Any
 ) -> str:
     """
     Make ``dest`` what a template of the master gives; its path, or an empty text when the master has no such file.
 
-    The template knows what those of ``file.managed`` know, and the keyword arguments.
+    The template knows what those of ``file.managed`` know, ``context`` over ``defaults``, and other keyword arguments.
 
     CLI Example::
 
         saltlite '*' cp.get_template salt://path/to/template /minion/dest
         saltlite '*' cp.get_template salt://app.conf /etc/app.conf port=8080 makedirs=True
     """
-    context = {name: value for name, value in kwargs.items() if not name.startswith("__pub_")}
+    known = {name: value for name, value in kwargs.items() if not name.startswith("__pub_")}
+    context, defaults = known.pop("context", None) or {}, known.pop("defaults", None)
+    if not isinstance(context, Mapping):
+        raise SaltInvocationError(f"context is a map of names to values, not {context!r}.")
     text = get_file_str(path, saltenv)
     if not isinstance(text, str):
         return ""
-    found = __salt__["file.apply_template_on_contents"](text, template, context, None, saltenv)
-    if not isinstance(found, str):
-        raise SaltInvocationError(f"There are no templates of the format {template!r}: jinja is one.")
+    found = _rendered(text, template, saltenv, {**context, **known}, defaults)
     dest = _destination(dest, os.path.basename(_address(path, saltenv).path))
     _write(dest, found, makedirs=makedirs)
     return dest
 
 
-def get_dir(path: str, dest: str, saltenv: str = "base") -> list[str]:
+def get_dir(
+    path: str,
+    dest: str,
+    saltenv: str = "base",
+    template: str | None = None,
+    gzip: int | None = None,  # noqa: ARG001 - as in get_file
+) -> list[str]:
     """
     Fetch a folder of the master with all that is in it into the folder ``dest``; the paths of its files.
 
     The folder keeps its name in ``dest``; with a slash at the end of ``path`` only what is in it is fetched.
+    ``template`` and ``gzip`` are as in ``get_file``.
 
     CLI Example::
 
         saltlite '*' cp.get_dir salt://etc/apache2 /etc
     """
+    path, dest = _rendered(path, template, saltenv), _rendered(dest, template, saltenv)
     address = _address(path, saltenv)
     root = _absolute(dest)
     above = address.path if str(path).endswith("/") else os.path.dirname(address.path)
@@ -401,6 +415,15 @@ def recv(area: str, dest: str) -> dict[str, bool]:
         if found is not None:
             os.chmod(place, found.mode & 0o777)
     return done
+
+
+def _rendered(text: str, template: str | None, saltenv: str, context: Any = None, defaults: Any = None) -> str:
+    """What a template makes of a text; without a `template` the text itself."""
+    apply = __salt__["file.apply_template_on_contents"]
+    found = apply(text, template, context, defaults, saltenv) if template else text
+    if not isinstance(found, str):
+        raise SaltInvocationError(f"There are no templates of the format {template!r}: jinja is one.")
+    return found
 
 
 def _client() -> Any:

@@ -12,7 +12,6 @@ has them: ``-G`` and the pillar see them at once.
 from __future__ import annotations
 
 import copy
-import fnmatch
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -150,26 +149,7 @@ def filter_by(
         saltlite '*' grains.filter_by '{Debian: apache2, RedHat: httpd}'
         saltlite '*' grains.filter_by '{A: B, C: {D: {E: F, G: H}}}' xxx '{D: {E: I}, J: K}' C
     """
-    if merge and not isinstance(merge, Mapping):
-        raise SaltInvocationError("What is merged is a map, as in '{pkg: httpd}'.")
-    if not isinstance(lookup_dict, Mapping):
-        raise SaltInvocationError("The values to choose from are a map, as in '{Debian: apache2, RedHat: httpd}'.")
-    value = get(grain, [])
-    found = _matching(lookup_dict, value if isinstance(value, list | tuple) else [value])
-    if found is None:
-        found = lookup_dict.get(default)
-    under = lookup_dict.get(base) if base else None
-    if under is not None and found is None:
-        found = under
-    elif isinstance(under, Mapping):
-        if not isinstance(found, Mapping):
-            raise SaltInvocationError("Where base is a map, what the grain chooses is a map, too.")
-        found = _nested.laid_over(under, found)
-    if not merge:
-        return found
-    if not isinstance(found, Mapping | None):
-        raise SaltInvocationError("Only a map can have something merged into it.")
-    return _nested.laid_over(found or {}, merge)
+    return _nested.chosen(lookup_dict, get(grain, []), merge, default, base)
 
 
 def setvals(
@@ -427,16 +407,6 @@ def _tell(*, refresh_pillar: bool) -> None:
         __salt__["saltutil.refresh_grains"](refresh_pillar=refresh_pillar)
     except CommandExecutionError as error:
         raise CommandExecutionError(f"The grains are set, but the minion does not have them yet. {error}") from error
-
-
-def _matching(lookup: Mapping[Any, Any], values: list[Any] | tuple[Any, ...]) -> Any:
-    for value in values:
-        for pattern, found in lookup.items():
-            if fnmatch.fnmatchcase(str(value), str(pattern)):
-                if found is not None:
-                    return found
-                break
-    return None
 
 
 def _sanitized(shown: dict[str, Any]) -> dict[str, Any]:

@@ -14,19 +14,30 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError
+from saltlite.modules import _nested
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __pillar__
 
-_MISSING: Any = object()
+_MASK = "**********"
+"""What Salt shows for a masked value."""
 
 
-def get(key: str, default: Any = "", merge: bool = False, *, delimiter: str = ":") -> Any:  # noqa: FBT001, FBT002, RUF100 - Salt's signature
+def get(
+    key: str,
+    default: Any = "",
+    merge: bool = False,  # noqa: FBT001, FBT002, RUF100 - Salt's signature
+    merge_nested_lists: bool = False,  # noqa: FBT001, FBT002, RUF100 - as above
+    *,
+    delimiter: str = ":",
+    unmask: bool = True,
+) -> Any:
     """
     A value of the pillar: the parts of the key are separated by ``delimiter``, numbers count the items of a list.
 
     A key that does not exist gives ``default``. With ``merge`` a default that is a map is completed by the pillar, and
-    one that is a list is continued by it.
+    one that is a list is continued by it; ``merge_nested_lists`` joins lists in maps, too. With ``unmask=False`` there
+    are asterisks in the place of each value.
 
     CLI Example::
 
@@ -35,25 +46,30 @@ def get(key: str, default: Any = "", merge: bool = False, *, delimiter: str = ":
         saltlite '*' pillar.get settings default='{port: 80}' merge=True
     """
     value = _find(key, delimiter)
-    if merge and isinstance(default, Mapping) and isinstance(value, Mapping):
-        return _merged(default, value)
-    if merge and isinstance(default, list) and isinstance(value, list):
-        return [*default, *value]
-    return default if value is _MISSING else value
+    if value is _nested.MISSING:
+        found = default
+    elif merge and isinstance(default, Mapping) and isinstance(value, Mapping):
+        found = _nested.laid_over(default, value, lists=merge_nested_lists)
+    elif merge and isinstance(default, list) and isinstance(value, list):
+        found = [*default, *value]
+    else:
+        found = value
+    return _shown(found, unmask=unmask)
 
 
-def items() -> dict[str, Any]:
+def items(*args: str, unmask: bool = True) -> dict[str, Any]:
     """
-    All of the pillar.
+    All of the pillar; or the named values, as ``item`` shows them. ``unmask=False`` has asterisks in their place.
 
     CLI Example::
 
         saltlite '*' pillar.items
+        saltlite '*' pillar.items unmask=False
     """
-    return dict(__pillar__)
+    return item(*args, unmask=unmask) if args else _shown(dict(__pillar__), unmask=unmask)
 
 
-def data() -> dict[str, Any]:
+def data(*args: str, unmask: bool = True) -> dict[str, Any]:
     """
     The same as ``items``.
 
@@ -61,10 +77,18 @@ def data() -> dict[str, Any]:
 
         saltlite '*' pillar.data
     """
-    return items()
+    return items(*args, unmask=unmask)
 
 
-def fetch(key: str, default: Any = "", merge: bool = False, *, delimiter: str = ":") -> Any:  # noqa: FBT001, FBT002, RUF100 - Salt's signature
+def fetch(
+    key: str,
+    default: Any = "",
+    merge: bool = False,  # noqa: FBT001, FBT002, RUF100 - Salt's signature
+    merge_nested_lists: bool = False,  # noqa: FBT001, FBT002, RUF100 - as above
+    *,
+    delimiter: str = ":",
+    unmask: bool = True,
+) -> Any:
     """
     The same as ``get``.
 
@@ -72,21 +96,41 @@ def fetch(key: str, default: Any = "", merge: bool = False, *, delimiter: str = 
 
         saltlite '*' pillar.fetch pkg:apache
     """
-    return get(key, default, merge, delimiter=delimiter)
+    return get(key, default, merge, merge_nested_lists, delimiter=delimiter, unmask=unmask)
 
 
-def obfuscate() -> Any:
+def filter_by(
+    lookup_dict: dict[Any, Any],
+    pillar: str,
+    merge: dict[Any, Any] | None = None,
+    default: str = "default",
+    base: str | None = None,
+) -> Any:
     """
-    All of the pillar with the type of each value in its place, such as ``<str>``.
+    The value whose key, a glob, matches what the pillar has under ``pillar``; of a list the first that any key matches.
+
+    Without a match that of the key ``default``, or ``None``. A map is laid over that of the key ``base``, and ``merge``
+    over what came of it.
+
+    CLI Example::
+
+        saltlite '*' pillar.filter_by '{web: Serve it up, db: I query, default: x_x}' role
+    """
+    return _nested.chosen(lookup_dict, get(pillar, []), merge, default, base)
+
+
+def obfuscate(*args: str) -> Any:
+    """
+    All of the pillar, or the named values, with the type of each value in its place, such as ``<str>``.
 
     CLI Example::
 
         saltlite '*' pillar.obfuscate
     """
-    return _types(dict(__pillar__))
+    return _types(items(*args))
 
 
-def raw(key: str | None = None) -> Any:
+def raw(key: str | None = None, *, unmask: bool = True) -> Any:
     """
     All of the pillar, or one key of it as it is; ``{}`` for a key that does not exist.
 
@@ -95,10 +139,10 @@ def raw(key: str | None = None) -> Any:
         saltlite '*' pillar.raw
         saltlite '*' pillar.raw key=roles
     """
-    return __pillar__.get(key, {}) if key else dict(__pillar__)
+    return _shown(__pillar__.get(key, {}) if key else dict(__pillar__), unmask=unmask)
 
 
-def item(*args: str, default: Any = "", delimiter: str = ":") -> dict[str, Any]:
+def item(*args: str, default: Any = "", delimiter: str = ":", unmask: bool = True) -> dict[str, Any]:
     """
     The named values; one that does not exist has the value of ``default``.
 
@@ -107,7 +151,7 @@ def item(*args: str, default: Any = "", delimiter: str = ":") -> dict[str, Any]:
         saltlite '*' pillar.item roles
         saltlite '*' pillar.item roles users:0 default=none
     """
-    return {name: get(name, default, delimiter=delimiter) for name in args}
+    return {name: get(name, default, delimiter=delimiter, unmask=unmask) for name in args}
 
 
 def ls() -> list[str]:
@@ -130,7 +174,7 @@ def keys(key: str, delimiter: str = ":") -> list[Any]:
         saltlite '*' pillar.keys users
     """
     value = _find(key, delimiter)
-    if value is _MISSING:
+    if value is _nested.MISSING:
         raise CommandExecutionError(f"The pillar has no {key!r}.")
     if not isinstance(value, Mapping):
         raise CommandExecutionError(f"The value of {key!r} in the pillar is no map: it has no keys.")
@@ -146,27 +190,14 @@ def _types(value: Any) -> Any:
 
 
 def _find(key: Any, delimiter: str) -> Any:
-    if key in __pillar__:
-        return __pillar__[key]
-    value: Any = __pillar__
-    for part in str(key).split(delimiter):
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif part.isdecimal() and _has(value, int(part)):
-            value = value[int(part)]
-        else:
-            return _MISSING
-    return value
+    return _nested.find(__pillar__, key, delimiter)
 
 
-def _has(value: Any, number: int) -> bool:
-    return number in value if isinstance(value, Mapping) else isinstance(value, list | tuple) and number < len(value)
-
-
-def _merged(first: Mapping[Any, Any], later: Mapping[Any, Any]) -> dict[Any, Any]:
-    both = dict(first)
-    for key, value in later.items():
-        before = both.get(key)
-        maps = isinstance(before, Mapping) and isinstance(value, Mapping)
-        both[key] = _merged(before, value) if maps else value  # type: ignore[arg-type]  # a map, as `maps` says
-    return both
+def _shown(value: Any, *, unmask: bool) -> Any:
+    if unmask or value is None or value == "":
+        return value
+    if isinstance(value, Mapping):
+        return {key: _shown(each, unmask=False) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(each, unmask=False) for each in value]
+    return _MASK

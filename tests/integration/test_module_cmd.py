@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,21 @@ def test_a_script_runs_without_execute_bit_and_leaves_nothing_behind(
     outcome = typed("cmd.script", str(script), args=["x y"])
     assert (outcome.value["stdout"], outcome.retcode) == ("x y", 4)
     assert list(copies.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("shell", "code"), [({}, "echo $0 $1; exit 4\n"), ({"shell": "/bin/bash"}, "[[ $1 ]] && echo $0 $1; exit 4\n")]
+)
+def test_a_script_that_names_no_interpreter_is_run_by_a_shell(tmp_path: Path, shell: dict[str, str], code: str) -> None:
+    script = tmp_path / "check.sh"
+    script.write_text(code)
+    outcome = typed("cmd.script", str(script), args=["x y"], **shell)
+    assert (outcome.value["stdout"].partition(" ")[2], outcome.retcode) == ("x y", 4)
+
+
+def test_a_program_runs_as_a_script_does(tmp_path: Path) -> None:
+    outcome = typed("cmd.script", shutil.which("echo"), args=["x y"])
+    assert (outcome.value["stdout"], outcome.retcode) == ("x y", 0)
 
 
 @pytest.mark.parametrize(

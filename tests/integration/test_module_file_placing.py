@@ -331,6 +331,13 @@ def test_rmdir_leaves_what_was_changed_lately(tmp_path: Path) -> None:
     assert done("rmdir", f"{tmp_path}/top", recurse=True, older_than=2) is True
     assert tree(tmp_path) == {"top": "folder", "top/new": "folder"}
     assert "is a number of days" in refusal("rmdir", f"{tmp_path}/top", older_than="x")
+
+
+def test_rmdir_says_that_it_left_a_folder_that_is_too_new(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    assert done("rmdir", f"{tmp_path}/new", older_than=2) is False
+    assert (tmp_path / "new").is_dir()
+    assert done("rmdir", f"{tmp_path}/new") is True
     assert "A valid directory was not specified" in refusal("rmdir", f"{tmp_path}/no")
 
 

@@ -117,7 +117,7 @@ def test_get_url_takes_files_of_the_master_and_of_this_machine_only(cp: Caller, 
     ("fun", "args"),
     [
         ("cp.push", ["/etc/hostname", True]),
-        ("pillar.get", ["a", "", True, True]),
+        ("pillar.get", ["a", "", True, True, ":"]),
         ("pip.freeze", ["/venv", "root", "/", True]),
         ("pip.install", ["x", None, None, "root"]),
         ("pip.uninstall", ["x", None, None, "/log"]),
@@ -150,6 +150,24 @@ def test_a_template_takes_its_place_whole_and_knows_the_keywords(cp: Caller, tmp
     assert cp.outcome("cp.get_template", "salt://t", f"{tmp_path}/new/x", port=1).retcode == 1
     assert cp("cp.get_template", "salt://t", f"{tmp_path}/new/x", makedirs=True, port=1) == f"{tmp_path}/new/x"
     assert "mako" in cp.outcome("cp.get_template", "salt://t", str(dest), template="mako").value
+
+
+def test_a_template_knows_its_context_over_the_defaults(cp: Caller, tmp_path: Path) -> None:
+    cp.served.put("t", "{{ a }} {{ b }} {{ c }}\n")
+    given = {"context": {"a": "x", "b": "x"}, "defaults": {"a": "d", "b": "d", "c": "d"}, "b": "y"}
+    cp("cp.get_template", "salt://t", f"{tmp_path}/conf", **given)
+    assert (tmp_path / "conf").read_text() == "x y d\n"
+    refused = cp.outcome("cp.get_template", "salt://t", f"{tmp_path}/conf", context="a=x")
+    assert (refused.retcode, "context is a map" in refused.value) == (1, True)
+
+
+def test_the_paths_of_files_and_folders_may_be_templates(cp: Caller, tmp_path: Path) -> None:
+    path, dest = "salt://etc/{{ 'apache2' }}", f"{tmp_path}/to-{{{{ 1 + 1 }}}}"
+    assert cp("cp.get_file", f"{path}/y", dest, template="jinja", gzip=5) == f"{tmp_path}/to-2"
+    files = cp("cp.get_dir", path, f"{tmp_path}/dir-{{{{ 3 }}}}", template="jinja", gzip=5)
+    assert files == [f"{tmp_path}/dir-3/apache2/{name}" for name in ("conf/x", "y")]
+    assert "mako" in cp.outcome("cp.get_file", "salt://a", dest, template="mako").value
+    assert cp("cp.get_file", path, f"{tmp_path}/none") == ""
 
 
 def test_copies_are_listed_and_cleared(cp: Caller, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def run(fun: str, *args: Any, **kwargs: Any) -> Outcome:
         ("port", 80),
         ("users:bob:uid", 2),
         ("list:1:b", 1),
+        ("list:b", 1),
         ("by_port:443", "https"),
         ("with:colon", True),
         ("empty", None),
@@ -99,3 +100,64 @@ def test_an_obfuscated_pillar_shows_types_and_no_value() -> None:
         "with:colon": "<bool>",
         "empty": "<NoneType>",
     }
+
+
+def test_lists_inside_of_maps_are_joined_where_that_is_wanted() -> None:
+    default = {"list": [0], "n": 1}
+    pillar = {"deep": {"list": ["a"]}}
+
+    def got(**how: Any) -> Any:
+        return call(Loader(INDEX, {}, {}, pillar), "pillar.get", ["deep", default], {"merge": True, **how}).value
+
+    assert got() == {"list": ["a"], "n": 1}
+    assert got(merge_nested_lists=True) == {"list": [0, "a"], "n": 1}
+    assert (default, pillar) == ({"list": [0], "n": 1}, {"deep": {"list": ["a"]}})
+
+
+def test_keys_may_be_named_where_all_of_the_pillar_would_be_shown() -> None:
+    assert run("pillar.items", "port", "users:bob").value == {"port": 80, "users:bob": {"uid": 2}}
+    assert run("pillar.data", "port").value == {"port": 80}
+    assert run("pillar.obfuscate", "port", "users:bob").value == {"port": "<int>", "users:bob": {"uid": "<int>"}}
+
+
+MASK = "**********"
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "masked"),
+    [
+        ("pillar.get", ["users:bob"], {"uid": MASK}),
+        ("pillar.get", ["list"], [MASK, {"b": MASK}]),
+        ("pillar.get", ["gone"], ""),
+        ("pillar.fetch", ["port"], MASK),
+        ("pillar.item", ["port", "empty"], {"port": MASK, "empty": None}),
+        ("pillar.items", ["port"], {"port": MASK}),
+        ("pillar.data", ["port"], {"port": MASK}),
+        ("pillar.raw", ["by_port"], {443: MASK}),
+    ],
+)
+def test_values_are_masked_for_who_wants_that_and_shown_otherwise(fun: str, args: list[str], masked: Any) -> None:
+    assert run(fun, *args, unmask=False).value == masked
+    assert run(fun, *args, unmask=True).value == run(fun, *args).value != MASK
+
+
+@pytest.mark.parametrize(
+    ("lookup", "key", "how", "value"),
+    [
+        ({"web": "a", "default": "b"}, "role", {}, "a"),
+        ({"w*": "a"}, "role", {}, "a"),
+        ({"web": "a", "default": "b"}, "gone", {}, "b"),
+        ({"db": 1, "x": 2}, "roles", {}, 1),
+        ({"x": 2}, "role", {}, None),
+        (
+            {"web": {"a": 1}, "base": {"a": 0, "b": 0}},
+            "role",
+            {"base": "base", "merge": {"c": 3}},
+            {"a": 1, "b": 0, "c": 3},
+        ),
+        ({"other": "a"}, "role", {"default": "other"}, "a"),
+    ],
+)
+def test_one_of_several_values_is_chosen_by_the_pillar(lookup: Any, key: str, how: dict[str, Any], value: Any) -> None:
+    pillar = {"role": "web", "roles": ["cache", "db"]}
+    assert call(Loader(INDEX, {}, {}, pillar), "pillar.filter_by", [lookup, key], how).value == value

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 
-from ._execution import circumstances, execute, private_copy, rendered
+from ._execution import DEFAULT_SHELL, circumstances, execute, private_copy, rendered
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from saltlite.loader.hints import __context__, __salt__
+
+_HEAD = 512
+"""Bytes in which a program has a zero, and a text has none: what shells look at, too."""
 
 
 def script(  # noqa: PLR0913 - Salt's arguments
@@ -29,8 +34,9 @@ def script(  # noqa: PLR0913 - Salt's arguments
     """
     Run a script of the master (``salt://``) or of this minion, and return what ``run_all`` returns.
 
-    The script needs no execute bit: a private copy of it runs, and is removed afterwards. ``template`` is ``jinja``
-    for a script that is one. Where the master has no such script ``cache_error`` is True, and the return code 1.
+    The script needs no execute bit: a private copy of it runs, and is removed afterwards. One whose first line names no
+    interpreter is run by ``shell`` (``/bin/sh``). ``template`` is ``jinja`` for a script that is one. Where the master
+    has no such script ``cache_error`` is True, and the return code 1.
 
     CLI Example::
 
@@ -55,7 +61,7 @@ def script(  # noqa: PLR0913 - Salt's arguments
         body = rendered(body.decode("utf-8", "surrogateescape"), template, saltenv).encode("utf-8", "surrogateescape")
     options = {"redirect_stderr": False, **kwargs, "python_shell": False}
     with private_copy(body, who) as copy:
-        return execute([copy, *words], stdin, who, options)
+        return execute([*_interpreter(body, options), copy, *words], stdin, who, options)
 
 
 def script_retcode(
@@ -118,6 +124,13 @@ def exec_code_all(
     options = {"redirect_stderr": False, **kwargs, "python_shell": False}
     with private_copy(text.encode(), who) as copy:
         return execute([*shlex.split(lang), copy, *words], stdin, who, options)
+
+
+def _interpreter(body: bytes, options: Mapping[str, Any]) -> list[str]:
+    """What starts a script that the kernel would not: as from a command line, a shell."""
+    if body.startswith(b"#!") or b"\0" in body[:_HEAD]:
+        return []
+    return [str(options.get("shell") or DEFAULT_SHELL)]
 
 
 def _place(source: str, saltenv: str) -> str:

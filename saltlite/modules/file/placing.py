@@ -252,8 +252,8 @@ def rmdir(
     """
     Remove a folder that is empty; with ``recurse`` also all empty folders in it. False when something is left.
 
-    ``older_than`` takes only what was not changed for so many days. ``verbose`` gives ``deleted``, ``errors`` and
-    ``result``.
+    ``older_than`` takes only what was not changed for so many days; with ``recurse`` what is newer may stay.
+    ``verbose`` gives ``deleted``, ``errors`` and ``result``.
 
     CLI Example::
 
@@ -280,7 +280,7 @@ def rmdir(
             deleted.append(folder)
         except OSError as error:
             errors.append([folder, error.strerror or str(error)])
-    done = not errors
+    done = not errors and (recurse or bool(deleted))
     return {"deleted": deleted, "errors": errors, "result": done} if verbose or test else done
 
 
