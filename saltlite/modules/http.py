@@ -39,6 +39,7 @@ DATA_BYTES_MAX = 256 * 1024 * 1024
 
 _DECODED = ("json", "xml", "yaml", "plain")
 _CALLED = "saltlite http.query()"
+_NOT_OF_PAGES = frozenset({"idna", "punycode"})
 
 
 class Options(TypedDict, total=False):
@@ -411,12 +412,19 @@ def _header_lines(headers: Mapping[str, str]) -> str:
 
 
 def _codec(charset: str) -> str:
+    """The codec of what a server says that its text is in; UTF-8 for what is none of texts.
+
+    Python finds others by such names, too: those that unpack bytes, and those of names of hosts, of which one takes the
+    square of the length in time.
+    """
     import codecs
 
     try:
-        return codecs.lookup(charset).name
-    except LookupError:
+        name = codecs.lookup(charset).name
+        b"-".decode(name, "replace")
+    except (LookupError, ValueError):  # a text with NUL in it is no name
         return "utf-8"
+    return "utf-8" if name in _NOT_OF_PAGES else name
 
 
 def _seconds(value: Any) -> float:

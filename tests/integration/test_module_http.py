@@ -62,6 +62,13 @@ def test_an_answer_has_what_was_asked_for() -> None:
         assert run("query", server.address, decode_body=False).value == {"body": b'{"a": 1}'}
 
 
+@pytest.mark.parametrize("charset", ["zlib", "hex", "rot13", "undefined", "idna", "punycode", "nosuch", "a%00b"])
+def test_a_charset_that_is_none_of_texts_is_read_as_utf_8(charset: str) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset={charset}\r\nConnection: close\r\n\r\n"
+    with raw_server(head.encode() + "caf\u00e9 -\u00ff".encode() + b"\xff") as address:
+        assert run("query", address) == Outcome({"body": "caf\u00e9 -\u00ff\ufffd"}, 0)
+
+
 def test_a_request_has_parameters_headers_data_and_a_login(tmp_path: Path) -> None:
     body = tmp_path / "body"
     body.write_text("from a file")
