@@ -389,7 +389,7 @@ def _cookie_jar(options: Options) -> Any:
             os.close(os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             jar.save(ignore_discard=True)
         jar.load(ignore_discard=True)
-    except (OSError, LoadError) as error:
+    except (OSError, LoadError, ValueError) as error:
         raise CommandExecutionError(f"The cookies in {path} cannot be used: {error}") from error
     return jar
 

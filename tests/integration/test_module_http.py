@@ -301,3 +301,11 @@ def test_a_file_that_is_too_large_is_not_sent(tmp_path: Path) -> None:
     with path.open("wb") as stream:
         stream.truncate(256 * 1024 * 1024 + 1)
     assert "it is not sent" in run("query", "http://127.0.0.1:1/", "POST", data_file=str(path)).value
+
+
+def test_a_file_that_is_no_text_is_no_cookie_jar(tmp_path: Path) -> None:
+    jar = tmp_path / "jar"
+    jar.write_bytes(b"\xa8" * 100)
+    with answering([{"body": "x", "again": True}]) as server:
+        said = run("query", server.address, cookies=True, cookie_jar=str(jar))
+    assert (said.retcode, "cannot be used" in str(said.value), "Traceback" in str(said.value)) == (1, True, False), said
