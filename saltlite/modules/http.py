@@ -382,7 +382,11 @@ def _cookie_jar(options: Options) -> Any:
         return None
     from http.cookiejar import LoadError, LWPCookieJar, MozillaCookieJar
 
+    from saltlite.modules._pinned import refuse_strange_links
+
     path = options.get("cookie_jar") or os.path.join(__opts__.get("cachedir") or ".", "cookies.txt")
+    # It is read and written by its path; what a server says would go wherever a user's link leads.
+    refuse_strange_links(str(path))
     jar = (MozillaCookieJar if options.get("cookie_format") == "mozilla" else LWPCookieJar)(str(path))
     try:
         if not os.path.exists(str(path)):

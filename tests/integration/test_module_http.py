@@ -6,6 +6,7 @@ import base64
 import contextlib
 import gzip
 import json
+import os
 import socket
 import threading
 import time
@@ -309,3 +310,17 @@ def test_a_file_that_is_no_text_is_no_cookie_jar(tmp_path: Path) -> None:
     with answering([{"body": "x", "again": True}]) as server:
         said = run("query", server.address, cookies=True, cookie_jar=str(jar))
     assert (said.retcode, "cannot be used" in str(said.value), "Traceback" in str(said.value)) == (1, True, False), said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make links of other users")
+def test_cookies_do_not_go_where_a_link_of_a_user_leads(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    ours.mkdir()
+    (theirs / "link").symlink_to(ours)
+    for each in (theirs, theirs / "link"):
+        os.chown(each, 65534, 65534, follow_symlinks=False)
+    with answering([{"body": "x", "headers": {"Set-Cookie": "a=b"}, "again": True}]) as server:
+        said = run("query", server.address, cookies=True, cookie_jar=f"{theirs}/link/jar")
+    assert "to what is not theirs" in str(said.value)
+    assert list(ours.iterdir()) == []
