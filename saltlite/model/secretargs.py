@@ -1,7 +1,7 @@
 """Which arguments of functions nobody may read again: judged by the name of the parameter that takes them.
 
-Two kinds of secrets are known by what they look like: the login in an URL, and the value of a header of HTTP that
-stands in one text with its name.
+Three kinds of secrets are known by what they look like: the login in an URL, the value of a header of HTTP that stands
+in one text with its name, and a private key as PEM has it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _PLACES = (
 _LOGIN_IN_URL = re.compile(r"(?<=://)[^\s/@:'\"]*:[^\s/'\"]*(?=@)|(?:(?<=https://)|(?<=http://))[^\s/?#'\"]+(?=@)")
 _HEADER = re.compile(r"([A-Za-z][A-Za-z0-9-]*)(:\s*)(?!//)\S.*")
 """A whole text that is a header: its name, the colon, and a value."""
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL)
 
 
 def is_secret_argument(name: str) -> bool:
@@ -54,6 +55,8 @@ def without_secrets(value: Any, name: str = "") -> Any:
 
 
 def _text(value: str) -> str:
+    if "-----BEGIN " in value:
+        value = _PRIVATE_KEY.sub(HIDDEN, value)
     if ":" not in value:
         return value
     header = _HEADER.fullmatch(value)

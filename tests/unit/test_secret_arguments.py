@@ -52,6 +52,12 @@ def test_it_is_none(name: str) -> None:
         (["Authorization: Bearer x", "Accept: text/plain"], [f"Authorization: {HIDDEN}", "Accept: text/plain"]),
         ({"header_dict": {"X-Api-Key": "x", "Accept": "*"}}, {"header_dict": {"X-Api-Key": HIDDEN, "Accept": "*"}}),
         ("token://x", "token://x"),
+        (
+            "a\n-----BEGIN EC PRIVATE KEY-----\nabc\n-----END EC PRIVATE KEY-----\nb",
+            f"a\n{HIDDEN}\nb",
+        ),
+        ("-----BEGIN PRIVATE KEY-----\nabc", HIDDEN),
+        ("-----BEGIN PUBLIC KEY-----\nabc", "-----BEGIN PUBLIC KEY-----\nabc"),
         ("cookie policy", "cookie policy"),
     ],
 )
