@@ -16,7 +16,8 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from io import BufferedRandom
-from typing import Any
+from stat import S_ISREG
+from typing import Any, BinaryIO
 
 from saltlite.adapters.filehash import digest_of
 from saltlite.adapters.pluginsync import PluginSync, SyncReport
@@ -28,6 +29,7 @@ from saltlite.wire.messages import Message
 
 ATTEMPTS = 3
 """A file that changes while it is fetched is fetched so often."""
+_NO_FILE = {errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO}
 ARRIVING_S = 7 * 86_400.0
 """A transfer that nobody took up again for so long is removed."""
 
@@ -79,17 +81,19 @@ class FileClient:
             self._fetch(address, stat, path)
         return path
 
-    def fetch(self, address: FileAddress, dest: str) -> bool:
+    def fetch(self, address: FileAddress, dest: str, at: int | None = None) -> bool:
         """Make the file `dest` the same as a served one, in one step; False when there is no such file.
 
-        A file that is replaced keeps its mode and owner; a link is followed. Raises OSError.
+        A file that is replaced keeps its mode and owner; a link is followed. With `at` the file is a name in that open
+        folder, and a link is replaced: for folders in which others may put one at any moment. Raises OSError.
         """
         stat = self.stat(address)
         if stat is None:
             return False
-        dest = os.path.realpath(dest)
-        if digest_of(dest) != stat.sha256:
-            self._fetch(address, stat, dest)
+        if at is None:
+            dest = os.path.realpath(dest)
+        if (digest_of(dest) if at is None else _digest_at(dest, at)) != stat.sha256:
+            self._fetch(address, stat, dest, at)
         return True
 
     def content(self, address: FileAddress) -> bytes | None:
@@ -139,7 +143,7 @@ class FileClient:
         (said,) = self._asker.ask([question])
         return said
 
-    def _fetch(self, address: FileAddress, stat: FileStat, dest: str) -> None:
+    def _fetch(self, address: FileAddress, stat: FileStat, dest: str, at: int | None = None) -> None:
         """Fetch into `arriving`, and move it to `dest`."""
         arriving = os.path.join(self._cachedir, "arriving")
         os.makedirs(arriving, mode=0o700, exist_ok=True)
@@ -151,7 +155,7 @@ class FileClient:
             with _own_part(arriving, now.sha256.hex()) as (part, file):
                 if self._receive(address, now, file):
                     os.fsync(file.fileno())
-                    _into_place(part, dest)
+                    _into_place(part, dest, at)
                     return
                 os.unlink(part)
             now = self.stat(address)
@@ -194,30 +198,57 @@ def _own_part(arriving: str, name: str) -> Iterator[tuple[str, BufferedRandom]]:
         yield path, file
 
 
-def _into_place(part: str, dest: str) -> None:
+def _digest_at(name: str, at: int) -> bytes:
+    """The SHA-256 of a file in an open folder, b"" for what is none. Raises OSError when it cannot be read."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            return b""
+        raise
+    with open(fd, "rb") as file:
+        regular = S_ISREG(os.fstat(fd).st_mode)
+        return hashlib.file_digest(file, "sha256").digest() if regular else b""
+
+
+def _into_place(part: str, dest: str, at: int | None) -> None:
     """Move a whole file to its place in one step, with the mode and owner of the file that was there."""
     mode, owner = 0o666 & ~_umask(), None
     with contextlib.suppress(FileNotFoundError):
-        before = os.stat(dest)
-        mode, owner = before.st_mode & 0o7777, (before.st_uid, before.st_gid)
-    os.chmod(part, mode)
-    if owner is not None and owner != (os.geteuid(), os.getegid()):
-        os.chown(part, *owner)
-    try:
-        os.replace(part, dest)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        beside = f"{dest}.saltlite-{os.getpid()}"
+        before = os.stat(dest, dir_fd=at, follow_symlinks=False)
+        if S_ISREG(before.st_mode):
+            mode, owner = before.st_mode & 0o7777, (before.st_uid, before.st_gid)
+    with open(part, "rb") as source:
         try:
-            shutil.copy2(part, beside)
-            if owner is not None:
-                os.chown(beside, *owner)
-            os.replace(beside, dest)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside)
-        os.unlink(part)
+            _dress(source.fileno(), mode, owner)
+            os.replace(part, dest, dst_dir_fd=at)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            _copy_into_place(source, dest, at, mode, owner)
+            os.unlink(part)
+
+
+def _copy_into_place(source: BinaryIO, dest: str, at: int | None, mode: int, owner: tuple[int, int] | None) -> None:
+    """The same on another file system, by a copy beside it whose name nobody can know before."""
+    beside = f"{dest}.saltlite-{os.urandom(8).hex()}"
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
+    try:
+        with open(fd, "wb") as file:
+            shutil.copyfileobj(source, file)
+            file.flush()
+            _dress(fd, mode, owner)
+            os.fsync(fd)
+        os.replace(beside, dest, src_dir_fd=at, dst_dir_fd=at)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=at)
+
+
+def _dress(fd: int, mode: int, owner: tuple[int, int] | None) -> None:
+    if owner is not None and owner != (os.geteuid(), os.getegid()):
+        os.fchown(fd, *owner)
+    os.fchmod(fd, mode)  # after the owner: a change of that drops set-user-id
 
 
 def _umask() -> int:

@@ -255,7 +255,7 @@ class MinionConfig:
     audit_arguments: bool = option(
         False,
         "Whether the executor audit writes down what functions are called with, and not only the names of keyword "
-        "arguments. There may be secrets among them.",
+        "arguments. What is named like a secret is left out; there may be others among them.",
         Flag(),
     )
     minion_blackout: bool = option(

@@ -13,7 +13,7 @@ the same; so a right to a runner is a right to what that runner asks, and nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from saltlite.core.acl_rules import (
@@ -26,6 +26,7 @@ from saltlite.core.acl_rules import (
     Call,
     Rule,
     Rules,
+    call_within,
 )
 from saltlite.errors import RefusedError
 from saltlite.model.ids import MinionId, TargetId
@@ -247,10 +248,22 @@ def knows_pillars(principal: Principal, terms: Terms) -> bool:
 
 
 def judge(principal: Principal, action: Action, terms: Terms, selects: Selects | None = None) -> Verdict:
-    """What is to be said of a job's call on its targets, for whoever is no operator."""
+    """What is to be said of a job's call on its targets, for whoever is no operator.
+
+    A function that calls the one that it is told takes the right to both.
+    """
     call = action.call
     if call is None:
         raise ValueError("only a call can be judged")
+    verdict, within = _judge_one(principal, call, action, terms, selects), call_within(call)
+    if within is None or verdict.reason:
+        return verdict
+    inner = judge(principal, replace(action, call=within), terms, selects)
+    rules = () if inner.reason else tuple(dict.fromkeys((*verdict.rules, *inner.rules)))
+    return Verdict(rules, inner.uncovered, inner.reason and f"{call.fun} runs what it is told, and {inner.reason}")
+
+
+def _judge_one(principal: Principal, call: Call, action: Action, terms: Terms, selects: Selects | None) -> Verdict:
     targets = frozenset((*action.minions, *action.resources))
     blacklist = terms.granted.blacklist
     if blacklist.user(principal.user):

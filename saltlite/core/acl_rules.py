@@ -46,6 +46,26 @@ class Call:
     """None with unknown arguments: then rules about these are not asked."""
 
 
+_CALLERS = {"test.cross_test": "func", "test.try": "module"}
+"""Functions that call the one that an argument names, their first -> that argument."""
+
+
+def call_within(call: Call) -> Call | None:
+    """What a call has called: it takes the right to that, too. None for most, and where no arguments are known.
+
+    What is no name, or no list of arguments, is nothing that could be called; it comes back as one without a right.
+    """
+    named = _CALLERS.get(call.fun)
+    if named is None or call.kwargs is None or not (call.args or named in call.kwargs):
+        return None
+    fun = call.args[0] if call.args else call.kwargs[named]
+    if named == "module":
+        return Call(str(fun), (), {name: value for name, value in call.kwargs.items() if name != named})
+    args = call.args[1] if len(call.args) > 1 else call.kwargs.get("args")
+    # A text is taken apart into letters, and a map into keys, as `*args` does it.
+    return Call(str(fun), tuple(args) if isinstance(args, str | list | tuple | Mapping) else (), {})
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One thing that is granted."""

@@ -1,7 +1,8 @@
 """Write down what is called, by whose order, before it is called.
 
 One line of JSON a call is added to ``audit_file``: time, id, jid, user, function, executors, and the arguments where
-``audit_arguments`` is set; else their number and the names of keywords. Where it cannot be written nothing is called.
+``audit_arguments`` is set, but for those named like secrets; else their number and the names of keywords. Where it
+cannot be written nothing is called.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -17,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from saltlite.errors import CommandExecutionError
+from saltlite.executors._arguments import shown
 
 SAFE_OPTS: dict[str, type] = {}
 STAYS = True
@@ -38,6 +40,8 @@ def execute(
     """
     if isinstance(func, str):  # what a missing function is called with stands in `data`
         args, kwargs = data["arg"], {}
+    if opts.get("audit_arguments"):
+        args, kwargs = shown(func, args, kwargs)
     line = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "id": data["id"],

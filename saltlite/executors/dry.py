@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from saltlite.executors._arguments import shown
+
 SAFE_OPTS: dict[str, type] = {}
 
 
@@ -21,7 +23,7 @@ def execute(
     kwargs: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     """
-    The function, its arguments, and the user who would call it, as the result of the call.
+    The function, its arguments without secrets, and the user who would call it, as the result of the call.
 
     CLI Example::
 
@@ -30,10 +32,11 @@ def execute(
     if isinstance(func, str):
         return None
     user = opts.get("sudo_user") or ""
+    arguments, keywords = shown(func, args, kwargs)
     return {
         "dry": True,
         "fun": data["fun"],
-        "args": list(args),
-        "kwargs": dict(kwargs),
+        "args": arguments,
+        "kwargs": keywords,
         **({"sudo_user": user} if user else {}),
     }

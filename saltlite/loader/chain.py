@@ -253,6 +253,8 @@ class Chain:
             value = self._enter(sudo, data, func, list(args), kwargs)
             return None if value is RETURNED_NONE else value
 
+        # So that executors find what its parameters are called, some of which are for secrets.
+        as_that_user.__wrapped__ = func  # type: ignore[attr-defined]  # as functools.wraps does
         return as_that_user
 
 

@@ -1,7 +1,8 @@
 """Read the minion's configuration, and what grains and pillar say under the same name.
 
-Options that are secrets, such as ``join_token``, are no part of what modules see: nothing here shows them. Where the
-master gives its own options to a minion, they stand in the pillar under ``master``, and are asked last.
+Options that are secrets, such as ``join_token``, are no part of what modules see: nothing here shows them. Settings of
+modules, such as ``mysql.pass``, are found by who names them, for modules ask here for theirs; ``items`` hides them.
+Where the master gives its own options to a minion, they stand in the pillar under ``master``, and are asked last.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError
+from saltlite.model.secretargs import without_secrets
 from saltlite.modules import _nested
 from saltlite.modules._nested import MISSING
 
@@ -139,13 +141,14 @@ def merge(
 
 def items() -> dict[str, Any]:
     """
-    The whole configuration of the minion, with the defaults, and without secrets.
+    The whole configuration of the minion, with the defaults; what is named like a secret is hidden.
 
     CLI Example::
 
         saltlite '*' config.items
     """
-    return dict(__opts__)
+    shown: dict[str, Any] = without_secrets(dict(__opts__))
+    return shown
 
 
 def dot_vals(value: str) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.files import FileAddress, is_address, is_area, parse_address, parse_env, parse_path
+from saltlite.modules._pinned import hold, pinned, refuse_strange_links
+from saltlite.modules._wholefile import write_whole
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __file_client__, __opts__, __salt__
@@ -51,7 +53,7 @@ def get_file(
     address = _address(path, saltenv)
     dest = _destination(dest, os.path.basename(address.path))
     if makedirs:
-        os.makedirs(os.path.dirname(dest), exist_ok=True)
+        _make_folders(os.path.dirname(dest))
     if not os.path.isdir(os.path.dirname(dest)):
         raise CommandExecutionError(f"There is no folder {os.path.dirname(dest)}: makedirs=True makes it.")
     return dest if _fetch(address, dest) else ""
@@ -107,7 +109,7 @@ def get_dir(
     fetched = []
     for name in _client().files(address.env, address.path):
         place = os.path.join(root, os.path.relpath(name, above or "."))
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+        _make_folders(os.path.dirname(place))
         if _fetch(FileAddress(name, address.env), place):
             fetched.append(place)
     return fetched
@@ -408,12 +410,10 @@ def recv(area: str, dest: str) -> dict[str, bool]:
     done = {}
     for name in names:
         place = os.path.join(_absolute(dest), name) if into_folder else _absolute(dest)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
+        _make_folders(os.path.dirname(place))
         address = FileAddress(name, area)
-        done[place] = _fetch(address, place)
         found = client.stat(address)
-        if found is not None:
-            os.chmod(place, found.mode & 0o777)
+        done[place] = _fetch(address, place, None if found is None else found.mode & 0o777)
     return done
 
 
@@ -440,39 +440,34 @@ def _cachedir() -> str:
 
 def _write(dest: str, text: str, *, makedirs: bool) -> None:
     """A new file in the place of the old one, with its mode and owner."""
-    import contextlib
-    import tempfile
-
     folder = os.path.dirname(dest)
-    try:
-        if makedirs:
-            os.makedirs(folder, exist_ok=True)
-        elif not os.path.isdir(folder):
-            raise CommandExecutionError(f"There is no folder {folder}: makedirs=True makes it.")
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".saltlite-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                with contextlib.suppress(FileNotFoundError):
-                    before = os.stat(dest)
-                    os.fchmod(handle, stat.S_IMODE(before.st_mode))
-                    os.fchown(handle, before.st_uid, before.st_gid)
-                os.fsync(handle)
-            os.replace(name, os.path.realpath(dest) if os.path.islink(dest) else dest)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
-            raise
-    except OSError as error:
-        raise CommandExecutionError(f"{dest} cannot be written: {error.strerror}") from error
+    if makedirs:
+        _make_folders(folder)
+    elif not os.path.isdir(folder):
+        raise CommandExecutionError(f"There is no folder {folder}: makedirs=True makes it.")
+    write_whole(dest, text.encode(), new_mode=0o600)
 
 
-def _fetch(address: FileAddress, dest: str) -> bool:
+def _make_folders(folder: str) -> None:
+    """Make a folder and those above it, over no link of others that leads to what is not theirs."""
+    refuse_strange_links(folder)
     try:
-        return bool(_client().fetch(address, dest))
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise CommandExecutionError(f"{folder} cannot be made: {error.strerror}") from error
+
+
+def _fetch(address: FileAddress, dest: str, mode: int | None = None) -> bool:
+    """Fetch a file, and give it that mode; its folder is held open meanwhile, so that nobody can exchange it."""
+    try:
+        with pinned(dest) as place:
+            done = bool(_client().fetch(address, place.name, place.folder))
+            if done and mode is not None:
+                with hold(place, follow_symlinks=True) as same:
+                    os.chmod(same, mode)
     except OSError as error:
         raise CommandExecutionError(f"{dest} cannot be written: {error.strerror}") from error
+    return done
 
 
 def _address(path: str, saltenv: str) -> FileAddress:

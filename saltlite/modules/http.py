@@ -39,6 +39,7 @@ DATA_BYTES_MAX = 256 * 1024 * 1024
 
 _DECODED = ("json", "xml", "yaml", "plain")
 _CALLED = "saltlite http.query()"
+_NOT_OF_PAGES = frozenset({"idna", "punycode"})
 
 
 class Options(TypedDict, total=False):
@@ -381,14 +382,18 @@ def _cookie_jar(options: Options) -> Any:
         return None
     from http.cookiejar import LoadError, LWPCookieJar, MozillaCookieJar
 
+    from saltlite.modules._pinned import refuse_strange_links
+
     path = options.get("cookie_jar") or os.path.join(__opts__.get("cachedir") or ".", "cookies.txt")
+    # It is read and written by its path; what a server says would go wherever a user's link leads.
+    refuse_strange_links(str(path))
     jar = (MozillaCookieJar if options.get("cookie_format") == "mozilla" else LWPCookieJar)(str(path))
     try:
         if not os.path.exists(str(path)):
             os.close(os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             jar.save(ignore_discard=True)
         jar.load(ignore_discard=True)
-    except (OSError, LoadError) as error:
+    except (OSError, LoadError, ValueError) as error:
         raise CommandExecutionError(f"The cookies in {path} cannot be used: {error}") from error
     return jar
 
@@ -411,12 +416,19 @@ def _header_lines(headers: Mapping[str, str]) -> str:
 
 
 def _codec(charset: str) -> str:
+    """The codec of what a server says that its text is in; UTF-8 for what is none of texts.
+
+    Python finds others by such names, too: those that unpack bytes, and those of names of hosts, of which one takes the
+    square of the length in time.
+    """
     import codecs
 
     try:
-        return codecs.lookup(charset).name
-    except LookupError:
+        name = codecs.lookup(charset).name
+        b"-".decode(name, "replace")
+    except (LookupError, ValueError):  # a text with NUL in it is no name
         return "utf-8"
+    return "utf-8" if name in _NOT_OF_PAGES else name
 
 
 def _seconds(value: Any) -> float:

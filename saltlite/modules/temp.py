@@ -11,6 +11,7 @@ import os
 import tempfile
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import refuse_strange_links
 
 
 def dir(suffix: str = "", prefix: str = "tmp", parent: str | None = None) -> str:
@@ -53,6 +54,8 @@ def _check(suffix: str, prefix: str, parent: str | None) -> None:
             raise SaltInvocationError(f"{part!r} cannot be a part of a name: give the folder as parent.")
     if parent and (not os.path.isabs(parent) or "\0" in parent):
         raise SaltInvocationError(f"{parent!r} is no absolute path of a folder.")
+    if parent:
+        refuse_strange_links(parent)
 
 
 def _failed(parent: str | None, error: OSError) -> CommandExecutionError:

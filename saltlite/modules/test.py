@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import saltlite
 from saltlite import errors
 from saltlite.errors import SaltInvocationError
+from saltlite.model.secretargs import without_secrets
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __opts__, __salt__
@@ -401,13 +402,14 @@ def not_loaded() -> dict[str, str]:
 
 def get_opts() -> dict[str, Any]:
     """
-    The configuration that modules on this minion see.
+    The configuration that modules on this minion see; what is named like a secret is hidden.
 
     CLI Example::
 
         saltlite '*' test.get_opts
     """
-    return dict(__opts__)
+    shown: dict[str, Any] = without_secrets(dict(__opts__))
+    return shown
 
 
 def conf_test() -> Any:

@@ -3,7 +3,7 @@
 a list of maps        a column for each key, in the order in which they first come
 a map of maps         the same, behind a column with the keys of the outer one
 a map, a list         two columns, one column
-anything else         as `nested` prints it
+anything else         as `nested` prints it; also rows that have next to no columns in common
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 CELL_MAX = 80
 """Columns of a terminal that one cell takes at most; what is behind is left out, and `…` says so."""
 INDENT = 4
+SPARSE_MIN, SPARSE_TIMES = 10_000, 8
+"""A table of more cells than the first, which are so many times as many as there are values, is none: rows that share
+no columns would otherwise take the square of their number, in time and on the screen."""
 
 
 def output(data: Any, color: bool = False, indent: int | None = None, _retcode: int = 0, **_kwargs: Any) -> str:
@@ -30,7 +33,7 @@ def output(data: Any, color: bool = False, indent: int | None = None, _retcode: 
     if not isinstance(data, dict) or not any(isinstance(value, dict | list) for value in data.values()):
         return _table(data, paint, "") or nested.output(data, color=color, indent=indent, _retcode=_retcode)
     if _is_rows(list(data.values())):
-        return _table(data, paint, "")
+        return _table(data, paint, "") or nested.output(data, color=color, indent=indent, _retcode=_retcode)
     text = ""
     for key in sorted(data, key=str):
         body = _table(data[key], paint, margin) or nested.body(data[key], color=color, failed=bool(_retcode))
@@ -59,7 +62,10 @@ def _table(value: Any, paint: Paint, margin: str) -> str:
     else:
         return ""
     columns = list(dict.fromkeys(str(key) for row in rows for key in row))
-    cells = [[_cell({str(key): one for key, one in row.items()}.get(column, "")) for column in columns] for row in rows]
+    if len(columns) * len(rows) > max(SPARSE_MIN, SPARSE_TIMES * sum(map(len, rows))):
+        return ""
+    named = [{str(key): one for key, one in row.items()} for row in rows]
+    cells = [[_cell(row.get(column, "")) for column in columns] for row in named]
     heads = [_cell(column) for column in columns]
     widths = [max(map(_width, column)) for column in zip(heads, *cells, strict=True)]
     lines = [[paint(KEY, _padded(head, width)) for head, width in zip(heads, widths, strict=True)]]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import yaml
+
+from saltlite.model.printable import BIDI_CONTROLS
 
 TYPE_CHECKING = False  # as in every outputter
 if TYPE_CHECKING:
@@ -18,12 +22,25 @@ except ImportError:
 INDENT_MIN, INDENT_MAX = 2, 9
 """What YAML's writer can do."""
 
+# YAML leaves these as they are, and terminals obey them. A text that has one is quoted, where an escape can stand.
+_ESCAPES = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029, *BIDI_CONTROLS)}
+_ESCAPED = re.compile(f"[{''.join(map(chr, _ESCAPES))}]")
+
 
 class _Dumper(SafeDumper):
     """No anchors: two equal values are written twice, so that every minion's part can be read alone."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
+
+    def represent_text(self, data: str) -> yaml.ScalarNode:
+        """Quoted where something in it has to be escaped."""
+        if data.isascii() or not _ESCAPED.search(data):
+            return self.represent_str(data)
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style='"')
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def output(data: Any, indent: int | None = None, **_kwargs: Any) -> str:
@@ -35,4 +52,4 @@ def output(data: Any, indent: int | None = None, **_kwargs: Any) -> str:
         allow_unicode=True,
         indent=None if indent is None else min(max(indent, INDENT_MIN), INDENT_MAX),
     )
-    return text
+    return text if text.isascii() else text.translate(_ESCAPES)

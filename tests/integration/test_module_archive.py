@@ -396,3 +396,18 @@ def test_rar_is_said_to_be_missing(source: Path, tmp_path: Path) -> None:
 def test_names_can_be_templates(source: Path, tmp_path: Path) -> None:
     done("zip", f"{tmp_path}/{{{{ grains.os }}}}.zip", "{{ 'a' }}", cwd=str(source), template="jinja")
     assert done("list", f"{tmp_path}/Debian.zip") == ["a"]
+
+
+@ROOT_ONLY
+def test_no_program_writes_an_archive_over_a_link_that_a_user_has_put_there(source: Path, tmp_path: Path) -> None:
+    theirs, kept = tmp_path / "theirs", tmp_path / "kept"
+    theirs.mkdir()
+    kept.write_text("kept")
+    link = theirs / "backup"
+    link.symlink_to(kept)
+    for each in (theirs, link):
+        os.chown(each, 65534, 65534, follow_symlinks=False)
+    for fun, args in (("tar", ("cf", str(link), str(source))), ("cmd_zip", (str(link), str(source)))):
+        assert "to what is not theirs" in refusal(fun, *args)
+    assert "to what is not theirs" in refusal("tar", "cf", "backup", str(source), cwd=str(theirs))
+    assert kept.read_text() == "kept"

@@ -451,3 +451,29 @@ def test_somebody_else_owns_what_git_makes_for_him() -> None:
         outcome = run("init", f"{folder}/app", user="nobody")
         assert outcome.retcode == 0, outcome
         assert Path(f"{folder}/app/.git").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make links of other users")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("init", "{link}"),
+        ("clone", "{link}", "{repo}"),
+        ("clone", "{link}/new", "{repo}"),
+        ("clone", "{link}", "{repo}", "new"),
+    ],
+)
+def test_the_minion_makes_no_repository_behind_a_link_that_a_user_has_put_there(
+    repo: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    ours.mkdir()
+    link = theirs / "link"
+    link.symlink_to(ours)
+    for each in (theirs, link):
+        os.chown(each, 65534, 65534, follow_symlinks=False)
+    fun, *args = (word.format(link=link, repo=repo) for word in words)
+    said = run(fun, *args)
+    assert (said.retcode, "to what is not theirs" in str(said.value)) == (1, True), said
+    assert list(ours.iterdir()) == []

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import gzip
 import json
+import os
 import socket
 import threading
 import time
@@ -60,6 +61,13 @@ def test_an_answer_has_what_was_asked_for() -> None:
         said = run("query", server.address, status=True, headers=True, text=True, decode=True).value
         assert (said["status"], said["headers"]["x-a"], said["text"], said["dict"]) == (200, "b", '{"a": 1}', {"a": 1})
         assert run("query", server.address, decode_body=False).value == {"body": b'{"a": 1}'}
+
+
+@pytest.mark.parametrize("charset", ["zlib", "hex", "rot13", "undefined", "idna", "punycode", "nosuch", "a%00b"])
+def test_a_charset_that_is_none_of_texts_is_read_as_utf_8(charset: str) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset={charset}\r\nConnection: close\r\n\r\n"
+    with raw_server(head.encode() + "caf\u00e9 -\u00ff".encode() + b"\xff") as address:
+        assert run("query", address) == Outcome({"body": "caf\u00e9 -\u00ff\ufffd"}, 0)
 
 
 def test_a_request_has_parameters_headers_data_and_a_login(tmp_path: Path) -> None:
@@ -294,3 +302,25 @@ def test_a_file_that_is_too_large_is_not_sent(tmp_path: Path) -> None:
     with path.open("wb") as stream:
         stream.truncate(256 * 1024 * 1024 + 1)
     assert "it is not sent" in run("query", "http://127.0.0.1:1/", "POST", data_file=str(path)).value
+
+
+def test_a_file_that_is_no_text_is_no_cookie_jar(tmp_path: Path) -> None:
+    jar = tmp_path / "jar"
+    jar.write_bytes(b"\xa8" * 100)
+    with answering([{"body": "x", "again": True}]) as server:
+        said = run("query", server.address, cookies=True, cookie_jar=str(jar))
+    assert (said.retcode, "cannot be used" in str(said.value), "Traceback" in str(said.value)) == (1, True, False), said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make links of other users")
+def test_cookies_do_not_go_where_a_link_of_a_user_leads(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    ours.mkdir()
+    (theirs / "link").symlink_to(ours)
+    for each in (theirs, theirs / "link"):
+        os.chown(each, 65534, 65534, follow_symlinks=False)
+    with answering([{"body": "x", "headers": {"Set-Cookie": "a=b"}, "again": True}]) as server:
+        said = run("query", server.address, cookies=True, cookie_jar=f"{theirs}/link/jar")
+    assert "to what is not theirs" in str(said.value)
+    assert list(ours.iterdir()) == []

@@ -282,3 +282,39 @@ def test_pillars_are_known_to_whom_they_are_shown_everywhere(rows: list[Any], kn
 def test_a_blacklisted_pillar_is_not_known() -> None:
     assert not knows_pillars(FRED, terms({"fred": [".*"]}, blacklist={"modules": ["pillar.*"]}))
     assert not knows_pillars(FRED, terms({"fred": [".*"]}, blacklist={"users": ["fred"]}))
+
+
+CALLERS = [
+    ("test.cross_test", ["cmd.run", ["id"]], {}),
+    ("test.cross_test", ["cmd.run"], {"args": ["id"]}),
+    ("test.cross_test", [], {"func": "cmd.run", "args": ["id"]}),
+    ("test.cross_test", ["test.cross_test", ["cmd.run", ["id"]]], {}),
+    ("test.cross_test", ["test.try", ["cmd.run"]], {}),
+    ("test.try", ["cmd.run"], {"cmd": "id"}),
+    ("test.try", [], {"module": "cmd.run", "cmd": "id"}),
+]
+
+
+@pytest.mark.parametrize(("fun", "args", "kwargs"), CALLERS)
+def test_a_function_that_calls_others_takes_the_right_to_these(fun: str, args: list[Any], kwargs: Any) -> None:
+    action = Action("publish", Call(fun, args, kwargs), [MinionId("web1")])
+    assert not allowed(FRED, action, terms({"fred": ["test.*", "network.*"]}))
+    assert not allowed(FRED, action, terms({"fred": ["test.*", {"db*": ["cmd.*"]}]}))
+    assert not allowed(FRED, action, terms({"fred": [".*"]}, blacklist={"modules": ["cmd.*"]}))
+    assert allowed(FRED, action, terms({"fred": [".*"]}))
+    assert allowed(Principal("root", 0), action, terms())
+
+
+def test_patterns_for_arguments_hold_for_what_is_called_within() -> None:
+    rules = terms({"fred": ["test.*", {"cmd.run": {"args": ["ls.*"]}}]})
+
+    def may_run(command: str) -> bool:
+        call = Call("test.cross_test", ["cmd.run", [command]], {})
+        return allowed(FRED, Action("publish", call, [MinionId("web1")]), rules)
+
+    assert may_run("ls /")
+    assert not may_run("id")
+    odd = Call("test.cross_test", [["cmd.run"], ["ls /"]], {})
+    assert not allowed(FRED, Action("publish", odd, [MinionId("web1")]), rules)
+    ping = Call("test.cross_test", ["test.ping"], {})
+    assert allowed(FRED, Action("publish", ping, [MinionId("web1")]), rules)

@@ -141,6 +141,23 @@ def test_audit_writes_names_and_numbers_and_values_only_where_wanted(tmp_path: P
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def _set_password(_name: str, password: str, **_more: Any) -> bool:
+    return bool(password)
+
+
+def test_what_is_named_like_a_secret_is_neither_written_down_nor_told(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    execute, opts, _loader = executor("audit", audit_file=str(path), audit_arguments=True)
+    execute(opts, DATA, _set_password, ["fred", "hunter2"], {"api_key": "hunter2", "n": 1})
+    execute(opts, {**DATA, "arg": [{"__kwarg__": True, "token": "hunter2"}]}, "m.missing", [], {})
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert (first["args"], first["kwargs"]) == (["fred", "***"], {"api_key": "***", "n": 1})
+    assert second["args"] == [{"__kwarg__": True, "token": "***"}]
+    execute, opts, _loader = executor("dry")
+    told = execute(opts, DATA, _set_password, ["fred", "hunter2"], {"api_key": "hunter2"})
+    assert (told["args"], told["kwargs"]) == (["fred", "***"], {"api_key": "***"})
+
+
 @pytest.mark.parametrize("path", ["", "/nowhere/audit", "link"])
 def test_what_cannot_be_written_down_is_not_called(tmp_path: Path, path: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")

@@ -26,6 +26,14 @@ def run(fun: str, *args: Any, **kwargs: Any) -> Outcome:
     return call(Loader(INDEX, OPTS, GRAINS, PILLAR), f"config.{fun}", args, kwargs)
 
 
+def test_all_of_it_is_shown_without_what_is_named_like_a_secret_and_modules_find_theirs() -> None:
+    opts = {**OPTS, "mysql.pass": "tea", "etcd": {"password": "tea", "port": 1}, "proxy": "http://me:tea@proxy/"}
+    said = call(Loader(INDEX, opts, {}, {}), "config.items", (), {}).value
+    hidden = {"mysql.pass": "***", "etcd": {"password": "***", "port": 1}, "proxy": "http://***@proxy/"}
+    assert said == {**OPTS, **hidden}
+    assert call(Loader(INDEX, opts, {}, {}), "config.get", ("mysql.pass",), {}).value == "tea"
+
+
 @pytest.mark.parametrize(
     ("fun", "args", "kwargs", "said"),
     [

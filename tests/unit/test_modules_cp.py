@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import pwd
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +255,66 @@ def test_sync_functions_take_lists_of_names_as_salt_does(cp: Caller) -> None:
     report = cp("saltutil.sync_all", report=True)["modules"]
     assert report == {"synced": ["modules.one"], "removed": [], "failed": {}}
     assert cp("saltutil.sync_modules", "dev") == []
+
+
+CALLS: dict[str, Callable[[Caller, Path], Outcome]] = {
+    "get_file": lambda cp, dest: cp.outcome("cp.get_file", "salt://a", str(dest)),
+    "makedirs": lambda cp, dest: cp.outcome("cp.get_file", "salt://a", f"{dest}/new/a", makedirs=True),
+    "get_template": lambda cp, dest: cp.outcome("cp.get_template", "salt://a", str(dest)),
+    "get_dir": lambda cp, dest: cp.outcome("cp.get_dir", "salt://etc/apache2/", str(dest)),
+}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make links of other users")
+@pytest.mark.parametrize("fun", CALLS)
+@pytest.mark.parametrize("to_folder", [True, False])
+def test_nothing_is_written_over_a_link_that_a_user_has_put_there(
+    cp: Caller, tmp_path: Path, fun: str, to_folder: bool
+) -> None:
+    nobody = pwd.getpwnam("nobody")
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir()
+    (ours / "kept").write_text("kept")
+    theirs.mkdir()
+    link = theirs / "link"
+    link.symlink_to(ours if to_folder else ours / "kept")
+    os.chown(theirs, nobody.pw_uid, nobody.pw_gid)
+    os.chown(link, nobody.pw_uid, nobody.pw_gid, follow_symlinks=False)
+    said = CALLS[fun](cp, link)
+    assert said.retcode != 0, said
+    assert [(each.name, each.read_text()) for each in ours.iterdir()] == [("kept", "kept")]
+
+
+def test_a_link_of_the_minions_own_user_is_followed(cp: Caller, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "file").chmod(0o640)
+    (tmp_path / "link").symlink_to("file")
+    cp("cp.get_file", "salt://a", f"{tmp_path}/link")
+    assert ((tmp_path / "file").read_text(), (tmp_path / "link").is_symlink()) == ("a", True)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_on_another_file_system_the_copy_has_a_name_that_nobody_knew(
+    cp: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    (tmp_path / "dest").write_text("old")
+    (tmp_path / f"dest.saltlite-{os.getpid()}").symlink_to(victim)
+    replace = os.replace
+
+    def other_file_system(source: str, dest: str, **how: Any) -> None:
+        if "/arriving/" in str(source):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        replace(source, dest, **how)
+
+    monkeypatch.setattr(os, "replace", other_file_system)
+    cp("cp.get_file", "salt://a", f"{tmp_path}/dest")
+    assert ((tmp_path / "dest").read_text(), victim.read_text()) == ("a", "kept")
+    assert sorted(each.name for each in tmp_path.glob("dest*")) == ["dest", f"dest.saltlite-{os.getpid()}"]
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(cp: Caller, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "dest")
+    cp("cp.get_file", "salt://a", f"{tmp_path}/dest")
+    assert (tmp_path / "dest").read_text() == "a"

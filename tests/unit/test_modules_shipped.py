@@ -163,6 +163,7 @@ def test_versions_name_saltlite_and_python() -> None:
 def test_the_configuration_reaches_a_module() -> None:
     opts = {"test.foo": "bar"}
     assert (run("test.conf_test", opts=opts).value, run("test.get_opts", opts=opts).value) == ("bar", opts)
+    assert run("test.get_opts", opts={"mysql.pass": "tea", "port": 1}).value == {"mysql.pass": "***", "port": 1}
 
 
 def test_the_provider_of_a_module_is_named() -> None:

@@ -12,10 +12,12 @@ from saltlite.wire.jobbody import FunctionCall
 SECRET = [
     "password", "passwd", "https_pass", "root_password", "rootPassword", "rootpassword", "passphrase", "token",
     "api_key", "aws_secret_access_key", "shared_secret", "private_key", "connection_pass", "credentials",
+    "Authorization", "Proxy-Authorization", "X-Api-Key", "X-Auth-Token", "Set-Cookie",
 ]  # fmt: skip
 PLAIN = [
     "name", "key", "keys", "path", "user", "passive", "compass", "bypass_proxy", "password_file", "secret_name",
-    "token_type", "public_key", "tokenize", "keyword", "pass_through_id", "author", "monkey",
+    "token_type", "public_key", "tokenize", "keyword", "pass_through_id", "author", "monkey", "cookie_jar",
+    "Content-Type",
 ]  # fmt: skip
 
 
@@ -41,6 +43,22 @@ def test_it_is_none(name: str) -> None:
         (("a", 1), ["a", 1]),
         ({5: "x"}, {5: "x"}),
         ("password", "password"),
+        ("https://fred:tea@db:8080/x?y=a@b", f"https://{HIDDEN}@db:8080/x?y=a@b"),
+        ("git clone https://fred:te@a@db/ https://h/", f"git clone https://{HIDDEN}@db/ https://h/"),
+        ("https://ghp_abc@db/x.git", f"https://{HIDDEN}@db/x.git"),
+        ("https://db?x=a@b", "https://db?x=a@b"),
+        ("ssh://git@example.org:22/x", "ssh://git@example.org:22/x"),
+        ("https://example.org:8080/~fred@x", "https://example.org:8080/~fred@x"),
+        (["Authorization: Bearer x", "Accept: text/plain"], [f"Authorization: {HIDDEN}", "Accept: text/plain"]),
+        ({"header_dict": {"X-Api-Key": "x", "Accept": "*"}}, {"header_dict": {"X-Api-Key": HIDDEN, "Accept": "*"}}),
+        ("token://x", "token://x"),
+        (
+            "a\n-----BEGIN EC PRIVATE KEY-----\nabc\n-----END EC PRIVATE KEY-----\nb",
+            f"a\n{HIDDEN}\nb",
+        ),
+        ("-----BEGIN PRIVATE KEY-----\nabc", HIDDEN),
+        ("-----BEGIN PUBLIC KEY-----\nabc", "-----BEGIN PUBLIC KEY-----\nabc"),
+        ("cookie policy", "cookie policy"),
     ],
 )
 def test_what_stands_under_such_a_name_is_hidden_at_any_depth(value: Any, shown: Any) -> None:

@@ -50,7 +50,7 @@ def tar(
     absolute = "P" in letters or any("--absolute-names".startswith(word) for word in long)
     if absolute and ("x" in letters or any(each.startswith(word) for word in long for each in ("--extract", "--get"))):
         raise SaltInvocationError("Absolute names are not kept: what is unpacked stays in its folder.")
-    argv = ["tar", *words, operand(rendered(tarfile, template))]
+    argv = ["tar", *words, _archive(tarfile, template, cwd, runas)]
     if dest:
         argv += ["-C", _target(dest, template, cwd)]
     names = [_source(name) for name in expanded(rendered(sources, template), cwd)]
@@ -101,7 +101,7 @@ def cmd_zip(
         saltlite '*' archive.cmd_zip /tmp/baz.zip baz.txt cwd=/foo/bar
     """
     names = [operand(name) for name in expanded(rendered(sources, template), cwd)]
-    return _lines(["zip", "-r", operand(rendered(zip_file, template)), "--", *names], cwd, runas)
+    return _lines(["zip", "-r", _archive(zip_file, template, cwd, runas), "--", *names], cwd, runas)
 
 
 def cmd_unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
@@ -148,7 +148,7 @@ def rar(
         saltlite '*' archive.rar /tmp/rarfile.rar /tmp/sourcefile1,/tmp/sourcefile2
     """
     names = [operand(name) for name in expanded(rendered(sources, template), cwd)]
-    return _lines(["rar", "a", "-idp", "--", operand(rendered(rarfile, template)), *names], cwd, runas)
+    return _lines(["rar", "a", "-idp", "--", _archive(rarfile, template, cwd, runas), *names], cwd, runas)
 
 
 def unrar(
@@ -174,6 +174,14 @@ def unrar(
     into = _target(dest, template).rstrip("/") + "/"
     argv = [program, "x", "-idp", *left_out, "--", operand(rendered(rarfile, template)), into]
     return trimmed(_lines(argv, None, runas), trim_output)
+
+
+def _archive(name: Any, template: str | None, cwd: str | None, runas: str | None) -> str:
+    """The archive that a program writes; no link of others leads the minion to what is not theirs."""
+    path = operand(rendered(name, template))
+    if not runas:
+        refuse_strange_links(os.path.join(cwd or "", path))
+    return path
 
 
 def _target(dest: Any, template: str | None, cwd: str | None = None) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.modules._pinned import refuse_strange_links
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
@@ -132,14 +133,18 @@ def word(value: Any, what: str) -> str:
 
 
 def path(value: Any, user: str | None = None) -> str:
-    """An absolute path; others are below the home of the user. Raises SaltInvocationError."""
+    """An absolute path; others are below the home of the user. Raises SaltInvocationError.
+
+    Where git runs as the minion, no link of others leads it to what is not theirs: CommandExecutionError.
+    """
     text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     if not text or any(character in text for character in "\0\n\r"):
         raise SaltInvocationError(f"{text!r:.80} is not a path.")
-    if os.path.isabs(text):
-        return text
-    text = text.removeprefix("~/") if text != "~" else ""
-    return os.path.join(_home_of(user), text)
+    if not os.path.isabs(text):
+        text = os.path.join(_home_of(user), text.removeprefix("~/") if text != "~" else "")
+    if not user:
+        refuse_strange_links(text)
+    return text
 
 
 def options(given: Any) -> list[str]:
