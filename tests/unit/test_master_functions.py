@@ -262,3 +262,9 @@ def test_what_runs_has_the_secret() -> None:
 def test_a_signature_that_nobody_reported_hides_by_the_names_of_keywords_alone() -> None:
     fleet = Fleet(a=None)
     assert shown(fleet, "m.f", ["hunter2"], {"https_pass": "x"}) == ([["hunter2"], {"https_pass": "***"}], True)
+
+
+def test_one_minion_of_several_hides_nothing_by_what_it_says_of_a_function() -> None:
+    honest = ["cmd.run(cmd:str)"]
+    fleet = Fleet(web1=honest, web2=honest, evil=["cmd.run(password)"])
+    assert shown(fleet, "cmd.run", ["rm -r /x"], {}) == ([["rm -r /x"], {}], False)

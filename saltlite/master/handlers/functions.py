@@ -67,7 +67,11 @@ def refuse_misfits(calls: Sequence[FunctionCall], chosen: Selection, master: Mas
 
 
 def with_hidden(calls: Sequence[FunctionCall], chosen: Selection, master: Master) -> tuple[FunctionCall, ...]:
-    """The calls with the arguments marked that any target's signature says to be secrets, by the parameter's name."""
+    """The calls with the arguments marked that go to parameters which are named as secrets are.
+
+    What at least half of those say that have the function counts: one minion that was broken into cannot keep from
+    the history what else was called where.
+    """
     if not any(call.args for call in calls):
         return tuple(calls)
     known = Known(chosen, master)
@@ -75,14 +79,16 @@ def with_hidden(calls: Sequence[FunctionCall], chosen: Selection, master: Master
 
 
 def _secret_places(call: FunctionCall, known: Known) -> list[int]:
-    hidden: set[int] = set()
-    for functions, _count, _first in known.sets():
+    having, saying = 0, [0] * len(call.args)
+    for functions, count, _first in known.sets():
         text = functions.functions.get(call.fun) if functions is not None else None
         signature = parsed(text)[1] if text is not None else None
         if signature is not None:
-            taken = ((place, signature.positional(place)) for place in range(len(call.args)))
-            hidden.update(place for place, one in taken if one is not None and is_secret_argument(one.name))
-    return sorted(hidden)
+            having += count
+            for place in range(len(call.args)):
+                taken = signature.positional(place)
+                saying[place] += count if taken is not None and is_secret_argument(taken.name) else 0
+    return [place for place, count in enumerate(saying) if count and 2 * count >= having]
 
 
 def _problem(call: FunctionCall, known: Known, *, may_be_missing: bool) -> str:
