@@ -39,6 +39,11 @@ def test_ones_own_outputter_prints_with_the_options(site: Path) -> None:
     assert call(site, "--out", "loud", "--force-color", "test.echo", "hello").stdout == "{'LOCAL': 'HELLO'}mTrue\n"
 
 
+def test_one_that_returns_a_line_without_its_end_prints_a_line_all_the_same(site: Path) -> None:
+    (site / "own/output/plain.py").write_text("def output(data, **kwargs):\n    return str(data).upper()\n")
+    assert call(site, "--out", "plain", "test.echo", "hello").stdout == "{'LOCAL': 'HELLO'}\n"
+
+
 def test_a_module_names_the_outputter_of_its_functions(site: Path) -> None:
     assert call(site, "asking.one").stdout == "local: ['a']\n"
     assert call(site, "asking.two").stdout == "{'LOCAL': 'X'}mFalse\n"
