@@ -35,7 +35,7 @@ def test_files_without_a_mistake_are_counted(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     (tmp_path / "minion.d").mkdir()
     (tmp_path / "minion.d/a.conf").write_text("jobs_max: 3\n")
-    assert config(tmp_path, "check") == (0, "4 files, no problem\n", "")
+    assert config(tmp_path, "check") == (0, "5 files, no problem\n", "")
     assert config(tmp_path, "check", "master") == (0, "1 file, no problem\n", "")
 
 
@@ -152,3 +152,15 @@ def test_both_sides_are_told_apart(tmp_path: Path) -> None:
     out = config(tmp_path, "show")[1]
     assert [line for line in out.splitlines() if line.startswith("#")] == ["# master", "# minion"]
     assert isinstance(yaml.safe_load(out.partition("# minion")[2]), dict)
+
+
+def test_the_file_of_the_api_is_checked_too(tmp_path: Path) -> None:
+    (tmp_path / "api").write_text("port: 8001\n")
+    assert config(tmp_path, "check") == (0, "1 file, no problem\n", "")
+    (tmp_path / "master").write_text("")
+    assert config(tmp_path, "check") == (0, "2 files, no problem\n", "")
+    (tmp_path / "api").write_text("prot: 8001\n")
+    for words in ((), ("api",), ("all",)):
+        code, out, _ = config(tmp_path, "check", *words)
+        assert (code, out) == (2, "api:1:1: unknown option 'prot' (did you mean 'port'?)\n")
+    assert config(tmp_path, "check", "master")[0] == 0
