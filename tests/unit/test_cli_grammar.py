@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from saltlite.cli.calls import _what_is_missing
 from saltlite.cli.commands import command_table
 from saltlite.cli.grammar import split_command
 from saltlite.cli.joboptions import JOB, TARGET_AND_FUNCTION
@@ -121,3 +122,11 @@ def test_help_wins_over_what_stands_behind_it() -> None:
 def test_where_the_options_of_a_command_are_listed_can_be_typed() -> None:
     with pytest.raises(UsageError, match="there is no option --zzz; `saltlite lint --help` lists them"):
         command_table("lint").parse(["a.py", "--zzz"])
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [(["stauts"], "status"), (["jobs", "list"], "job"), (["keys"], "key"), (["help"], "--help")]
+)
+def test_a_command_that_is_mistyped_is_guessed(words: list[str], meant: str) -> None:
+    assert _what_is_missing(words).endswith(f"; did you mean saltlite {meant}?")
+    assert "did you mean" not in _what_is_missing(["*"])
