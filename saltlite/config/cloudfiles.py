@@ -94,7 +94,7 @@ def _read_map(path: str, found: list[list[MapMachine]], seen: list[str]) -> None
         where[key.text] = f"{path}:{key.where.line}"
 
     if not os.path.lexists(path):
-        raise ConfigError(f"{path}: there is no such map; a path is looked for from the folder that you are in")
+        raise ConfigError(f"{path}: there is no such file, and so no map")
     files.read(path, add)
     files.raise_problems()
     included = written.get(INCLUDE) or ()

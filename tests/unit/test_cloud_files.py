@@ -129,5 +129,5 @@ def test_the_samples_set_nothing_and_say_something_that_works_when_they_are_unco
 
 
 def test_a_map_that_is_not_there_is_not_asked_to_be_made_empty(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"/none.map: there is no such map; a path is looked for"):
+    with pytest.raises(ConfigError, match=r"/none.map: there is no such file, and so no map$"):
         load_map(str(tmp_path / "none.map"))
