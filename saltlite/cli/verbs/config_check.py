@@ -11,12 +11,16 @@ from saltlite.cli.keys import print_answer
 from saltlite.config.cloudfiles import cloud_files, load_cloud
 from saltlite.config.load import load_api
 from saltlite.config.paths import config_files
-from saltlite.errors import ConfigError
+from saltlite.core.matching.nodegroups import parse_nodegroup
+from saltlite.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from saltlite.cli.console import Console
+    from saltlite.config.load import Loaded
+    from saltlite.config.master import MasterConfig
+    from saltlite.config.minion import MinionConfig
 
 CLOUD = "cloud"
 """What is said for the files of `saltlite cloud` alone."""
@@ -79,6 +83,19 @@ def _files(config_dir: str, side: str) -> list[str]:
 
 def _problems(config_dir: str, side: str) -> list[str]:
     try:
-        return missing_folders(load_side(config_dir, side))
+        loaded = load_side(config_dir, side)
+        return [*missing_folders(loaded), *_wrong_nodegroups(loaded)]
     except ConfigError as error:
         return str(error).split("\n")
+
+
+def _wrong_nodegroups(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> list[str]:
+    """Nodegroups that select nothing but an error. The master starts with them: they are read when used."""
+    groups = getattr(loaded.config, "nodegroups", None) or {}
+    found = []
+    for name in groups:
+        try:
+            parse_nodegroup(name, groups)
+        except UsageError as error:
+            found.append(f"{loaded.places['nodegroups'].position()}: 'nodegroups': {error}")
+    return found
