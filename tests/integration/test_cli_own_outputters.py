@@ -103,8 +103,8 @@ def test_output_takes_the_place_of_what_was_in_a_file(site: Path) -> None:
     [
         (["--out-file-append"], "--out-file-append needs --out-file PATH"),
         (["--no-color", "--force-color"], "--no-color and --force-color exclude each other"),
-        (["--out-indent", "many"], "--out-indent takes a number of spaces, -1 to 64, and not 'many'"),
-        (["--out-indent", "65"], "--out-indent takes a number of spaces, -1 to 64, and not '65'"),
+        (["--out-indent", "many"], "--out-indent: say a number of spaces, -1 to 64, not 'many'"),
+        (["--out-indent", "65"], "--out-indent: say a number of spaces, -1 to 64, not '65'"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(site: Path, words: list[str], sentence: str) -> None:
