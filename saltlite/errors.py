@@ -58,6 +58,12 @@ class StartupError(SaltliteError):
     """A daemon cannot start: a port in use, a folder that cannot be written, a second master."""
 
 
+class MisconfiguredError(StartupError):
+    """A daemon cannot start with this configuration, and would not at the next try either: its unit leaves it be."""
+
+    exit_code = 2
+
+
 class RenderError(SaltliteError):
     """A pillar file does not say what pillar files can say; the text has its name and place, and no value of it."""
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from saltlite.adapters import logs
 from saltlite.adapters.process import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, prctl
-from saltlite.errors import StartupError
+from saltlite.errors import MisconfiguredError, StartupError
 
 SECRET_MAX: Final = 64 * 1024
 """Bytes of a secret file; a longer one is not a key."""
@@ -38,7 +38,7 @@ class Account:
 def account_of(user: str) -> Account:
     """Who the daemon is going to be: `user` when started as root, otherwise who it is already.
 
-    Raises StartupError for a user that does not exist.
+    Raises MisconfiguredError for a user that does not exist.
     """
     if os.geteuid() != 0:
         uid = os.geteuid()
@@ -50,7 +50,7 @@ def account_of(user: str) -> Account:
     try:
         entry = pwd.getpwnam(user)
     except KeyError as error:
-        raise StartupError(
+        raise MisconfiguredError(
             f"there is no user {user!r}: make it with `useradd --system --no-create-home {user}`, "
             "or set `user: root` to keep root's rights"
         ) from error

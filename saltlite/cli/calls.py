@@ -91,8 +91,19 @@ def _what_is_missing(words: Sequence[str]) -> str:
     if not words:
         return "say what to run where: saltlite TARGET MODULE.FUNCTION, as in saltlite '*' test.ping"
     if len(words) == 1:
-        return f"{words[0]!r} is no command, and a target needs a function: saltlite {words[0]!r} test.ping"
-    return f"{words[1]!r} is not a function: it is written MODULE.FUNCTION, as in test.ping"
+        sentence = f"{words[0]!r} is no command, and a target needs a function: saltlite {words[0]!r} test.ping"
+    else:
+        sentence = f"{words[1]!r} is not a function: it is written MODULE.FUNCTION, as in test.ping"
+    return sentence + _meant(words[0])
+
+
+def _meant(word: str) -> str:
+    """The command that somebody mistyped, perhaps."""
+    from saltlite.cli.commands import members
+    from saltlite.config.nearest import nearest  # difflib is slow to import, and only errors need it
+
+    near = "--help" if word == "help" else nearest(word, members(""))
+    return f"; did you mean saltlite {near}?" if near else ""
 
 
 def _milliseconds(seconds: float | None) -> int | None:

@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Print the script that completes command lines in a shell.",
     ),
     "config check": (
-        "saltlite config check [master|minion|cloud|all] [options]",
+        "saltlite config check [master|minion|api|cloud|all] [options]",
         "Look for mistakes in the configuration files.",
     ),
     "config show": (

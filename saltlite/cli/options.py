@@ -6,6 +6,8 @@ after the target, the help must not change with the Python version, and this sta
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
@@ -155,8 +157,14 @@ class Table:
 
     def _unknown(self, token: str) -> str:
         near = _nearest(token.partition("=")[0], self._by_name)
-        hint = f"did you mean {near}?" if near else f"`{self.usage.partition(' [')[0]} --help` lists them"
+        # Of the usage only the words that can be typed: a placeholder such as FILE|FOLDER... is a pipe to a shell.
+        command = " ".join(takewhile(_can_be_typed, self.usage.split()))
+        hint = f"did you mean {near}?" if near else f"`{command} --help` lists them"
         return f"there is no option {token}; {hint}"
+
+
+def _can_be_typed(word: str) -> bool:
+    return word.islower() and word.replace("-", "").isalpha()
 
 
 def is_option(token: str) -> bool:

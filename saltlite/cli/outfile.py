@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 
-from saltlite.errors import SaltliteError
+from saltlite.errors import SaltliteError, UsageError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class OutFile:
     When an exception ends the context, what was written is gone and a file of that name is what it was before. With
     `append` the output comes behind what is in the file, all of it at the end of the context.
     A path that names something else than a file, a pipe for one, is written as it is.
-    Raises SaltliteError when it cannot be created or completed.
+    Raises UsageError when it cannot be created, and SaltliteError when it cannot be completed.
     """
 
     def __init__(self, path: str, *, append: bool = False) -> None:
@@ -33,7 +33,7 @@ class OutFile:
         try:
             descriptor = self._open()
         except OSError as error:
-            raise self._error(error) from error
+            raise UsageError(self._sentence(error)) from error
         self._stream = os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n")
         return self._stream
 
@@ -59,7 +59,7 @@ class OutFile:
             if kind is None:
                 self._complete(self._stream)
         except OSError as error:
-            raise self._error(error) from error
+            raise SaltliteError(self._sentence(error)) from error
         finally:
             self._discard()
 
@@ -93,5 +93,5 @@ class OutFile:
         if self._temporary:
             os.unlink(self._temporary)
 
-    def _error(self, error: OSError) -> SaltliteError:
-        return SaltliteError(f"--out-file {self._path} cannot be written: {error.strerror}")
+    def _sentence(self, error: OSError) -> str:
+        return f"--out-file {self._path} cannot be written: {error.strerror}"

@@ -49,10 +49,12 @@ def own_outputter(name: str, opts: Mapping[str, Any], look: Look) -> Callable[..
 
     def output(data: Any, **kwargs: Any) -> Any:
         try:
-            return function(data, **kwargs)
+            text = str(function(data, **kwargs) or "")
         except SaltliteError:
             raise
         except Exception as error:  # anybody's code
             raise SaltliteError(f"the outputter {name!r} failed: {type(error).__name__}: {error}") from error
+        # Salt prints what they return as a line, and so they end without one.
+        return text if not text or text.endswith("\n") else f"{text}\n"
 
     return output

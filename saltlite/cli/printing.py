@@ -27,7 +27,7 @@ def _indent(text: str) -> int:
     except ValueError:
         number = INDENT_MAX + 1
     if not -1 <= number <= INDENT_MAX:
-        raise UsageError(f"--out-indent takes a number of spaces, -1 to {INDENT_MAX}, and not {text!r}")
+        raise UsageError(f"say a number of spaces, -1 to {INDENT_MAX}, not {text!r}")
     return number
 
 

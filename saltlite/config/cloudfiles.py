@@ -93,6 +93,8 @@ def _read_map(path: str, found: list[list[MapMachine]], seen: list[str]) -> None
         written[key.text] = value_of(value)
         where[key.text] = f"{path}:{key.where.line}"
 
+    if not os.path.lexists(path):
+        raise ConfigError(f"{path}: there is no such file, and so no map")
     files.read(path, add)
     files.raise_problems()
     included = written.get(INCLUDE) or ()

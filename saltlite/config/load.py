@@ -137,6 +137,10 @@ class Reading:
 
     def read_all(self, config_dir: str, name: str) -> None:
         """Read the main file and those of its folder."""
+        if os.path.isfile(config_dir):
+            folder = os.path.dirname(config_dir) or "."
+            self._problems.append(f"{config_dir}: this is a file, and what is needed is its folder: -c {folder}")
+            return
         try:
             self.files = config_files(config_dir, name)
         except OSError as error:

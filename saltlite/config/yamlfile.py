@@ -27,6 +27,12 @@ DEPTH_MAX = 32
 ALIASED_VALUES_MAX = 1000
 """Values that aliases (`*name`) may add to one file, so that a few lines cannot become gigabytes."""
 
+_HINTS = {
+    "mapping values": " (is a space missing after a ':'?)",
+    "alphabetic or numeric character": " (text that begins with * or & needs quotes around it)",
+    "cannot start any token": " (text that begins with @, ` or % needs quotes around it)",
+}
+"""What most often is behind a problem that one of the two parsers tells of, by words of it."""
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -103,7 +109,7 @@ def _not_yaml(error: yaml.YAMLError, text: str) -> PlacedError:
     if "\t" in line[: len(line) - len(line.lstrip())] or line[where.column - 1 : where.column] == "\t":
         return PlacedError(where, "YAML is not indented with tabs; use spaces")
     problem = getattr(error, "problem", None) or "it cannot be parsed"
-    hint = " (is a space missing after a ':'?)" if problem.startswith("mapping values") else ""
+    hint = next((text for words, text in _HINTS.items() if words in problem), "")
     return PlacedError(where, f"this is not YAML: {problem}{hint}")
 
 

@@ -121,7 +121,7 @@ class Principal:
         return f"{self.backend}:{self.user}" if self.backend else self.user
 
     def __str__(self) -> str:
-        return self.label if self.backend else f"{self.user} (uid {self.uid})"
+        return self.label if self.backend or self.uid < 0 else f"{self.user} (uid {self.uid})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,6 +199,8 @@ class Connection:
     def link_down(self, reason: str) -> None:
         """The link broke, or could not be made."""
         if self.phase not in (Phase.BACKOFF, Phase.REFUSED):
+            if self.phase is Phase.HANDSHAKE:
+                reason += ", before it proved itself: `saltlite doctor` here says whether it is of another fleet"
             self._back_off(reason)
 
     def frame(self, raw: bytes) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from saltlite.decorators.notes import note
 from saltlite.loader.crosscalls import CrossCalls
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.finder import Index, build_index
@@ -242,6 +243,8 @@ class Chain:
             for link in reversed(entered):
                 if link.finish is not None:
                     link.finish(self._opts, data)
+        names = ", ".join(link.name for link in self._links)
+        note(f"no executor of {names} had a result: if the function was not called, direct_call is missing at the end")
         return None
 
     def _enter(self, link: Link, data: Mapping[str, Any], func: Function | str, args: Any, kwargs: Any) -> Any:

@@ -333,7 +333,9 @@ class Loader(Mapping[str, Callable[..., Any]]):
             return FunctionUnavailable(f"'{name}' is not available.{reason}", suggestions if not needs else ())
         failures = self._registry.failures(module)
         if failures:
-            return FunctionUnavailable(join_failures(module, failures), suggestions)
+            # Nothing of a module that does not load can be called either.
+            others = [one for one in suggestions if not one.startswith(f"{module}.")]
+            return FunctionUnavailable(join_failures(module, failures), others)
         file = self.index.file(module)
         loaded = self._registry.load(file) if file else None
         if isinstance(loaded, LoadedModule) and function in loaded.functions:

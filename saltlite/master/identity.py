@@ -13,7 +13,7 @@ import os
 
 from saltlite.adapters.privileges import read_secret, write_secret
 from saltlite.core.ports import Clock
-from saltlite.errors import ProtocolError, StartupError
+from saltlite.errors import MisconfiguredError, ProtocolError, StartupError
 from saltlite.model.keys import fingerprint
 from saltlite.wire.certificate import CERTIFICATE_MAX_DAYS, CertificateTerms, MasterCertificate, is_name, issue
 from saltlite.wire.noise import public_of
@@ -39,7 +39,7 @@ def ensure_identity(pki_dir: str, name: str, clock: Clock) -> bool:
     # A renewal does not make the certificates before it unbelievable, least of all those of the other masters.
     epoch = old.epoch if old is not None else 1
     if not is_name(name):
-        raise StartupError(f"{name[:80]!r} cannot be the name of a master: set `master_name` (at most 64 bytes)")
+        raise MisconfiguredError(f"{name[:80]!r} cannot be the name of a master: set `master_name` (at most 64 bytes)")
     certificate = issue(
         fleet_private,
         CertificateTerms(

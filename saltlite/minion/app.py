@@ -106,6 +106,7 @@ class _Minion:
         self._status = Status("", "", 0.0)
         self._opts = opts_of(config, self._id)
         self._index = remembered_index(search_layers(self._opts), config.cachedir)
+        self._told = self._index
         spool_dir = os.path.join(config.data_dir, "spool")
         self._journal = DiskJournal(PosixFolder(config.data_dir), entropy=clock.entropy)
         disk = Disk(self._journal, DiskSpool(PosixFolder(spool_dir)), running_dir, config.data_dir)
@@ -192,9 +193,10 @@ class _Minion:
         self._reactor.call_later(FILES_LOOK_S, self._look_at_files)
 
     def _tell_of_modules(self) -> None:
-        before = self._index
-        self._index = build_index(search_layers(self._opts), before)
-        if self._index is not before:
+        # Jobs look at the folders too, and tell nobody: what counts is the index that the master was told of.
+        self._index = build_index(search_layers(self._opts), self._index)
+        if self._index is not self._told:
+            self._told = self._index
             self._server.functions_are(self._functions())
 
     def _phase(self, phase: str, reason: str) -> None:

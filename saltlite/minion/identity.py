@@ -13,7 +13,7 @@ import socket
 from saltlite.adapters.privileges import read_secret, write_secret
 from saltlite.config.minion import MinionConfig
 from saltlite.core.ports import Clock
-from saltlite.errors import RemoteProtocolError, StartupError, UsageError
+from saltlite.errors import MisconfiguredError, RemoteProtocolError, StartupError, UsageError
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.keys import (
     Fingerprint,
@@ -51,7 +51,7 @@ def minion_id(config: MinionConfig, fqdn: str) -> MinionId:
             return parse_minion_id(kept.decode(errors="replace").strip())
         found = parse_minion_id((fqdn or socket.gethostname()).lower())
     except UsageError as error:
-        raise StartupError(f"this minion's id cannot be made from its host name: {error}; set `id`") from error
+        raise MisconfiguredError(f"this minion's id cannot be made from its host name: {error}; set `id`") from error
     write_secret(path, found.encode() + b"\n")
     return found
 
@@ -90,12 +90,12 @@ class Fleet:
         if token is not None and self.pinned is None:
             self.pinned = token.fleet
         if token is not None and token.fleet != self.pinned:
-            raise StartupError(
+            raise MisconfiguredError(
                 f"the join token is one of fleet {token.fleet}, and this minion belongs to {self.pinned}: "
                 f"if it really moves, remove {self._path} or correct `fleet`"
             )
         if self.pinned is None and not self._may_trust_first:
-            raise StartupError(
+            raise MisconfiguredError(
                 "this minion knows no fleet: set `join_token` to what `saltlite key token create` prints on the "
                 "master, or `fleet` to what `saltlite key finger` prints, or `trust_on_first_use: true` in a lab"
             )

@@ -25,17 +25,20 @@ _REFRESH = "saltutil.refresh_resources"
 
 def show_grains(type: str = "", id: str = "") -> dict[str, Any] | None:
     """
-    The grains of one resource, as its minion registered them; nothing when there are none. ``id`` alone may be an SRN.
+    The grains of one resource, as its minion registered them; nothing when there are none. Either alone may be an SRN.
 
     CLI Example::
 
+        saltlite-run resource.show_grains ssh:web-01
         saltlite-run resource.show_grains type=ssh id=web-01
         saltlite-run resource.show_grains id=ssh:web-01
     """
+    if not id and ":" in type:
+        type, id = "", type
     if not type:
         type, _, id = id.partition(":")
     if not type or not id:
-        raise SaltInvocationError("name one resource: type=ssh id=web-01")
+        raise SaltInvocationError("name one resource by its SRN: ssh:web-01, or type=ssh id=web-01")
     found: dict[str, Any] | None = __client__.call("resource_grains", type=type, id=id)["grains"]
     return found
 

@@ -68,6 +68,19 @@ def test_a_preaccepted_fingerprint_lets_in(fleet: Fleet) -> None:
     fleet.wait_up("a")
 
 
+def test_keys_that_wait_are_told_of_to_whoever_finds_nobody(fleet: Fleet) -> None:
+    fleet.start_master()
+    assert "there is no key yet" in fleet.cli("key", "list").err
+    fleet.start_minion("web1", fleet=fleet.fleet_id())
+    fleet.wait_key("web1", "pending")
+    said = fleet.cli("w*", "test.ping")
+    assert said.code == 3
+    assert said.err.endswith(
+        "nothing was published; 1 key that it fits waits to be accepted: saltlite key list pending\n"
+    )
+    assert fleet.cli("db*", "test.ping").err.endswith("nothing was published\n")
+
+
 def test_the_first_fleet_is_trusted_only_where_the_configuration_says_so(fleet: Fleet) -> None:
     fleet.start_master()
     fleet.start_minion("a", trust_on_first_use=True)
@@ -76,7 +89,7 @@ def test_the_first_fleet_is_trusted_only_where_the_configuration_says_so(fleet: 
     wait_until(pin.exists, "the fleet is pinned")
     assert pin.read_text().strip() == fleet.fleet_id()
     refused = fleet.start_minion("b")
-    assert refused.ended() == 1
+    assert refused.ended() == 2, "its unit does not start it again"
     assert "knows no fleet" in refused.log()
     assert "join_token" in refused.log()
     assert len(refused.log().splitlines()) == 1, refused.log()
@@ -186,6 +199,6 @@ def test_a_token_of_another_fleet_than_the_pinned_one_stops_the_minion(fleet: Fl
     options = {"root_dir": str(folder / "root"), "id": "a", "user": ME, "fleet": fleet.fleet_id("other")}
     write_config(folder, "minion", options | {"join_token": fleet.token()})
     said = run_daemon("saltlite-minion", folder)
-    assert said.code == 1
+    assert said.code == 2
     assert "belongs to" in said.err
     assert len(said.err.splitlines()) == 1, said.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +64,17 @@ def test_a_broken_module_is_named_with_its_reason_and_the_minion_lives(fleet: Fl
     assert said.code == 4
     assert f"'{name}' could not be imported" in said.out + said.err
     assert fleet.cli("--out", "json", "a", "test.ping").json() == {"a": True}
+
+
+def test_a_module_that_is_written_while_the_minion_runs_can_be_called_after_a_refresh(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    write(tmp_path / "modules", {"there": "def f(): return 1"})
+    fleet.join("late", module_dirs=[str(tmp_path)])
+    assert fleet.cli("late", "fresh.f").code == 2
+    write(tmp_path / "modules", {"fresh": "def f(): return 'fresh'"})
+    # The first job after that looks at the folder by itself, and must not keep the news from the master.
+    assert fleet.cli("--out", "json", "late", "sys.list_functions", "fresh").json() == {"late": ["fresh.f"]}
+    assert fleet.cli("late", "saltutil.refresh_modules").code == 0
+    said = fleet.cli("--out", "json", "late", "fresh.f")
+    assert (said.code, said.err, said.json()) == (0, "", {"late": "fresh"})

@@ -138,7 +138,7 @@ def test_whoever_gets_past_the_mode_of_the_socket_is_refused_by_who_they_are(ope
 def test_a_user_that_does_not_exist_is_one_sentence(open_fleet: Fleet) -> None:
     with pytest.raises(AssertionError, match="there is no user 'nobody-has-this-name'"):
         open_fleet.start_master(user="nobody-has-this-name")
-    assert open_fleet.daemons["master"].ended() == 1
+    assert open_fleet.daemons["master"].ended() == 2
     assert len(open_fleet.daemons["master"].log().splitlines()) == 1
 
 

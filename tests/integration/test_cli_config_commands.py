@@ -14,6 +14,7 @@ from saltlite.cli.console import Console
 from saltlite.cli.main import run
 from saltlite.config.load import load_master
 from saltlite.config.render import samples
+from saltlite.errors import ConfigError
 
 TOKEN = f"slj1.{'A' * 40}.abcdefgh.{'b' * 32}"
 
@@ -35,7 +36,7 @@ def test_files_without_a_mistake_are_counted(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     (tmp_path / "minion.d").mkdir()
     (tmp_path / "minion.d/a.conf").write_text("jobs_max: 3\n")
-    assert config(tmp_path, "check") == (0, "4 files, no problem\n", "")
+    assert config(tmp_path, "check") == (0, "5 files, no problem\n", "")
     assert config(tmp_path, "check", "master") == (0, "1 file, no problem\n", "")
 
 
@@ -152,3 +153,32 @@ def test_both_sides_are_told_apart(tmp_path: Path) -> None:
     out = config(tmp_path, "show")[1]
     assert [line for line in out.splitlines() if line.startswith("#")] == ["# master", "# minion"]
     assert isinstance(yaml.safe_load(out.partition("# minion")[2]), dict)
+
+
+def test_the_file_of_the_api_is_checked_too(tmp_path: Path) -> None:
+    (tmp_path / "api").write_text("port: 8001\n")
+    assert config(tmp_path, "check") == (0, "1 file, no problem\n", "")
+    (tmp_path / "master").write_text("")
+    assert config(tmp_path, "check") == (0, "2 files, no problem\n", "")
+    (tmp_path / "api").write_text("prot: 8001\n")
+    for words in ((), ("api",), ("all",)):
+        code, out, _ = config(tmp_path, "check", *words)
+        assert (code, out) == (2, "api:1:1: unknown option 'prot' (did you mean 'port'?)\n")
+    assert config(tmp_path, "check", "master")[0] == 0
+
+
+def test_a_nodegroup_that_cannot_be_read_is_told_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "master").write_text('nodegroups: {web: "web1,web2", broken: "L@a and ("}\n')
+    code, out, _ = config(tmp_path, "check")
+    assert code == 2
+    assert out.startswith("master:1:1: 'nodegroups': ")
+    assert len(out.splitlines()) == 1
+    assert "broken" in out
+
+
+def test_a_file_in_the_place_of_its_folder_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "master").write_text("")
+    with pytest.raises(
+        ConfigError, match=rf"/master: this is a file, and what is needed is its folder: -c {tmp_path}$"
+    ):
+        load_master(str(tmp_path / "master"))

@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_made_is_told_before_anything_is_published(
 ) -> None:
     with FakeMaster(tmp_path, good_job) as master:
         code = main(["-c", master.config_dir, "*", "test.ping", "--out-file", str(tmp_path / "none" / "out")])
-    assert (code, master.requests) == (exitcodes.INTERNAL, [])
+    assert (code, master.requests) == (exitcodes.USAGE, [])
     assert "cannot be written" in capsys.readouterr().err
 
 

@@ -39,6 +39,11 @@ def test_ones_own_outputter_prints_with_the_options(site: Path) -> None:
     assert call(site, "--out", "loud", "--force-color", "test.echo", "hello").stdout == "{'LOCAL': 'HELLO'}mTrue\n"
 
 
+def test_one_that_returns_a_line_without_its_end_prints_a_line_all_the_same(site: Path) -> None:
+    (site / "own/output/plain.py").write_text("def output(data, **kwargs):\n    return str(data).upper()\n")
+    assert call(site, "--out", "plain", "test.echo", "hello").stdout == "{'LOCAL': 'HELLO'}\n"
+
+
 def test_a_module_names_the_outputter_of_its_functions(site: Path) -> None:
     assert call(site, "asking.one").stdout == "local: ['a']\n"
     assert call(site, "asking.two").stdout == "{'LOCAL': 'X'}mFalse\n"
@@ -98,8 +103,8 @@ def test_output_takes_the_place_of_what_was_in_a_file(site: Path) -> None:
     [
         (["--out-file-append"], "--out-file-append needs --out-file PATH"),
         (["--no-color", "--force-color"], "--no-color and --force-color exclude each other"),
-        (["--out-indent", "many"], "--out-indent takes a number of spaces, -1 to 64, and not 'many'"),
-        (["--out-indent", "65"], "--out-indent takes a number of spaces, -1 to 64, and not '65'"),
+        (["--out-indent", "many"], "--out-indent: say a number of spaces, -1 to 64, not 'many'"),
+        (["--out-indent", "65"], "--out-indent: say a number of spaces, -1 to 64, not '65'"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(site: Path, words: list[str], sentence: str) -> None:

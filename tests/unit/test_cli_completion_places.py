@@ -107,7 +107,7 @@ def test_values_of_a_choice_are_offered_in_both_forms() -> None:
 
 
 def test_words_that_the_usage_spells_out_are_offered() -> None:
-    assert offered("config", "check", "") == ["master", "minion", "cloud", "all"]
+    assert offered("config", "check", "") == ["master", "minion", "api", "cloud", "all"]
     assert offered("completion", "") == ["bash", "zsh", "fish"]
     assert offered("completion", "bash", "") == []
 

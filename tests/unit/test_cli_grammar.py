@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from saltlite.cli.calls import _what_is_missing
+from saltlite.cli.commands import command_table
 from saltlite.cli.grammar import split_command
 from saltlite.cli.joboptions import JOB, TARGET_AND_FUNCTION
 from saltlite.cli.options import HelpAsked, Parsed
@@ -115,3 +117,16 @@ def test_a_wrong_option_is_named_with_the_way_out(line: list[str], message: str)
 def test_help_wins_over_what_stands_behind_it() -> None:
     with pytest.raises(HelpAsked, match=r"^usage: saltlite \[options\] TARGET"):
         job(["--help", "--no-such-option"])
+
+
+def test_where_the_options_of_a_command_are_listed_can_be_typed() -> None:
+    with pytest.raises(UsageError, match="there is no option --zzz; `saltlite lint --help` lists them"):
+        command_table("lint").parse(["a.py", "--zzz"])
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"), [(["stauts"], "status"), (["jobs", "list"], "job"), (["keys"], "key"), (["help"], "--help")]
+)
+def test_a_command_that_is_mistyped_is_guessed(words: list[str], meant: str) -> None:
+    assert _what_is_missing(words).endswith(f"; did you mean saltlite {meant}?")
+    assert "did you mean" not in _what_is_missing(["*"])

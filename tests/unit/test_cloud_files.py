@@ -126,3 +126,8 @@ def test_the_samples_set_nothing_and_say_something_that_works_when_they_are_unco
     assert drivers == {path.stem for path in (ROOT / "saltlite/clouds").glob("[a-z]*.py")}
     assert found.profile("large-web").settings.values["ssh_username"] == "admin"
     assert found.dropped == {}
+
+
+def test_a_map_that_is_not_there_is_not_asked_to_be_made_empty(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"/none.map: there is no such file, and so no map$"):
+        load_map(str(tmp_path / "none.map"))

@@ -211,6 +211,8 @@ def test_a_mistake_is_told_with_its_position(tmp_path: Path, content: str | byte
         ("a:\n\tb: 1", 2, "YAML is not indented with tabs; use spaces"),
         ("\tport: 1", 1, "YAML is not indented with tabs; use spaces"),
         ("port:4515\nuser: x", 2, "(is a space missing after a ':'?)"),
+        ("nodegroups: {all: *}", 1, "(text that begins with * or & needs quotes around it)"),
+        ("publisher_acl: {fred: [@jobs]}", 1, "(text that begins with @, ` or % needs quotes around it)"),
         ("port: 1\nuser: 'x", 2, "this is not YAML: found unexpected end of stream"),
         ("port: @1", 1, "this is not YAML: found character"),
     ],

@@ -50,6 +50,16 @@ def test_a_link_that_breaks_while_connecting_is_backed_off_from_with_its_reason(
     assert (it.phase(), it.why()) == (Phase.BACKOFF, "no route to a")
 
 
+def test_a_master_that_hangs_up_on_the_first_frame_may_be_of_another_fleet_and_that_is_said() -> None:
+    it = Scripted()
+    it.connect()
+    it.connection.link_down("a:1 closed the connection")
+    assert it.phase() is Phase.BACKOFF
+    assert it.why() == (
+        "a:1 closed the connection, before it proved itself: `saltlite doctor` here says whether it is of another fleet"
+    )
+
+
 def test_each_try_takes_the_next_master() -> None:
     it = Scripted()
     it.connection.start()

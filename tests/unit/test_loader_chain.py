@@ -129,6 +129,12 @@ def test_the_first_that_has_a_result_ends_the_chain(minion: Minion, executors: l
     assert (outcome.value, outcome.retcode) == (value, 0)
 
 
+def test_a_chain_that_nothing_came_of_says_what_is_missing(minion: Minion) -> None:
+    (said,) = minion.call(["none", "none"], "m.note", "x").warnings
+    assert said.endswith("if the function was not called, direct_call is missing at the end")
+    assert minion.call(["none", "direct_call"], "m.note").warnings == ()
+
+
 def test_a_function_that_returns_none_under_direct_call_runs_once(minion: Minion) -> None:
     assert minion.call(["direct_call", "wrap"], "m.note").value is None
     assert minion.call([], "m.count").value == 1

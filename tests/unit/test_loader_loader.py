@@ -440,3 +440,10 @@ def test_loading_ahead_what_is_not_there_does_nothing(make: Any) -> None:
     loader = make({"m": "def f(): return 1"})
     loader.load_ahead("n")
     assert loader["m.f"]() == 1
+
+
+def test_nothing_of_a_module_that_does_not_load_is_suggested(make: Any) -> None:
+    loader = make({"m": "import no_such_lib_zz\ndef ab(): pass\ndef ac(): pass"})
+    with pytest.raises(FunctionUnavailable) as caught:
+        loader["m.aa"]
+    assert caught.value.suggestions == ()

@@ -200,6 +200,7 @@ def test_grains_of_one_resource_are_found_by_type_and_id_or_by_its_srn() -> None
     client = Client(resource_grains=lambda **one: {"grains": {"of": f"{one['type']} {one['id']}"}})
     assert run(client, "resource.show_grains", type="ssh", id="web-1").value == {"of": "ssh web-1"}
     assert run(client, "resource.show_grains", id="ssh:a:b").value == {"of": "ssh a:b"}
+    assert run(client, "resource.show_grains", "ssh:web-1").value == {"of": "ssh web-1"}
     assert "name one resource" in run(client, "resource.show_grains", id="web-1").value
 
 

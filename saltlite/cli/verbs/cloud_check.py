@@ -40,6 +40,6 @@ def run(argv: Sequence[str], console: Console) -> int:
                 rows.append({"provider": provider.name, "test": one.test, "result": str(one.result), "why": why})
                 lines.append(f"{one.result:<8} {provider.name}: {one.test}{f' - {why}' if why else ''}\n")
         lines += [f"{line}\n" for line in errors_of(program)] if bad else []
-        lines.append(f"{len(rows)} tests, {bad} bad\n")
+        lines.append(f"{len(rows)} test{'' if len(rows) == 1 else 's'}, {bad} bad\n")
     print_answer({"tests": rows, "bad": bad}, "".join(lines), parsed, console)
     return exitcodes.FAILED if bad else exitcodes.OK

@@ -9,16 +9,23 @@ from saltlite.cli.commands import command_table
 from saltlite.cli.configs import ALL, SIDES, config_dir_of, is_configured, load_side, missing_folders, sides_of
 from saltlite.cli.keys import print_answer
 from saltlite.config.cloudfiles import cloud_files, load_cloud
+from saltlite.config.load import load_api
 from saltlite.config.paths import config_files
-from saltlite.errors import ConfigError
+from saltlite.core.matching.nodegroups import parse_nodegroup
+from saltlite.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from saltlite.cli.console import Console
+    from saltlite.config.load import Loaded
+    from saltlite.config.master import MasterConfig
+    from saltlite.config.minion import MinionConfig
 
 CLOUD = "cloud"
 """What is said for the files of `saltlite cloud` alone."""
+API = "api"
+"""What is said for the file of `saltlite-api` alone."""
 
 
 def run(argv: Sequence[str], console: Console) -> int:
@@ -29,9 +36,13 @@ def run(argv: Sequence[str], console: Console) -> int:
     files: list[str] = []
     problems: list[str] = []
     clouds = cloud_files(config_dir) if parsed.words in ([], [ALL], [CLOUD]) else []
-    for side in _sides(parsed.words, config_dir, alone=bool(clouds)):
+    api = parsed.words == [API] or (parsed.words in ([], [ALL]) and is_configured(config_dir, API))
+    for side in _sides(parsed.words, config_dir, alone=api or bool(clouds)):
         files += _files(config_dir, side)
         problems += _problems(config_dir, side)
+    if api:
+        files += _files(config_dir, API)
+        problems += _api_problems(config_dir)
     files += clouds
     problems += _cloud_problems(config_dir) if clouds else []
     lines = "".join(f"{line}\n" for line in problems)
@@ -42,10 +53,18 @@ def run(argv: Sequence[str], console: Console) -> int:
 
 
 def _sides(words: Sequence[str], config_dir: str, *, alone: bool) -> Sequence[str]:
-    """The sides besides the files of clouds, which may be all that there is."""
-    if alone and (words == [CLOUD] or not any(is_configured(config_dir, side) for side in SIDES)):
+    """The sides besides the files of clouds and of the API, which may be all that there is."""
+    if alone and (words in ([CLOUD], [API]) or not any(is_configured(config_dir, side) for side in SIDES)):
         return ()
     return sides_of(words, config_dir)
+
+
+def _api_problems(config_dir: str) -> list[str]:
+    try:
+        load_api(config_dir)
+    except ConfigError as error:
+        return str(error).split("\n")
+    return []
 
 
 def _cloud_problems(config_dir: str) -> list[str]:
@@ -64,6 +83,19 @@ def _files(config_dir: str, side: str) -> list[str]:
 
 def _problems(config_dir: str, side: str) -> list[str]:
     try:
-        return missing_folders(load_side(config_dir, side))
+        loaded = load_side(config_dir, side)
+        return [*missing_folders(loaded), *_wrong_nodegroups(loaded)]
     except ConfigError as error:
         return str(error).split("\n")
+
+
+def _wrong_nodegroups(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> list[str]:
+    """Nodegroups that select nothing but an error. The master starts with them: they are read when used."""
+    groups = getattr(loaded.config, "nodegroups", None) or {}
+    found = []
+    for name in groups:
+        try:
+            parse_nodegroup(name, groups)
+        except UsageError as error:
+            found.append(f"{loaded.places['nodegroups'].position()}: 'nodegroups': {error}")
+    return found

@@ -62,10 +62,20 @@ def _show_all(index: Index, parsed: Parsed, console: Console) -> None:
 
 
 def _show_module(module: str, index: Index, parsed: Parsed, console: Console) -> None:
-    found = function_summaries(index, module)
+    found = function_summaries(index, module) or _functions_on_minions(module, parsed)
     if not found:
         raise _unknown(module, index.names())
     print_answer({"module": module, "functions": found}, _table(found, console), parsed, console)
+
+
+def _functions_on_minions(module: str, parsed: Parsed) -> dict[str, str]:
+    """The functions of a module that only minions have, each with where to read on; none when nobody can be asked."""
+    try:
+        with open_client(parsed) as client:
+            names = client.call("complete", kind="function", prefix=f"{module}.")["words"]
+    except SaltliteError:
+        return {}
+    return {name: f"on minions only: saltlite MINION sys.doc {name}" for name in names}
 
 
 def _table(rows: Mapping[str, str], console: Console) -> str:

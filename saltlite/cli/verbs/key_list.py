@@ -27,5 +27,6 @@ def run(argv: Sequence[str], console: Console) -> int:
         rows = [row for row in client.call("key_list")["keys"] if row["state"] in states]
     print_answer({"keys": rows}, table(rows, console.now()) if rows else "", parsed, console)
     if not rows:
-        console.note("saltlite: there is no such key")
+        which = "no such key" if parsed.words else "no key yet: a minion brings its own when it first connects"
+        console.note(f"saltlite: there is {which}")
     return exitcodes.OK

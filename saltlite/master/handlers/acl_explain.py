@@ -79,7 +79,7 @@ def _no_such_user(who: Principal) -> str:
     """What else is wrong when a name was written as that of a local user, and is none."""
     if who.backend or who.uid >= 0:
         return ""
-    return f" (there is no local user {who.user}; somebody who logs in is written with the backend: pam:{who.user})"
+    return f" (there is no local user {who.user}; who logs in is written with the backend, as in pam:{who.user})"
 
 
 def _refused(targets: tuple[str, ...]) -> dict[str, Any]:

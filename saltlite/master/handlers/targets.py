@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from saltlite.core.acl import Principal, knows_pillars
@@ -120,9 +121,18 @@ def nobody(target: Target, unknown: Sequence[str], store: StoreReader) -> str:
     if target.kind in (TargetKind.LIST, TargetKind.GLOB):
         names = listed(target.expression) if target.kind is TargetKind.LIST else [target.expression]
     if any(letter in name for name in names for letter in "*?["):
-        return sentence
+        return sentence + _waiting(target, store)
     reasons = _why_not(names[:_REASONS_MAX], store)
     return "; ".join([sentence, *(f"{name}: {reason}" for name, reason in reasons.items())])
+
+
+def _waiting(target: Target, store: StoreReader) -> str:
+    """That minions would match a glob if their keys were accepted: the first thing that is forgotten."""
+    if target.kind is not TargetKind.GLOB:
+        return ""
+    count = sum(fnmatchcase(key.id, target.expression) for key in store.keys(frozenset({KeyState.PENDING})))
+    many = "1 key that it fits waits" if count == 1 else f"{count} keys that it fits wait"
+    return f"; {many} to be accepted: saltlite key list pending" if count else ""
 
 
 def _why_not(names: Sequence[str], store: StoreReader) -> dict[str, str]:
