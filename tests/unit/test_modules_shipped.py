@@ -219,7 +219,8 @@ def test_configuration_is_looked_up_in_opts_then_grains_then_pillar() -> None:
 
 def test_functions_are_listed_by_module_and_by_glob() -> None:
     assert run("sys.list_functions", "pillar").value == [
-        f"pillar.{name}" for name in ("data", "fetch", "get", "item", "items", "keys", "ls", "obfuscate", "raw")
+        f"pillar.{name}"
+        for name in ("data", "fetch", "filter_by", "get", "item", "items", "keys", "ls", "obfuscate", "raw")
     ]
     assert run("sys.list_functions", "*.list_functions", "config.get").value == [
         "config.get",
@@ -239,8 +240,8 @@ def test_documentation_is_that_of_the_function() -> None:
 def test_argspec_has_salts_shape() -> None:
     assert run("sys.argspec", "pillar.item").value == {
         "pillar.item": {
-            "args": ["default", "delimiter"],
-            "defaults": ["", ":"],
+            "args": ["default", "delimiter", "unmask"],
+            "defaults": ["", ":", True],
             "varargs": True,
             "kwargs": None,
         }
