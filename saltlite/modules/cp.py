@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.files import FileAddress, is_address, is_area, parse_address, parse_env, parse_path
+from saltlite.modules import _copies
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __file_client__, __opts__, __salt__
@@ -27,17 +28,20 @@ _TEXT_MAX = 16 * 1024 * 1024
 _LOCAL = "localfiles"
 
 
-def get_file(path: str, dest: str, saltenv: str = "base", makedirs: bool = False) -> str:
+def get_file(path: str, dest: str, saltenv: str = "base", makedirs: bool = False, template: str | None = None) -> str:
     """
     Make ``dest`` the same as a file of the master; its path, or an empty text when the master has no such file.
 
-    In an existing folder the file gets its own name. ``makedirs`` makes the folders that are missing.
+    In an existing folder the file gets its own name. ``makedirs`` makes the folders that are missing. With
+    ``template=jinja`` both names are templates, of what those of ``file.managed`` know; what is in the file is not.
 
     CLI Example::
 
         saltlite '*' cp.get_file salt://vimrc /etc/vimrc
         saltlite '*' cp.get_file salt://app/big.bin /srv/app/big.bin makedirs=True
+        saltlite '*' cp.get_file 'salt://{{ grains.os }}/vimrc' /etc/vimrc template=jinja
     """
+    path, dest = _names(template, saltenv, path, dest)
     address = _address(path, saltenv)
     dest = _destination(dest, os.path.basename(address.path))
     if makedirs:
@@ -69,24 +73,25 @@ def get_template(
     text = get_file_str(path, saltenv)
     if not isinstance(text, str):
         return ""
-    found = __salt__["file.apply_template_on_contents"](text, template, context, None, saltenv)
-    if not isinstance(found, str):
-        raise SaltInvocationError(f"There are no templates of the format {template!r}: jinja is one.")
+    found = _rendered(text, template, saltenv, context)
     dest = _destination(dest, os.path.basename(_address(path, saltenv).path))
-    _write(dest, found, makedirs=makedirs)
+    _copies.write(dest, found, makedirs=makedirs)
     return dest
 
 
-def get_dir(path: str, dest: str, saltenv: str = "base") -> list[str]:
+def get_dir(path: str, dest: str, saltenv: str = "base", template: str | None = None) -> list[str]:
     """
     Fetch a folder of the master with all that is in it into the folder ``dest``; the paths of its files.
 
     The folder keeps its name in ``dest``; with a slash at the end of ``path`` only what is in it is fetched.
+    ``template`` is as for ``get_file``.
 
     CLI Example::
 
         saltlite '*' cp.get_dir salt://etc/apache2 /etc
+        saltlite '*' cp.get_dir 'salt://{{ grains.os_family }}/apache2' /etc template=jinja
     """
+    path, dest = _names(template, saltenv, path, dest)
     address = _address(path, saltenv)
     root = _absolute(dest)
     above = address.path if str(path).endswith("/") else os.path.dirname(address.path)
@@ -203,17 +208,39 @@ def cache_files(paths: list[str] | str, saltenv: str = "base") -> list[str | boo
     return [cache_file(path, saltenv) for path in listed]
 
 
-def cache_dir(path: str, saltenv: str = "base") -> list[str]:
+def cache_dir(
+    path: str,
+    saltenv: str = "base",
+    include_empty: bool = False,
+    include_pat: str | list[str] | None = None,
+    exclude_pat: str | list[str] | None = None,
+) -> list[str]:
     """
     Keep copies of all files in a folder of the master; their paths on this minion.
+
+    ``include_pat`` keeps to files whose path on the master matches one of these globs, ``exclude_pat`` leaves out
+    those that match one of its own; ``E@`` before it makes a regular expression of a pattern, found anywhere in the
+    path. ``include_empty`` makes the empty folders, too, whatever the patterns are.
 
     CLI Example::
 
         saltlite '*' cp.cache_dir salt://path/to/dir
+        saltlite '*' cp.cache_dir salt://path/to/dir include_pat='*.conf' exclude_pat='E@/(old|tmp)/'
     """
     address = _address(path, saltenv)
-    names = _client().files(address.env, address.path)
-    return [str(copy) for name in names if (copy := cache_file(f"salt://{name}", address.env))]
+    wanted = _copies.matcher(include_pat) if include_pat else None
+    unwanted = _copies.matcher(exclude_pat) if exclude_pat else None
+    found = _client().files(address.env, address.path)
+    names = [name for name in found if (not wanted or wanted(name)) and not (unwanted and unwanted(name))]
+    kept = [str(copy) for name in names if (copy := cache_file(f"salt://{name}", address.env))]
+    if include_empty:
+        folders = _client().folders(address.env, address.path)
+        filled = {os.path.dirname(name) for name in [*found, *folders]}
+        places = [_client().cached_path(FileAddress(name, address.env)) for name in folders if name not in filled]
+        for place in places:
+            os.makedirs(place, mode=0o700, exist_ok=True)
+        kept += places
+    return kept
 
 
 def cache_master(saltenv: str = "base") -> list[str]:
@@ -318,19 +345,21 @@ def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int
     return f"0{found.mode:o}" if octal else int(stat.S_IFREG | found.mode)
 
 
-def push(path: str, *, remove_source: bool = False, upload_path: str | None = None) -> bool:
+def push(path: str, keep_symlinks: bool = False, upload_path: str | None = None, remove_source: bool = False) -> bool:
     """
     Send a file of this minion to the master, which keeps it as ``<cachedir>/minions/<id>/files/<path>``.
 
-    The master's option ``file_recv`` allows it, and ``file_recv_max_size`` limits it. ``upload_path`` is another path
-    to keep it under, ``remove_source`` removes it here when it has arrived.
+    The master's option ``file_recv`` allows it, and ``file_recv_max_size`` limits it. A path over symbolic links is
+    kept under that to which they lead; with ``keep_symlinks`` as it was given. ``upload_path`` is another path to keep
+    it under, ``remove_source`` removes it here when it has arrived: the file, or with ``keep_symlinks`` the link to it.
 
     CLI Example::
 
         saltlite '*' cp.push /etc/fstab
-        saltlite '*' cp.push /etc/system-release remove_source=True upload_path=/release
+        saltlite '*' cp.push /etc/system-release keep_symlinks=True
+        saltlite '*' cp.push /srv/app/core upload_path=/cores/app remove_source=True
     """
-    local = _absolute(path)
+    local = _absolute(path) if keep_symlinks else os.path.realpath(_absolute(path))
     if not os.path.isfile(local):
         raise CommandExecutionError(f"There is no file {local} to send.")
     try:
@@ -415,34 +444,16 @@ def _cachedir() -> str:
     return str(__opts__["cachedir"])
 
 
-def _write(dest: str, text: str, *, makedirs: bool) -> None:
-    """A new file in the place of the old one, with its mode and owner."""
-    import contextlib
-    import tempfile
+def _names(template: str | None, saltenv: str, *names: str) -> list[str]:
+    """The names as they are, or what templates make of them."""
+    return [_rendered(name, template, saltenv, {}) for name in names] if template else list(names)
 
-    folder = os.path.dirname(dest)
-    try:
-        if makedirs:
-            os.makedirs(folder, exist_ok=True)
-        elif not os.path.isdir(folder):
-            raise CommandExecutionError(f"There is no folder {folder}: makedirs=True makes it.")
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".saltlite-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-                file.flush()
-                with contextlib.suppress(FileNotFoundError):
-                    before = os.stat(dest)
-                    os.fchmod(handle, stat.S_IMODE(before.st_mode))
-                    os.fchown(handle, before.st_uid, before.st_gid)
-                os.fsync(handle)
-            os.replace(name, os.path.realpath(dest) if os.path.islink(dest) else dest)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
-            raise
-    except OSError as error:
-        raise CommandExecutionError(f"{dest} cannot be written: {error.strerror}") from error
+
+def _rendered(text: str, template: str, saltenv: str, context: dict[str, Any]) -> str:
+    found = __salt__["file.apply_template_on_contents"](text, template, context, None, saltenv)
+    if not isinstance(found, str):
+        raise SaltInvocationError(f"There are no templates of the format {template!r}: jinja is one.")
+    return found
 
 
 def _fetch(address: FileAddress, dest: str) -> bool:
