@@ -381,7 +381,8 @@ def push(path: str, keep_symlinks: bool = False, upload_path: str | None = None,
 
 def push_dir(path: str, glob: str | None = None, upload_path: str | None = None) -> bool:
     """
-    Send all files in a folder of this minion to the master, those whose name matches ``glob`` if it is given.
+    Send all files in a folder of this minion to the master, those whose name matches ``glob`` if it is given; False
+    when there is none. Of a file it does what ``push`` does.
 
     CLI Example::
 
@@ -389,7 +390,9 @@ def push_dir(path: str, glob: str | None = None, upload_path: str | None = None)
     """
     import fnmatch
 
-    root = _absolute(path)
+    root, sent = os.path.realpath(_absolute(path)), False
+    if os.path.isfile(root):
+        return push(root, upload_path=upload_path)
     if not os.path.isdir(root):
         raise CommandExecutionError(f"There is no folder {root} to send.")
     for above, _folders, names in os.walk(root):
@@ -397,8 +400,8 @@ def push_dir(path: str, glob: str | None = None, upload_path: str | None = None)
             local = os.path.join(above, name)
             if os.path.isfile(local) and (glob is None or fnmatch.fnmatch(name, glob)):
                 place = os.path.join(upload_path, os.path.relpath(local, root)) if upload_path else None
-                push(local, upload_path=place)
-    return True
+                sent = push(local, upload_path=place)
+    return sent
 
 
 def recv(area: str, dest: str) -> dict[str, bool]:

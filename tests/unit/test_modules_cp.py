@@ -205,6 +205,26 @@ def test_a_link_is_pushed_under_the_path_of_its_file_unless_it_is_kept(tmp_path:
     assert sorted(os.listdir(tmp_path)) == (["file"] if keep else ["link"])
 
 
+def test_a_folder_is_pushed_by_its_files(tmp_path: Path) -> None:
+    (tmp_path / "in/deep").mkdir(parents=True)
+    for name in ("a.conf", "b", "deep/c.conf"):
+        (tmp_path / "in" / name).write_text("")
+    (tmp_path / "way").symlink_to("in")
+    taken = Taken()
+    loader = Loader(build_index(search_layers({})), {}, {}, {}, more={"__file_client__": taken})
+
+    def pushed(path: str, **kwargs: Any) -> tuple[Any, list[str]]:
+        taken.pushed = []
+        value = call(loader, "cp.push_dir", [f"{tmp_path}/{path}"], kwargs).value
+        return value, [name for _path, name in taken.pushed]
+
+    here = str(tmp_path).lstrip("/")
+    assert pushed("in", glob="*.conf") == (True, [f"{here}/in/a.conf", f"{here}/in/deep/c.conf"])
+    assert pushed("way", upload_path="/up") == (True, ["up/a.conf", "up/b", "up/deep/c.conf"])
+    assert pushed("in", glob="*.none") == (False, [])
+    assert pushed("in/b", upload_path="/up/b") == (True, ["up/b"])
+
+
 def test_a_file_is_pushed_to_no_path_above(cp: Caller) -> None:
     assert cp.outcome("cp.push", "/etc/hostname", upload_path="../x").retcode == 1
 
