@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from saltlite.adapters.beneath import open_beneath
 from saltlite.errors import UsageError
@@ -67,13 +68,22 @@ class DiskFileRoots:
     def names(self, env: str, prefix: str, *, folders: bool) -> list[str]:
         found: set[str] = set()
         for root in self._folders_of(env):
-            for path, is_folder in self._below(root, prefix, 0, frozenset()):
-                if is_folder is folders:
-                    found.add(path)
+            for each in self._below(root, prefix, 0, frozenset()):
+                if each.is_folder is folders:
+                    found.add(each.path)
                 if len(found) >= NAMES_MAX:
                     log.warning("%s has more than %d names: the rest is not listed; split it", root, NAMES_MAX)
                     return sorted(found)
         return sorted(found)
+
+    def links(self, env: str) -> dict[str, str]:
+        found: dict[str, str | None] = {}
+        for root in self._folders_of(env):
+            for each in self._below(root, "", 0, frozenset()):
+                # The first folder wins, also when what it has is no link.
+                if each.path not in found and len(found) < NAMES_MAX:
+                    found[each.path] = _target(root, each.path) if each.is_link else None
+        return {path: target for path, target in sorted(found.items()) if target is not None}
 
     def open(self, env: str, path: str) -> DiskFile | None:
         if not path or self._is_ignored(path):
@@ -96,10 +106,8 @@ class DiskFileRoots:
     def _is_ignored(self, path: str) -> bool:
         return self._ignored is not None and self._ignored.match(path) is not None
 
-    def _below(
-        self, root: str, folder: str, depth: int, above: frozenset[tuple[int, int]]
-    ) -> Iterator[tuple[str, bool]]:
-        """(path, whether it is a folder) of all below `folder`; `above` are the folders that it is in."""
+    def _below(self, root: str, folder: str, depth: int, above: frozenset[tuple[int, int]]) -> Iterator[_Entry]:
+        """All below `folder`; `above` are the folders that it is in."""
         try:
             fd = open_beneath(root, folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -116,10 +124,16 @@ class DiskFileRoots:
                 continue
             reached = _kind(root, path) if kind == stat.S_IFLNK else kind
             if reached == stat.S_IFDIR:
-                yield path, True
+                yield _Entry(path, is_folder=True, is_link=kind == stat.S_IFLNK)
                 yield from self._below(root, path, depth + 1, above | {me})
             elif reached == stat.S_IFREG:
-                yield path, False
+                yield _Entry(path, is_folder=False, is_link=kind == stat.S_IFLNK)
+
+
+class _Entry(NamedTuple):
+    path: str
+    is_folder: bool
+    is_link: bool
 
 
 def _entries(folder: int) -> list[tuple[str, int]]:
@@ -153,6 +167,23 @@ def _kind(root: str, path: str) -> int:
         return stat.S_IFMT(os.fstat(fd).st_mode)
     finally:
         os.close(fd)
+
+
+def _target(root: str, path: str) -> str | None:
+    """What is written in a link, None when it is none any more or is no text."""
+    above, _, name = path.rpartition("/")
+    try:
+        fd = open_beneath(root, above, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return None
+    try:
+        target = os.readlink(name, dir_fd=fd)
+        target.encode()
+    except (OSError, UnicodeEncodeError):
+        return None
+    finally:
+        os.close(fd)
+    return target
 
 
 def _open_regular(root: str, path: str) -> DiskFile | None:

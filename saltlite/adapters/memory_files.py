@@ -38,6 +38,9 @@ class MemoryFileRoots:
         parents = {path[:at] for path in files for at, letter in enumerate(path) if letter == "/"}
         return sorted(parent for parent in parents if not prefix or parent.startswith(f"{prefix}/"))
 
+    def links(self, env: str) -> dict[str, str]:  # noqa: ARG002 - there are none in memory
+        return {}
+
     def open(self, env: str, path: str) -> MemoryFile | None:
         content = self._files.get(env, {}).get(path)
         return None if content is None else MemoryFile(content)

@@ -41,6 +41,10 @@ _MINIONS = (
     "manage.list_not_state", "manage.not_present", "manage.not_alived", "manage.not_allowed", "manage.not_joined",
 )  # fmt: skip
 _RESOURCES = ("resource.list", "resource.list_grains", "resource.owner", "resource.grains", "resource.match")
+_FILES = (
+    "fileserver.envs", "fileserver.file_list", "fileserver.dir_list", "fileserver.empty_dir_list",
+    "fileserver.symlink_list",
+)  # fmt: skip
 CLOUD = ("cloud.action", "cloud.destroy", "cloud.function", "cloud.map_run", "cloud.profile")
 """Runners that run drivers of clouds, and tell of it."""
 
@@ -73,6 +77,8 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     # Which bank of these, its handler says.
     "cached": (RUNNER, ("cache.grains", "cache.pillar", "cache.list", "cache.fetch")),
     "cache_clear": (RUNNER, ("cache.clear_grains", "cache.clear_pillar", "cache.clear_all", "cache.flush")),
+    # What of it, its handler says.
+    "served": (RUNNER, _FILES),
     "lacking": (RUNNER, ("doc.execution", "smi.report")),
     "pillar_show": (RUNNER, ("pillar.show_pillar", "pillar.show_top")),
     "resource_list": (RUNNER, _RESOURCES),

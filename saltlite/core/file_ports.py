@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from saltlite.wire.messages import Message
@@ -45,6 +45,10 @@ class FileRoots(Protocol):
 
         A folder is listed with all that are above it; the root itself is "" and is not listed.
         """
+        ...
+
+    def links(self, env: str) -> Mapping[str, str]:
+        """Files and folders of `names` that are symbolic links, sorted -> what is written in them."""
         ...
 
     def open(self, env: str, path: str) -> ServedFile | None:

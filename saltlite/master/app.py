@@ -261,7 +261,13 @@ def _run_mworker(
     uploads = Uploads(paths.minions, config.file_recv_max_size * MIB) if config.file_recv else None
     files = FileServer(reactor, FileDesk(roots), uploads)
     backends = Backends(reactor, paths.auth_socket, started_as) if config.external_auth else None
-    mworker = MWorker(reactor, make_master, files, paths.link_socket, backends=backends)
+
+    def make_with_files(link: LinkChannel) -> Master:
+        master = make_master(link)
+        master.files = roots
+        return master
+
+    mworker = MWorker(reactor, make_with_files, files, paths.link_socket, backends=backends)
     mworker.serve(clients)
     _until_sigterm(reactor, ready)
     close()

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from saltlite.adapters.memory_files import MemoryFileRoots
 from saltlite.adapters.packing import Inside
 from saltlite.core.acl import Granted, Principal
 from saltlite.core.cache.ports import Banks
+from saltlite.core.file_ports import FileRoots
 from saltlite.core.logins import Logins
 from saltlite.core.matching import resolve
 from saltlite.core.matching.fleet import Selection
@@ -147,6 +149,8 @@ class Master:
     banks: Banks
     """What minions said of themselves, for all processes."""
     pillars: Pillars = field(default_factory=Pillars)
+    files: FileRoots = field(default_factory=lambda: MemoryFileRoots({}))
+    """What minions may fetch; an MWorker sets it."""
     registrations: Registrations = field(init=False)
     indexes: Indexes = field(init=False)
     logins: Logins = field(init=False)

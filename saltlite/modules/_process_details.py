@@ -5,12 +5,15 @@ What belongs here: one reader an attribute, and the answer for some of them.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import socket
 from collections.abc import Callable
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _figures, _machinefiles, _processes
+from saltlite.modules import _figures, _machinefiles, _processes, _sockets
 from saltlite.modules._processes import Process
 
 
@@ -118,8 +121,53 @@ def _open_files(process: Process) -> list[list[Any]]:
         except FileNotFoundError:  # closed since
             continue
         if path.startswith("/") and os.path.isfile(path):
-            found.append([path, int(name)])
+            rows = re.findall(r"^(pos|flags):\s*(\d+)$", _processes.read(process.pid, f"fdinfo/{name}"), re.MULTILINE)
+            info = dict(rows)
+            flags = int(info.get("flags", "0"), 8)
+            found.append([path, int(name), int(info.get("pos", "0")), _mode(flags), flags])
     return sorted(found, key=lambda row: int(row[1]))
+
+
+def _mode(flags: int) -> str:
+    """What `open` is told to open a file so."""
+    if flags & os.O_ACCMODE == os.O_RDONLY:
+        return "r"
+    first = "a" if flags & os.O_APPEND else "w"
+    return first if flags & os.O_ACCMODE == os.O_WRONLY else {"w": "r+", "a": "a+"}[first]
+
+
+def _connections(process: Process) -> list[list[Any]]:
+    """Number, family, type, both ends and state of each socket of TCP and UDP; an end that there is not is empty."""
+    folder = _machinefiles.place(f"/proc/{process.pid}/fd")
+    mine: dict[str, int] = {}
+    for name in os.listdir(folder):
+        with contextlib.suppress(FileNotFoundError):  # closed since
+            mine.setdefault(os.readlink(f"{folder}/{name}"), int(name))
+    found: list[list[Any]] = []
+    for proto in ("tcp", "tcp6", "udp", "udp6"):
+        family = socket.AF_INET6 if proto.endswith("6") else socket.AF_INET
+        kind = socket.SOCK_STREAM if proto.startswith("tcp") else socket.SOCK_DGRAM
+        for each in _sockets.listed(proto, f"/proc/{process.pid}/net"):
+            number = mine.get(f"socket:[{each.inode}]")
+            if number is not None:
+                ends = [list(end) if end[1] else [] for end in (each.local, each.remote)]
+                state = each.state if kind is socket.SOCK_STREAM else "NONE"
+                found.append([number, int(family), int(kind), *ends, state])
+    return sorted(found, key=lambda row: int(row[0]))
+
+
+def _maps(process: Process) -> list[list[Any]]:
+    """Path of each file that is mapped, `[heap]` and so on, and bytes of what there is of it in memory."""
+    found: dict[str, list[int]] = {}
+    sizes = [0] * len(_MAPPED)
+    with open(_machinefiles.place(f"/proc/{process.pid}/smaps"), encoding="utf-8", errors="backslashreplace") as stream:
+        for line in stream:
+            name, *columns = line.rstrip("\n").split(maxsplit=5)
+            if not name.endswith(":"):
+                sizes = found.setdefault(columns[4] if len(columns) > 4 else "[anon]", [0] * len(_MAPPED))
+            elif name[:-1] in _MAPPED:
+                sizes[_MAPPED.index(name[:-1])] += int(columns[0]) * 1024
+    return [[path, *sizes] for path, sizes in found.items()]
 
 
 def _switches(process: Process) -> list[int]:
@@ -151,6 +199,12 @@ def _io(process: Process) -> list[int]:
     return [int(rows[name]) for name in ("syscr", "syscw", "read_bytes", "write_bytes", "rchar", "wchar")]
 
 
+_MAPPED = (
+    "Rss", "Size", "Pss", "Shared_Clean", "Shared_Dirty", "Private_Clean", "Private_Dirty", "Referenced", "Anonymous",
+    "Swap",
+)  # fmt: skip
+"""Rows of a mapping, in the order in which they are told."""
+
 _READERS: dict[str, Callable[[Process], Any]] = {
     "pid": lambda process: process.pid,
     "ppid": lambda process: process.ppid,
@@ -168,12 +222,15 @@ _READERS: dict[str, Callable[[Process], Any]] = {
     "num_ctx_switches": _switches,
     "memory_info": _memory,
     "memory_full_info": _memory_full,
+    "memory_maps": _maps,
     "memory_percent": _memory_percent,
     "threads": _threads,
     "exe": _exe,
     "cwd": _link("cwd"),
     "environ": _environ,
     "open_files": _open_files,
+    "net_connections": _connections,
+    "connections": _connections,  # what psutil called it before
     "num_fds": lambda process: len(os.listdir(_machinefiles.place(f"/proc/{process.pid}/fd"))),
     "io_counters": _io,
     "terminal": _terminal,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.files import FileAddress, is_address, is_area, parse_address, parse_env, parse_path
-from saltlite.modules._pinned import hold, pinned, refuse_strange_links
-from saltlite.modules._wholefile import write_whole
+from saltlite.modules import _copies
+from saltlite.modules._pinned import hold, pinned
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __file_client__, __opts__, __salt__
@@ -46,16 +46,14 @@ def get_file(
 
     CLI Example::
 
-        saltlite '*' cp.get_file 'salt://{{grains.os}}/vimrc' /etc/vimrc template=jinja
+        saltlite '*' cp.get_file salt://vimrc /etc/vimrc
         saltlite '*' cp.get_file salt://app/big.bin /srv/app/big.bin makedirs=True
+        saltlite '*' cp.get_file 'salt://{{ grains.os }}/vimrc' /etc/vimrc template=jinja
     """
     path, dest = _rendered(path, template, saltenv), _rendered(dest, template, saltenv)
     address = _address(path, saltenv)
     dest = _destination(dest, os.path.basename(address.path))
-    if makedirs:
-        _make_folders(os.path.dirname(dest))
-    if not os.path.isdir(os.path.dirname(dest)):
-        raise CommandExecutionError(f"There is no folder {os.path.dirname(dest)}: makedirs=True makes it.")
+    _copies.need_folder(os.path.dirname(dest), makedirs=makedirs)
     return dest if _fetch(address, dest) else ""
 
 
@@ -81,7 +79,7 @@ def get_template(
         return ""
     found = _rendered(text, template, saltenv, {**context, **known}, defaults)
     dest = _destination(dest, os.path.basename(_address(path, saltenv).path))
-    _write(dest, found, makedirs=makedirs)
+    _copies.write(dest, found, makedirs=makedirs)
     return dest
 
 
@@ -109,7 +107,7 @@ def get_dir(
     fetched = []
     for name in _client().files(address.env, address.path):
         place = os.path.join(root, os.path.relpath(name, above or "."))
-        _make_folders(os.path.dirname(place))
+        _copies.make_folders(os.path.dirname(place))
         if _fetch(FileAddress(name, address.env), place):
             fetched.append(place)
     return fetched
@@ -219,17 +217,39 @@ def cache_files(paths: list[str] | str, saltenv: str = "base") -> list[str | boo
     return [cache_file(path, saltenv) for path in listed]
 
 
-def cache_dir(path: str, saltenv: str = "base") -> list[str]:
+def cache_dir(
+    path: str,
+    saltenv: str = "base",
+    include_empty: bool = False,
+    include_pat: str | list[str] | None = None,
+    exclude_pat: str | list[str] | None = None,
+) -> list[str]:
     """
     Keep copies of all files in a folder of the master; their paths on this minion.
+
+    ``include_pat`` keeps to files whose path on the master matches one of these globs, ``exclude_pat`` leaves out
+    those that match one of its own; ``E@`` before it makes a regular expression of a pattern, found anywhere in the
+    path. ``include_empty`` makes the empty folders, too, whatever the patterns are.
 
     CLI Example::
 
         saltlite '*' cp.cache_dir salt://path/to/dir
+        saltlite '*' cp.cache_dir salt://path/to/dir include_pat='*.conf' exclude_pat='E@/(old|tmp)/'
     """
     address = _address(path, saltenv)
-    names = _client().files(address.env, address.path)
-    return [str(copy) for name in names if (copy := cache_file(f"salt://{name}", address.env))]
+    wanted = _copies.matcher(include_pat) if include_pat else None
+    unwanted = _copies.matcher(exclude_pat) if exclude_pat else None
+    found = _client().files(address.env, address.path)
+    names = [name for name in found if (not wanted or wanted(name)) and not (unwanted and unwanted(name))]
+    kept = [str(copy) for name in names if (copy := cache_file(f"salt://{name}", address.env))]
+    if include_empty:
+        folders = _client().folders(address.env, address.path)
+        filled = {os.path.dirname(name) for name in [*found, *folders]}
+        places = [_client().cached_path(FileAddress(name, address.env)) for name in folders if name not in filled]
+        for place in places:
+            os.makedirs(place, mode=0o700, exist_ok=True)
+        kept += places
+    return kept
 
 
 def cache_master(saltenv: str = "base") -> list[str]:
@@ -334,19 +354,21 @@ def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int
     return f"0{found.mode:o}" if octal else int(stat.S_IFREG | found.mode)
 
 
-def push(path: str, *, remove_source: bool = False, upload_path: str | None = None) -> bool:
+def push(path: str, keep_symlinks: bool = False, upload_path: str | None = None, remove_source: bool = False) -> bool:
     """
     Send a file of this minion to the master, which keeps it as ``<cachedir>/minions/<id>/files/<path>``.
 
-    The master's option ``file_recv`` allows it, and ``file_recv_max_size`` limits it. ``upload_path`` is another path
-    to keep it under, ``remove_source`` removes it here when it has arrived.
+    The master's option ``file_recv`` allows it, and ``file_recv_max_size`` limits it. A path over symbolic links is
+    kept under that to which they lead; with ``keep_symlinks`` as it was given. ``upload_path`` is another path to keep
+    it under, ``remove_source`` removes it here when it has arrived: the file, or with ``keep_symlinks`` the link to it.
 
     CLI Example::
 
         saltlite '*' cp.push /etc/fstab
-        saltlite '*' cp.push /etc/system-release remove_source=True upload_path=/release
+        saltlite '*' cp.push /etc/system-release keep_symlinks=True
+        saltlite '*' cp.push /srv/app/core upload_path=/cores/app remove_source=True
     """
-    local = _absolute(path)
+    local = _absolute(path) if keep_symlinks else os.path.realpath(_absolute(path))
     if not os.path.isfile(local):
         raise CommandExecutionError(f"There is no file {local} to send.")
     try:
@@ -368,7 +390,8 @@ def push(path: str, *, remove_source: bool = False, upload_path: str | None = No
 
 def push_dir(path: str, glob: str | None = None, upload_path: str | None = None) -> bool:
     """
-    Send all files in a folder of this minion to the master, those whose name matches ``glob`` if it is given.
+    Send all files in a folder of this minion to the master, those whose name matches ``glob`` if it is given; False
+    when there is none. Of a file it does what ``push`` does.
 
     CLI Example::
 
@@ -376,7 +399,9 @@ def push_dir(path: str, glob: str | None = None, upload_path: str | None = None)
     """
     import fnmatch
 
-    root = _absolute(path)
+    root, sent = os.path.realpath(_absolute(path)), False
+    if os.path.isfile(root):
+        return push(root, upload_path=upload_path)
     if not os.path.isdir(root):
         raise CommandExecutionError(f"There is no folder {root} to send.")
     for above, _folders, names in os.walk(root):
@@ -384,8 +409,8 @@ def push_dir(path: str, glob: str | None = None, upload_path: str | None = None)
             local = os.path.join(above, name)
             if os.path.isfile(local) and (glob is None or fnmatch.fnmatch(name, glob)):
                 place = os.path.join(upload_path, os.path.relpath(local, root)) if upload_path else None
-                push(local, upload_path=place)
-    return True
+                sent = push(local, upload_path=place)
+    return sent
 
 
 def recv(area: str, dest: str) -> dict[str, bool]:
@@ -410,7 +435,7 @@ def recv(area: str, dest: str) -> dict[str, bool]:
     done = {}
     for name in names:
         place = os.path.join(_absolute(dest), name) if into_folder else _absolute(dest)
-        _make_folders(os.path.dirname(place))
+        _copies.make_folders(os.path.dirname(place))
         address = FileAddress(name, area)
         found = client.stat(address)
         done[place] = _fetch(address, place, None if found is None else found.mode & 0o777)
@@ -436,25 +461,6 @@ def _cachedir() -> str:
     if "cachedir" not in __opts__:
         raise CommandExecutionError("This call has no minion behind it, so there is no folder for copies.")
     return str(__opts__["cachedir"])
-
-
-def _write(dest: str, text: str, *, makedirs: bool) -> None:
-    """A new file in the place of the old one, with its mode and owner."""
-    folder = os.path.dirname(dest)
-    if makedirs:
-        _make_folders(folder)
-    elif not os.path.isdir(folder):
-        raise CommandExecutionError(f"There is no folder {folder}: makedirs=True makes it.")
-    write_whole(dest, text.encode(), new_mode=0o600)
-
-
-def _make_folders(folder: str) -> None:
-    """Make a folder and those above it, over no link of others that leads to what is not theirs."""
-    refuse_strange_links(folder)
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise CommandExecutionError(f"{folder} cannot be made: {error.strerror}") from error
 
 
 def _fetch(address: FileAddress, dest: str, mode: int | None = None) -> bool:

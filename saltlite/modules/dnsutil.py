@@ -11,12 +11,18 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _machinefiles, _programs
+from saltlite.modules import _machinefiles, _programs, _zonefile
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __salt__
 
 DIG_TIMEOUT_S = 30
+SPF_NAMES_MAX = 32
+"""Domains of one policy that are asked about; a mail server gives up after ten."""
 _DIG = ["dig", "+short", "+time=3", "+tries=2"]
 
 
@@ -149,6 +155,88 @@ def MX(domain: str, resolve: bool = False, nameserver: str | None = None) -> lis
     if not resolve:
         return rows
     return [[row[0], (_ask(row[1], nameserver, "A") or [row[1]])[0]] for row in rows]
+
+
+def SPF(domain: str, record: str = "SPF", nameserver: str | None = None) -> list[str]:  # noqa: N802 - as above
+    """
+    The addresses and networks that may send mail of a domain by its SPF policy, with those of the domains it includes.
+
+    The type SPF is asked for, and TXT where there is none: ``record=TXT`` saves a question.
+
+    CLI Example::
+
+        saltlite '*' dnsutil.SPF google.com
+        saltlite '*' dnsutil.SPF google.com record=TXT
+    """
+    if record not in {"SPF", "TXT"}:
+        raise SaltInvocationError(f"{record!r} is neither SPF nor TXT.")
+    return _senders(domain, record, nameserver, [])
+
+
+def serial(zone: str = "", update: bool = False) -> str:
+    """
+    The serial number of a zone, which this minion keeps as its grain ``dnsserial_<zone>``; today's first without one.
+
+    ``update`` takes the next one, and keeps it: today's first, or one more than what is kept if that is not smaller.
+
+    CLI Example::
+
+        saltlite ns1 dnsutil.serial example.com
+        saltlite ns1 dnsutil.serial example.com update=True
+    """
+    if not str(zone).isprintable():
+        raise SaltInvocationError(f"{zone!r} is no name of a zone.")
+    key = f"dnsserial_{zone}" if zone else "dnsserial"
+    first = time.strftime("%Y%m%d01")
+    # A name with a colon would be a way into another grain.
+    kept = str(__salt__["grains.get"](key, "", delimiter="\n") or "")
+    if kept and not re.fullmatch(r"[0-9]{1,10}", kept):
+        raise CommandExecutionError(f"The grain {key} is {kept[:40]!r}, and no serial number.")
+    if not update:
+        return kept or first
+    current = str(int(kept) + 1) if kept and int(kept) >= int(first) else first
+    __salt__["grains.setval"](key, current)
+    return current
+
+
+def parse_zone(zonefile: str | None = None, zone: str | None = None) -> dict[str, Any]:
+    """
+    What a zone file says, from the file or from its text.
+
+    ``ORIGIN``, ``TTL``, the fields of the SOA record, ``NS`` as a list, ``MX`` as a list of ``{priority, host}``, and
+    for each other type a map from names to values; of an address with a TTL of its own the value is ``{TARGET, TTL}``.
+    Of several of one type and name the last is there. Files that it includes are not read.
+
+    CLI Example::
+
+        saltlite ns1 dnsutil.parse_zone /var/lib/named/example.com.zone
+    """
+    if zone is None and zonefile is None:
+        raise SaltInvocationError("Say which zone file to read, or give its text as `zone`.")
+    return _zonefile.parse(str(zone) if zone is not None else _machinefiles.read(str(zonefile)))
+
+
+def _senders(domain: str, record: str, nameserver: str | None, asked: list[str]) -> list[str]:
+    if domain in asked:
+        return []
+    asked.append(domain)
+    if len(asked) > SPF_NAMES_MAX:
+        raise CommandExecutionError(f"The SPF policy of {asked[0]} leads to more than {SPF_NAMES_MAX} names.")
+    lines = _ask(domain, nameserver, record)
+    if not lines and record == "SPF":
+        lines = _ask(domain, nameserver, "TXT")
+    # A long text comes in several pieces, which belong together as they are.
+    texts = ["".join(re.findall(r'"((?:[^"\\]|\\.)*)"', line)).split() for line in lines]
+    found: list[str] = []
+    for term in next((words[1:] for words in texts if words[:1] == ["v=spf1"]), []):
+        match = re.fullmatch(r"[+~]?(ip4:|ip6:|include:|redirect=)(.+)", term)
+        if match is None:
+            continue
+        if match[1] in {"include:", "redirect="}:
+            found += _senders(match[2], record, nameserver, asked)
+        elif check_ip(match[2]):
+            found.append(match[2])
+    return found
 
 
 def _addresses(host: str, nameserver: str | None, kind: str, family: int) -> list[str] | str:

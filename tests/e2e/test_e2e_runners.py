@@ -128,6 +128,23 @@ def test_the_process_of_a_runner_answers_the_data_without_the_outputter(site: Fl
     assert (job["Function"], found["retcode"]) == ("test.ping", 0)
 
 
+def test_what_minions_may_fetch_is_listed_as_it_is_now(site: Fleet) -> None:
+    folder = site.root("master") / "srv/salt/conf"
+    folder.mkdir(parents=True)
+    (folder / "a").write_text("")
+    (folder / "link").symlink_to("a")
+    (folder / "none").mkdir()
+    assert said(site, "fileserver.envs") == ["base"]
+    assert said(site, "fileserver.file_list") == ["conf/a", "conf/link"]
+    assert said(site, "fileserver.empty_dir_list") == ["conf/none"]
+    # As the API and hooks run it, without the rights to read those folders.
+    wanted = {"config_dir": str(site.folder / "master"), "token": "", "user": ME, "jid": "20260131235959123456"}
+    found = runnerprocess.run({**wanted, "fun": "fileserver.symlink_list", "args": [], "kwargs": {}})
+    assert found == {"value": {"conf/link": "a"}, "retcode": 0}
+    (folder / "a").unlink()
+    assert said(site, "fileserver.file_list") == []
+
+
 def test_caches_are_read_and_cleared(site: Fleet) -> None:
     assert said(site, "cache.grains", "b")["b"]["role"] == "db"
     wait_until(lambda: said(site, "cache.pillar", "b") == {"b": {"tier": "front"}}, "the pillar of b is cached")

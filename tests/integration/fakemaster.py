@@ -86,6 +86,8 @@ class FakeMaster:
         """Those that the script answered."""
         self.functions: dict[str, dict[str, Any]] = {}
         """As in `described`; of other functions nothing is known."""
+        self.describes = True
+        """False: whoever asks may have none of the functions."""
         self.heard: dict[str, float | None] = {}
         self.unsaid: list[dict[str, Any]] = []
         """Messages that only the first who looks (`follow` with `once`) is told."""
@@ -134,6 +136,8 @@ class FakeMaster:
                         return
 
     def _steps(self, request: dict[str, Any]) -> Iterable[Step]:
+        if request["verb"] == "describe" and not self.describes:
+            return [{"ok": False, "exit": 6, "error": "mallory may not"}]
         if request["verb"] == "describe":
             return [described({name: self.functions.get(name, {}) for name in request["funs"]})]
         if request["verb"] == "heard":

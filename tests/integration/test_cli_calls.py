@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.cli import exitcodes
 from saltlite.cli.main import main
-from tests.integration.fakemaster import FakeMaster, good_job
+from tests.integration.fakemaster import FakeMaster, fixed, good_job
 from tests.terminals import AtTerminal
 
 INSTALL = "pkg.install(name:str,refresh:bool=False,test:bool=False)"
@@ -123,3 +123,41 @@ def test_a_subset_is_what_is_asked_about(tmp_path: Path) -> None:
             terminal.wait_for("on 1 minion; type 1 to go on:")
             terminal.type("1\n")
             assert terminal.ended() == exitcodes.OK
+
+
+def explained(tmp_path: Path, *words: str, describes: bool = True) -> tuple[int, dict[str, Any]]:
+    """The exit code of `acl explain`, and what it asked about."""
+    answer = {"ok": True, "allowed": True, "reason": "", "operator": False, "rules": [], "groups": [], "targets": 1}
+    with FakeMaster(tmp_path, fixed({**answer, "refused": [], "refused_count": 0})) as master:
+        master.functions = {
+            "pkg.install": {"signatures": [INSTALL]},
+            "disk.tune": {"signatures": ["disk.tune(device:str,**kwargs)"]},
+        }
+        master.describes = describes
+        code = main(["-c", master.config_dir, "acl", "explain", "fred", *words])
+    return code, master.requests[0] if master.requests else {}
+
+
+@pytest.mark.parametrize(
+    ("words", "args", "kwargs"),
+    [
+        (["*", "pkg.install", "1.10", "refresh=yes"], ["1.10"], {"refresh": True}),
+        (["*", "disk.tune", "/dev/sda", "read-ahead=1"], ["/dev/sda"], {"read-ahead": 1}),
+        (["*", "other.fun", "1.5", "read-ahead=1"], [1.5, "read-ahead=1"], {}),
+        (["@runner", "pkg.install", "1.5"], [1.5], {}),
+    ],
+)
+def test_what_may_be_run_is_asked_about_arguments_as_a_job_would_have_them(
+    tmp_path: Path, words: list[str], args: list[Any], kwargs: dict[str, Any]
+) -> None:
+    code, request = explained(tmp_path, *words)
+    assert (code, request["args"], request["kwargs"]) == (0, args, kwargs)
+
+
+def test_arguments_that_a_job_would_be_refused_for_are_refused(tmp_path: Path) -> None:
+    assert explained(tmp_path, "*", "pkg.install", "vim", "refresh=maybe") == (exitcodes.USAGE, {})
+
+
+def test_who_may_ask_about_no_signature_is_answered_all_the_same(tmp_path: Path) -> None:
+    code, request = explained(tmp_path, "*", "pkg.install", "1.10", describes=False)
+    assert (code, request["verb"], request["args"]) == (0, "acl_explain", [1.1])

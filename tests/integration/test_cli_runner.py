@@ -212,6 +212,7 @@ def test_documentation_needs_no_master(folder: Path) -> None:
         ((), "say what to run"),
         (("manage",), "'manage' is not a function"),
         (("-d", "nosuch"), "there is no runner 'nosuch'"),
+        (("state.event", "pretty=True"), "there is no runner state.event here: `saltlite events`"),
     ],
 )
 def test_a_line_that_is_none_is_told_so(folder: Path, words: tuple[str, ...], sentence: str) -> None:

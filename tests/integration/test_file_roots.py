@@ -70,6 +70,19 @@ def test_a_linked_folder_is_listed_and_served_where_it_stays_inside(root: Path) 
     assert len(roots.names("base", "", folders=False)) < 20
 
 
+def test_links_are_told_where_they_are_served_and_where_the_first_folder_has_them(root: Path, tmp_path: Path) -> None:
+    second = tmp_path / "second"
+    (second / "sub").mkdir(parents=True)
+    for path, target in (("root/x", "sub/b"), ("root/again", "sub"), ("root/out", "../secret"), ("root/none", "no")):
+        (tmp_path / path).symlink_to(target)
+    for path, target in (("a", "sub"), ("x", "sub"), ("late", str(second / "sub"))):
+        (second / path).symlink_to(target)
+    roots = DiskFileRoots({"base": [str(root), str(second)]}, ignore=["ign*"])
+    (root / "ignored").symlink_to("a")
+    assert roots.links("base") == {"again": "sub", "late": str(second / "sub"), "x": "sub/b"}
+    assert roots.links("other") == {}
+
+
 def test_a_chain_of_links_ends_where_the_kernel_s_would(root: Path) -> None:
     previous = "a"
     for number in range(LINKS_MAX + 1):

@@ -110,6 +110,32 @@ def test_this_process_is_described() -> None:
     assert os.getpid() in run("ps.get_pid_list")
 
 
+def test_sockets_open_files_and_mappings_of_a_process_are_told(tmp_path: Path) -> None:
+    server, other = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    port = server.getsockname()[1]
+    path = tmp_path / "log"
+    with server, other, socket.create_connection(("127.0.0.1", port)) as client, path.open("a") as log:
+        other.bind(("::1", 0))
+        log.write("four")
+        log.flush()
+        found = run("ps.proc_info", os.getpid(), ["net_connections", "connections", "open_files", "memory_maps"])
+        assert [server.fileno(), 2, 1, ["127.0.0.1", port], [], "LISTEN"] in found["net_connections"]
+        mine = client.getsockname()[1]
+        assert [client.fileno(), 2, 1, ["127.0.0.1", mine], ["127.0.0.1", port], "ESTABLISHED"] in found["connections"]
+        udp = ["::1", other.getsockname()[1]]
+        assert [other.fileno(), 10, 2, udp, [], "NONE"] in found["net_connections"]
+        rows = {row[0]: row[1:] for row in found["open_files"]}
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        assert rows[str(path)][:3] == [log.fileno(), 4, "a"]
+        assert rows[str(path)][3] & flags == flags
+    rows = {row[0]: row[1:] for row in found["memory_maps"]}
+    assert {"[heap]", "[stack]"} <= set(rows)
+    assert all(rss <= size for rss, size, *_ in rows.values())
+    assert sum(row[0] for row in rows.values()) == pytest.approx(
+        run("ps.proc_info", os.getpid())["memory_info"][0], rel=0.2
+    )
+
+
 @pytest.mark.parametrize("pid", [0, -1, "x", "1 2", 2**22 + 1, ""])
 def test_what_is_no_process_is_described_by_a_sentence(pid: Any) -> None:
     assert outcome("ps.proc_info", pid).retcode == 1

@@ -16,6 +16,7 @@ from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.inventory import inventory
 
 GOOD: dict[str, Any] = {
+    "act": "envs",
     "action": "accept",
     "after": 0,
     "area": "0" * 32,

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import pwd
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,6 @@ def test_get_url_takes_files_of_the_master_and_of_this_machine_only(cp: Caller, 
 @pytest.mark.parametrize(
     ("fun", "args"),
     [
-        ("cp.push", ["/etc/hostname", True]),
         ("pillar.get", ["a", "", True, True, ":"]),
         ("pip.freeze", ["/venv", "root", "/", True]),
         ("pip.install", ["x", None, None, "root"]),
@@ -135,6 +135,97 @@ def test_get_url_takes_files_of_the_master_and_of_this_machine_only(cp: Caller, 
 def test_a_place_that_means_something_else_in_salt_is_refused(cp: Caller, fun: str, args: list[Any]) -> None:
     outcome = cp.outcome(fun, *args)
     assert (outcome.retcode, "Passed invalid arguments" in outcome.value) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "files"),
+    [
+        ({"include_pat": "*/x"}, ["etc/apache2/conf/x"]),
+        ({"include_pat": ["etc/z", "etc/*/y"]}, ["etc/apache2/y", "etc/z"]),
+        ({"include_pat": "y"}, []),
+        ({"include_pat": "E@[xz]$"}, ["etc/apache2/conf/x", "etc/z"]),
+        ({"exclude_pat": "E@/apache2/"}, ["etc/z"]),
+        ({"include_pat": "etc/apache2/*", "exclude_pat": ["*/y", "a"]}, ["etc/apache2/conf/x"]),
+    ],
+)
+def test_a_folder_is_kept_by_patterns_of_its_paths(cp: Caller, patterns: dict[str, Any], files: list[str]) -> None:
+    assert cp("cp.cache_dir", "salt://etc", **patterns) == [f"{cp.served.cache}/files/base/{name}" for name in files]
+    assert cp("cp.list_minion") == [f"{cp.served.cache}/files/base/{name}" for name in files]
+
+
+def test_empty_folders_are_made_when_they_are_asked_for(cp: Caller) -> None:
+    (cp.served.root / "etc/none/inside").mkdir(parents=True)
+    copies = f"{cp.served.cache}/files/base"
+    assert cp("cp.cache_dir", "salt://etc", include_pat="etc/z") == [f"{copies}/etc/z"]
+    assert not Path(f"{copies}/etc/none").exists()
+    assert cp("cp.cache_dir", "salt://etc", "base", True, "etc/z") == [f"{copies}/etc/z", f"{copies}/etc/none/inside"]
+    assert Path(f"{copies}/etc/none/inside").is_dir()
+
+
+def test_names_are_templates_where_that_is_asked_for(cp: Caller, tmp_path: Path) -> None:
+    cp.served.put("dev/file", "{{ kept }}")
+    there = f"{tmp_path}/{{{{ saltenv }}}}.conf"
+    assert cp("cp.get_file", "salt://{{ 'dev' }}/file", there, template="jinja") == f"{tmp_path}/base.conf"
+    assert Path(f"{tmp_path}/base.conf").read_text() == "{{ kept }}"
+    assert cp("cp.get_file", "salt://a", there) == there
+    assert cp("cp.get_dir", "salt://{{ 'dev' }}/", f"{tmp_path}/{{{{ 1 }}}}", template="jinja") == [
+        f"{tmp_path}/1/file"
+    ]
+    assert "mako" in cp.outcome("cp.get_file", "salt://a", there, template="mako").value
+
+
+def test_a_template_without_jinja_is_refused_in_one_sentence(
+    cp: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    said = cp.outcome("cp.get_file", "salt://a", f"{tmp_path}/x", template="jinja")
+    assert (said.retcode, "saltlite[jinja]" in said.value, "\n" in said.value) == (1, True, False)
+
+
+class Taken:
+    """Takes every file, and remembers from where and as what."""
+
+    def __init__(self) -> None:
+        self.pushed: list[tuple[str, str]] = []
+
+    def fetch(self) -> None:
+        raise NotImplementedError
+
+    def push(self, path: str, name: str) -> bool:
+        self.pushed.append((path, name))
+        return True
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_link_is_pushed_under_the_path_of_its_file_unless_it_is_kept(tmp_path: Path, keep: bool) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("file")
+    taken = Taken()
+    loader = Loader(build_index(search_layers({})), {}, {}, {}, more={"__file_client__": taken})
+    assert call(loader, "cp.push", [f"{tmp_path}/link", keep, None, True], {}).value is True
+    name = "link" if keep else "file"
+    assert taken.pushed == [(f"{tmp_path}/{name}", f"{tmp_path}/{name}".lstrip("/"))]
+    assert sorted(os.listdir(tmp_path)) == (["file"] if keep else ["link"])
+
+
+def test_a_folder_is_pushed_by_its_files(tmp_path: Path) -> None:
+    (tmp_path / "in/deep").mkdir(parents=True)
+    for name in ("a.conf", "b", "deep/c.conf"):
+        (tmp_path / "in" / name).write_text("")
+    (tmp_path / "way").symlink_to("in")
+    taken = Taken()
+    loader = Loader(build_index(search_layers({})), {}, {}, {}, more={"__file_client__": taken})
+
+    def pushed(path: str, **kwargs: Any) -> tuple[Any, list[str]]:
+        taken.pushed = []
+        value = call(loader, "cp.push_dir", [f"{tmp_path}/{path}"], kwargs).value
+        return value, [name for _path, name in taken.pushed]
+
+    here = str(tmp_path).lstrip("/")
+    assert pushed("in", glob="*.conf") == (True, [f"{here}/in/a.conf", f"{here}/in/deep/c.conf"])
+    assert pushed("way", upload_path="/up") == (True, ["up/a.conf", "up/b", "up/deep/c.conf"])
+    assert pushed("in", glob="*.none") == (False, [])
+    assert pushed("in/b", upload_path="/up/b") == (True, ["up/b"])
 
 
 def test_a_file_is_pushed_to_no_path_above(cp: Caller) -> None:
@@ -225,6 +316,7 @@ def test_get_file_str_gives_the_content_or_false(cp: Caller) -> None:
         ("cp.push", ["x"]),
         ("cp.push", ["/no/such/file"]),
         ("cp.recv", ["base", "/tmp"]),
+        ("cp.cache_dir", ["salt://etc", "base", False, "E@*.py$"]),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(cp: Caller, fun: str, args: list[Any]) -> None:

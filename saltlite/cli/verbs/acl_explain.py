@@ -12,12 +12,13 @@ from saltlite.cli.fold import fold
 from saltlite.cli.keys import print_answer
 from saltlite.cli.options import Option
 from saltlite.cli.targets import TARGET_OPTIONS, target_kind
-from saltlite.errors import UsageError
+from saltlite.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from saltlite.cli.console import Console
+    from saltlite.client.local import LocalClient
 
 WORDS = 3
 
@@ -33,13 +34,14 @@ def run(argv: Sequence[str], console: Console) -> int:
     if len(parsed.words) < WORDS:
         raise UsageError("say who, where and what: saltlite acl explain fred 'web*' pkg.install vim")
     user, target, fun, *words = parsed.words
-    args, kwargs = parse_arguments(words)
+    tgt_type = target_kind(parsed)
     with open_client(parsed) as client:
+        args, kwargs = parse_arguments(words, _signatures(client, target, tgt_type, fun) if words else ())
         answer = client.call(
             "acl_explain",
             user=user,
             tgt=target,
-            tgt_type=target_kind(parsed),
+            tgt_type=tgt_type,
             fun=fun,
             args=args,
             kwargs=kwargs,
@@ -48,6 +50,18 @@ def run(argv: Sequence[str], console: Console) -> int:
     del answer["ok"]
     print_answer(answer, _text(answer, target), parsed, console)
     return exitcodes.OK if answer["allowed"] else exitcodes.REFUSED
+
+
+def _signatures(client: LocalClient, target: str, tgt_type: str, fun: str) -> Sequence[str]:
+    """By what a job of the asker would read its arguments."""
+    if target.startswith("@"):
+        return ()
+    try:
+        described = client.call("describe", tgt=target, tgt_type=tgt_type, funs=[fun])
+    except RefusedError:  # who may not have it run with any arguments is told so by the answer, whatever they are
+        return ()
+    signatures: list[str] = described["functions"][fun]["signatures"]
+    return signatures
 
 
 def _text(answer: Mapping[str, Any], target: str) -> str:

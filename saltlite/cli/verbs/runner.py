@@ -46,6 +46,11 @@ if TYPE_CHECKING:
 
 RUNNERS = "runners"
 """The type of plug-ins."""
+_ELSEWHERE = {
+    "state.event": "`saltlite events` shows events as they come (saltlite events 'salt/job/*/ret/*'), and "
+    "`saltlite-run event.listen` returns some of them"
+}
+"""Runners of Salt whose work another command does here."""
 
 _EPILOG = f"""\
 Options stand anywhere. Behind the function only those above are options, and
@@ -61,6 +66,7 @@ runners that come with saltlite (saltlite runner -d shows what they do):
   pillar.show_pillar, .show_top             the pillar of one minion
   jobs.list_jobs, .list_job, .lookup_jid, .last_run, .active ...   the jobs
   event.listen, .send                       the events of the master
+  fileserver.envs, .file_list, .dir_list ...     what minions may fetch
   resource.list, .owner, .match, .stats ... the resources of minions
   cloud.query, .profile, .destroy ...       machines of clouds
   config.get                                the options of the master
@@ -114,6 +120,7 @@ def run(argv: Sequence[str], console: Console) -> int:
             printing.show(_docs(loader, parsed.words))
             return exitcodes.OK
         calls = read_calls(parsed.words[0], parsed.words[1:], index, {})
+        _point_elsewhere(loader, calls)
         ran = _run(loader, calls, client, console)
         code = exit_code(ran, passthrough=False)
         for warning in ran.outcome.warnings:
@@ -121,6 +128,12 @@ def run(argv: Sequence[str], console: Console) -> int:
         value, out = without_outputter(shown_value(ran))
         printing.show(value, out or ran.outcome.out)
         return exitcodes.UNREACHABLE if code and there.unreachable else code
+
+
+def _point_elsewhere(loader: Loader, calls: Sequence[Call]) -> None:
+    for fun, _args, _kwargs in calls:
+        if fun in _ELSEWHERE and loader.describe(fun) is None:
+            raise UsageError(f"there is no runner {fun} here: {_ELSEWHERE[fun]}")
 
 
 def _opts(config: MasterConfig) -> dict[str, Any]:

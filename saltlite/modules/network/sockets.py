@@ -2,39 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import struct
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from saltlite.modules import _machinefiles, _processes
-
-_STATES = (
-    "ESTABLISHED",
-    "SYN_SENT",
-    "SYN_RECV",
-    "FIN_WAIT1",
-    "FIN_WAIT2",
-    "TIME_WAIT",
-    "CLOSE",
-    "CLOSE_WAIT",
-    "LAST_ACK",
-    "LISTEN",
-    "CLOSING",
-    "NEW_SYN_RECV",
-)
-"""The kernel's number for the state of a connection, from 1 -> its word."""
-
-
-class _Socket(NamedTuple):
-    local: tuple[str, int]
-    remote: tuple[str, int]
-    state: str
-    receive_queue: int
-    send_queue: int
-    user: str
-    inode: str
+from saltlite.modules import _machinefiles, _processes, _sockets
 
 
 def netstat() -> list[dict[str, str]]:
@@ -51,7 +22,7 @@ def netstat() -> list[dict[str, str]]:
     owners = _owners()
     found = []
     for proto in ("tcp", "tcp6", "udp", "udp6"):
-        for each in _sockets(proto):
+        for each in _sockets.listed(proto):
             row = {
                 "proto": proto,
                 "recv-q": str(each.receive_queue),
@@ -74,7 +45,7 @@ def active_tcp() -> dict[int, dict[str, Any]]:
 
         saltlite '*' network.active_tcp
     """
-    established = [each for proto in ("tcp", "tcp6") for each in _sockets(proto) if each.state == "ESTABLISHED"]
+    established = [each for proto in ("tcp", "tcp6") for each in _sockets.listed(proto) if each.state == "ESTABLISHED"]
     return {
         number: {
             "local_addr": each.local[0],
@@ -84,34 +55,6 @@ def active_tcp() -> dict[int, dict[str, Any]]:
         }
         for number, each in enumerate(established)
     }
-
-
-def _sockets(proto: str) -> Iterator[_Socket]:
-    for line in _machinefiles.read_if_there(f"/proc/net/{proto}").splitlines()[1:]:
-        columns = line.split()
-        if len(columns) < 10:
-            continue
-        number = int(columns[3], 16)
-        sending, _, receiving = columns[4].partition(":")
-        yield _Socket(
-            local=_decoded(columns[1]),
-            remote=_decoded(columns[2]),
-            state=_STATES[number - 1] if 0 < number <= len(_STATES) else str(number),
-            receive_queue=int(receiving, 16),
-            send_queue=int(sending, 16),
-            user=columns[7],
-            inode=columns[9],
-        )
-
-
-def _decoded(column: str) -> tuple[str, int]:
-    """`0100007F:1F90` is 127.0.0.1 and 8080: words of 32 bits in the order of bytes that this processor has."""
-    digits, _, port = column.partition(":")
-    words = [int(digits[place : place + 8], 16) for place in range(0, len(digits), 8)]
-    address = ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))
-    # An IPv4 connection of a socket that takes both.
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address), int(port, 16)
 
 
 def _end(address: tuple[str, int]) -> str:

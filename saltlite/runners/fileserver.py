@@ -1,0 +1,144 @@
+"""What the file server of this master serves: the folders of its option ``file_roots``, as they are now.
+
+The only backend is ``roots``. Nothing is kept of it anywhere: what is put into the folders is served at once.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import SaltInvocationError
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __client__
+
+_BACKENDS = {"roots", "file_roots"}
+
+
+def envs(backend: str | list[str] | None = None, sources: bool = False) -> list[str] | dict[str, list[str]]:
+    """
+    The environments, sorted; with ``sources`` by backend.
+
+    CLI Example::
+
+        saltlite-run fileserver.envs
+        saltlite-run fileserver.envs sources=True
+    """
+    _require(backend)
+    found = list(_names("envs"))
+    return {"roots": found} if sources else found
+
+
+def file_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
+    """
+    The files of an environment, relative to its root, sorted.
+
+    CLI Example::
+
+        saltlite-run fileserver.file_list
+        saltlite-run fileserver.file_list saltenv=dev
+    """
+    _require(backend)
+    return list(_names("files", saltenv))
+
+
+def dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
+    """
+    The folders of an environment, as ``file_list``.
+
+    CLI Example::
+
+        saltlite-run fileserver.dir_list
+    """
+    _require(backend)
+    return list(_names("folders", saltenv))
+
+
+def empty_dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
+    """
+    The folders of an environment in which nothing is served, as ``file_list``.
+
+    CLI Example::
+
+        saltlite-run fileserver.empty_dir_list
+    """
+    _require(backend)
+    folders = _names("folders", saltenv)
+    filled = {name.rpartition("/")[0] for name in (*folders, *_names("files", saltenv))}
+    return [name for name in folders if name not in filled]
+
+
+def symlink_list(saltenv: str = "base", backend: str | list[str] | None = None) -> dict[str, str]:
+    """
+    The files and folders of an environment that are symbolic links, and where they lead.
+
+    One that leads out of the root is not served, and not listed.
+
+    CLI Example::
+
+        saltlite-run fileserver.symlink_list
+    """
+    _require(backend)
+    return _names("links", saltenv)
+
+
+def update(backend: str | list[str] | None = None) -> bool:
+    """
+    True, at once: whatever is in the folders is served, and there is nothing to bring up to date.
+
+    CLI Example::
+
+        saltlite-run fileserver.update
+    """
+    _require(backend)
+    return True
+
+
+def clear_cache(backend: str | list[str] | None = None) -> str:
+    """
+    Say that no cache was cleared: there is none.
+
+    CLI Example::
+
+        saltlite-run fileserver.clear_cache
+    """
+    _require(backend)
+    return "No cache was cleared"
+
+
+def clear_file_list_cache(
+    saltenv: str | list[str] | None = None,  # noqa: ARG001 - Salt's signature
+    backend: str | list[str] | None = None,
+) -> dict[str, list[str]]:
+    """
+    The environments whose lists were forgotten: none, for lists are made when somebody asks for them.
+
+    CLI Example::
+
+        saltlite-run fileserver.clear_file_list_cache
+    """
+    _require(backend)
+    return {}
+
+
+def _require(backend: Any) -> None:
+    """Refuse backends of Salt that there are not here, rather than show the files of another one."""
+    words = backend.split(",") if isinstance(backend, str) else backend or []
+    others = [str(word) for word in words if str(word).strip() not in _BACKENDS]
+    if others:
+        raise SaltInvocationError(f"There is no backend {', '.join(others)[:80]} here: files are those of roots.")
+
+
+def _names(act: str, env: str = "base") -> dict[str, str]:
+    found: dict[str, str] = {}
+    after: dict[str, str] = {}
+    while True:
+        said = __client__.call("served", act=act, env=env, **after)
+        found.update(said["names"])
+        if not said["more"]:
+            return found
+        after = {"after": max(said["names"])}
