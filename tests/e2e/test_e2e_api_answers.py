@@ -142,7 +142,16 @@ def test_post_to_keys_takes_credentials_as_salts_does_and_leaves_no_token(served
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"mid": "*"}, {"mid": "UPPER"}, {"mid": "c", "keysize": 4096}, {"mid": ["c"]}, []]
+    "body",
+    [
+        {},
+        {"mid": "*"},
+        {"mid": "UPPER"},
+        {"mid": "c", "keysize": 4096},
+        {"mid": ["c"]},
+        [],
+        {"mid": "c", "password": ["x"]},
+    ],
 )
 def test_post_to_keys_is_for_one_id(admin: Api, body: object) -> None:
     assert admin.post("/keys", body).status == 400

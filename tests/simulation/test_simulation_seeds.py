@@ -14,7 +14,7 @@ import pytest
 from tests.history import report
 from tests.simulation.story import play
 
-SEEDS = int(os.environ.get("SALTLITE_SEEDS", "200"))
+SEEDS = int(os.environ.get("SALTLITE_SEEDS", "150"))
 START = int(os.environ.get("SALTLITE_SEED_START", "0"))
 CHUNK = 10
 REMEMBERED = [
