@@ -99,7 +99,7 @@ def test_what_takes_long_is_done_before_other_writers_have_to_wait(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing: list[str] = []
-    write, bind = office.store.write, functions.refuse_misfits
+    write, bind = office.store.write, functions.fitting_calls
 
     @contextmanager
     def noted() -> Iterator[StoreWriter]:
@@ -107,12 +107,12 @@ def test_what_takes_long_is_done_before_other_writers_have_to_wait(
             writing.append("locked")
             yield tx
 
-    def not_locked(*args: Any, **how: Any) -> None:
+    def not_locked(*args: Any, **how: Any) -> Any:
         assert writing == []
-        bind(*args, **how)
+        return bind(*args, **how)
 
     monkeypatch.setattr(office.store, "write", noted)
-    monkeypatch.setattr(publish, "refuse_misfits", not_locked)
+    monkeypatch.setattr(publish, "fitting_calls", not_locked)
     office.publish(WEB1)
     assert writing == ["locked"]
 
@@ -120,11 +120,12 @@ def test_what_takes_long_is_done_before_other_writers_have_to_wait(
 def test_a_key_that_is_revoked_before_the_commit_is_no_target(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is looked up without the lock may be old when the lock is there (S5)."""
 
-    def revoke(*_args: Any, **_how: Any) -> None:
+    def revoke(calls: Any, *_args: Any, **_how: Any) -> Any:
         with office.store.write() as tx:
             tx.put_key(key(WEB1, KeyState.REVOKED))
+        return calls
 
-    monkeypatch.setattr(publish, "refuse_misfits", revoke)
+    monkeypatch.setattr(publish, "fitting_calls", revoke)
     assert office.publish(WEB1, WEB2).fields["minions"] == [WEB2]
     with pytest.raises(NoTargetError):
         office.publish(WEB1)

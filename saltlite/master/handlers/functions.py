@@ -52,9 +52,14 @@ def parsed(text: str) -> Parsed:
     return parse_signature(text)
 
 
-def refuse_misfits(calls: Sequence[FunctionCall], chosen: Selection, master: Master, *, may_be_missing: bool) -> None:
-    """Return when each call could be taken by at least one of the targets; with `may_be_missing` also by one that does
+def fitting_calls(
+    calls: Sequence[FunctionCall], chosen: Selection, master: Master, *, may_be_missing: bool
+) -> tuple[FunctionCall, ...]:
+    """The calls, when each could be taken by at least one of the targets; with `may_be_missing` also by one that does
     not have the function, because an executor was asked for that may know what to do then.
+
+    Arguments that go to parameters which are named as secrets are marked. What at least half of those say that have
+    the function counts: one minion that was broken into cannot keep from the history what else was called where.
 
     Raises UsageError for a function that none of them has, or that none can be called with these arguments; the
     sentence has the near name or the signature.
@@ -64,18 +69,7 @@ def refuse_misfits(calls: Sequence[FunctionCall], chosen: Selection, master: Mas
         problem = _problem(call, known, may_be_missing=may_be_missing)
         if problem:
             raise UsageError(f"{problem} Nothing was published.")
-
-
-def with_hidden(calls: Sequence[FunctionCall], chosen: Selection, master: Master) -> tuple[FunctionCall, ...]:
-    """The calls with the arguments marked that go to parameters which are named as secrets are.
-
-    What at least half of those say that have the function counts: one minion that was broken into cannot keep from
-    the history what else was called where.
-    """
-    if not any(call.args for call in calls):
-        return tuple(calls)
-    known = Known(chosen, master)
-    return tuple(replace(call, hidden=_secret_places(call, known)) for call in calls)
+    return tuple(replace(call, hidden=_secret_places(call, known)) if call.args else call for call in calls)
 
 
 def _secret_places(call: FunctionCall, known: Known) -> list[int]:

@@ -20,7 +20,7 @@ from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.context import Answer, Follow, Master
 from saltlite.master.handlers.batch import LASTS_MAX_MS, batch_of, release, send
 from saltlite.master.handlers.fitting import Fitting, Skipped, fitting
-from saltlite.master.handlers.functions import refuse_misfits, with_hidden
+from saltlite.master.handlers.functions import fitting_calls
 from saltlite.master.handlers.room import refuse_when_full
 from saltlite.master.handlers.targets import (
     by_owner,
@@ -67,9 +67,9 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     known = master.store.job_of_request(request_id, principal.uid)
     if known is not None:
         return _answer(master, known, request)
-    fit = _targets(master, principal, request, calls, execution)
+    fit, calls = _targets(master, principal, request, calls, execution)
     returners = _returners(master, request)
-    chosen, calls = fit.chosen, with_hidden(calls, fit.chosen, master)
+    chosen = fit.chosen
     batch = batch_of(request.get("batch"), len(chosen.minions) + len(chosen.resources))
     if batch is None:
         _refuse_crowded(sorted({*chosen.minions, *chosen.resources.values()}), master.store)
@@ -114,8 +114,9 @@ def _execution(request: Mapping[str, Any]) -> Execution:
 
 def _targets(
     master: Master, principal: Principal, request: Mapping[str, Any], calls: Sequence[FunctionCall], asked: Execution
-) -> Fitting:
-    """Whom the job is for, when the principal may have these calls run there and one of them at least could take each.
+) -> tuple[Fitting, tuple[FunctionCall, ...]]:
+    """Whom the job is for, when the principal may have these calls run there and one of them at least could take each;
+    and the calls as they are to be published.
 
     No writer waits for this: a regular expression, the functions of a whole fleet and a near name take their time.
     """
@@ -136,8 +137,8 @@ def _targets(
         authorize(principal, action, master.terms, master.selects)
     chosen = subset_of(master, fit.chosen, request.get("subset"))
     _refuse_nobody(chosen, target, master.store)
-    refuse_misfits(calls, chosen, master, may_be_missing=not KNOWING.issuperset(asked.executors))
-    return replace(fit, chosen=chosen)
+    calls = fitting_calls(calls, chosen, master, may_be_missing=not KNOWING.issuperset(asked.executors))
+    return replace(fit, chosen=chosen), calls
 
 
 def _granted(asked: Execution) -> Sequence[str]:
