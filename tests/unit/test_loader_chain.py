@@ -325,6 +325,14 @@ def test_the_default_needs_no_executor(opts: dict[str, Any], asked: Execution, d
     assert is_direct(opts, asked) is direct
 
 
+@pytest.mark.skipif(not shutil.which("sudo"), reason="there is no sudo")
+def test_secrets_are_known_by_their_parameters_where_another_user_runs_the_function(folder: Path) -> None:
+    audit = folder / "audit"
+    minion = Minion(folder, sudo_user="nobody", audit_file=str(audit), audit_arguments=True)
+    minion.call(["audit"], "shadow.gen_password", "hunter2")
+    assert "hunter2" not in audit.read_text()
+
+
 def test_what_the_master_knows_of_is_what_ships() -> None:
     shipped = Path(__file__).parents[2] / "saltlite/executors"
     assert {file.stem for file in shipped.glob("[!_]*.py")} == KNOWING

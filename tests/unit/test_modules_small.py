@@ -180,6 +180,19 @@ def test_temporary_files_and_folders_are_private(tmp_path: Path) -> None:
     assert [stat.S_IMODE(os.stat(each).st_mode) for each in (file, folder)] == [0o600, 0o700]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make links of other users")
+@pytest.mark.parametrize("fun", ["temp.file", "temp.dir"])
+def test_nothing_temporary_is_made_where_a_link_of_a_user_leads(fun: str, tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    ours.mkdir()
+    (theirs / "link").symlink_to(ours)
+    for each in (theirs, theirs / "link"):
+        os.chown(each, 65534, 65534, follow_symlinks=False)
+    assert "to what is not theirs" in refusal(fun, parent=f"{theirs}/link")
+    assert list(ours.iterdir()) == []
+
+
 @pytest.mark.parametrize("fun", ["temp.file", "temp.dir"])
 @pytest.mark.parametrize(
     ("kwargs", "said"),
