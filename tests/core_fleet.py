@@ -26,8 +26,9 @@ from saltlite.model.ids import jid_at
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.model.keys import Fingerprint, fingerprint
 from saltlite.wire import merkle
+from saltlite.wire.joinproof import proves, token_public
 from saltlite.wire.limits import CHUNK
-from tests.core_keys import FLEET, FUNCTIONS, GOOD_TOKEN, NOW, identity, key_of, make_hub, signed
+from tests.core_keys import FLEET, FUNCTIONS, NOW, TOKEN, good_token, identity, key_of, make_hub, signed
 
 
 class PowerCut(Exception):  # noqa: N818 - it is an event of the test, not an error of the product
@@ -123,9 +124,9 @@ class Master:
                 self._pull(effect)
 
     def decide(self, ask: hub.Decide) -> None:
-        """Accept a key that brings GOOD_TOKEN, else what was said of it before, else pending."""
+        """Accept a key that proves TOKEN, else what was said of it before, else pending."""
         key = fingerprint(ask.public)
-        if ask.said["token"] == GOOD_TOKEN:
+        if proves(token_public(TOKEN), ask.said["token"], ask.said["id"], ask.public):
             self.keys.setdefault(key, "accepted")
         self.hub.decided(ask.session, self.keys.setdefault(key, "pending"), ask.said["id"])
 
@@ -215,7 +216,7 @@ class Master:
 class Minion:
     """A connection, its jobs, and what they stand on."""
 
-    def __init__(self, fleet: Fleet, name: str, *, token: str = "", fleet_key: bytes | None = FLEET) -> None:
+    def __init__(self, fleet: Fleet, name: str, *, token: bytes = b"", fleet_key: bytes | None = FLEET) -> None:
         self.fleet = fleet
         self.name = name
         self.disk = MemoryDisk(before=self._before)
@@ -442,9 +443,10 @@ class Fleet:
         """One line of the trace."""
         self.notes.append((who, what))
 
-    def minion(self, name: str = "web1", *, token: str = GOOD_TOKEN, fleet_key: bytes | None = FLEET) -> Minion:
-        """A new minion, on its way to the master."""
-        self.minions[name] = Minion(self, name, token=token, fleet_key=fleet_key)
+    def minion(self, name: str = "web1", *, token: bytes | None = None, fleet_key: bytes | None = FLEET) -> Minion:
+        """A new minion, on its way to the master; without a word about its token, it proves that it has TOKEN."""
+        proof = good_token(name) if token is None else token
+        self.minions[name] = Minion(self, name, token=proof, fleet_key=fleet_key)
         return self.minions[name]
 
     def ready(self, name: str = "web1") -> Minion:

@@ -89,7 +89,7 @@ class Guest:
             "incarnation": "i",
             "version": "1",
             "functions": "",
-            "token": "",
+            "token": b"",
             **changed,
         }
         return frames.auth(self.handshake.write(codec.encode(said)))

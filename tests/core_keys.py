@@ -10,17 +10,17 @@ from saltlite.adapters.clock import ManualClock
 from saltlite.core.connection import Identity
 from saltlite.core.doorway import Doorway
 from saltlite.core.hub import Hub
-from saltlite.model.ids import Jid
-from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes
+from saltlite.model.ids import Jid, MinionId
+from saltlite.model.keys import Fingerprint, JoinToken, fingerprint, fingerprint_bytes
 from saltlite.wire import jobbody, merkle
 from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
+from saltlite.wire.joinproof import prove
 from saltlite.wire.messages import functions_message
 from saltlite.wire.noise import public_of
 
 DAY = 86_400
 NOW = 1_800_000_000.0
 """Where the wall clock stands: after the build date that certificates are judged by."""
-GOOD_TOKEN = "t.good"
 FUNCTIONS = functions_message(["test.ping()", "test.sleep(length:float)"], whole=True)
 
 
@@ -40,6 +40,8 @@ FLEET = fingerprint_bytes(FLEET_PUBLIC)
 MASTER_PRIVATE = seed("master")
 JOB_PRIVATE = seed("jobs")
 JOB_PUBLIC = ed25519_public(JOB_PRIVATE)
+TOKEN = JoinToken(fingerprint(FLEET_PUBLIC), "tok00001", "a" * 32)
+"""A join token that the master of the scripted fleets knows."""
 
 
 def certificate(now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE) -> MasterCertificate:
@@ -70,7 +72,12 @@ def make_hub(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | N
     )
 
 
-def identity(name: str, token: str = "") -> Identity:
+def good_token(name: str) -> bytes:
+    """The proof of the minion of that name that it has TOKEN."""
+    return prove(TOKEN, MinionId(name), public_of(seed(f"key of {name}")))
+
+
+def identity(name: str, token: bytes = b"") -> Identity:
     """What the minion of that name says of itself."""
     return Identity(
         id=name,

@@ -22,6 +22,7 @@ from tests.core_keys import (
     MASTER_PRIVATE,
     NOW,
     certificate,
+    good_token,
     identity,
 )
 
@@ -37,7 +38,7 @@ class Scripted:
         self, *, fleet: bytes | None = FLEET, cert: bytes | None = None, private: bytes = MASTER_PRIVATE
     ) -> None:
         self.clock = ManualClock(seed=3, wall=NOW)
-        self.connection = Connection(identity("web1", "t.good"), MASTERS, fleet, self.clock)
+        self.connection = Connection(identity("web1", good_token("web1")), MASTERS, fleet, self.clock)
         self.doorway = Doorway(
             fleet_public=FLEET_PUBLIC,
             certificate=certificate(NOW).encode() if cert is None else cert,

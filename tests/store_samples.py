@@ -69,7 +69,7 @@ def row(minion: MinionId, last_seen: float = NOW, **changes: Any) -> MinionRow:
 
 
 def token(uses: int = 1) -> TokenRecord:
-    return TokenRecord("k3f9aaaa", "0" * 64, "web*", uses, NOW, NOW + 3600, "root")
+    return TokenRecord("k3f9aaaa", b"0" * 32, "web*", uses, NOW, NOW + 3600, "root")
 
 
 def state_of(store: Store, jid: Jid, target: TargetId) -> TargetState:

@@ -133,8 +133,8 @@ class Identity:
     version: str
     functions: str
     """`functions_digest` of its execution module functions; the master asks for those it does not know."""
-    token: str = ""
-    """`<token id>.<secret>` of a join token; sent only after the master has proved itself."""
+    token: bytes = b""
+    """The proof of a join token (`saltlite.wire.joinproof`); sent only after the master has proved itself."""
 
 
 class Connection:

@@ -7,13 +7,13 @@ fingerprint or an operator accepts.
 
 from __future__ import annotations
 
-import hmac
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from saltlite.core.ports import StoreReader, TokenRecord
 from saltlite.model.ids import MinionId
-from saltlite.model.keys import TRANSITIONS, Fingerprint, KeyRecord, KeyState, secret_hash
+from saltlite.model.keys import TRANSITIONS, Fingerprint, KeyRecord, KeyState
+from saltlite.wire.joinproof import proves, token_of
 from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_ADDRESS, SESSION_MAX_AGE_S
 
 CONFLICTS_KEPT = 3
@@ -27,13 +27,15 @@ UNSEEN_S = 2.0 * SESSION_MAX_AGE_S
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """A key that proved itself, with what its minion says. `token` is `<id>.<secret>` or ""."""
+    """A key that proved itself, as the link process says, with what its minion says. `proof` is that of a join token
+    (`saltlite.wire.joinproof`), b"" for none. A link process that lies about the key gets a row that waits, no more:
+    what accepts a key (a proof, a pre-accepted fingerprint, an operator who compares) is bound to the key itself."""
 
     id: MinionId
     fingerprint: Fingerprint
     public: bytes
     address: str
-    token: str
+    proof: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _first_contact(presented: Presented, store: StoreReader, now: float) -> Verd
         if now - longest_unseen.changed_at < UNSEEN_S:
             return Verdict("busy")
         drop = (longest_unseen.fingerprint,)
-    how = "first contact" if not presented.token else "first contact; its join token was not accepted"
+    how = "first contact" if not presented.proof else "first contact; its join token was not accepted"
     return Verdict(KeyState.PENDING, _record(presented, None, KeyState.PENDING, how, now), drop=drop)
 
 
@@ -112,9 +114,9 @@ def _conflict(presented: Presented, known: KeyRecord | None, store: StoreReader,
 
 
 def _good_token(presented: Presented, store: StoreReader, now: float) -> TokenRecord | None:
-    token_id, _, secret = presented.token.partition(".")
-    token = store.token(token_id) if secret else None
-    if token is None or not hmac.compare_digest(token.secret_hash, secret_hash(secret)):
+    token_id = token_of(presented.proof)
+    token = store.token(token_id) if token_id else None
+    if token is None or not proves(token.public, presented.proof, presented.id, presented.public):
         return None
     if now >= token.expires_at or token.uses_left < 1 or not fnmatchcase(presented.id, token.id_glob):
         return None

@@ -45,7 +45,8 @@ class TokenRecord:
     """A join token as the store holds it: never the secret."""
 
     token_id: str
-    secret_hash: str
+    public: bytes
+    """The Ed25519 public key that its holder signs for (`saltlite.wire.joinproof`)."""
     id_glob: str
     uses_left: int
     created_at: float

@@ -98,9 +98,9 @@ class _Minion:
         logs.set_log_context(id=self._id)
         self._fleet = identity.Fleet(config, token)
         self._fleet.keep()
-        self._token = f"{token.token_id}.{token.secret}" if token is not None else ""
         self._boot = clock.entropy(16).hex()
-        identity.minion_key(config.pki_dir, clock)
+        # Made here, and only the proof is handed on: the network process never sees the secret of a token.
+        self._proof = identity.join_proof(config.pki_dir, clock, token, self._id)
         self._reactor = Reactor()
         self._problem = ""
         self._status = Status("", "", 0.0)
@@ -311,7 +311,7 @@ class _Minion:
             incarnation=self._journal.incarnation,
             version=__version__,
             functions=functions["digest"],
-            token=self._token,
+            token=self._proof,
         )
         drop_to(self._config.user)
         reactor = Reactor()

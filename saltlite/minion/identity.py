@@ -24,6 +24,8 @@ from saltlite.model.keys import (
     unspell_fingerprint,
 )
 from saltlite.wire.certificate import MasterCertificate
+from saltlite.wire.joinproof import prove
+from saltlite.wire.noise import public_of
 
 KEY_BYTES = 32
 
@@ -69,6 +71,12 @@ def join_token(config: MinionConfig) -> JoinToken | None:
         return parse_token(raw.decode(errors="replace"))
     except UsageError as error:
         raise StartupError(f"{config.join_token_file}: {error}") from error
+
+
+def join_proof(pki_dir: str, clock: Clock, token: JoinToken | None, name: MinionId) -> bytes:
+    """What lets this minion's key in by its join token; b"" without one. Makes the key if there is none."""
+    private = minion_key(pki_dir, clock)
+    return prove(token, name, public_of(private)) if token is not None else b""
 
 
 class Fleet:

@@ -104,7 +104,8 @@ def unspell_fingerprint(text: Fingerprint) -> bytes:
 class JoinToken:
     """`slj1.<fleet fingerprint>.<token id>.<secret>`: pins the fleet and authorises one join.
 
-    The secret is never stored: the master keeps `secret_hash()`. The text form must not be logged.
+    The secret is never stored and never sent: the master keeps `saltlite.wire.joinproof.token_public()`, and minions
+    send a proof. The text form must not be logged.
     """
 
     fleet: Fingerprint
@@ -117,11 +118,6 @@ class JoinToken:
 
     def __repr__(self) -> str:
         return f"JoinToken({self.token_id}, secret hidden)"
-
-
-def secret_hash(secret: str) -> str:
-    """What the store keeps of a token's secret: hexadecimal SHA-256 (the secret has 160 random bits)."""
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 _TOKEN = re.compile(r"slj1\.([A-Z2-7]{40})\.([a-z0-9]{8})\.([a-z2-7]{32})", re.ASCII)

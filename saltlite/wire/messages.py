@@ -28,6 +28,7 @@ from saltlite.model.signature import (
     parse_signature,
 )
 from saltlite.model.srn import check_resource_id, check_resource_type
+from saltlite.wire.joinproof import PROOF_BYTES
 from saltlite.wire.limits import (
     CHUNK,
     DOC_MAX,
@@ -296,7 +297,7 @@ AUTH_FIELDS: dict[str, Check] = {
     "boot": _UUID,
     "incarnation": _UUID,
     "version": _word(32),
-    "token": _text(96),
+    "token": _octets(0, PROOF_BYTES),
     "functions": _DIGEST,
 }
 """The payload of AUTH: what a minion says of itself once the master has proved itself."""

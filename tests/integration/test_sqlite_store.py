@@ -446,7 +446,7 @@ def use_token_until_empty(path: str, answers: Pipe) -> None:
 
 def test_two_processes_never_take_the_same_use_of_a_token(store: SqliteStore, path: str) -> None:
     with store.write() as tx:
-        tx.put_token(TokenRecord("k3f9aaaa", "0" * 64, "*", 40, NOW, NOW + 1, "root"))
+        tx.put_token(TokenRecord("k3f9aaaa", b"0" * 32, "*", 40, NOW, NOW + 1, "root"))
     pipes = [SPAWN.Pipe(duplex=False) for _ in range(2)]
     children = [SPAWN.Process(target=use_token_until_empty, args=(path, mine)) for _, mine in pipes]
     for child in children:

@@ -15,7 +15,7 @@ from saltlite.model.ids import MinionId, jid_at
 from saltlite.model.job import TargetState
 
 FOLDER = Path(__file__).parent
-OLDER = (1, 2, 3)
+OLDER = (1, 2, 3, 4)
 
 
 @pytest.fixture(params=OLDER)
@@ -51,7 +51,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one_with_all_that_it_hold
         store.close()
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_jobs_that_are_open_in_an_older_store_are_handed_over_from_it(path: str) -> None:
     store = SqliteStore(path)
     batch = jid_at(1_800_000_000_000_001)
@@ -62,6 +62,20 @@ def test_jobs_that_are_open_in_an_older_store_are_handed_over_from_it(path: str)
     assert store.open_parts(jid_at(1_800_000_000_000_000)) == [(jid_at(1_800_000_000_000_000), web5)]
     assert store.cancelled([batch]) == {batch}
     store.close()
+
+
+@pytest.mark.parametrize("version", [4])
+def test_join_tokens_of_an_older_store_are_void_and_the_log_says_so(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteStore(path)
+    assert store.token("k3f9aaaa") is None
+    store.close()
+    SqliteStore(path).close()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        "1 join tokens that an older saltlite made are void: make new ones with `saltlite key token create`"
+    ]
 
 
 def test_an_older_store_has_the_tables_of_a_new_one_afterwards(path: str, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def commits(draw: st.DrawFn) -> ReturnCommit:
 
 
 def put_token(uses: int) -> Step:
-    return lambda tx: tx.put_token(TokenRecord(TOKEN, "0", "*", uses, 0.0, 1.0, "root"))
+    return lambda tx: tx.put_token(TokenRecord(TOKEN, b"0", "*", uses, 0.0, 1.0, "root"))
 
 
 def set_target(jid: Jid, row: TargetRow) -> Step:

@@ -15,9 +15,10 @@ from saltlite.adapters.memory_store import MemoryStore
 from saltlite.core.ports import TokenRecord
 from saltlite.minion import jobprocess, running
 from saltlite.model.ids import MinionId
-from saltlite.model.keys import Fingerprint, KeyRecord, KeyState, secret_hash
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.wire.joinproof import token_public
 from saltlite.wire.noise import public_of
-from tests.core_keys import DAY, GOOD_TOKEN, NOW, key_of, seed
+from tests.core_keys import DAY, NOW, TOKEN, key_of, seed
 from tests.history import Books, History, Violation
 from tests.simulation import minions as stand_ins
 from tests.simulation.clients import SimClient
@@ -99,9 +100,8 @@ class Fleet:
 
     def _let_in(self, master: SimMaster, names: list[str]) -> None:
         """Their keys are accepted there, and one that is deleted comes back by its token."""
-        token_id, _, secret = GOOD_TOKEN.partition(".")
         with MemoryStore(master.disk).write() as store:
-            store.put_token(TokenRecord(token_id, secret_hash(secret), "*", 10**6, NOW, NOW + 400 * DAY, "root"))
+            store.put_token(TokenRecord(TOKEN.token_id, token_public(TOKEN), "*", 10**6, NOW, NOW + 400 * DAY, "root"))
             for name in names:
                 store.put_key(
                     KeyRecord(

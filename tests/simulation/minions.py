@@ -33,7 +33,7 @@ from saltlite.model.parts import is_resource_part, is_segment_id, part_of_segmen
 from saltlite.wire.limits import CHUNK, RETURN_MAX
 from saltlite.wire.noise import public_of
 from saltlite.wire.segment import decode_segment
-from tests.core_keys import FLEET_PUBLIC, FUNCTIONS, GOOD_TOKEN, NOW, seed
+from tests.core_keys import FLEET_PUBLIC, FUNCTIONS, NOW, good_token, seed
 from tests.simulation.resources import SimRuns, TypeProcess, managed_by, registration
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
 
@@ -234,7 +234,7 @@ class SimMinion:
             incarnation=incarnation,
             version="1.0",
             functions=FUNCTIONS["digest"],
-            token=GOOD_TOKEN,
+            token=good_token(self.name),
         )
         connection = Connection(me, self._masters, fingerprint_bytes(FLEET_PUBLIC), self.clock)
 

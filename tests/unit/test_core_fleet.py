@@ -40,7 +40,7 @@ def test_a_minion_with_a_token_joins_and_stays() -> None:
 
 def test_a_pending_minion_gets_its_job_in_the_moment_it_is_accepted() -> None:
     fleet = Fleet()
-    minion = fleet.minion(token="")
+    minion = fleet.minion(token=b"")
     fleet.run(HOUR)
     assert minion.phase() is Phase.PENDING
     jid = fleet.master.publish(["web1"])
@@ -150,7 +150,7 @@ def test_a_revocation_wins_over_a_verdict_that_was_read_before_it() -> None:
 def test_an_acceptance_is_not_lost_to_a_verdict_that_was_read_before_it() -> None:
     fleet = Fleet()
     fleet.master.holds_decisions = True
-    minion = fleet.minion(token="")
+    minion = fleet.minion(token=b"")
     fleet.settle()
     (ask,) = fleet.master.undecided
     fleet.master.change_key("web1", "accepted")
@@ -163,7 +163,7 @@ def test_an_acceptance_is_not_lost_to_a_verdict_that_was_read_before_it() -> Non
 
 def test_a_deleted_minion_comes_back_as_pending_within_seconds() -> None:
     fleet = Fleet()
-    minion = fleet.minion(token="")
+    minion = fleet.minion(token=b"")
     fleet.settle()
     fleet.master.change_key("web1", "accepted")
     fleet.settle()

@@ -122,7 +122,7 @@ def test_auth_without_hello_and_auth_twice_are_refused() -> None:
         {"extra": 1},
         {"version": 1},
         {"version": "\x1b[2J"},
-        {"token": "t" * 97},
+        {"token": b"t" * 73},
         {"functions": b"f"},
     ],
 )

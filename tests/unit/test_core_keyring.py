@@ -20,22 +20,27 @@ from saltlite.core.keyring import (
 )
 from saltlite.core.ports import TokenRecord
 from saltlite.model.ids import MinionId
-from saltlite.model.keys import TRANSITIONS, KeyRecord, KeyState, fingerprint, secret_hash
+from saltlite.model.keys import TRANSITIONS, JoinToken, KeyRecord, KeyState, fingerprint
+from saltlite.wire.joinproof import PROOF_BYTES, prove, token_public
 from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_ADDRESS, SESSION_MAX_AGE_S
 
 NOW = 1_800_000_000.0
-SECRET = "a" * 32
-TOKEN = TokenRecord("tok00001", secret_hash(SECRET), "web*", 1, NOW, NOW + 3600.0, "root")
-GOOD = f"{TOKEN.token_id}.{SECRET}"
+JOIN = JoinToken(fingerprint(b"fleet"), "tok00001", "a" * 32)
+TOKEN = TokenRecord(JOIN.token_id, token_public(JOIN), "web*", 1, NOW, NOW + 3600.0, "root")
 
 
 def public(name: str) -> bytes:
     return name.encode().ljust(32, b".")
 
 
-def presented(name: str = "web1", *, key: str = "", token: str = "", address: str = "10.0.0.1") -> Presented:
+def presented(name: str = "web1", *, key: str = "", proof: bytes = b"", address: str = "10.0.0.1") -> Presented:
     raw = public(key or name)
-    return Presented(MinionId(name), fingerprint(raw), raw, address, token)
+    return Presented(MinionId(name), fingerprint(raw), raw, address, proof)
+
+
+def proof(name: str = "web1", *, key: str = "", token: JoinToken = JOIN) -> bytes:
+    """What the minion of that name sends with that token."""
+    return prove(token, MinionId(name), public(key or name))
 
 
 def record(name: str, state: KeyState, *, key: str = "", at: float = NOW, address: str = "10.0.0.1") -> KeyRecord:
@@ -75,29 +80,37 @@ def test_an_unknown_key_waits() -> None:
 
 
 def test_a_good_token_accepts_and_is_used() -> None:
-    verdict = decide(presented(token=GOOD), store(), NOW)
+    verdict = decide(presented(proof=proof()), store(), NOW)
     assert (verdict.state, verdict.use_token) == (KeyState.ACCEPTED, TOKEN.token_id)
     assert verdict.put is not None
     assert verdict.put.how == "join token tok00001 of root"
 
 
 @pytest.mark.parametrize(
-    ("token", "row"),
+    ("given", "row"),
     [
-        (f"{TOKEN.token_id}.{'b' * 32}", TOKEN),
-        (f"unknown1.{SECRET}", TOKEN),
-        (TOKEN.token_id, TOKEN),
-        (f"{TOKEN.token_id}.", TOKEN),
-        (f".{SECRET}", TOKEN),
-        (GOOD, replace(TOKEN, expires_at=NOW)),
-        (GOOD, replace(TOKEN, uses_left=0)),
-        (GOOD, replace(TOKEN, id_glob="db*")),
-        (GOOD, replace(TOKEN, id_glob="WEB1")),
+        (proof(token=replace(JOIN, secret="b" * 32)), TOKEN),
+        (proof(token=replace(JOIN, fleet=fingerprint(b"another"))), TOKEN),
+        (proof(token=replace(JOIN, token_id="unknown1")), TOKEN),
+        (proof(key="another key"), TOKEN),
+        (proof("web2", key="web1"), TOKEN),
+        (proof()[:8], TOKEN),
+        (proof() + b"x", TOKEN),
+        (b"\xff" * PROOF_BYTES, TOKEN),
+        (proof(), replace(TOKEN, public=b"p" * 32)),
+        (proof(), replace(TOKEN, public=b"")),
+        (proof(), replace(TOKEN, expires_at=NOW)),
+        (proof(), replace(TOKEN, uses_left=0)),
+        (proof(), replace(TOKEN, id_glob="db*")),
+        (proof(), replace(TOKEN, id_glob="WEB1")),
     ],
-    ids=["secret", "unknown", "bare", "empty", "no id", "expired", "used", "other glob", "case"],
-)
-def test_a_bad_token_accepts_nobody_and_says_that_it_was_bad(token: str, row: TokenRecord) -> None:
-    verdict = decide(presented(token=token), store(tokens=(row,)), NOW)
+    ids=[
+        "secret", "fleet", "unknown", "other key", "other id", "bare", "longer", "no text", "other public key",
+        "no public key", "expired", "used", "other glob", "case",
+    ],
+)  # fmt: skip
+def test_a_bad_token_accepts_nobody_and_says_that_it_was_bad(given: bytes, row: TokenRecord) -> None:
+    verdict = decide(presented(proof=given), store(tokens=(row,)), NOW)
     assert (verdict.state, verdict.use_token) == (KeyState.PENDING, "")
     assert verdict.put is not None
     assert verdict.put.how == "first contact; its join token was not accepted"
@@ -120,26 +133,57 @@ def test_another_key_than_the_preaccepted_one_waits() -> None:
     assert decide(presented(key="another"), it, NOW).state == KeyState.PENDING
 
 
+# -- a link process that lies: it says which key a session proved, and has seen every proof that passed through it
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        presented("web1", key="its own", proof=proof("web1")),
+        presented("web2", key="web1", proof=proof("web1")),
+        presented("web2", key="its own", proof=proof("web1")),
+        presented("web1", key="its own"),
+    ],
+    ids=["another key", "another id", "both", "no proof, for a pre-accepted id"],
+)
+def test_a_link_that_lies_about_a_key_gets_a_row_that_waits(lie: Presented) -> None:
+    it = store(tokens=(replace(TOKEN, id_glob="*", uses_left=100),))
+    with it.write() as writer:
+        writer.put_preaccept(MinionId("web1"), presented("web1").fingerprint, "root")
+    apply(it, lie)
+    assert {(row.id, row.state) for row in it.keys(frozenset(KeyState))} == {(lie.id, KeyState.PENDING)}
+    token = it.token(TOKEN.token_id)
+    assert token is not None
+    assert token.uses_left == 100
+
+
+def test_a_link_that_repeats_a_proof_lets_in_no_more_than_the_key_that_it_was_made_for() -> None:
+    it = store(tokens=(replace(TOKEN, uses_left=2),))
+    for _ in range(2):
+        apply(it, presented(proof=proof()))
+    assert [row.fingerprint for row in it.keys(frozenset(KeyState))] == [presented().fingerprint]
+
+
 # -- a known key
 
 
 @pytest.mark.parametrize("state", [KeyState.ACCEPTED, KeyState.REJECTED, KeyState.REVOKED])
-@pytest.mark.parametrize("token", ["", GOOD])
-def test_a_decision_stands_whatever_is_presented_with_the_key(state: KeyState, token: str) -> None:
-    assert decide(presented(token=token), store(record("web1", state)), NOW) == Verdict(state)
+@pytest.mark.parametrize("given", [b"", proof()], ids=["no token", "token"])
+def test_a_decision_stands_whatever_is_presented_with_the_key(state: KeyState, given: bytes) -> None:
+    assert decide(presented(proof=given), store(record("web1", state)), NOW) == Verdict(state)
 
 
 @pytest.mark.parametrize("state", [KeyState.PENDING, KeyState.CONFLICT])
 def test_an_open_key_stays_as_it_is_until_a_token_comes(state: KeyState) -> None:
     it = store(record("web1", state))
     assert decide(presented(), it, NOW) == Verdict(state)
-    assert decide(presented(token=GOOD), it, NOW).state == KeyState.ACCEPTED
+    assert decide(presented(proof=proof()), it, NOW).state == KeyState.ACCEPTED
 
 
 @pytest.mark.parametrize("state", list(KeyState))
 def test_a_key_that_changes_its_id_is_a_conflict_and_changes_nothing(state: KeyState) -> None:
     it = store(record("web1", state))
-    assert decide(presented("web2", key="web1", token=GOOD), it, NOW) == Verdict(KeyState.CONFLICT)
+    assert decide(presented("web2", key="web1", proof=proof("web2", key="web1")), it, NOW) == Verdict(KeyState.CONFLICT)
 
 
 def test_a_pending_key_that_comes_again_is_noted_down_now_and_then() -> None:
@@ -157,10 +201,10 @@ def test_a_pending_key_that_comes_again_is_noted_down_now_and_then() -> None:
 # -- an id that has an accepted key
 
 
-@pytest.mark.parametrize("token", ["", GOOD])
-def test_a_second_key_for_an_accepted_id_never_displaces_the_first(token: str) -> None:
+@pytest.mark.parametrize("given", [b"", proof(key="thief")], ids=["no token", "token"])
+def test_a_second_key_for_an_accepted_id_never_displaces_the_first(given: bytes) -> None:
     it = store(record("web1", KeyState.ACCEPTED))
-    verdict = apply(it, presented(key="thief", token=token))
+    verdict = apply(it, presented(key="thief", proof=given))
     assert (verdict.state, verdict.use_token) == (KeyState.CONFLICT, "")
     holder = it.holder(MinionId("web1"))
     assert holder is not None
@@ -205,7 +249,7 @@ def test_pending_keys_of_one_address_have_a_limit() -> None:
     it = store(*rows)
     assert decide(presented(), it, NOW) == Verdict("busy")
     assert decide(presented(address="10.0.0.2"), it, NOW).state == KeyState.PENDING
-    assert decide(presented(token=GOOD), it, NOW).state == KeyState.ACCEPTED
+    assert decide(presented(proof=proof()), it, NOW).state == KeyState.ACCEPTED
 
 
 @pytest.fixture(scope="module")

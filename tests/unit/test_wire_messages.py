@@ -208,7 +208,7 @@ def test_the_largest_part_fits_into_a_frame() -> None:
     assert reason(decode(encode(message)), Sender.MASTER) == ""
 
 
-AUTH = {"id": "web1", "boot": "b", "incarnation": "i", "version": "1.0", "token": "", "functions": ""}
+AUTH = {"id": "web1", "boot": "b", "incarnation": "i", "version": "1.0", "token": b"", "functions": ""}
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
 
     def token(self, token_id: str) -> TokenRecord | None:
         sql = (
-            "SELECT token_id, secret_hash, id_glob, uses_left, created_at, expires_at, created_by"
+            "SELECT token_id, public, id_glob, uses_left, created_at, expires_at, created_by"
             " FROM tokens WHERE token_id = ?"
         )
         rows = self._queries.rows(sql, (token_id,))

@@ -16,15 +16,20 @@ Nothing is deleted by foreign keys: prune deletes by hand, in one place.
 
 from __future__ import annotations
 
+import logging
 import os
 
 from saltlite.adapters.sqlite_store.connection import Connection
 from saltlite.errors import StoreError
 
+log = logging.getLogger(__name__)
+
 APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
+_TOKENS_PROVE_SINCE = 5
+"""In this format the store keeps the public key of a join token; in earlier ones the hash of its secret."""
 
 # Wide columns last: SQLite reads a row up to the last column that is asked for.
 _JOBS = """CREATE TABLE jobs (
@@ -61,6 +66,11 @@ _AUTH_TOKENS = (
     "CREATE INDEX auth_tokens_by_user ON auth_tokens (backend, user, created_at)",
 )
 
+_JOIN_TOKENS = """CREATE TABLE tokens (
+        token_id TEXT NOT NULL PRIMARY KEY, public BLOB NOT NULL, id_glob TEXT NOT NULL,
+        uses_left INTEGER NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL,
+        created_by TEXT NOT NULL) WITHOUT ROWID"""
+
 _SCHEMA = (
     "CREATE TABLE store (id TEXT NOT NULL, epoch INTEGER NOT NULL)",
     """CREATE TABLE keys (
@@ -70,10 +80,7 @@ _SCHEMA = (
     # `state` says nothing here, but without it a query that names it has to look into the table for each id.
     "CREATE UNIQUE INDEX keys_holder ON keys (id, state) WHERE state = 'accepted'",
     "CREATE INDEX keys_by_state ON keys (state, address)",
-    """CREATE TABLE tokens (
-        token_id TEXT NOT NULL PRIMARY KEY, secret_hash TEXT NOT NULL, id_glob TEXT NOT NULL,
-        uses_left INTEGER NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL,
-        created_by TEXT NOT NULL) WITHOUT ROWID""",
+    _JOIN_TOKENS,
     """CREATE TABLE preaccepts (
         id TEXT NOT NULL PRIMARY KEY, fingerprint TEXT NOT NULL, created_by TEXT NOT NULL) WITHOUT ROWID""",
     """CREATE TABLE minions (
@@ -142,6 +149,8 @@ _STEPS: dict[int, tuple[str, ...]] = {
         "ALTER TABLE returns RENAME COLUMN minion TO target",
     ),
     3: _AUTH_TOKENS,
+    # The hash of a secret does not tell the public key of its seed, so the tokens of before are void.
+    4: ("DROP TABLE tokens", _JOIN_TOKENS),
 }
 """What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""
 
@@ -195,10 +204,18 @@ def _create(connection: Connection) -> None:
 def _migrate(connection: Connection, version: int) -> None:
     connection.run("BEGIN IMMEDIATE")
     try:
+        void = 0
+        if version < _TOKENS_PROVE_SINCE:
+            void = connection.value("SELECT count(*) FROM tokens WHERE uses_left > 0")
         for step in range(version, SCHEMA_VERSION):
             for statement in _STEPS[step]:
                 connection.run(statement)
         connection.run(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.run("COMMIT")
+        if void:
+            log.warning(
+                "%d join tokens that an older saltlite made are void: make new ones with `saltlite key token create`",
+                void,
+            )
     finally:
         connection.rollback()

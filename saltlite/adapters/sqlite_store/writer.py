@@ -49,7 +49,7 @@ _PUT_KEY = (
 )
 _PUT_TOKEN = (
     "INSERT OR REPLACE INTO tokens"  # noqa: S105 - SQL about tokens, not a token
-    " (token_id, secret_hash, id_glob, uses_left, created_at, expires_at, created_by)"
+    " (token_id, public, id_glob, uses_left, created_at, expires_at, created_by)"
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
 _PUT_JOB = (
@@ -154,7 +154,7 @@ class SqliteWriter(SqliteReader):
     def put_token(self, token: TokenRecord) -> None:
         row = (
             token.token_id,
-            token.secret_hash,
+            token.public,
             token.id_glob,
             token.uses_left,
             token.created_at,

@@ -25,7 +25,7 @@ def handle_decide(master: Master, ask: dict[str, Any]) -> None:
         fingerprint=fingerprint(ask["public"]),
         public=ask["public"],
         address=ask["address"],
-        token=said["token"],
+        proof=said["token"],
     )
     try:
         state = _decide(master, presented)

@@ -11,7 +11,8 @@ from saltlite.core.ports import TokenRecord
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.model.events import tag_key
-from saltlite.model.keys import JoinToken, secret_hash
+from saltlite.model.keys import JoinToken
+from saltlite.wire.joinproof import token_public
 
 USES_MAX = 1_000_000
 EXPIRES_MAX_S = 365 * 86_400
@@ -19,7 +20,7 @@ GLOB_MAX = 256
 
 
 def handle_token_create(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers the token's text: the only time that it is seen, for the store keeps a hash."""
+    """Answers the token's text: the only time that it is seen, for the store keeps a public key."""
     authorize(principal, Action("token_create"), master.terms)
     uses, expires_s, id_glob = request["uses"], float(request["expires_s"]), request["id_glob"]
     if not 1 <= uses <= USES_MAX:
@@ -38,7 +39,7 @@ def handle_token_create(master: Master, principal: Principal, request: Mapping[s
         store.put_token(
             TokenRecord(
                 token_id=token.token_id,
-                secret_hash=secret_hash(token.secret),
+                public=token_public(token),
                 id_glob=id_glob,
                 uses_left=uses,
                 created_at=now,

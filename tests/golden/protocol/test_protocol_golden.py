@@ -81,7 +81,7 @@ def trace(monkeypatch: pytest.MonkeyPatch) -> Trace:
 
 def test_join_by_token_job_return_revoke(trace: Trace, golden: Golden) -> None:
     fleet = trace.fleet
-    minion = fleet.minion(token="t.good")
+    minion = fleet.minion()
     fleet.run(20.0)
     jid = fleet.master.publish(["web1"])
     fleet.run(3.0)
@@ -94,7 +94,7 @@ def test_join_by_token_job_return_revoke(trace: Trace, golden: Golden) -> None:
 
 def test_first_contact_pending_accepted_large_return_killed_job_lame(trace: Trace, golden: Golden) -> None:
     fleet = trace.fleet
-    minion = fleet.minion(token="", fleet_key=None)
+    minion = fleet.minion(token=b"", fleet_key=None)
     fleet.run(20.0)
     fleet.master.change_key("web1", "accepted")
     fleet.run(1.0)
@@ -115,7 +115,7 @@ def test_first_contact_pending_accepted_large_return_killed_job_lame(trace: Trac
 
 def test_a_bad_frame_and_the_way_back(trace: Trace, golden: Golden) -> None:
     fleet = trace.fleet
-    minion = fleet.minion(token="t.good")
+    minion = fleet.minion()
     fleet.run(5.0)
     minion.connection.send({"t": "grant", "jid": "20270115080000000000"})
     minion.carry()
