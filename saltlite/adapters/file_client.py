@@ -23,6 +23,7 @@ from saltlite.adapters.filehash import digest_of
 from saltlite.adapters.pluginsync import PluginSync, SyncReport
 from saltlite.core.file_ports import FileAsker
 from saltlite.errors import CommandExecutionError
+from saltlite.model.extmods import SyncRules
 from saltlite.model.files import FileAddress, FileStat, parse_env, parse_path
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
@@ -124,11 +125,11 @@ class FileClient:
                     offset = min(said["size"], size)
         raise CommandExecutionError(f"{path} changes while it is sent: send it again when it rests.")
 
-    def sync(self, kind: str, envs: list[str], *, clean: bool, chosen: Callable[[str], bool]) -> SyncReport:
+    def sync(self, kind: str, envs: list[str], rules: SyncRules) -> SyncReport:
         """Bring the plug-ins of a type (`modules`, `grains` …) from `salt://_<type>` of these environments."""
         if not self._extmods:
             raise CommandExecutionError("There is no place for plug-ins: set extension_modules in the configuration.")
-        return PluginSync(self, self._extmods).sync(kind, envs, clean=clean, chosen=chosen)
+        return PluginSync(self, self._extmods).sync(kind, envs, rules)
 
     def _names(self, act: str, env: str, prefix: str) -> Iterator[str]:
         after = ""

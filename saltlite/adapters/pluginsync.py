@@ -12,13 +12,14 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from saltlite.adapters.filehash import digest_of
-from saltlite.errors import CommandExecutionError
-from saltlite.model.files import FileAddress, FileStat
+from saltlite.errors import CommandExecutionError, UsageError
+from saltlite.model.extmods import SyncRules, names_text
+from saltlite.model.files import FileAddress, FileStat, parse_env
 
 ENDINGS = (".py", ".pyx", ".so", ".zip")
 """Files that are synced; contract: Salt's `saltutil.sync_modules`."""
@@ -32,6 +33,8 @@ BY_HAND = ".by-hand"
 class PluginSource(Protocol):
     """Where the files come from: `saltlite.adapters.file_client.FileClient`."""
 
+    def envs(self) -> list[str]: ...
+
     def files(self, env: str, prefix: str = "") -> list[str]: ...
 
     def stat(self, address: FileAddress) -> FileStat | None: ...
@@ -41,7 +44,7 @@ class PluginSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """Names as `modules.lumberjack`, sorted. `failed`: name -> why; when there is any, nothing was changed."""
+    """Names as `modules.lumberjack`, sorted. `failed`: name, or the type itself -> why; then nothing was changed."""
 
     synced: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
@@ -55,34 +58,55 @@ class PluginSync:
         self._source = source
         self._extmods = extmods
 
-    def sync(self, kind: str, envs: Sequence[str], *, clean: bool, chosen: Callable[[str], bool]) -> SyncReport:
+    def sync(self, kind: str, envs: Sequence[str], rules: SyncRules) -> SyncReport:
         """Bring the files of `salt://_<kind>` of these environments; of several with one path the last one counts.
 
-        `chosen` is asked for each, by its name without the type. `clean`: what is not among them is removed. Raises
-        OSError when the folder cannot be written, CommandExecutionError when the file server does not answer.
+        Raises OSError when the folder cannot be written, CommandExecutionError when the file server does not answer,
+        UsageError for an environment that it does not have.
         """
         sets = os.path.join(self._extmods, SETS)
         os.makedirs(sets, mode=0o700, exist_ok=True)
         with _locked(os.path.join(sets, "lock")):
             self._remove_unused(sets)
+            served = self._served(kind, envs)
+            wanted = {below: address for below, address in served.items() if rules.chosen(_relname(below))}
+            problem = "" if wanted or not served or rules.may_empty else self._emptied(kind, rules, len(served))
+            if problem:
+                return SyncReport(failed={kind: problem})
             staging = tempfile.mkdtemp(prefix=f"{kind}.", dir=sets)
             try:
-                return self._build(kind, self._wanted(kind, envs, chosen), staging, clean=clean)
+                return self._build(kind, wanted, staging, rules)
             finally:
                 self._remove_unused(sets)
 
-    def _wanted(self, kind: str, envs: Sequence[str], chosen: Callable[[str], bool]) -> dict[str, FileAddress]:
+    def _served(self, kind: str, envs: Sequence[str]) -> dict[str, FileAddress]:
         """Path below the type's folder -> where the file is."""
+        there = self._source.envs()
+        # To a file server an environment that it does not have is an empty one: a sync would remove everything.
+        unknown = next((env for env in envs if parse_env(env) not in there), None)
+        if unknown is not None:
+            raise UsageError(f"the file server has no environment {unknown!r}: it has {', '.join(there) or 'none'}")
         folder = f"_{kind}/"
         found = {}
         for env in envs:
             for path in self._source.files(env, f"_{kind}"):
                 below = path.removeprefix(folder)
-                if below.endswith(ENDINGS) and chosen(_relname(below)):
+                if below.endswith(ENDINGS):
                     found[below] = FileAddress(path, env)
         return found
 
-    def _build(self, kind: str, wanted: Mapping[str, FileAddress], staging: str, *, clean: bool) -> SyncReport:
+    def _emptied(self, kind: str, rules: SyncRules, served: int) -> str:
+        """Why nothing may be left of a type, "" when nothing would be removed."""
+        there = sorted(f"{kind}.{_relname(below)}" for below in _plugins(os.path.join(self._extmods, kind)))
+        if not there or not rules.clean:
+            return ""
+        return (
+            f"Nothing of {kind} was changed: extmod_whitelist and extmod_blacklist leave out all {served} that the "
+            f"master has, so this sync would remove all that are here ({names_text(there)}). Correct the lists, or "
+            "pass extmod_empty=True."
+        )
+
+    def _build(self, kind: str, wanted: Mapping[str, FileAddress], staging: str, rules: SyncRules) -> SyncReport:
         folder = os.path.join(self._extmods, kind)
         there = _plugins(folder)
         synced, failed = set(), {}
@@ -98,16 +122,19 @@ class PluginSync:
         gone = there - set(wanted)
         if failed:
             return SyncReport(failed=failed)
-        if not clean:
+        if not rules.clean:
             for below in gone:
                 dest = os.path.join(staging, below)
                 os.makedirs(os.path.dirname(dest), mode=0o700, exist_ok=True)
                 _share(os.path.join(folder, below), dest)
             gone = set()
+        removed = sorted({f"{kind}.{_relname(below)}" for below in gone})
+        if removed:
+            rules.removing(removed)
         if synced or gone:
             _sync_folders(staging)
             self._exchange(folder, staging)
-        return SyncReport(sorted(synced), sorted({f"{kind}.{_relname(below)}" for below in gone}))
+        return SyncReport(sorted(synced), removed)
 
     def _take(self, address: FileAddress, known: str, dest: str) -> tuple[str, bool]:
         """Put one file into the new set: (why that failed or "", whether it is another than before)."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from saltlite.config.values import PORT_MAX, parse_address, parse_duration, spell_duration
 from saltlite.config.written import Map, Scalar, Sequence, Written, resolve, value_of
 from saltlite.errors import ConfigError, UsageError
+from saltlite.model.extmods import EXAMPLE, checked_globs, known_type
 from saltlite.model.files import parse_env
 
 T = TypeVar("T")
@@ -362,3 +363,33 @@ class MapOfMaps:
 
     def spell(self, value: dict[str, Any]) -> str:
         return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobsByType:
+    """A map from some types of plug-ins to globs of their names (`saltlite.model.extmods`)."""
+
+    types: tuple[str, ...]
+    whitelist: bool
+
+    def wants(self) -> str:
+        return f"a map from types of plug-ins to lists of globs, as in {EXAMPLE}"
+
+    def read(self, written: Written) -> dict[str, list[str]]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        found = {}
+        for key, value in written.pairs:
+            try:
+                kind = known_type(key.text, self.types)
+            except UsageError as error:
+                raise MisfitError(key, str(error)) from error
+            try:
+                found[kind] = checked_globs(kind, value_of(value), whitelist=self.whitelist)
+            except UsageError as error:
+                raise MisfitError(value, str(error)) from error
+        return found
+
+    def spell(self, value: dict[str, list[str]]) -> str:
+        lists = (f"{kind}: [{', '.join(quote(glob) for glob in globs)}]" for kind, globs in value.items())
+        return f"{{{', '.join(lists)}}}"

@@ -13,6 +13,7 @@ from saltlite.config.kinds import (
     FilePaths,
     FileRoots,
     Flag,
+    GlobsByType,
     MapOfMaps,
     Text,
     TextLists,
@@ -22,6 +23,7 @@ from saltlite.config.kinds import (
 from saltlite.config.options import option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import PORT_MAX
+from saltlite.model.extmods import MASTER_TYPES
 from saltlite.wire.limits import HANDSHAKES_PER_S_PER_ADDRESS
 
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -186,6 +188,23 @@ class MasterConfig:
         "those of file_roots. It must not belong to `user`, or a network process that was taken over could have an "
         "operator run its code; '' for none.",
         FilePath(may_be_empty=True),
+    )
+    extmod_whitelist: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        {},
+        "The only plug-ins that a sync brings, by type: globs of their names, as in {modules: [plain, 'web*']}. A type "
+        "that is not named is not limited. The keyword of a sync takes the place of this.",
+        GlobsByType(MASTER_TYPES, whitelist=True),
+    )
+    extmod_blacklist: dict[str, list[str]] = option(  # noqa: RUF009 - as above
+        {},
+        "Plug-ins that a sync does not bring, by type, as extmod_whitelist has them.",
+        GlobsByType(MASTER_TYPES, whitelist=False),
+    )
+    extmod_empty: bool = option(
+        False,
+        "Whether a sync may remove every plug-in of a type because the whitelist and blacklist leave out all that "
+        "file_roots have. Otherwise it fails and removes nothing.",
+        Flag(),
     )
     publisher_acl: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},

@@ -14,6 +14,7 @@ from saltlite.config.kinds import (
     FilePaths,
     FileRoots,
     Flag,
+    GlobsByType,
     Text,
     TextMap,
     Texts,
@@ -25,6 +26,7 @@ from saltlite.config.options import option
 from saltlite.config.paths import DEFAULT_ROOT_DIR
 from saltlite.config.values import PORT_MAX
 from saltlite.model.execution import DIRECT
+from saltlite.model.extmods import MINION_TYPES
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import parse_fingerprint, parse_token
 from saltlite.wire.limits import JOBS_RUNNING_PER_MINION, RETURN_MAX
@@ -158,6 +160,23 @@ class MinionConfig:
     clean_dynamic_modules: bool = option(
         True,
         "Whether a sync removes plug-ins from extension_modules that the master has no more.",
+        Flag(),
+    )
+    extmod_whitelist: dict[str, list[str]] = option(  # noqa: RUF009 - a fresh copy for each configuration
+        {},
+        "The only plug-ins that a sync brings, by type: globs of their names, as in {modules: [plain, 'web*']}. A type "
+        "that is not named is not limited. The keyword of a sync takes the place of this.",
+        GlobsByType(MINION_TYPES, whitelist=True),
+    )
+    extmod_blacklist: dict[str, list[str]] = option(  # noqa: RUF009 - as above
+        {},
+        "Plug-ins that a sync does not bring, by type, as extmod_whitelist has them.",
+        GlobsByType(MINION_TYPES, whitelist=False),
+    )
+    extmod_empty: bool = option(
+        False,
+        "Whether a sync may remove every plug-in of a type because the whitelist and blacklist leave out all that "
+        "the master has. Otherwise it fails and removes nothing.",
         Flag(),
     )
     salt_compat: str = option(

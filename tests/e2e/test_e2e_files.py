@@ -80,6 +80,60 @@ def test_a_module_of_the_master_is_synced_run_replaced_and_removed(fleet: Fleet)
     assert fleet.cli("web1", "cheese.make").code != 0
 
 
+def test_lists_by_type_are_read_and_one_that_leaves_out_everything_removes_nothing(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("web1")
+    for name in ("plain", "web_a", "other"):
+        put(fleet, f"_modules/{name}.py", "def f():\n    return __name__\n")
+    put(fleet, "_grains/site.py", "def site():\n    return {'site': 'lab'}\n")
+    assert call(fleet, "saltutil.sync_modules") == ["modules.other", "modules.plain", "modules.web_a"]
+
+    # A map that names the type, as Salt has it: what it leaves out goes, and is named beside the return.
+    said = fleet.cli("--out", "json", "web1", "saltutil.sync_modules", "extmod_whitelist={modules: [plain, 'web*']}")
+    assert (said.code, said.json()) == (0, {"web1": []})
+    assert "plug-ins that are removed here: modules.other" in said.err
+    assert "plug-ins that are removed here: modules.other" in fleet.daemons["web1"].log()
+    assert call(fleet, "saltutil.list_extmods") == {"modules": ["plain", "web_a"]}
+
+    # A list that leaves out everything, a list that is none, an unknown type: nothing is changed.
+    for wrong, why in (
+        ("extmod_whitelist={modules: [plian]}", "would remove all that are here (modules.plain, modules.web_a)"),
+        ("extmod_whitelist=plian", "would remove all that are here"),
+        ("extmod_whitelist=[5]", "a list of texts"),
+        ("extmod_whitelist={modules: {plain: 1}}", "a list of texts"),
+        ("extmod_blacklist={moduls: [plain]}", "did you mean modules?"),
+        ("saltenv=dve", "no environment 'dve'"),
+    ):
+        said = fleet.cli("web1", "saltutil.sync_modules", wrong)
+        assert said.code != 0, wrong
+        assert why in said.out, wrong
+        assert call(fleet, "saltutil.list_extmods") == {"modules": ["plain", "web_a"]}
+    said = fleet.cli("web1", "saltutil.sync_all", "extmod_whitelist=[plain]")
+    assert said.code != 0, said
+    assert call(fleet, "saltutil.list_extmods") == {"modules": ["plain", "web_a"]}
+
+    # With consent everything goes, and with an empty folder on the master as well.
+    said = fleet.cli("web1", "saltutil.sync_modules", "extmod_whitelist={modules: [plian]}", "extmod_empty=True")
+    assert said.code == 0, said
+    assert call(fleet, "saltutil.list_extmods") == {}
+    assert call(fleet, "saltutil.sync_all", "extmod_blacklist={modules: ['*a*']}")["modules"] == ["modules.other"]
+    for name in ("plain", "web_a", "other"):
+        (roots(fleet) / f"_modules/{name}.py").unlink()
+    assert call(fleet, "saltutil.sync_modules") == []
+    assert call(fleet, "saltutil.list_extmods") == {"grains": ["site"]}
+
+
+def test_the_lists_are_options_of_a_minion_too(fleet: Fleet) -> None:
+    fleet.start_master()
+    fleet.join("web1", extmod_whitelist={"modules": ["web*"]}, extmod_blacklist={"grains": ["site"]})
+    for name in ("plain", "web_a"):
+        put(fleet, f"_modules/{name}.py", "def f():\n    return 1\n")
+    put(fleet, "_grains/site.py", "def site():\n    return {'site': 'lab'}\n")
+    brought = call(fleet, "saltutil.sync_all")
+    assert (brought["modules"], brought["grains"]) == (["modules.web_a"], [])
+    assert call(fleet, "saltutil.sync_modules", "extmod_whitelist=plain") == ["modules.plain"]
+
+
 def test_a_broken_or_hanging_grain_costs_itself_only_and_the_good_ones_are_there_after_the_sync(fleet: Fleet) -> None:
     fleet.start_master()
     fleet.join("web1")

@@ -275,6 +275,40 @@ def test_plug_ins_of_file_roots_are_synced_and_then_run(folder: Path) -> None:
     assert not (folder / "var/cache/saltlite/master").exists()
 
 
+def test_lists_of_the_master_that_leave_out_everything_remove_nothing(folder: Path) -> None:
+    extmods = folder / "var/cache/saltlite/extmods/runners"
+    (folder / "master").write_text(f"root_dir: {folder}\nsock_dir: {folder}\nfile_roots: {{base: [{folder}/srv]}}\n")
+    served = folder / "srv/_runners"
+    served.mkdir(parents=True)
+    for name in ("tour", "town"):
+        (served / f"{name}.py").write_text("def start():\n    return 39\n")
+
+    def run_it(*words: str) -> tuple[int, str]:
+        out = io.StringIO()
+        code = run(["runner", "-q", "-c", str(folder), *words, "--out", "json"], Console(None, out, None))
+        return code, out.getvalue()
+
+    def there() -> list[str]:
+        return sorted(os.listdir(extmods))
+
+    assert run_it("saltutil.sync_runners")[0] == 0
+    for wrong, why in (
+        ("extmod_whitelist={runners: [tuor]}", "would remove all that are here (runners.tour, runners.town)"),
+        ("extmod_whitelist={runers: [tour]}", "did you mean runners?"),
+        ("extmod_blacklist=[5]", "a list of texts"),
+    ):
+        code, out = run_it("saltutil.sync_runners", wrong)
+        assert code != 0
+        assert why in out
+        assert there() == ["tour.py", "town.py"]
+    assert run_it("saltutil.sync_all", "extmod_whitelist={runners: [tuor]}")[0] != 0
+    assert there() == ["tour.py", "town.py"]
+    assert run_it("saltutil.sync_runners", "extmod_whitelist={runners: ['*r']}") == (0, "[]\n")
+    assert there() == ["tour.py"]
+    assert run_it("saltutil.sync_runners", "extmod_blacklist=t*", "extmod_empty=True") == (0, "[]\n")
+    assert there() == []
+
+
 def test_a_sync_without_a_place_for_plug_ins_is_refused(folder: Path) -> None:
     (folder / "master").write_text(f"root_dir: {folder}\nsock_dir: {folder}\nextension_modules: ''\n")
     out = io.StringIO()

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from saltlite.adapters.pluginsync import PLUGIN_MAX, SyncReport
-from saltlite.errors import CommandExecutionError
+from saltlite.errors import CommandExecutionError, UsageError
+from saltlite.model.extmods import NAMES_SHOWN, SyncRules
 from tests.file_servers import CutOff, Served
 
 
 def sync(served: Served, *, envs: tuple[str, ...] = ("base",), clean: bool = True, barred: str = "") -> SyncReport:
-    return served.client.sync("modules", list(envs), clean=clean, chosen=lambda name: name != barred)
+    return served.client.sync("modules", list(envs), SyncRules(clean, lambda name: name != barred))
 
 
 def there(served: Served) -> dict[str, str]:
@@ -189,3 +190,53 @@ def test_kill_9_at_any_operation_leaves_the_old_set_or_the_new_one_and_the_next_
         if not died:
             assert number > 10
             return
+
+
+def none(_name: str) -> bool:
+    return False
+
+
+def test_what_goes_is_named_before_it_goes(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.put("_modules/one.py", "1")
+    two = served.put("_modules/two.py", "2")
+    sync(served)
+    two.unlink()
+    said: list[tuple[list[str], dict[str, str]]] = []
+    rules = SyncRules(removing=lambda names: said.append((list(names), there(served))))
+    served.client.sync("modules", ["base"], rules)
+    assert said == [(["modules.two"], {"one.py": "1", "two.py": "2"})]
+    served.client.sync("modules", ["base"], rules)
+    assert len(said) == 1
+
+
+def test_lists_that_leave_out_all_of_the_master_remove_nothing_unless_that_is_allowed(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    for number in range(NAMES_SHOWN + 2):
+        served.put(f"_modules/m{number:02}.py", "1")
+    # Nothing is here yet, so nothing is lost.
+    assert served.client.sync("modules", ["base"], SyncRules(chosen=none)) == SyncReport()
+    sync(served)
+    before = there(served)
+    for _ in range(2):
+        report = served.client.sync("modules", ["base"], SyncRules(chosen=none))
+        assert list(report.failed) == ["modules"]
+        assert "leave out all 12 that the master has" in report.failed["modules"]
+        assert "modules.m09 and 2 more" in report.failed["modules"]
+        assert there(served) == before
+    assert leftovers(served) == []
+    assert served.client.sync("modules", ["base"], SyncRules(clean=False, chosen=none)) == SyncReport()
+    emptied = served.client.sync("modules", ["base"], SyncRules(chosen=none, may_empty=True))
+    assert len(emptied.removed) == NAMES_SHOWN + 2
+    assert there(served) == {}
+
+
+def test_an_environment_that_the_master_does_not_have_is_no_empty_one(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.put("_modules/one.py", "1")
+    sync(served)
+    with pytest.raises(UsageError, match="no environment 'dve': it has base, dev"):
+        sync(served, envs=("base", "dve"))
+    assert there(served) == {"one.py": "1"}
+    # That of a file server without a single plug-in is.
+    assert sync(served, envs=("dev",)) == SyncReport(removed=["modules.one"])

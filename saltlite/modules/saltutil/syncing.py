@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from saltlite.decorators.notes import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
+from saltlite.model.extmods import MINION_TYPES, ExtmodFilter, SyncRules, names_text, read_filter
 from saltlite.model.files import BASE_ENV
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __file_client__, __opts__
 
-_SYNCED = ("executors", "grains", "interfaces", "modules", "output", "resources", "utils")
-"""Types of plug-ins."""
+log = logging.getLogger(__name__)
 
 _COPIES = ("files", "localfiles")
 """Folders of `cachedir` with copies of files."""
@@ -24,28 +27,36 @@ _COPIES = ("files", "localfiles")
 def sync_modules(
     saltenv: str | list[str] | None = None,
     refresh: bool = True,
-    extmod_whitelist: str | list[str] | None = None,
-    extmod_blacklist: str | list[str] | None = None,
+    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
+    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    extmod_empty: bool | None = None,
 ) -> list[str]:
     """
     Bring the execution modules in ``salt://_modules``; the names of those that changed, as ``modules.lumberjack``.
 
-    ``saltenv`` is one environment or several (``base`` by default), ``extmod_whitelist`` and ``extmod_blacklist`` are
-    names of modules. With ``refresh`` the minion looks at its modules at once.
+    ``saltenv`` is one environment or several (``base`` by default). ``extmod_whitelist`` and ``extmod_blacklist`` are
+    globs of names: a list, a text with commas, or a map from types to lists, as the options of these names are, whose
+    place they take. With ``refresh`` the minion looks at its modules at once.
+
+    What the master does not have any more, or the lists leave out, is removed; a note beside the return and the log
+    name it. When the lists leave out all that the master has, nothing is changed and the call fails, unless
+    ``extmod_empty``, or the option of that name, is True.
 
     CLI Example::
 
         saltlite '*' saltutil.sync_modules
         saltlite '*' saltutil.sync_modules saltenv=dev extmod_blacklist=lumberjack
+        saltlite '*' saltutil.sync_modules extmod_whitelist='{modules: [plain, "web*"]}'
     """
-    return _sync("modules", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+    return _sync(_Wish("modules", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_grains(
     saltenv: str | list[str] | None = None,
     refresh: bool = True,
-    extmod_whitelist: str | list[str] | None = None,
-    extmod_blacklist: str | list[str] | None = None,
+    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
+    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    extmod_empty: bool | None = None,
 ) -> list[str]:
     """
     Bring the grains in ``salt://_grains``, as ``sync_modules``; with ``refresh`` all grains are found anew.
@@ -54,14 +65,15 @@ def sync_grains(
 
         saltlite '*' saltutil.sync_grains
     """
-    return _sync("grains", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+    return _sync(_Wish("grains", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_executors(
     saltenv: str | list[str] | None = None,
     refresh: bool = True,
-    extmod_whitelist: str | list[str] | None = None,
-    extmod_blacklist: str | list[str] | None = None,
+    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
+    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    extmod_empty: bool | None = None,
 ) -> list[str]:
     """
     Bring the executors in ``salt://_executors``, as ``sync_modules``.
@@ -70,14 +82,15 @@ def sync_executors(
 
         saltlite '*' saltutil.sync_executors
     """
-    return _sync("executors", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+    return _sync(_Wish("executors", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_interfaces(
     saltenv: str | list[str] | None = None,
     refresh: bool = True,
-    extmod_whitelist: str | list[str] | None = None,
-    extmod_blacklist: str | list[str] | None = None,
+    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
+    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    extmod_empty: bool | None = None,
 ) -> list[str]:
     """
     Bring the module interfaces in ``salt://_interfaces``, as ``sync_modules``.
@@ -86,14 +99,15 @@ def sync_interfaces(
 
         saltlite '*' saltutil.sync_interfaces
     """
-    return _sync("interfaces", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+    return _sync(_Wish("interfaces", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_resources(
     saltenv: str | list[str] | None = None,
     refresh: bool = True,
-    extmod_whitelist: str | list[str] | None = None,
-    extmod_blacklist: str | list[str] | None = None,
+    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
+    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    extmod_empty: bool | None = None,
 ) -> list[str]:
     """
     Bring the resource types in ``salt://_resources``, as ``sync_modules``; with ``refresh`` resources are looked for.
@@ -102,14 +116,15 @@ def sync_resources(
 
         saltlite '*' saltutil.sync_resources
     """
-    return _sync("resources", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+    return _sync(_Wish("resources", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_output(
     saltenv: str | list[str] | None = None,
     refresh: bool = True,
-    extmod_whitelist: str | list[str] | None = None,
-    extmod_blacklist: str | list[str] | None = None,
+    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
+    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    extmod_empty: bool | None = None,
 ) -> list[str]:
     """
     Bring the outputters in ``salt://_output``, for ``saltlite-call``, as ``sync_modules``.
@@ -118,14 +133,15 @@ def sync_output(
 
         saltlite '*' saltutil.sync_output
     """
-    return _sync("output", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+    return _sync(_Wish("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_outputters(
     saltenv: str | list[str] | None = None,
     refresh: bool = True,
-    extmod_whitelist: str | list[str] | None = None,
-    extmod_blacklist: str | list[str] | None = None,
+    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
+    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    extmod_empty: bool | None = None,
 ) -> list[str]:
     """
     The same as ``sync_output``.
@@ -134,14 +150,15 @@ def sync_outputters(
 
         saltlite '*' saltutil.sync_outputters
     """
-    return _sync("output", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+    return _sync(_Wish("output", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_utils(
     saltenv: str | list[str] | None = None,
     refresh: bool = True,
-    extmod_whitelist: str | list[str] | None = None,
-    extmod_blacklist: str | list[str] | None = None,
+    extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
+    extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    extmod_empty: bool | None = None,
 ) -> list[str]:
     """
     Bring the files in ``salt://_utils``, which modules reach as ``__utils__``, as ``sync_modules``.
@@ -150,7 +167,7 @@ def sync_utils(
 
         saltlite '*' saltutil.sync_utils
     """
-    return _sync("utils", saltenv, refresh, extmod_whitelist, extmod_blacklist)
+    return _sync(_Wish("utils", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty), refresh)
 
 
 def sync_all(
@@ -158,22 +175,24 @@ def sync_all(
     refresh: bool = True,
     extmod_whitelist: dict[str, Any] | None = None,
     extmod_blacklist: dict[str, Any] | None = None,
+    extmod_empty: bool | None = None,
     *,
     report: bool = False,
 ) -> dict[str, Any]:
     """
     Bring the plug-ins of every type; type -> the names of those that changed.
 
-    The lists are dicts here, type -> names. With ``report`` each type has ``synced``, ``removed`` and ``failed``
-    (name -> why; then nothing of that type was changed) instead.
+    The lists are maps here, type -> globs of names. With ``report`` each type has ``synced``, ``removed`` and
+    ``failed`` (name -> why; then nothing of that type was changed) instead.
 
     CLI Example::
 
         saltlite '*' saltutil.sync_all
         saltlite '*' saltutil.sync_all report=True
     """
-    allowed, barred = extmod_whitelist or {}, extmod_blacklist or {}
-    found = {kind: _synced(kind, saltenv, allowed.get(kind), barred.get(kind)) for kind in _SYNCED}
+    wish = _Wish("", saltenv, extmod_whitelist, extmod_blacklist, extmod_empty)
+    chosen = _filter(wish)
+    found = {kind: _synced(kind, wish, chosen) for kind in MINION_TYPES}
     if refresh:
         _refresh_after([kind for kind, said in found.items() if said["synced"] or said["removed"]])
     if report:
@@ -262,7 +281,7 @@ def list_extmods() -> dict[str, list[str]]:
     """
     folder = str(_option("extension_modules"))
     found = {}
-    for kind in _SYNCED:
+    for kind in MINION_TYPES:
         with contextlib.suppress(FileNotFoundError):
             names = {name.partition(".")[0] for name in os.listdir(os.path.join(folder, kind))}
             found[kind] = sorted(name for name in names if name and not name.startswith("__"))
@@ -304,32 +323,55 @@ def _option(name: str) -> Any:
     return __opts__[name]
 
 
-def _sync(kind: str, saltenv: Any, refresh: bool, allowed: Any, barred: Any) -> list[str]:
-    said = _synced(kind, saltenv, allowed, barred)
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a sync was asked for; `kind` is "" for all types."""
+
+    kind: str
+    saltenv: Any
+    whitelist: Any
+    blacklist: Any
+    may_empty: bool | None
+
+
+def _sync(wish: _Wish, refresh: bool) -> list[str]:
+    said = _synced(wish.kind, wish, _filter(wish))
     if said["failed"]:
         raise CommandExecutionError(_why_failed(said["failed"]))
     if refresh and (said["synced"] or said["removed"]):
-        _refresh_after([kind])
+        _refresh_after([wish.kind])
     names: list[str] = said["synced"]
     return names
 
 
-def _synced(kind: str, saltenv: Any, allowed: Any, barred: Any) -> dict[str, Any]:
-    """`synced`, `removed` and `failed` of one type."""
-    only, never = _names(allowed), _names(barred)
-
-    def chosen(name: str) -> bool:
-        mine = {name, name.partition(".")[0]}
-        return not mine & never and (not only or bool(mine & only))
-
-    envs = _names_in_order(saltenv) or [BASE_ENV]
+def _filter(wish: _Wish) -> ExtmodFilter:
     try:
-        report = _client().sync(kind, envs, clean=__opts__.get("clean_dynamic_modules", True), chosen=chosen)
+        return read_filter(__opts__, MINION_TYPES, wish.kind, wish.whitelist, wish.blacklist)
+    except UsageError as error:
+        raise SaltInvocationError(str(error)) from error
+
+
+def _synced(kind: str, wish: _Wish, chosen: ExtmodFilter) -> dict[str, Any]:
+    """`synced`, `removed` and `failed` of one type."""
+    # A program may have given anything: only true is true here.
+    may_empty = (__opts__.get("extmod_empty") if wish.may_empty is None else wish.may_empty) is True
+    clean = __opts__.get("clean_dynamic_modules", True)
+    rules = SyncRules(clean, chosen.chooser(kind), may_empty, _say_removed)
+    envs = _names_in_order(wish.saltenv) or [BASE_ENV]
+    try:
+        report = _client().sync(kind, envs, rules)
     except OSError as error:
         raise CommandExecutionError(f"The plug-ins cannot be written: {error.strerror} ({error.filename})") from error
     except UsageError as error:
         raise SaltInvocationError(str(error)) from error
     return {"synced": report.synced, "removed": report.removed, "failed": report.failed}
+
+
+def _say_removed(names: Sequence[str]) -> None:
+    """Before it is done. The return stays what it is in Salt, the names of those that were brought."""
+    text = f"plug-ins that are removed here: {names_text(names)}"
+    log.warning("%s", text)
+    note(text)
 
 
 def _refresh_after(kinds: Sequence[str]) -> None:
@@ -342,12 +384,11 @@ def _refresh_after(kinds: Sequence[str]) -> None:
 
 
 def _why_failed(failed: dict[str, str]) -> str:
-    reasons = "; ".join(f"{name}: {why}" for name, why in failed.items())
-    return f"Nothing was changed, because not all could be fetched. {reasons}"
-
-
-def _names(given: Any) -> set[str]:
-    return set(_names_in_order(given))
+    """The sentences of types that were left alone; after them, which files could not be fetched."""
+    sentences = [why for name, why in failed.items() if name in MINION_TYPES]
+    reasons = "; ".join(f"{name}: {why}" for name, why in failed.items() if name not in MINION_TYPES)
+    fetched = [f"Nothing was changed, because not all could be fetched. {reasons}"] if reasons else []
+    return " ".join([*sentences, *fetched])
 
 
 def _names_in_order(given: Any) -> list[str]:
