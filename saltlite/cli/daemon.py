@@ -14,7 +14,7 @@ DEFAULT_CONFIG_DIR = "/etc/saltlite"
 
 def options(program: str, what: str, argv: list[str] | None) -> argparse.Namespace:
     """Parse a daemon's command line: `config_dir`."""
-    parser = argparse.ArgumentParser(prog=program, description=what)
+    parser = argparse.ArgumentParser(prog=program, description=what, allow_abbrev=False)
     parser.add_argument(
         "-c", "--config-dir", default=DEFAULT_CONFIG_DIR, metavar="DIR", help=f"default: {DEFAULT_CONFIG_DIR}"
     )

@@ -3,7 +3,7 @@
 A function (`test.ping`) as the second word makes a job, whatever the first word is, unless that is a command which
 takes such a word itself (`saltlite doc test.ping`); a word with a slash is the tag of an event, and no function.
 Otherwise a first word that names a command is that command. `run` is a job too: `saltlite run -- key test.ping` is
-for a minion whose id is a command's name.
+for a minion whose id is a command's name. What follows that `--` is a job as if it stood alone, with its options.
 """
 
 from __future__ import annotations
@@ -38,11 +38,18 @@ def split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     if second is not None and makes_job(rest[first], rest[second]):
         return None, rest
     if rest[first] == RUN:
-        del rest[first]
-        return None, rest
+        return None, _job_of_run(rest, first)
     if rest[first] not in commands.members(""):
         return None, rest
     return _full_name(rest)
+
+
+def _job_of_run(line: list[str], run: int) -> list[str]:
+    """The line of a job without `run`, and without the `--` in front of its target."""
+    rest = [*line[:run], *line[run + 1 :]]
+    if "--" in rest and _next_word(rest, run) is None:
+        rest.remove("--")
+    return rest
 
 
 def makes_job(first: str, second: str) -> bool:

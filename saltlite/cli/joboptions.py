@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saltlite.cli.commands import LOGIN_OPTIONS, command_lines
 from saltlite.cli.durations import parse_duration
-from saltlite.cli.options import Option, Table
+from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table
 from saltlite.cli.printing import JOB_FORMATS_TEXT, JOB_OUTPUT_OPTIONS
 from saltlite.cli.targets import TARGET_OPTIONS
 from saltlite.errors import UsageError
@@ -67,8 +67,9 @@ EXECUTION_OPTIONS = (
 )
 
 _EPILOG = f"""\
-Options stand anywhere. Behind the function only those above are options, and
-behind `--` nothing is. TIME is seconds, or has a unit: 30, 30s, 5m, 1h.
+{ARGUMENTS_TEXT}
+
+TIME is seconds, or has a unit: 30, 30s, 5m, 1h.
 
 {JOB_FORMATS_TEXT}
 

@@ -81,7 +81,7 @@ def _run_job(argv: Sequence[str], console: Console) -> int:
     if not argv:
         console.error(JOB.help())
         return exitcodes.USAGE
-    parsed = JOB.parse(argv, words_before_free=TARGET_AND_FUNCTION)
+    parsed = JOB.parse(argv, words_before_arguments=TARGET_AND_FUNCTION)
     if parsed.on("version"):
         raise HelpAsked(f"saltlite {__version__}")
     from saltlite.cli import job  # the client and its socket, which a help text does without

@@ -1,7 +1,10 @@
 """Options of a command: one table makes the parser and the help text.
 
-Not argparse: a job's own words come after the function and may start with a hyphen, options stand before or
-after the target, the help must not change with the Python version, and this starts faster.
+One rule holds for every command, and for every word wherever it stands: a word that begins with a hyphen is an option,
+and one that names no option is an error. So a mistyped option is never handed to a function as an argument. Behind a
+bare `--` every word is an argument. A lone hyphen is a word, and so are negative numbers where arguments stand.
+
+Not argparse: it takes abbreviations, its help changes with the Python version, and this starts faster.
 """
 
 from __future__ import annotations
@@ -16,6 +19,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 _HELP_COLUMN = 26
+
+ARGUMENTS_TEXT = """\
+Options stand anywhere, behind the function too. A word that begins with a
+hyphen and is no option is an error; behind `--` every word is an argument, as
+in cmd.run -- -x. Negative numbers (-5) and NAME=--VALUE need no `--`."""
+"""What the help of commands that take the arguments of a function says of words and options."""
 
 
 class Option:
@@ -102,11 +111,11 @@ class Table:
         option = self._by_name.get(name)
         return None if option is None else (option, value if equals else None)
 
-    def parse(self, argv: Sequence[str], *, words_before_free: int | None = None) -> Parsed:
+    def parse(self, argv: Sequence[str], *, words_before_arguments: int | None = None) -> Parsed:
         """Read a command line. Raises UsageError, or HelpAsked for `--help`.
 
-        After `--` everything is a word. After `words_before_free` words so is every token that does not name
-        an option exactly.
+        `words_before_arguments`: behind so many words the arguments of a function begin, the last of these words being
+        its name; negative numbers are words there. None for a command that calls no function.
         """
         parsed = Parsed()
         tokens = list(reversed(argv))
@@ -115,15 +124,32 @@ class Table:
             if token == "--":  # noqa: S105 - no password
                 parsed.words += reversed(tokens)
                 break
-            found = self.find(token)
-            is_free = words_before_free is not None and len(parsed.words) >= words_before_free
-            if found:
-                self._store(parsed, found, tokens)
-            elif is_free or not is_option(token):
+            in_arguments = words_before_arguments is not None and len(parsed.words) >= words_before_arguments
+            if not is_option(token) or (in_arguments and is_number(token)):
                 parsed.words.append(token)
-            else:
-                tokens += reversed(self._unbundle(token))
+                continue
+            function = parsed.words[words_before_arguments - 1] if in_arguments and words_before_arguments else ""
+            self._read(parsed, token, tokens, function)
         return parsed
+
+    def _read(self, parsed: Parsed, token: str, tokens: list[str], function: str) -> None:
+        """Store what one token says: an option, or several switches in one as in `-Lq`, with a value as in `-qt5`."""
+        found = self.find(token)
+        if found is not None:
+            self._store(parsed, found, tokens)
+            return
+        # `-async` is `--async` with a hyphen too few, and not `-a sync`.
+        if token.startswith("--") or not token.startswith("-") or f"-{token}" in self._by_name:
+            raise UsageError(self._unknown(token, function))
+        letters = token[1:]
+        while letters:
+            letter, letters = f"-{letters[0]}", letters[1:]
+            option = self._by_name.get(letter)
+            if option is None:
+                raise UsageError(self._unknown(letter, function, within=token))
+            self._store(parsed, (option, letters if option.metavar and letters else None), tokens)
+            if option.metavar:
+                return
 
     def _store(self, parsed: Parsed, found: tuple[Option, str | None], tokens: list[str]) -> None:
         option, value = found
@@ -136,9 +162,7 @@ class Table:
             parsed.options[option.key] = True
             return
         if value is None:
-            if not tokens:
-                raise UsageError(f"{name} needs a value: {name} {option.metavar}")
-            value = tokens.pop()
+            value = _next_value(option, tokens)
         try:
             converted = option.convert(value)
         except UsageError as error:
@@ -148,28 +172,56 @@ class Table:
         else:
             parsed.options[option.key] = converted
 
-    def _unbundle(self, token: str) -> list[str]:
-        """`-t5` as `-t 5` and `-Lq` as `-L -q`, once; UsageError for a token that names nothing."""
-        option = self._by_name.get(token[:2])
-        if option is None or token.startswith("--") or len(token) < 3:
-            raise UsageError(self._unknown(token))
-        return [token[:2], token[2:] if option.metavar else f"-{token[2:]}"]
-
-    def _unknown(self, token: str) -> str:
-        near = _nearest(token.partition("=")[0], self._by_name)
+    def _unknown(self, name: str, function: str, *, within: str = "") -> str:
+        near = _nearest_option(name, self._by_name)
         # Of the usage only the words that can be typed: a placeholder such as FILE|FOLDER... is a pipe to a shell.
         command = " ".join(takewhile(_can_be_typed, self.usage.split()))
         hint = f"did you mean {near}?" if near else f"`{command} --help` lists them"
-        return f"there is no option {token}; {hint}"
+        shown = name if within in ("", name) else f"{name}, as in {within}"
+        sentence = f"there is no option {shown}; {hint}"
+        if not function:
+            return sentence
+        stop = "" if near else "."
+        return f"{sentence}{stop} To hand it to {function} as an argument, write it behind `--`"
+
+
+def _next_value(option: Option, tokens: list[str]) -> str:
+    """The word behind an option, taken from `tokens`. What looks like an option is no value: one was forgotten."""
+    name = option.names[-1]
+    if not tokens or tokens[-1] == "--":
+        raise UsageError(f"{name} needs a value: {name} {option.metavar}")
+    value = tokens.pop()
+    if is_option(value) and not is_number(value):
+        raise UsageError(f"{name} needs a value, and {value} looks like an option; if it is the value: {name}={value}")
+    return value
 
 
 def _can_be_typed(word: str) -> bool:
     return word.islower() and word.replace("-", "").isalpha()
 
 
+_HYPHENS = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+"""The hyphen, and the dashes that word processors and chats make of it."""
+
+
 def is_option(token: str) -> bool:
-    """Whether a token has the form of an option; a lone hyphen is a word."""
-    return len(token) > 1 and token.startswith("-")
+    """Whether a token has the form of an option, if only with a dash for its hyphens; a lone hyphen is a word."""
+    return len(token) > 1 and token[0] in _HYPHENS
+
+
+def is_number(token: str) -> bool:
+    """Whether a token is a negative number: `-5`, `-1.5`, `-.5`, `-1e3`."""
+    if token[1:2] not in _NUMBER_STARTS or not _NUMBER_CHARACTERS.issuperset(token):
+        return False
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return True
+
+
+_NUMBER_STARTS = frozenset("0123456789.")
+_NUMBER_CHARACTERS = _NUMBER_STARTS.union("+-eE")
 
 
 class choice:  # noqa: N801 - it is called as the other converters are, which are functions
@@ -186,6 +238,11 @@ class choice:  # noqa: N801 - it is called as the other converters are, which ar
         near = _nearest(text, self.names)
         hint = f"did you mean {near}?" if near else f"use one of {', '.join(self.names)}"
         raise UsageError(f"{text!r} is not known; {hint}")
+
+
+def _nearest_option(token: str, known: Iterable[str]) -> str | None:
+    name = token.partition("=")[0].lstrip(_HYPHENS)
+    return _nearest(f"--{name}" if len(name) > 1 else f"-{name}", known)
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:

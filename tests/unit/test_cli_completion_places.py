@@ -144,4 +144,9 @@ def test_the_value_of_an_argument_is_nobodys_business() -> None:
 
 
 def test_nothing_is_an_option_behind_the_two_hyphens() -> None:
-    assert place("run", "--", "web1", "test.arg", "--o").kind == "argument"
+    assert place("web1", "test.arg", "--", "--o").kind == "argument"
+
+
+def test_what_follows_run_is_a_job_with_its_options() -> None:
+    assert place("run", "--", "web1", "test.arg", "--o").kind == "options"
+    assert place("run", "--", "web1", "test.arg", "--", "--o").kind == "argument"

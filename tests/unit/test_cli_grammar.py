@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from saltlite.cli.calls import _what_is_missing
@@ -16,7 +18,7 @@ def job(line: list[str]) -> Parsed:
     """The line as a job."""
     name, rest = split_command(line)
     assert name is None
-    return JOB.parse(rest, words_before_free=TARGET_AND_FUNCTION)
+    return JOB.parse(rest, words_before_arguments=TARGET_AND_FUNCTION)
 
 
 @pytest.mark.parametrize(
@@ -87,9 +89,81 @@ def test_options_stand_before_or_behind_the_target(line: list[str]) -> None:
     assert (parsed.words, parsed.options) == (["web.*", "test.arg", "a"], {"timeout": 5.0, "pcre": True})
 
 
-@pytest.mark.parametrize("words", [["-la", "/tmp"], ["--color"], ["-x5", "-"], ["-t5"], ["--name=x"]])
-def test_behind_the_function_unknown_options_belong_to_it(words: list[str]) -> None:
-    assert job(["*", "cmd.run", *words]).words == ["*", "cmd.run", *words]
+@pytest.mark.parametrize(
+    "words", [["-5"], ["-1.5"], ["-.5"], ["-1e3"], ["-"], ["name=--value"], ["name=-x"], ["--", "--color", "-la", "--"]]
+)
+def test_behind_the_function_these_are_its_arguments(words: list[str]) -> None:
+    parsed = job(["*", "cmd.run", *words])
+    assert (parsed.words, parsed.options) == (["*", "cmd.run", *(words[1:] if words[0] == "--" else words)], {})
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["x", "--tset"],
+            "no option --tset; did you mean --test? To hand it to cmd.run as an argument, write it behind",
+        ),
+        (["--subst", "2"], "no option --subst; did you mean --subset?"),
+        (["--subse=2"], "no option --subse=2; did you mean --subset?"),
+        (["ls", "-l"], "no option -l; `saltlite --help` lists them. To hand it to cmd.run"),
+        (["-la", "/tmp"], "no option -l, as in -la;"),
+        (["-qx"], "no option -x, as in -qx;"),
+        (["-x5"], "no option -x, as in -x5;"),
+        (["-async"], "no option -async; did you mean --async?"),
+        (["-test"], "no option -test; did you mean --test?"),
+        (["\u2013test"], "no option \u2013test; did you mean --test?"),
+        (["\u2014", "x", "\u2014test"], "no option \u2014test; did you mean --test?"),
+        (["-5d"], "no option -5, as in -5d;"),
+        (["-1_000"], "no option -1, as in -1_000;"),
+        (["-inf"], "no option -i, as in -inf;"),
+        (["--5"], "no option --5;"),
+        (["---"], "no option ---;"),
+    ],
+)
+def test_behind_the_function_a_word_with_a_hyphen_that_is_no_option_is_an_error(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        job(["*", "cmd.run", *words])
+
+
+@pytest.mark.parametrize("words", [["-qt5"], ["-t5", "-q"], ["--timeout=5", "-q"], ["-q", "-t", "5"]])
+def test_behind_the_function_options_are_written_as_in_front_of_it(words: list[str]) -> None:
+    assert job(["*", "cmd.run", "ls", *words]).options == {"timeout": 5.0, "quiet": True}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--out-file", "--test"],
+            "--out-file needs a value, and --test looks like an option; if it is the value: --out-f",
+        ),
+        (["--return", "--test"], "--return needs a value, and --test looks like an option"),
+        (["--out-file", "-q"], "--out-file needs a value, and -q looks like an option"),
+        (["--out-file", "--", "x"], "--out-file needs a value: --out-file PATH"),
+    ],
+)
+def test_the_next_option_is_not_the_value_of_one_that_lacks_it(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        job(["*", "service.stop", "x", *words])
+
+
+def test_a_value_may_begin_with_a_hyphen() -> None:
+    options = job(["*", "test.ping", "--out-file=--test", "--out-indent", "-1"]).options
+    assert (options["out_file"], options["out_indent"]) == ("--test", -1)
+
+
+@pytest.mark.parametrize("line", [["-5", "test.ping"], ["*", "-5", "test.ping"]])
+def test_a_negative_number_is_an_argument_and_nothing_else(line: list[str]) -> None:
+    with pytest.raises(UsageError, match="there is no option -5"):
+        job(line)
+
+
+def test_behind_run_and_two_hyphens_stands_a_job_with_its_options() -> None:
+    parsed = job(["run", "--", "call", "cmd.run", "ls", "-t5", "--", "-l"])
+    assert (parsed.words, parsed.options) == (["call", "cmd.run", "ls", "-l"], {"timeout": 5.0})
+    with pytest.raises(UsageError, match="there is no option --tset; did you mean --test"):
+        job(["run", "--", "key", "service.stop", "x", "--tset"])
 
 
 def test_behind_two_hyphens_nothing_is_an_option() -> None:

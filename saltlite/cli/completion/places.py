@@ -88,10 +88,11 @@ def read_line(words: Sequence[str], job: Table, table_of: Callable[[str], Table 
     for word in words[:-1]:
         if line.needs_value is not None:
             line.needs_value = None
+        elif word == "--" and line.name in ("demo", RUN):
+            # What follows is a job, with its options, as if it stood alone.
+            line.name, line.own = None, []
         elif word == "--" and not line.free:
             line.free = True
-            if line.name in ("demo", RUN):
-                line.name, line.own = None, []
         elif is_option(word) and not line.free:
             _read_option(line, word)
         else:

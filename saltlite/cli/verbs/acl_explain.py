@@ -29,7 +29,7 @@ def run(argv: Sequence[str], console: Console) -> int:
         "acl explain",
         *TARGET_OPTIONS,
         Option("--group", metavar="NAME", many=True, help="as if the user were in this group too"),
-    ).parse(argv, words_before_free=WORDS)
+    ).parse(argv, words_before_arguments=WORDS)
     console.quiet = parsed.on("quiet")
     if len(parsed.words) < WORDS:
         raise UsageError("say who, where and what: saltlite acl explain fred 'web*' pkg.install vim")

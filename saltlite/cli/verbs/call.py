@@ -13,7 +13,7 @@ from saltlite.cli.configs import config_dir_of
 from saltlite.cli.inprocess import Ran, chain_of, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.joboptions import EXECUTION_OPTIONS
 from saltlite.cli.minionevents import ThroughDaemon
-from saltlite.cli.options import Option, Table, choice
+from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
 from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.config.load import load_minion
 from saltlite.config.opts import opts_of
@@ -42,9 +42,9 @@ LOCAL = "local"
 """What stands in the place of a minion's id, as in Salt."""
 
 _EPILOG = f"""\
-Options stand anywhere. Behind the function only those above are options, and
-behind `--` nothing is. Several functions are called as in a job:
-test.ping,test.echo , hello
+{ARGUMENTS_TEXT}
+
+Several functions are called as in a job: test.ping,test.echo , hello
 
 Nobody else takes part. Modules, grains and module configuration are those of
 the minion's configuration, salt:// is its file_roots, and the pillar is made of
@@ -89,7 +89,7 @@ def _table() -> Table:
 
 def run(argv: Sequence[str], console: Console) -> int:
     """Run one function, or several, here. Raises UsageError, ConfigError, KeyboardInterrupt."""
-    parsed = _table().parse(argv, words_before_free=1)
+    parsed = _table().parse(argv, words_before_arguments=1)
     console.quiet = parsed.on("quiet")
     _check(parsed)
     logs.configure(parsed.options.get("log_level", "warning"))

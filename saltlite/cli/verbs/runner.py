@@ -22,7 +22,7 @@ from saltlite.cli.commands import COMMANDS, LOGIN_OPTIONS, QUIET
 from saltlite.cli.configs import config_dir_of
 from saltlite.cli.connect import open_client
 from saltlite.cli.inprocess import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
-from saltlite.cli.options import Option, Table, choice
+from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
 from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient, without_outputter
@@ -53,8 +53,7 @@ _ELSEWHERE = {
 """Runners of Salt whose work another command does here."""
 
 _EPILOG = f"""\
-Options stand anywhere. Behind the function only those above are options, and
-behind `--` nothing is.
+{ARGUMENTS_TEXT}
 
 runners that come with saltlite (saltlite runner -d shows what they do):
   salt.cmd         an execution module function on this machine
@@ -101,7 +100,7 @@ def _table() -> Table:
 
 def run(argv: Sequence[str], console: Console) -> int:
     """Run a runner. Raises UsageError, ConfigError, RefusedError, KeyboardInterrupt."""
-    parsed = _table().parse(argv, words_before_free=1)
+    parsed = _table().parse(argv, words_before_arguments=1)
     console.quiet = parsed.on("quiet")
     if not parsed.words and not parsed.on("doc"):
         raise UsageError("say what to run: saltlite runner RUNNER.FUNCTION, as in saltlite runner manage.up")
