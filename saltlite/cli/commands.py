@@ -6,6 +6,7 @@ This is all that `--help` of a group needs, so that no verb is imported for it.
 from __future__ import annotations
 
 from saltlite.cli.options import Option, Table, choice
+from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -146,7 +147,9 @@ def parse_descriptor(text: str) -> int:
     raise UsageError(f"{text!r} is no number of a descriptor")
 
 
-CONFIG_DIR = Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)")
+CONFIG_DIR = Option(
+    "-c", "--config-dir", metavar="DIR", convert=require_path, help="the master's configuration folder (/etc/saltlite)"
+)
 _ASK_THE_MASTER = ("acl explain", "auth token", "events", "job", "key", "match", "status")
 """Commands, and groups of such, that can be run as whoever has logged in."""
 LOGIN_OPTIONS = (

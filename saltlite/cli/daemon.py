@@ -7,19 +7,30 @@ import sys
 from collections.abc import Callable
 
 from saltlite import __version__
-from saltlite.errors import SaltliteError
-
-DEFAULT_CONFIG_DIR = "/etc/saltlite"
+from saltlite.config.paths import DEFAULT_CONFIG_DIR, require_path
+from saltlite.errors import SaltliteError, UsageError
 
 
 def options(program: str, what: str, argv: list[str] | None) -> argparse.Namespace:
     """Parse a daemon's command line: `config_dir`."""
     parser = argparse.ArgumentParser(prog=program, description=what, allow_abbrev=False)
     parser.add_argument(
-        "-c", "--config-dir", default=DEFAULT_CONFIG_DIR, metavar="DIR", help=f"default: {DEFAULT_CONFIG_DIR}"
+        "-c",
+        "--config-dir",
+        default=DEFAULT_CONFIG_DIR,
+        metavar="DIR",
+        type=_folder,
+        help=f"default: {DEFAULT_CONFIG_DIR}",
     )
     parser.add_argument("--version", action="version", version=f"{program} {__version__}")
     return parser.parse_args(argv)
+
+
+def _folder(text: str) -> str:
+    try:
+        return require_path(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def reported(program: str, run: Callable[[], None]) -> int:

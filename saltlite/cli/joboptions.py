@@ -7,6 +7,7 @@ from saltlite.cli.durations import parse_duration
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table
 from saltlite.cli.printing import JOB_FORMATS_TEXT, JOB_OUTPUT_OPTIONS
 from saltlite.cli.targets import TARGET_OPTIONS
+from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
@@ -91,7 +92,13 @@ FOLLOW_OPTIONS = (
     Option("-v", "--verbose", help="tell on stderr what runs where, and since when"),
     Option("-q", "--quiet", help="print returns and errors only"),
     *LOGIN_OPTIONS,
-    Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)"),
+    Option(
+        "-c",
+        "--config-dir",
+        metavar="DIR",
+        convert=require_path,
+        help="the master's configuration folder (/etc/saltlite)",
+    ),
 )
 """What `saltlite.cli.job.follow_job` reads."""
 

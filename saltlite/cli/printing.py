@@ -6,6 +6,7 @@ import contextlib
 
 from saltlite.cli.options import Option
 from saltlite.cli.outputters import FOR_PROGRAMS, SHIPPED, STREAMS, Look, Outputters, outputter
+from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
@@ -33,7 +34,9 @@ def _indent(text: str) -> int:
 
 _LOOK = (
     Option("--out-indent", metavar="N", convert=_indent, help="spaces a level; -1: one line, if it can"),
-    Option("--out-file", metavar="PATH", help="write the output to this file, whole or not at all"),
+    Option(
+        "--out-file", metavar="PATH", convert=require_path, help="write the output to this file, whole or not at all"
+    ),
     Option("--out-file-append", help="with --out-file: behind what is in it"),
     Option("--no-color", help="no colours"),
     Option("--force-color", help="colours, whatever reads the output"),

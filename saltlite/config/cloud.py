@@ -8,7 +8,7 @@ from typing import Any
 from saltlite.config.kinds import AnyMap, Choice, Duration, FilePath, FilePaths, Flag, Text, Whole
 from saltlite.config.master import LOG_LEVELS
 from saltlite.config.options import option
-from saltlite.config.paths import DEFAULT_ROOT_DIR
+from saltlite.config.paths import DEFAULT_ROOT_DIR, require_path
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 
@@ -51,7 +51,7 @@ class CloudConfig:
     script: str = option(
         "",
         "The script that makes a machine a minion, where nobody says; '' means the one that comes with saltlite.",
-        Text(),
+        Text(check=require_path),
     )
     minion: dict[str, Any] = option(  # noqa: RUF009 - as above
         {},

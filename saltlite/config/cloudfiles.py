@@ -10,7 +10,7 @@ All of them may be missing. Whatever is wrong is collected, and one ConfigError 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,16 +18,22 @@ from typing import Any
 from saltlite.config.cloud import CloudConfig
 from saltlite.config.load import PROBLEMS_MAX, Reading, unreadable
 from saltlite.config.options import assemble, options_of
-from saltlite.config.paths import read_config_file
+from saltlite.config.paths import read_config_file, require_path
 from saltlite.config.written import Map, Scalar, Sequence, Where, Written, describe, is_empty, value_of
 from saltlite.config.yamlfile import PlacedError, parse
 from saltlite.core.cloud.maps import INCLUDE, MapMachine, machines_of, one_map
 from saltlite.core.cloud.providers import Catalogue, catalogue
+from saltlite.core.cloud.redaction import KEY_FILES
 from saltlite.core.cloud.settings import Settings
-from saltlite.errors import ConfigError
+from saltlite.errors import ConfigError, UsageError
 
 INCLUDES_MAX = 100
 """Files of one map."""
+
+PATH_SETTINGS = frozenset(
+    {*KEY_FILES, "script", "ssh_known_hosts", "wheel_dir", "install_dir", "minion_dir", "tmp_dir"}
+)
+"""Settings of machines and providers that name a file or folder, here or on the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,8 @@ def load_cloud(config_dir: str) -> LoadedCloud:
     """The configuration in this folder. Raises ConfigError with every problem."""
     reading = Reading(options_of(CloudConfig), module_config={})
     reading.read_files([*_one(config_dir, "cloud"), *_folder(config_dir, "cloud.conf.d")])
+    for sentence in _urls(reading.values.get("defaults", {})):
+        reading.complain_about(("defaults",), sentence)
     reading.raise_problems()
     dotted = reading.module_config or {}
     config = assemble(CloudConfig, {**reading.values, "module_config": dotted})
@@ -91,6 +99,7 @@ def _read_map(path: str, found: list[list[MapMachine]], seen: list[str]) -> None
 
     def add(key: Scalar, value: Written) -> None:
         written[key.text] = value_of(value)
+        _refuse_urls_below(value)
         where[key.text] = f"{path}:{key.where.line}"
 
     if not os.path.lexists(path):
@@ -157,9 +166,35 @@ def _add_profile(profiles: dict[str, Settings], path: str, key: Scalar, value: W
 def _settings(what: str, written: Written, where: Where, path: str) -> Settings:
     if not isinstance(written, Map):
         raise PlacedError(written.where, f"{what} takes a map of settings, not {describe(written)}")
+    _refuse_urls(written)
     values: dict[str, Any] = {key.text: value_of(value) for key, value in written.pairs}
     origins = {key.text: f"{path}:{key.where.line}" for key, _value in written.pairs}
     return Settings(values, origins, f"{path}:{where.line}")
+
+
+def _refuse_urls_below(written: Written) -> None:
+    """The same for the machines of a map: `{name: settings}`, or a list of such, below each profile."""
+    for item in written.items if isinstance(written, Sequence) else (written,):
+        for _name, settings in item.pairs if isinstance(item, Map) else ():
+            if isinstance(settings, Map):
+                _refuse_urls(settings)
+
+
+def _refuse_urls(written: Map) -> None:
+    """Raises PlacedError for a setting that takes a path and has a URL."""
+    for key, value in written.pairs:
+        for sentence in _urls({key.text: value_of(value)}):
+            raise PlacedError(value.where, sentence)
+
+
+def _urls(settings: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each setting that takes a path and has a URL."""
+    for name, value in settings.items():
+        if name in PATH_SETTINGS and isinstance(value, str):
+            try:
+                require_path(value)
+            except UsageError as error:
+                yield f"{name}: {error}"
 
 
 def _one(config_dir: str, name: str) -> Iterator[str]:

@@ -12,7 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from saltlite.config.values import PORT_MAX, parse_address, parse_duration, spell_duration
+from saltlite.config.paths import require_path
+from saltlite.config.values import (
+    PORT_MAX,
+    is_bare_number,
+    parse_address,
+    parse_duration,
+    seconds_of_unit,
+    spell_duration,
+)
 from saltlite.config.written import Map, Scalar, Sequence, Written, resolve, value_of
 from saltlite.errors import ConfigError, UsageError
 from saltlite.model.extmods import EXAMPLE, checked_globs, known_type
@@ -149,14 +157,25 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A length of time, in seconds."""
+    """A length of time, in seconds.
+
+    `salt_unit` is the unit in which Salt counts the option of the same name, where that is not the second: `h` or `m`.
+    A number without a unit is then refused below one such unit: `keep_jobs: 24` in a file that comes from Salt must not
+    delete after 24 seconds what was to stay for a day.
+    """
 
     minimum: float
     maximum: float
+    salt_unit: str = ""
 
     def wants(self) -> str:
         low, high = spell_duration(self.minimum), spell_duration(self.maximum)
-        return f"a duration from {low} to {high}, as in 250ms, 30s, 5m, 1h, 2d or a number of seconds"
+        seconds = "a number of seconds"
+        if self.salt_unit:
+            seconds += (
+                f" (1{self.salt_unit} or more: below that a unit is needed, because Salt counts in {self._unit()})"
+            )
+        return f"a duration from {low} to {high}, as in 250ms, 30s, 5m, 1h, 2d or {seconds}"
 
     def read(self, written: Written) -> float:
         if not isinstance(written, Scalar):
@@ -165,12 +184,22 @@ class Duration:
             seconds = parse_duration(written.text)
         except UsageError as error:
             raise MisfitError(written) from error
-        if self.minimum <= seconds <= self.maximum:
-            return seconds
-        raise MisfitError(written)
+        if not self.minimum <= seconds <= self.maximum:
+            raise MisfitError(written)
+        if self.salt_unit and is_bare_number(written.text) and 0 < seconds < seconds_of_unit(self.salt_unit):
+            number = written.text
+            raise MisfitError(
+                written,
+                f"{number} is {number} {self._unit()} in Salt and {number} seconds here: "
+                f"write {number}{self.salt_unit} or {number}s",
+            )
+        return seconds
 
     def spell(self, value: float) -> str:
         return spell_duration(value)
+
+    def _unit(self) -> str:
+        return {"h": "hours", "m": "minutes"}[self.salt_unit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +218,10 @@ class FilePath:
         text = _text_of(written)
         if text.startswith("~"):
             raise MisfitError(written, f"{text[:80]!r} starts with '~', which is not expanded; write the whole path")
+        try:
+            require_path(text)
+        except UsageError as error:
+            raise MisfitError(written, str(error)) from error
         if not (text or self.may_be_empty) or (self.absolute and not text.startswith("/")):
             raise MisfitError(written)
         return text

@@ -328,7 +328,7 @@ class MasterConfig:
     keep_jobs: float = option(
         7 * DAY,
         "How long jobs and their returns are kept after they have ended.",
-        Duration(1.0, 3650 * DAY),
+        Duration(1.0, 3650 * DAY, salt_unit="h"),
     )
     store_max: int = option(
         10_240,

@@ -9,6 +9,8 @@ import errno
 import os
 import stat
 
+from saltlite.errors import UsageError
+
 DEFAULT_CONFIG_DIR = "/etc/saltlite"
 DEFAULT_ROOT_DIR = "/"
 DEFAULT_SOCK_DIR = "/run/saltlite/master"
@@ -29,6 +31,26 @@ def default_under(root_dir: str, path: str) -> str:
 def given_under(root_dir: str, path: str) -> str:
     """A path that an operator wrote: absolute ones stay as they are, others are below `root_dir`."""
     return path if path.startswith("/") else default_under(root_dir, path)
+
+
+def is_url(text: str) -> bool:
+    """Whether a text begins with the scheme of a URL, as in `file:///dev/log`."""
+    scheme, colon, _rest = text.partition("://")
+    return bool(colon) and scheme[:1].isalpha() and scheme.isascii() and not set(scheme) & set("/ ")
+
+
+def require_path(text: str) -> str:
+    """The text, where a path is meant. Raises UsageError for a URL, which would be a folder of that name.
+
+    A URL may have a password in it, so only the path of a file:// is repeated.
+    """
+    if not is_url(text):
+        return text
+    scheme, _colon, rest = text.partition("://")
+    way_out = (
+        f"write {rest[:80]}" if scheme.lower() == "file" and rest.startswith("/") else "write the path of a file here"
+    )
+    raise UsageError(f"a path is needed, and a URL ({scheme[:20]}://...) is written there; {way_out}")
 
 
 def master_socket(sock_dir: str) -> str:

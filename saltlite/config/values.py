@@ -40,6 +40,16 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _UNIT_SECONDS[match[2] or "s"]
 
 
+def is_bare_number(text: str) -> bool:
+    """Whether a duration that `parse_duration` takes is written without its unit."""
+    return not text.endswith(tuple(_UNIT_SECONDS))
+
+
+def seconds_of_unit(unit: str) -> float:
+    """The seconds of `d`, `h`, `m`, `s` or `ms`."""
+    return _UNIT_SECONDS[unit]
+
+
 def spell_duration(seconds: float) -> str:
     """A duration in the largest unit that leaves a whole number: `5m`, not `300s`."""
     for unit, size in _UNIT_SECONDS.items():

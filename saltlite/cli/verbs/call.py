@@ -17,6 +17,7 @@ from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
 from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.config.load import load_minion
 from saltlite.config.opts import opts_of
+from saltlite.config.paths import require_path
 from saltlite.core.pillar.compiler import ERRORS
 from saltlite.errors import StartupError, UsageError
 from saltlite.grains.network import names
@@ -73,7 +74,14 @@ def _table() -> Table:
             Option("-r", "--resources", help="run it on the resources of this machine too"),
             Option("--tgt", metavar="TARGET", help="with -r: run it on what matches: '*'"),
             Option("--tgt-type", metavar="TYPE", convert=choice(*TargetKind), help="with -r: how TARGET is read: glob"),
-            Option("-m", "--module-dirs", metavar="DIR", many=True, help="look for modules there first"),
+            Option(
+                "-m",
+                "--module-dirs",
+                metavar="DIR",
+                convert=require_path,
+                many=True,
+                help="look for modules there first",
+            ),
             Option("--id", metavar="ID", convert=parse_minion_id, help="run as if the minion had this id"),
             *EXECUTION_OPTIONS,
             Option("--metadata", help="print the job id, retcode and time with the return"),
@@ -81,7 +89,13 @@ def _table() -> Table:
             Option("-l", "--log-level", metavar="LEVEL", convert=choice(*logs.LEVELS), help="log to stderr: warning"),
             *OUTPUT_OPTIONS,
             QUIET,
-            Option("-c", "--config-dir", metavar="DIR", help="the minion's configuration folder (/etc/saltlite)"),
+            Option(
+                "-c",
+                "--config-dir",
+                metavar="DIR",
+                convert=require_path,
+                help="the minion's configuration folder (/etc/saltlite)",
+            ),
         ),
         _EPILOG,
     )

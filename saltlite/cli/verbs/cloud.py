@@ -24,6 +24,7 @@ from saltlite.cloud.parallel import Done, worst_exit_code
 from saltlite.cloud.program import Program, conceal_logs
 from saltlite.cloud.progress import Block, Lines
 from saltlite.config.cloudfiles import load_map
+from saltlite.config.paths import require_path
 from saltlite.errors import RefusedError, SaltliteError, UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 
 _ACTS = (
     Option("-p", "--profile", metavar="PROFILE", help="make machines of this profile, with these names"),
-    Option("-m", "--map", metavar="FILE", help="make the machines of a map; -d, -Q, -F, -S: those"),
+    Option(
+        "-m", "--map", metavar="FILE", convert=require_path, help="make the machines of a map; -d, -Q, -F, -S: those"
+    ),
     Option("-d", "--destroy", help="destroy the machines of these names"),
     Option("-a", "--action", metavar="ACTION", help="an action for machines, such as show_instance"),
     Option("-f", "--function", metavar="FUNCTION", help="a function for the provider of this name"),

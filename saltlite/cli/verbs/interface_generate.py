@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS
 from saltlite.cli.options import Option, Table
+from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
 from saltlite.lint.generate import generate
 from saltlite.lint.source import SourceModule, read_module, read_tree
@@ -39,7 +40,13 @@ def _table() -> Table:
         usage,
         summary,
         (
-            Option("--from", metavar="FILE", many=True, help="modules that provide it; more may follow"),
+            Option(
+                "--from",
+                metavar="FILE",
+                convert=require_path,
+                many=True,
+                help="modules that provide it; more may follow",
+            ),
             Option(
                 "--platform",
                 metavar="MODULE:GRAIN=VALUE,...",

@@ -18,6 +18,7 @@ from saltlite.cli.outfile import OutFile
 from saltlite.client.local import JobCall
 from saltlite.client.values import decode_value
 from saltlite.client.waiting import Patience, Progress
+from saltlite.config.paths import require_path
 from saltlite.errors import NoTargetError, SaltliteError, UnreachableError, UsageError
 from saltlite.model.ids import parse_jid
 from saltlite.model.printable import printable
@@ -42,7 +43,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     """Fetch the return of a job on one minion; a text and bytes are written as they are, the rest as JSON."""
     parsed = command_table(
         "job fetch",
-        Option("--out-file", metavar="PATH", help="write it to this file, whole or not at all"),
+        Option("--out-file", metavar="PATH", convert=require_path, help="write it to this file, whole or not at all"),
     ).parse(argv)
     console.quiet = parsed.on("quiet")
     if len(parsed.words) not in (1, 2):

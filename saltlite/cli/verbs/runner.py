@@ -29,6 +29,7 @@ from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud.lazy import LazyCloud
 from saltlite.config.load import load_master
 from saltlite.config.opts import opts_of, shown_opts
+from saltlite.config.paths import require_path
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
 from saltlite.loader.crosscalls import CrossCalls
 from saltlite.loader.finder import build_index
@@ -92,7 +93,13 @@ def _table() -> Table:
             *OUTPUT_OPTIONS,
             *LOGIN_OPTIONS,
             QUIET,
-            Option("-c", "--config-dir", metavar="DIR", help="the master's configuration folder (/etc/saltlite)"),
+            Option(
+                "-c",
+                "--config-dir",
+                metavar="DIR",
+                convert=require_path,
+                help="the master's configuration folder (/etc/saltlite)",
+            ),
         ),
         _EPILOG,
     )
