@@ -117,7 +117,7 @@ class ApiConfig:
     webhook_disable_auth: bool = option(
         False,
         "Whether POST /hook takes requests without a token. Their events are made by the API's own user, whom the "
-        "master must grant that: publisher_acl: {saltlite-api: ['@hook']}.",
+        "master must grant the paths: publisher_acl: {saltlite-api: [{'@hook': [deploy, 'ci/*']}]}.",
         Flag(),
     )
     webhooks_per_second: int = option(

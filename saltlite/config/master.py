@@ -210,7 +210,7 @@ class MasterConfig:
         {},
         "What local users who are no operators may do, by name, glob or regular expression of the user, or group%: "
         "lists of functions (regular expressions), of {target: [functions]}, {function: {args: [...], kwargs: {...}}}, "
-        "and of @runner, @wheel, @jobs ... With it, or external_auth, every local user may connect.",
+        "and of @runner, @wheel, @jobs, {'@hook': [paths]} ... With it, or external_auth, every local user may connect.",
         Grants(),
     )
     publisher_acl_blacklist: dict[str, Any] = option(  # noqa: RUF009 - as above

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from saltlite.core.acl_rules import (
     EXECUTOR,
+    HOOK,
     NO_RULES,
     RETURNER,
     RUNNER,
@@ -65,11 +66,12 @@ RIGHTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "job_kill": (SOMEBODY, ()),
     "events": (SOMEBODY, ()),
     "heard": (SOMEBODY, ()),
-    "hook": (SOMEBODY, ()),
     "complete": (SOMEBODY, ()),
     "runner_event": (SOMEBODY, ()),
     "auth_token_list": (SOMEBODY, ()),
     "auth_token_revoke": (SOMEBODY, ()),
+    # Which path, its handler says.
+    "hook": (HOOK, ()),
     "event_send": (RUNNER, ("event.send",)),
     "status": (RUNNER, ("manage.status",)),
     "minions": (RUNNER, _MINIONS),
@@ -135,7 +137,8 @@ class Action:
     """What they ask for. `minions` and `resources` (SRNs) are exactly what a job would go to; empty for other verbs.
 
     `call` is one function of a job; without one it is only asked whether any may be. `name` is the function of a wheel
-    or runner when the verb stands for several of them, `executors` and `returners` are those that a job names.
+    or runner when the verb stands for several of them, or the path of a hook; `executors` and `returners` are those
+    that a job names.
     """
 
     verb: str
@@ -208,8 +211,8 @@ def authorize(principal: Principal, action: Action, terms: Terms, selects: Selec
         raise RefusedError(verdict.reason)
     if kind == ANYBODY or (kind == SOMEBODY and rules):
         return
-    wanted = (action.name,) if action.name else names
-    if kind in (RUNNER, WHEEL) and _names_any(rules, kind, wanted):
+    wanted = (action.name,) if action.name or kind == HOOK else names
+    if kind in (RUNNER, WHEEL, HOOK) and _names_any(rules, kind, wanted):
         return
     raise RefusedError(_refusal(principal, action.verb, kind, wanted, terms))
 
@@ -283,8 +286,8 @@ def _judge_one(principal: Principal, call: Call, action: Action, terms: Terms, s
     about = tuple(rule for rule in rules if rule.allows(call))
     left, used = targets, []
     for rule in sorted(about, key=lambda one: one.where != ""):
-        covered = targets if not rule.where else frozenset(selects(rule.where)) if selects is not None else frozenset()
-        if covered & targets or not targets:
+        covered = _covered(rule, targets, selects)
+        if covered or not targets:
             used.append(rule)
             left -= covered
         if targets and not left:
@@ -292,8 +295,32 @@ def _judge_one(principal: Principal, call: Call, action: Action, terms: Terms, s
     if not about:
         return Verdict((), targets, _no_function(principal, call, rules))
     if left:
-        return Verdict(tuple(used), left, _too_wide(principal, call, about, len(left), len(targets)))
+        return Verdict(tuple(used), left, too_wide(principal, call, terms))
     return Verdict(tuple(used), frozenset())
+
+
+def _covered(rule: Rule, targets: frozenset[TargetId], selects: Selects | None) -> frozenset[TargetId]:
+    """Those of the targets that the rule holds for. Without targets nothing is resolved."""
+    if not rule.where or not targets:
+        return targets
+    return targets.intersection(selects(rule.where)) if selects is not None else frozenset()
+
+
+def places_of(principal: Principal, terms: Terms) -> frozenset[str]:
+    """The target expressions of all rules that let him run some function; "" among them stands for every target."""
+    if terms.granted.blacklist.user(principal.user):
+        return frozenset()
+    return frozenset(rule.where for rule in terms.granted.of(principal) if not rule.kind)
+
+
+def too_wide(principal: Principal, call: Call, terms: Terms) -> str:
+    """The refusal for a target that rules do not cover. It must not tell how many targets there are, or whether any."""
+    rules = terms.granted.of(principal)
+    places = ", ".join(sorted({rule.where for rule in rules if rule.where and rule.allows(call)}))
+    return (
+        f"{principal} may run {call.fun} on {places} only, and this target selects others as well, or nobody: "
+        "nothing was published"
+    )
 
 
 def _may_publish(rules: Sequence[Rule], names: Sequence[str], action: Action, terms: Terms) -> bool:
@@ -326,15 +353,16 @@ def _no_function(principal: Principal, call: Call, rules: Sequence[Rule]) -> str
     return f"{principal} may not run {what}: no rule grants it; `saltlite acl explain` shows what is granted"
 
 
-def _too_wide(principal: Principal, call: Call, about: Sequence[Rule], left: int, count: int) -> str:
-    places = ", ".join(sorted({rule.where for rule in about if rule.where}))
-    which = "the target" if count == 1 else f"{left} of the {count} targets"
-    return f"{principal} may not run {call.fun} on {which}, but on {places} only: nothing was published"
+def no_hook(path: str) -> str:
+    """What is said of a hook that no rule grants, behind `may not`."""
+    return f"post to /hook/{path}: that takes @hook with this path in publisher_acl or external_auth"
 
 
 def _refusal(principal: Principal, verb: str, kind: str, names: Sequence[str], terms: Terms) -> str:
     what = verb.replace("_", " ")
     if not terms.granted.of(principal):
         return f"{principal} may not {what}: run it as root, or as the user who started the master"
+    if kind == HOOK:
+        return f"{principal} may not {no_hook(names[0])}"
     need = f"@{kind} {' or '.join(names)}" if kind in (RUNNER, WHEEL) else "a right to any function"
     return f"{principal} may not {what}: that takes {need} in publisher_acl or external_auth"

@@ -8,6 +8,7 @@ A rule is written as in Salt's `external_auth` and `publisher_acl`:
     '@runner', '@wheel', '@jobs', '@cloud'    everything of the kind, or of the module `jobs`
     {'@jobs': ['list_job', 'list_jobs']}      some of it
     '@executor', {'@executor': ['splay']}     to name these executors in a job; '@returner' likewise
+    '@hook', {'@hook': ['deploy', 'ci/*']}    POST /hook of the API: all paths, or those that one of the globs matches
 
 A map inside of a target's list is a function with patterns; on the outside it is that when its value is a map, a
 target when its value is a list.
@@ -18,12 +19,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import Any
 
 from saltlite.errors import UsageError
 
-RUNNER, WHEEL, EXECUTOR, RETURNER = "runner", "wheel", "executor", "returner"
+RUNNER, WHEEL, EXECUTOR, RETURNER, HOOK = "runner", "wheel", "executor", "returner", "hook"
 PATTERN_MAX = 500
 """Characters of one pattern."""
 TEXT_MAX = 4096
@@ -32,6 +33,8 @@ RULES_MAX = 10_000
 """Rules of one user."""
 
 
+_NO_MODULES = ("", RUNNER, WHEEL, EXECUTOR, RETURNER, HOOK)
+"""Kinds that no module of runners gives its name to."""
 _MODULE = re.compile(r"([A-Za-z0-9_]+)\.\*", re.ASCII)
 _ANY = re.compile(".*", re.DOTALL)
 
@@ -76,7 +79,7 @@ class Rule:
     where: str = ""
     """The target expression that it holds for, "" for every target. Not looked at for `kind` other than ""."""
     kind: str = ""
-    """"" for functions on targets; RUNNER, WHEEL, EXECUTOR, RETURNER, or the name of a module of runners."""
+    """"" for functions on targets; RUNNER, WHEEL, EXECUTOR, RETURNER, HOOK, or the name of a module of runners."""
     args: tuple[re.Pattern[str], ...] = ()
     kwargs: tuple[tuple[str, re.Pattern[str]], ...] = ()
 
@@ -90,7 +93,7 @@ class Rule:
 
     def allows_name(self, kind: str, name: str) -> bool:
         """Whether the rule grants `name` of a kind other than functions, such as ("runner", "jobs.list_jobs")."""
-        if kind in (RUNNER, WHEEL) and self.kind not in ("", RUNNER, WHEEL, EXECUTOR, RETURNER):
+        if kind in (RUNNER, WHEEL) and self.kind not in _NO_MODULES:
             module, _, function = name.partition(".")
             return self.kind == module and self.fun.fullmatch(function) is not None
         return self.kind == kind and self.fun.fullmatch(name) is not None
@@ -254,7 +257,19 @@ def _kind_of(key: str, function: str | None, place: str) -> Rule:
         raise UsageError(f"{place}: {key!r} is no right: write @runner, @wheel, @jobs or another module of runners")
     kind = {"runners": RUNNER}.get(name, name)
     text = f"{place}: {key}" if function is None else f"{place}: {key} {function}"
+    if kind == HOOK and function is not None:
+        return Rule(text, _path_pattern(function, place), kind=kind)
     return Rule(text, _fun_pattern(".*" if function is None else function, place), kind=kind)
+
+
+def _path_pattern(glob: str, place: str) -> re.Pattern[str]:
+    """A glob for the whole path of a hook, as event tags are matched: `*` matches slashes too."""
+    if not 1 <= len(glob) <= PATTERN_MAX or glob.startswith("/") or glob.endswith("/"):
+        raise UsageError(
+            f"{place}: {glob[:80]!r} is no path of a hook: write it without the slash at either end, as in ci/*, "
+            f"with 1 to {PATTERN_MAX} characters"
+        )
+    return re.compile(translate(glob))
 
 
 def _fun_pattern(text: str, place: str) -> re.Pattern[str]:

@@ -141,8 +141,28 @@ def test_a_stream_of_the_api_from_the_first_event_on_has_ones_own_too(site: Righ
 def test_who_is_heard_of_and_what_is_completed_are_ones_own(site: RightsSite) -> None:
     with site.asking("fred") as client:
         assert set(client.call("heard", ids=["web1", "web2", "db1"])["heard"]) == {"web1", "web2"}
-        for kind in ("target", "minion", "jid", "key"):
-            assert client.call("complete", kind=kind, prefix="")["words"] == []
+        for kind, words in (("target", ["web1", "web2"]), ("minion", ["web1", "web2"]), ("jid", []), ("key", [])):
+            assert client.call("complete", kind=kind, prefix="")["words"] == words, kind
+        assert client.call("complete", kind="target", prefix="dummy:")["words"] == ["dummy:lamp-1"]
+
+
+@pytest.mark.parametrize("who", ["fred", LOCAL_USER])
+def test_no_refusal_and_no_explanation_tells_of_targets_that_one_may_not_use(site: RightsSite, who: str) -> None:
+    label = who if who == LOCAL_USER else f"file:{who}"
+    refused, explained = set(), set()
+    for target in ("db1", "lamp-2", "dummy:lamp-2", "nobody", "dummy:nobody", "d*", "zz*"):
+        with site.asking(who) as client:
+            with pytest.raises(RefusedError) as caught:
+                client.publish(JobCall(target, "mark.here"))
+            refused.add(str(caught.value))
+            asked = {"user": label, "tgt": target, "tgt_type": "glob", "fun": "mark.here", "args": [], "kwargs": {}}
+            said = client.call("acl_explain", **asked)
+            explained.add((said["allowed"], said["reason"], said["targets"], tuple(said["refused"])))
+    assert (len(refused), len(explained)) == (1, 1)
+    ((allowed, reason, count, names),) = explained
+    assert (allowed, {reason}, count, names) == (False, refused, 0, ())
+    told = site.cli(who, "acl", "explain", label, "*", "mark.here")
+    assert (told.code, "targets:  3" in told.out, "db1" in told.out + told.err) == (6, True, False)
 
 
 def test_tokens_of_others_are_not_listed_and_not_ended(site: RightsSite) -> None:

@@ -228,11 +228,11 @@ def test_a_right_to_a_runner_is_one_to_what_that_runner_asks(place: Place) -> No
             place.by(HANS, verb, **more)
 
 
-def test_describe_answers_for_what_may_be_run_and_completion_for_what_may_be_listed(place: Place) -> None:
+def test_describe_answers_for_what_may_be_run_and_keys_are_completed_for_who_may_list_them(place: Place) -> None:
     assert place.by(FRED, "describe", tgt="web*", tgt_type="glob", funs=["pkg.install"]).fields["count"] == 2
     with pytest.raises(RefusedError):
         place.by(FRED, "describe", tgt="*", tgt_type="glob", funs=["pkg.install"])
-    assert place.by(FRED, "complete", kind="minion", prefix="").fields["words"] == []
+    assert place.by(FRED, "complete", kind="key", prefix="").fields["words"] == []
     assert place.by(HANS, "complete", kind="minion", prefix="").fields["words"] == ["db1", "web1", "web2"]
     assert place.by(HANS, "complete", kind="key", prefix="").fields["words"] == []
 

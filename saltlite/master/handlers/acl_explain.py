@@ -9,69 +9,96 @@ from saltlite.adapters.accounts import groups_of, uid_of
 from saltlite.core.acl import (
     Action,
     Principal,
+    Verdict,
     authorize,
     is_operator,
     judge,
     may,
+    no_hook,
 )
-from saltlite.core.acl_rules import RUNNER, WHEEL, Call
+from saltlite.core.acl_rules import HOOK, RUNNER, WHEEL, Call
 from saltlite.core.logins import NAME_MAX, external
+from saltlite.core.matching.fleet import Selection
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.fitting import fitting
+from saltlite.master.handlers.hook import checked_path
 from saltlite.master.handlers.publish import checked_function, target_of
-from saltlite.master.handlers.targets import refuse_pillar_patterns
+from saltlite.master.handlers.reach import reach, selected_within_reach
+from saltlite.master.handlers.targets import narrowed, refuse_pillar_patterns
+from saltlite.model.target import Target
 
 TARGETS_MAX = 100
 """Targets that are named in an answer; the others are counted."""
 PAM = "pam"
-_KINDS = {"@runner": RUNNER, "@wheel": WHEEL}
+_KINDS = {"@runner": RUNNER, "@wheel": WHEEL, "@hook": HOOK}
 
 
 def handle_acl_explain(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `user`, `allowed`, `reason` ("" when allowed), `operator`, `rules` (those that hold), `targets`, how many
     the target selects, and `refused`, which of them no rule covers (`refused_count` of them).
 
-    `user` is a local user, or `backend:user`; `groups` adds to those that this machine knows of. `tgt` may be @runner
-    or @wheel: then `fun` is one of these. Everybody may ask about himself, operators about all.
+    `user` is a local user, or `backend:user`; `groups` adds to those that this machine knows of. `tgt` may be @runner,
+    @wheel or @hook: then `fun` is one of these, or the path of a hook. Everybody may ask about himself, operators about
+    all. Only targets within the reach of the caller are counted, and only operators are told names.
     """
     authorize(principal, Action("acl_explain"), master.terms)
     who = _who(request["user"], request.get("groups", []))
+    asks_as_operator = is_operator(principal, master.terms)
     if who.label == principal.label:
         who = principal
-    elif not is_operator(principal, master.terms):
+    elif not asks_as_operator:
         raise RefusedError(f"{principal} may ask about himself only: saltlite acl explain {principal.label} ...")
-    operator = is_operator(who, master.terms)
-    fun = checked_function(request["fun"])
-    common = {"user": who.label, "groups": sorted(who.groups), "operator": operator}
-    if request["tgt"] in _KINDS:
-        return Answer({**common, **_of_kind(master, who, _KINDS[request["tgt"]], fun)})
+    common = {"user": who.label, "groups": sorted(who.groups), "operator": is_operator(who, master.terms)}
+    kind = _KINDS.get(request["tgt"])
+    if kind is not None:
+        name = checked_path(request["fun"]) if kind == HOOK else checked_function(request["fun"])
+        return Answer({**common, **_of_kind(master, who, kind, name)})
     target = target_of(request)
     refuse_pillar_patterns(master, principal, target)
-    chosen = fitting(master, master.resolve(target), [fun]).chosen
-    action = Action("publish", Call(fun, request["args"], request["kwargs"]), sorted(chosen.minions), chosen.resources)
-    count = len(chosen.minions) + len(chosen.resources)
-    if operator:
-        return Answer({**common, "allowed": True, "reason": "", "rules": [], "targets": count, **_refused(())})
-    verdict = judge(who, action, master.terms, master.selects)
+    call = Call(checked_function(request["fun"]), request["args"], request["kwargs"])
+    try:
+        chosen = _chosen(master, principal, target, call)
+        verdict = _verdict(master, who, call, chosen)
+    except RefusedError as error:
+        chosen, verdict = _within(master, principal, target), Verdict((), frozenset(), str(error))
     return Answer(
         {
             **common,
             "allowed": not verdict.reason,
             "reason": verdict.reason and verdict.reason + _no_such_user(who),
             "rules": [rule.text for rule in verdict.rules],
-            "targets": count,
-            # Who is not an operator learns of no targets that he may not use.
-            **_refused(tuple(sorted(verdict.uncovered)) if is_operator(principal, master.terms) else ()),
+            "targets": len(chosen.minions) + len(chosen.resources),
+            **_refused(tuple(sorted(verdict.uncovered)) if asks_as_operator else ()),
         }
     )
 
 
-def _of_kind(master: Master, who: Principal, kind: str, fun: str) -> dict[str, Any]:
-    allowed = may(who, kind, (fun,), master.terms)
-    rules = [rule.text for rule in master.terms.granted.of(who) if rule.allows_name(kind, fun)]
-    reason = "" if allowed else f"{who} may not use the {kind} {fun}: no rule grants it"
-    reason = reason and reason + _no_such_user(who)
+def _chosen(master: Master, principal: Principal, target: Target, call: Call) -> Selection:
+    """Whom a job of the call would be for. Raises RefusedError as publishing it does."""
+    if not is_operator(principal, master.terms):
+        authorize(principal, Action("publish", call), master.terms)
+    return fitting(master, selected_within_reach(master, principal, target, call), [call.fun]).chosen
+
+
+def _within(master: Master, principal: Principal, target: Target) -> Selection:
+    """What of the target the principal may learn of, when publishing is refused."""
+    chosen, within = master.resolve(target), reach(master, principal)
+    return chosen if within is None else narrowed(chosen, within)
+
+
+def _verdict(master: Master, who: Principal, call: Call, chosen: Selection) -> Verdict:
+    if is_operator(who, master.terms):
+        return Verdict((), frozenset())
+    action = Action("publish", call, sorted(chosen.minions), chosen.resources)
+    return judge(who, action, master.terms, master.selects)
+
+
+def _of_kind(master: Master, who: Principal, kind: str, name: str) -> dict[str, Any]:
+    allowed = may(who, kind, (name,), master.terms)
+    rules = [rule.text for rule in master.terms.granted.of(who) if rule.allows_name(kind, name)]
+    what = no_hook(name) if kind == HOOK else f"use the {kind} {name}: no rule grants it"
+    reason = "" if allowed else f"{who} may not {what}{_no_such_user(who)}"
     return {"allowed": allowed, "reason": reason, "rules": rules if allowed else [], "targets": 0, **_refused(())}
 
 

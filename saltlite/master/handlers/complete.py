@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
@@ -11,8 +12,9 @@ from saltlite.core.acl_rules import RUNNER
 from saltlite.core.ports import FunctionSet
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
+from saltlite.master.handlers.reach import reach
 from saltlite.model.history import JobFilter
-from saltlite.model.ids import Jid
+from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.keys import KeyState
 from saltlite.model.signature import Kind, is_absent, parse_signature
 
@@ -42,48 +44,90 @@ def handle_complete(master: Master, principal: Principal, request: Mapping[str, 
         raise UsageError(f"words of kind {kind[:40]!r} cannot be completed: use one of {', '.join(KINDS)}")
     if not _may_know(master, principal, kind):
         return Answer({"words": []})
-    words = _words(master, kind, prefix, request)
+    words = _words(_Known(master, reach(master, principal)), kind, prefix, request)
     return Answer({"words": list(islice(words, WORDS_MAX))})
 
 
 def _may_know(master: Master, principal: Principal, kind: str) -> bool:
-    """What functions there are is known to whoever may run some; ids, jobs and keys are for whoever may list them."""
-    if kind in ("function", "argument"):
-        return True
+    """Jobs and keys are for whoever may list them. The other kinds have what is within the reach of the principal."""
     needs = {"jid": (RUNNER, JOBS_OF_OTHERS), "key": RIGHTS["key_list"]}
-    return may(principal, *needs.get(kind, RIGHTS["minions"]), master.terms)
+    return kind not in needs or may(principal, *needs[kind], master.terms)
 
 
-def _words(master: Master, kind: str, prefix: str, request: Mapping[str, Any]) -> Iterator[str]:
+def _words(fleet: _Known, kind: str, prefix: str, request: Mapping[str, Any]) -> Iterator[str]:
+    master = fleet.master
     match kind:
         case "target":
-            return _beginning(chain(master.store.accepted_ids(), _resources(master, prefix)), prefix)
+            return _beginning(chain(fleet.minions(), _resources(fleet, prefix)), prefix)
         case "minion":
-            return _beginning(master.store.accepted_ids(), prefix)
+            return _beginning(fleet.minions(), prefix)
         case "key":
             states = frozenset(state for state in KeyState if state in request.get("states", list(KeyState)))
             return _beginning(sorted({key.id for key in master.store.keys(states)}), prefix)
         case "jid":
             return _beginning(_jids(master, prefix), prefix)
         case "function":
-            return _functions(master, prefix)
-    return _beginning(_arguments(master, request.get("function", "")), prefix)
+            return _functions(fleet, prefix)
+    return _beginning(_arguments(fleet, request.get("function", "")), prefix)
 
 
-def _resources(master: Master, prefix: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The fleet as far as the principal may learn of it; `within` is None for all of it."""
+
+    master: Master
+    within: frozenset[TargetId] | None
+
+    def minions(self) -> list[MinionId]:
+        """The accepted minions, sorted."""
+        accepted = self.master.store.accepted_ids()
+        return [minion for minion in accepted if self.within is None or minion in self.within]
+
+    def function_sets(self) -> Iterator[FunctionSet]:
+        """What minions have; those with the same modules share one set."""
+        digests = sorted(filter(None, self.master.store.function_digests(self.minions())))
+        for digest in digests[:FUNCTION_SETS_MAX]:
+            known = self.master.functions.of(digest, self.master.store)
+            if known is not None:
+                yield known
+
+    def type_functions(self) -> Iterator[Mapping[str, str]]:
+        """What types of resources have; minions with the same share one map."""
+        types = None if self.within is None else self._types()
+        sets = {
+            id(functions): functions
+            for minion, row in self.master.registrations.rows()
+            for kind, functions in row.functions.items()
+            if types is None or (minion, kind) in types
+        }
+        return islice(iter(sets.values()), FUNCTION_SETS_MAX)
+
+    def _types(self) -> frozenset[tuple[MinionId, str]]:
+        """The types within reach, each with the minion that manages resources of it."""
+        fleet = self.master.fleet
+        owners = ((fleet.owner(srn), srn.partition(":")[0]) for srn in self.within or () if ":" in srn)
+        return frozenset((owner, kind) for owner, kind in owners if owner is not None)
+
+
+def _resources(known: _Known, prefix: str) -> list[str]:
     """Bare ids of resources, or SRNs behind the colon of a type, sorted.
 
     All of them stand in no order, so none are looked for without a beginning.
     """
     if not prefix:
         return []
-    by_type = master.registry.views().by_type
+    by_type = known.master.registry.views().by_type
     kind, colon, begun = prefix.partition(":")
-    types, head = ([by_type.get(kind, {})], f"{kind}:") if colon else (list(by_type.values()), "")
+    types, head = ({kind: by_type.get(kind, {})}, f"{kind}:") if colon else (by_type, "")
     begun = begun if colon else prefix
-    ids = (bare_id for holdings in types for held in holdings.values() for bare_id in held.ids)
-    found = islice((bare_id for bare_id in ids if bare_id.startswith(begun)), WORDS_MAX)
-    return sorted({f"{head}{bare_id}" for bare_id in found})
+    rows = ((name, bare_id) for name, holdings in types.items() for held in holdings.values() for bare_id in held.ids)
+    within = known.within
+    found = (
+        bare_id
+        for name, bare_id in rows
+        if bare_id.startswith(begun) and (within is None or f"{name}:{bare_id}" in within)
+    )
+    return sorted({f"{head}{bare_id}" for bare_id in islice(found, WORDS_MAX)})
 
 
 def _beginning(words: Iterable[str], prefix: str) -> Iterator[str]:
@@ -99,10 +143,10 @@ def _jids(master: Master, prefix: str) -> list[str]:
     return [job.jid for job in master.store.jobs(JobFilter(before=behind_them), JIDS_MAX)]
 
 
-def _functions(master: Master, prefix: str) -> Iterator[str]:
+def _functions(known: _Known, prefix: str) -> Iterator[str]:
     offered = chain(
-        (pair for known in _sets(master) for pair in known.functions.items()),
-        (pair for functions in _of_types(master) for pair in functions.items()),
+        (pair for one in known.function_sets() for pair in one.functions.items()),
+        (pair for functions in known.type_functions() for pair in functions.items()),
     )
     names = sorted({name for name, text in offered if name.startswith(prefix) and not is_absent(text)})
     modules = sorted({name.partition(".")[0] for name in names})
@@ -111,27 +155,11 @@ def _functions(master: Master, prefix: str) -> Iterator[str]:
     return (f"{module}." for module in modules)
 
 
-def _arguments(master: Master, function: str) -> list[str]:
+def _arguments(known: _Known, function: str) -> list[str]:
     """`name=` for each parameter that can be given by its name, as the sets that have the function declare it."""
     names: dict[str, None] = {}
-    for functions in chain((known.functions for known in _sets(master)), _of_types(master)):
+    for functions in chain((one.functions for one in known.function_sets()), known.type_functions()):
         signature = parse_signature(functions[function])[1] if function in functions else None
         parameters = signature.parameters if signature is not None else ()
         names.update(dict.fromkeys(f"{one.name}=" for one in parameters if one.kind in _BY_NAME))
     return list(names)
-
-
-def _of_types(master: Master) -> Iterator[Mapping[str, str]]:
-    """The functions of resource types, as far as one answer looks; minions with the same share one map."""
-    sets = {
-        id(functions): functions for _minion, row in master.registrations.rows() for functions in row.functions.values()
-    }
-    return islice(iter(sets.values()), FUNCTION_SETS_MAX)
-
-
-def _sets(master: Master) -> Iterator[FunctionSet]:
-    digests = sorted(filter(None, master.store.function_digests(master.store.accepted_ids())))
-    for digest in digests[:FUNCTION_SETS_MAX]:
-        known = master.store.functions(digest)
-        if known is not None:
-            yield known

@@ -13,6 +13,7 @@ from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.fitting import fitting
 from saltlite.master.handlers.functions import Known, parsed
 from saltlite.master.handlers.publish import checked_function, target_of
+from saltlite.master.handlers.reach import selected_within_reach
 from saltlite.master.handlers.targets import refuse_pillar_patterns
 from saltlite.model.ids import TargetId
 from saltlite.wire.jobbody import CALLS_MAX
@@ -36,7 +37,10 @@ def handle_describe(master: Master, principal: Principal, request: Mapping[str, 
         raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
     target = target_of(request)
     refuse_pillar_patterns(master, principal, target)
-    chosen = fitting(master, master.resolve(target), funs).chosen
+    for fun in funs:
+        authorize(principal, Action("describe", Call(fun, kwargs=None)), master.terms)
+    chosen = selected_within_reach(master, principal, target, Call(funs[0], kwargs=None))
+    chosen = fitting(master, chosen, funs).chosen
     for fun in funs:
         wanted = Action("describe", Call(fun, kwargs=None), chosen.minions, chosen.resources)
         authorize(principal, wanted, master.terms, master.selects)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite.adapters.packing import Inside
-from saltlite.core.acl import RIGHTS, Action, Principal, authorize, may
-from saltlite.core.acl_rules import RUNNER
+from saltlite.core.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
 from saltlite.master import inside
 from saltlite.master.context import Answer, Master, Question
+from saltlite.master.handlers.reach import reach
 
 IDS_MAX = 1000
 
@@ -25,15 +25,9 @@ def handle_heard(master: Master, principal: Principal, request: Mapping[str, Any
     if len(ids) > IDS_MAX or not all(isinstance(minion, str) for minion in ids):
         raise UsageError(f"heard takes at most {IDS_MAX} minion ids")
 
-    if not may(principal, RUNNER, RIGHTS["minions"][1], master.terms):
-        # Of those on whom he may run anything: others are not there for him.
-        own = {
-            one
-            for rule in master.terms.granted.of(principal)
-            if not rule.kind
-            for one in master.selects(rule.where or "*")
-        }
-        ids = [minion for minion in ids if minion in own]
+    within = reach(master, principal)
+    if within is not None:
+        ids = [minion for minion in ids if minion in within]
 
     def fields(said: Inside | None) -> dict[str, Any]:
         return {"heard": {minion: said["silent_s"].get(minion) for minion in ids} if said is not None else {}}

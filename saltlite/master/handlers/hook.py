@@ -20,12 +20,17 @@ _PART = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:@-]+"
 _PATH = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
 
 
-def handle_hook(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Writes `salt/netapi/hook/<path>` with what was `said`, and by whom in `_user`."""
-    authorize(principal, Action("hook"), master.terms)
-    path, data = request["path"], request["said"]
+def checked_path(path: str) -> str:
+    """`path`, when it is that of a hook ("" is that of /hook itself); UsageError otherwise."""
     if path and (len(path) > PATH_MAX or not _PATH.fullmatch(path)):
         raise UsageError(f"the path of a hook has at most {PATH_MAX} letters, digits, _ . : @ - and single slashes")
+    return path
+
+
+def handle_hook(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Writes `salt/netapi/hook/<path>` with what was `said`, and by whom in `_user`."""
+    path, data = checked_path(request["path"]), request["said"]
+    authorize(principal, Action("hook", name=path), master.terms)
     if len(repr(data)) > DATA_MAX:
         raise UsageError(f"a hook says at most {DATA_MAX} characters")
     refuse_when_full(master)

@@ -21,6 +21,7 @@ from saltlite.master.context import Answer, Follow, Master
 from saltlite.master.handlers.batch import LASTS_MAX_MS, batch_of, release, send
 from saltlite.master.handlers.fitting import Fitting, Skipped, fitting
 from saltlite.master.handlers.functions import fitting_calls
+from saltlite.master.handlers.reach import selected_within_reach, shown_key_states
 from saltlite.master.handlers.room import refuse_when_full
 from saltlite.master.handlers.targets import (
     by_owner,
@@ -35,6 +36,7 @@ from saltlite.model.events import tag_job_returners
 from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, MinionId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
 from saltlite.model.job import BY_RUNNER, Job
+from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
 from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, JobBody, encode_body, sign
 from saltlite.wire.limits import JOB_BODY_MAX, JOBS_QUEUED_PER_MINION
@@ -66,7 +68,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     run_ms = _within(request.get("run_ms", 0), RUN_MAX_MS, "--run-timeout")
     known = master.store.job_of_request(request_id, principal.uid)
     if known is not None:
-        return _answer(master, known, request)
+        return _answer(master, principal, known, request)
     fit, calls = _targets(master, principal, request, calls, execution)
     returners = _returners(master, request)
     chosen = fit.chosen
@@ -78,7 +80,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
         if known is None:
             refuse_when_full(master)
             chosen = still_accepted(chosen, store)
-            _refuse_nobody(chosen, target, store)
+            _refuse_nobody(chosen, target, store, shown_key_states(master, principal))
             job = Job(
                 jid=_free_jid(store, master.clock.wall()),
                 request_id=request_id,
@@ -103,9 +105,9 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 planned = BatchJob(job.jid, job.created_at, deliver_ms, batch)
                 ids, _moved = release(store, planned, job.created_at)
     if known is not None:
-        return _answer(master, known, request)
+        return _answer(master, principal, known, request)
     send(job, ids, master.link, master.proofs)
-    return replace(_answer(master, job.jid, request, fit.skipped), committed=True)
+    return replace(_answer(master, principal, job.jid, request, fit.skipped), committed=True)
 
 
 def _execution(request: Mapping[str, Any]) -> Execution:
@@ -122,21 +124,22 @@ def _targets(
     """
     target = target_of(request)
     refuse_pillar_patterns(master, principal, target)
-    fit = fitting(master, master.resolve(target), [call.fun for call in calls])
+    executors, returners = _granted(asked), _named(request.get("ret"))
+    actions = [
+        Action("publish", Call(call.fun, call.args, call.kwargs), executors=executors, returners=returners)
+        for call in calls
+    ]
+    # Before the target is looked at: what no rule grants anywhere is refused whatever the target selects.
+    for action in actions:
+        authorize(principal, action, master.terms)
+    chosen = selected_within_reach(master, principal, target, Call(calls[0].fun, calls[0].args, calls[0].kwargs))
+    fit = fitting(master, chosen, [call.fun for call in calls])
     # All that the target selects, and not the few that --subset takes by chance: the answer is the same each time.
-    for call in calls:
-        wanted = Call(call.fun, call.args, call.kwargs)
-        action = Action(
-            "publish",
-            wanted,
-            fit.chosen.minions,
-            fit.chosen.resources,
-            executors=_granted(asked),
-            returners=_named(request.get("ret")),
-        )
-        authorize(principal, action, master.terms, master.selects)
+    for action in actions:
+        on_targets = replace(action, minions=fit.chosen.minions, resources=fit.chosen.resources)
+        authorize(principal, on_targets, master.terms, master.selects)
     chosen = subset_of(master, fit.chosen, request.get("subset"))
-    _refuse_nobody(chosen, target, master.store)
+    _refuse_nobody(chosen, target, master.store, shown_key_states(master, principal))
     calls = fitting_calls(calls, chosen, master, may_be_missing=not KNOWING.issuperset(asked.executors))
     return replace(fit, chosen=chosen), calls
 
@@ -171,9 +174,9 @@ def _returners(master: Master, request: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def _refuse_nobody(chosen: Selection, target: Target, store: StoreReader) -> None:
+def _refuse_nobody(chosen: Selection, target: Target, store: StoreReader, states: frozenset[KeyState]) -> None:
     if not chosen.minions and not chosen.resources:
-        raise NoTargetError(nobody(target, chosen.unknown, store))
+        raise NoTargetError(nobody(target, chosen.unknown, store, states))
 
 
 def _refuse_crowded(ids: Sequence[MinionId], store: StoreReader) -> None:
@@ -191,12 +194,14 @@ def _refuse_crowded(ids: Sequence[MinionId], store: StoreReader) -> None:
         )
 
 
-def _answer(master: Master, jid: Jid, request: Mapping[str, Any], skipped: Sequence[Skipped] = ()) -> Answer:
+def _answer(
+    master: Master, principal: Principal, jid: Jid, request: Mapping[str, Any], skipped: Sequence[Skipped] = ()
+) -> Answer:
     job = master.store.job(jid)
     fields = {
         "jid": jid,
         **whom(master, job),
-        "unknown": unknown_names(master, job) if job is not None and "subset" not in request else {},
+        "unknown": unknown_names(master, principal, job) if job is not None and "subset" not in request else {},
         "skipped": [{"type": one.type, "fun": one.fun, "count": one.count} for one in skipped],
         "timeout_s": master.terms.timeout_s,
         "deliver_ms": job.deliver_ms if job is not None else 0,

@@ -12,12 +12,13 @@ from saltlite.core.acl import Action, Principal, authorize
 from saltlite.master import inside
 from saltlite.master.context import Answer, Master, Question
 from saltlite.master.handlers.minions import minion_rows
+from saltlite.master.handlers.reach import shown_key_states
 from saltlite.model.keys import KeyState
 
 
 def handle_status(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `master`, `store`, `minions`, `counts`, `queues`, `resources`, `readers`, and `link`, which is None
-    without an answer of it.
+    without an answer of it. Pending keys are among `minions` and `counts` for callers who may list keys.
 
     `readers` has of each process that reads the event log (returners, hooks) how many events it is `behind`, and for
     how long the first of them has waited, `lag_s`.
@@ -39,7 +40,7 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
             "version": "",
             "resources": 0,
         }
-        for key in store.keys(frozenset({KeyState.PENDING}))
+        for key in (store.keys(frozenset({KeyState.PENDING})) if shown_key_states(master, principal) else ())
     ]
     counts = {state: sum(row["state"] == state for row in minions) for state in ("up", "away", "never")}
     away = {row["id"] for row in minions if row["state"] != "up"}

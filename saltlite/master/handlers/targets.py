@@ -13,6 +13,7 @@ from saltlite.core.matching.listing import listed
 from saltlite.core.ports import StoreReader
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.context import Master
+from saltlite.master.handlers.reach import shown_key_states
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import Job
 from saltlite.model.keys import KeyState
@@ -103,26 +104,28 @@ def whom(master: Master, job: Job | None) -> dict[str, Any]:
     }
 
 
-def unknown_names(master: Master, job: Job) -> dict[str, str]:
-    """Why each name in a list, or in an expression, that is no target of this job is none."""
+def unknown_names(master: Master, principal: Principal, job: Job) -> dict[str, str]:
+    """Why each name in a list, or in an expression, that is no target of this job is none, as far as he may know."""
+    states = shown_key_states(master, principal)
     if job.target.kind in (TargetKind.COMPOUND, TargetKind.NODEGROUP):
-        return _why_not(master.resolve(job.target).unknown, master.store)
+        return _why_not(master.resolve(job.target).unknown, master.store, states)
     if job.target.kind is not TargetKind.LIST:
         return {}
     srns = [srn for some in job.resources.values() for srn in some]
     known = {*job.minions, *srns, *(srn.partition(":")[2] for srn in srns)}
-    return _why_not([name for name in listed(job.target.expression) if name not in known], master.store)
+    return _why_not([name for name in listed(job.target.expression) if name not in known], master.store, states)
 
 
-def nobody(target: Target, unknown: Sequence[str], store: StoreReader) -> str:
-    """The sentence for a target that selects nobody; `unknown` are the names in it that nothing has."""
+def nobody(target: Target, unknown: Sequence[str], store: StoreReader, states: frozenset[KeyState]) -> str:
+    """The sentence for a target that selects nobody; `unknown` are the names in it that nothing has, `states` those of
+    keys that it may tell."""
     sentence = f"no accepted minion and no resource matches {target.expression!r}: nothing was published"
     names = unknown
     if target.kind in (TargetKind.LIST, TargetKind.GLOB):
         names = listed(target.expression) if target.kind is TargetKind.LIST else [target.expression]
     if any(letter in name for name in names for letter in "*?["):
-        return sentence + _waiting(target, store)
-    reasons = _why_not(names[:_REASONS_MAX], store)
+        return sentence + (_waiting(target, store) if KeyState.PENDING in states else "")
+    reasons = _why_not(names[:_REASONS_MAX], store, states)
     return "; ".join([sentence, *(f"{name}: {reason}" for name, reason in reasons.items())])
 
 
@@ -135,12 +138,12 @@ def _waiting(target: Target, store: StoreReader) -> str:
     return f"; {many} to be accepted: saltlite key list pending" if count else ""
 
 
-def _why_not(names: Sequence[str], store: StoreReader) -> dict[str, str]:
-    """Why each of these is neither the id of an accepted minion nor a resource."""
+def _why_not(names: Sequence[str], store: StoreReader, told: frozenset[KeyState]) -> dict[str, str]:
+    """Why each of these is neither the id of an accepted minion nor a resource; of keys only states in `told` count."""
     if not names:
         return {}
     states: dict[str, set[KeyState]] = {name: set() for name in names}
-    for key in store.keys(frozenset(_NOT_ACCEPTED)):
+    for key in store.keys(told) if told else ():
         if key.id in states:
             states[key.id].add(key.state)
     return {
