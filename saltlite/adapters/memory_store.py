@@ -105,6 +105,15 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     def job(self, jid: Jid) -> Job | None:
         return self._tables.jobs.get(jid)
 
+    def reducible(self, limit: int) -> list[tuple[Jid, bytes]]:
+        tables = self._tables
+        ended = [
+            (jid, tables.jobs[jid].body)
+            for jid in sorted(tables.reducible)
+            if all(row.state in TERMINAL for row in tables.targets[jid].values())
+        ]
+        return ended[:limit]
+
     def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
         return self._tables.requests.get((request_id, uid))
 
@@ -288,6 +297,15 @@ class _MemoryWriter(_MemoryReader):
         self._tables.targets[job.jid] = {target: TargetRow(target, state, "", job.created_at) for target in owners}
         return seq
 
+    def mark_reducible(self, jid: Jid | None) -> None:
+        self._tables.reducible.update(dict.fromkeys(self._tables.jobs if jid is None else [jid]))
+
+    def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
+        tables = self._tables
+        for jid, body in rows:
+            tables.jobs[jid] = replace(tables.jobs[jid], body=body, signature=b"")
+            tables.reducible.pop(jid, None)
+
     def jid_taken(self, jid: Jid) -> bool:
         return jid in self._tables.jobs
 
@@ -409,6 +427,7 @@ class _MemoryWriter(_MemoryReader):
             del tables.owners[job.jid], tables.parts[job.jid]
             tables.returns.pop(job.jid, None)
             tables.cancels.pop(job.jid, None)
+            tables.reducible.pop(job.jid, None)
             self._owned_targets.discard(job.jid)
             self._owned_returns.discard(job.jid)
         tables.events = {seq: event for seq, event in tables.events.items() if event.at >= events_before}
@@ -446,6 +465,9 @@ class MemoryStore(_MemoryReader):
             self._disk.tables = writer.end()
         finally:
             self._writing = False
+
+    def empty_log(self) -> bool:
+        return True
 
     def close(self) -> None:
         """End the use of this store; the disk keeps what was committed."""

@@ -42,6 +42,8 @@ class Tables:
     returns: dict[Jid, dict[TargetId, Return]] = field(default_factory=dict)
     cancels: dict[Jid, tuple[float, str]] = field(default_factory=dict)
     """When an operator ended a job, and who."""
+    reducible: dict[Jid, None] = field(default_factory=dict)
+    """Jobs whose bodies are to be reduced when they have ended."""
     events: dict[int, LoggedEvent] = field(default_factory=dict)
 
     def copy(self) -> Tables:

@@ -210,7 +210,8 @@ class MasterConfig:
         {},
         "What local users who are no operators may do, by name, glob or regular expression of the user, or group%: "
         "lists of functions (regular expressions), of {target: [functions]}, {function: {args: [...], kwargs: {...}}}, "
-        "and of @runner, @wheel, @jobs, {'@hook': [paths]} ... With it, or external_auth, every local user may connect.",
+        "and of @runner, @wheel, @jobs, {'@hook': [paths]} and the like. With it, or external_auth, every local user "
+        "may connect.",
         Grants(),
     )
     publisher_acl_blacklist: dict[str, Any] = option(  # noqa: RUF009 - as above
@@ -329,6 +330,12 @@ class MasterConfig:
         7 * DAY,
         "How long jobs and their returns are kept after they have ended.",
         Duration(1.0, 3650 * DAY, salt_unit="h"),
+    )
+    keep_job_args: bool = option(
+        True,
+        "Whether ended jobs keep what they were called with, for `job show` and `job rerun`. Off, arguments leave the "
+        "store when the last target of their job has ended. Secrets among arguments always do.",
+        Flag(),
     )
     store_max: int = option(
         10_240,

@@ -318,8 +318,8 @@ def too_wide(principal: Principal, call: Call, terms: Terms) -> str:
     rules = terms.granted.of(principal)
     places = ", ".join(sorted({rule.where for rule in rules if rule.where and rule.allows(call)}))
     return (
-        f"{principal} may run {call.fun} on {places} only, and this target selects others as well, or nobody: "
-        "nothing was published"
+        f"{principal} may not run {call.fun} on this target, which selects others as well or nobody, but on {places} "
+        "only: nothing was published"
     )
 
 

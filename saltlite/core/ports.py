@@ -209,6 +209,11 @@ class StoreReader(Protocol):
 
     def job(self, jid: Jid) -> Job | None: ...
 
+    def reducible(self, limit: int) -> list[tuple[Jid, bytes]]:
+        """At most so many of the jobs that `mark_reducible` named and whose targets are all terminal, with their
+        bodies."""
+        ...
+
     def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
         """The job that this client request already made (G2); request ids of two users never meet."""
         ...
@@ -393,6 +398,15 @@ class StoreWriter(StoreReader, Protocol):
         """
         ...
 
+    def mark_reducible(self, jid: Jid | None) -> None:
+        """Have `reducible` name this job when it has ended; None for all jobs that there are."""
+        ...
+
+    def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
+        """Replace the bodies of these jobs, which nobody is sent any more, and drop their signatures and marks. What
+        was there is overwritten in the file; in its log it stays until `Store.empty_log`."""
+        ...
+
     def jid_taken(self, jid: Jid) -> bool: ...
 
     def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, TargetId]]:
@@ -459,6 +473,11 @@ class Store(StoreReader, Protocol):
 
         Raises StoreError when it cannot be committed; then nothing of it was kept.
         """
+        ...
+
+    def empty_log(self) -> bool:
+        """Overwrite what a log beside the file still has of former contents; False when a reader kept it from that,
+        and it is to be tried again."""
         ...
 
     def close(self) -> None: ...

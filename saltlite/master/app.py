@@ -36,6 +36,7 @@ from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.claims import Conflict
 from saltlite.errors import RefusedError, StartupError
 from saltlite.master import identity, inside
+from saltlite.master.arguments import DROP_S, EndedArguments
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.paths import HOOKS, Paths
 from saltlite.master.supervisor import Supervisor
@@ -304,6 +305,7 @@ def _open_master(
         resources=_rules(config),
         granted=_granted(config, became.uid),
         login_s=config.token_expire,
+        keep_job_args=config.keep_job_args,
         returners=frozenset(returner_names(config)),
         readers=paths.readers,
     )
@@ -421,6 +423,7 @@ def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], Non
     clean = [CopyAreas(paths.copies).expire]
     clock = SystemClock()
     kept = Maintenance(reactor, store, clock, keep_s=config.keep_jobs, store_max=store_max, link=link, clean=clean)
+    kept.repeat(DROP_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
     upkeep = Upkeep(store, clock, link, lambda: _opened(open_inventory))
     if not config.minion_data_cache:
         upkeep.drop_pillars()

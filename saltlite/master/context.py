@@ -77,6 +77,8 @@ class Terms:
     """Who may register which resources."""
     granted: Granted = field(default_factory=Granted)
     """Who else than operators may do what."""
+    keep_job_args: bool = True
+    """Whether the arguments of ended jobs are kept, where there are no secrets among them."""
     login_s: float = 43_200.0
     """How long the token of a login is good."""
     returners: frozenset[str] = frozenset()

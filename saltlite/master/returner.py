@@ -22,7 +22,7 @@ from saltlite.model.events import Event, tag_returner
 from saltlite.model.ids import Jid
 from saltlite.model.job import Job
 from saltlite.wire import codec
-from saltlite.wire.jobbody import decode_body
+from saltlite.wire.jobrecord import decode_record
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ class Returner:
         job = self._job(jid)
         if not found or job is None:
             return None
-        ret, call = found[0], decode_body(job.body).calls
+        ret, call = found[0], decode_record(job.body).body.calls
         value, readable = _value(ret.body)
         every = [one.shown() for one in call]
         args = [[*args, *([{"__kwarg__": True, **kwargs}] if kwargs else [])] for _fun, args, kwargs in every]

@@ -22,6 +22,8 @@ WAL_KEEP_BYTES = 64 * 1024 * 1024
 Values = Sequence[str | bytes | int | float]
 
 _SETTINGS = (
+    # What is deleted or overwritten is zeroed in the file, in pages that become free, too: it may be a secret.
+    "PRAGMA secure_delete = ON",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = OFF",
     f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}",

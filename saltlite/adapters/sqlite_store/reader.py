@@ -49,6 +49,10 @@ _RETURNS = (
     " WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
 )
 _RETURN_SIZES = "SELECT length(body) FROM returns WHERE jid = ? AND seq > ? ORDER BY seq LIMIT ?"
+_REDUCIBLE = (
+    "SELECT a.jid, j.body FROM job_arguments AS a CROSS JOIN jobs AS j ON j.jid = a.jid"
+    " WHERE NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = a.jid AND t.rank < 9) ORDER BY a.jid LIMIT ?"
+)
 UNDELIVERED = (
     "SELECT t.jid, t.target FROM job_targets AS t INDEXED BY job_targets_unfinished"
     " CROSS JOIN jobs AS j ON j.jid = t.jid LEFT JOIN minions AS m ON m.id = t.minion"
@@ -108,6 +112,9 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
     def job(self, jid: Jid) -> Job | None:
         rows = self._queries.rows(_JOB, (jid,))
         return _job(rows[0]) if rows else None
+
+    def reducible(self, limit: int) -> list[tuple[Jid, bytes]]:
+        return [(jid, body) for jid, body in self._queries.rows(_REDUCIBLE, (limit,))]
 
     def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
         sql = "SELECT jid FROM jobs WHERE request_id = ? AND uid = ?"

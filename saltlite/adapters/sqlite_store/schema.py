@@ -9,6 +9,7 @@
     keys         one row a fingerprint; at most one accepted an id
     minions      the last session of each id
     functions    what each digest of a function set stands for
+    job_arguments  jobs whose bodies are to be reduced when they have ended
     auth_tokens  logins: one row a token, which itself is not in it
 
 Nothing is deleted by foreign keys: prune deletes by hand, in one place.
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 APPLICATION_ID = 0x534C5453
 """`SLTS` in the file header: how a saltlite store is told from any other SQLite file."""
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 _TOKENS_PROVE_SINCE = 5
 """In this format the store keeps the public key of a join token; in earlier ones the hash of its secret."""
 
@@ -71,6 +72,8 @@ _JOIN_TOKENS = """CREATE TABLE tokens (
         uses_left INTEGER NOT NULL, created_at REAL NOT NULL, expires_at REAL NOT NULL,
         created_by TEXT NOT NULL) WITHOUT ROWID"""
 
+_JOB_ARGUMENTS = "CREATE TABLE job_arguments (jid TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID"
+
 _SCHEMA = (
     "CREATE TABLE store (id TEXT NOT NULL, epoch INTEGER NOT NULL)",
     """CREATE TABLE keys (
@@ -103,6 +106,7 @@ _SCHEMA = (
         reason TEXT NOT NULL, body BLOB NOT NULL, UNIQUE (jid, target))""",
     "CREATE INDEX returns_by_job ON returns (jid)",
     *_AUTH_TOKENS,
+    _JOB_ARGUMENTS,
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
@@ -151,6 +155,8 @@ _STEPS: dict[int, tuple[str, ...]] = {
     3: _AUTH_TOKENS,
     # The hash of a secret does not tell the public key of its seed, so the tokens of before are void.
     4: ("DROP TABLE tokens", _JOIN_TOKENS),
+    # Every job is looked at once: what they were called with was never taken away before.
+    5: (_JOB_ARGUMENTS, "INSERT INTO job_arguments SELECT jid FROM jobs"),
 }
 """What makes a file of format N one of format N + 1; all steps of one opening are one transaction."""
 

@@ -77,6 +77,16 @@ class SqliteStore(SqliteReader):
             if self._write_side.mine():
                 self._lock.release()
 
+    def empty_log(self) -> bool:
+        self._write_side.check()
+        # Under the lock of writers: these would otherwise find the file locked, and SQLite makes them poll for it.
+        self._lock.take()
+        try:
+            ((busy, _pages, _moved),) = self._write_side.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            self._lock.release()
+        return not busy
+
     def close(self) -> None:
         """Let go of the file, and of a transaction that is still open. A second call does nothing."""
         self._read_side.close()

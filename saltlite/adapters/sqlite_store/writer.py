@@ -221,6 +221,17 @@ class SqliteWriter(SqliteReader):
         self._transaction.run_many(_PUT_TARGET, sorted(rows))
         return seq
 
+    def mark_reducible(self, jid: Jid | None) -> None:
+        if jid is None:
+            self._transaction.run("INSERT OR IGNORE INTO job_arguments SELECT jid FROM jobs")
+        else:
+            self._transaction.run("INSERT OR IGNORE INTO job_arguments (jid) VALUES (?)", (jid,))
+
+    def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
+        for jid, body in rows:
+            self._transaction.run("UPDATE jobs SET body = ?, signature = x'' WHERE jid = ?", (body, jid))
+            self._transaction.run("DELETE FROM job_arguments WHERE jid = ?", (jid,))
+
     def jid_taken(self, jid: Jid) -> bool:
         return self._transaction.value("SELECT 1 FROM jobs WHERE jid = ?", (jid,)) is not None
 
@@ -375,6 +386,7 @@ class SqliteWriter(SqliteReader):
         self._transaction.run_many("DELETE FROM returns WHERE jid = ?", jids)
         self._transaction.run_many("DELETE FROM job_targets WHERE jid = ?", jids)
         self._transaction.run_many("DELETE FROM jobs WHERE jid = ?", jids)
+        self._transaction.run_many("DELETE FROM job_arguments WHERE jid = ?", jids)
         self._transaction.run("DELETE FROM events WHERE at < ?", (events_before,))
 
     def _give_back_pages(self) -> None:

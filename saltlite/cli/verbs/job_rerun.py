@@ -71,6 +71,11 @@ def run(argv: Sequence[str], console: Console) -> int:
 
 
 def _refuse_hidden(job: JobRow) -> None:
+    if job.get("withheld") == "arguments":
+        raise RefusedError(
+            f"the arguments of job {job['jid']} were not kept when it ended (the master has keep_job_args: false); "
+            "nothing was published. Type the call anew, with -L and the targets."
+        )
     if job.get("hides"):
         raise RefusedError(
             f"job {job['jid']} has secrets among its arguments, which nobody is shown again; nothing was published. "

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from saltlite.cli.console import Console
     from saltlite.client.local import LocalClient
 
+_WITHHELD = {
+    "secrets": "all arguments but secrets (***), which left the store when the job had ended",
+    "arguments": "no arguments (***): they left the store when the job had ended (keep_job_args: false)",
+}
 RETURNS_S = 10.0
 """How long the master may take to send the next of the returns that it has."""
 
@@ -78,6 +82,8 @@ def _text(job: JobRow, console: Console) -> str:
         lines.append(("through", " ".join([", ".join(job["module_executors"]) or "those of the minion", *options])))
     if job["cancelled_at"] is not None:
         lines.append(("killed", f"by {job['cancelled_by']}, {format_moment(job['cancelled_at'], now)}"))
+    if job.get("withheld"):
+        lines.append(("kept", _WITHHELD[job["withheld"]]))
     lines.append(("result", result_text(job)))
     head = "".join(f"{name + ':':<10}{printable(text)}\n" for name, text in lines)
     return f"{head}\n{_table(job, now, console)}"

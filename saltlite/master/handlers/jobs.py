@@ -11,8 +11,9 @@ from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
 from saltlite.model.ids import Jid, MinionId, TargetId, parse_jid, parse_minion_id
+from saltlite.model.secretargs import without_secrets
 from saltlite.model.srn import check_resource_id, check_resource_type, resource_index_srn_key
-from saltlite.wire.jobbody import JobBody, decode_body
+from saltlite.wire.jobrecord import JobRecord, decode_record, holds_secrets
 from saltlite.wire.limits import MIB
 
 LIMIT_MAX = 1000
@@ -30,7 +31,7 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
 
     Whoever has no right to the jobs of others is told of his own. A `tgt` of more than TARGET_MAX characters is cut
     there and ends in three dots; `job_show` has the whole. With `whole` the rows have `calls` and, where there are any,
-    `metadata` as there.
+    `metadata`, `hides` and `withheld` as there.
     """
     authorize(principal, Action("job_list"), master.terms)
     limit = request.get("limit", LIMIT_DEFAULT)
@@ -48,7 +49,7 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
         if len(row["tgt"]) > TARGET_MAX:
             row["tgt"] = row["tgt"][: TARGET_MAX - 3] + "..."
         if request.get("whole") and (stored := master.store.job(job.jid)) is not None:
-            row.update(_said(decode_body(stored.body)))
+            row.update(_said(decode_record(stored.body)))
             size += len(stored.body)
         rows.append(row)
         if size >= BODIES_MAX:
@@ -58,18 +59,20 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
 
 def handle_job_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `job`: the row of the list with calls, executors asked for and their options, run time limit, cancel,
-    `metadata` where there are any, and `targets`.
+    `metadata` where there are any, and `targets`; `hides`, when arguments are not shown, and then `withheld`: which of
+    them (secrets, arguments) have left the store.
     """
     authorize(principal, Action("job_show"), master.terms)
     jid = parse_jid(request["jid"])
     summary, job = master.store.job_summary(jid), master.store.job(jid)
     if summary is None or job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
-    body = decode_body(job.body)
-    execution = {"module_executors": body.executors, "executor_opts": body.executor_opts}
+    record = decode_record(job.body)
+    body = record.body
+    execution = {"module_executors": body.executors, "executor_opts": without_secrets(body.executor_opts)}
     managing = master.store.managing_minions(jid)
     targets = [_target(detail, managing.get(detail.id)) for detail in master.store.target_details(jid)]
-    return Answer({"job": {**_row(summary), **_said(body), **execution, "targets": targets}})
+    return Answer({"job": {**_row(summary), **_said(record), **execution, "targets": targets}})
 
 
 def may_see(master: Master, principal: Principal, owner: int) -> bool:
@@ -129,11 +132,16 @@ def _row(job: JobSummary) -> dict[str, Any]:
     }
 
 
-def _said(body: JobBody) -> dict[str, Any]:
-    calls = [call.shown() for call in body.calls]
-    hides = calls != [[call.fun, call.args, call.kwargs] for call in body.calls]
-    metadata = {"metadata": body.metadata} if body.metadata else {}
-    return {"calls": calls, **metadata, **({"hides": True} if hides else {})}
+def _said(record: JobRecord) -> dict[str, Any]:
+    """`hides` says that HIDDEN stands for arguments, `withheld` that they are not in the store any more."""
+    body = record.body
+    hides = bool(record.withheld) or holds_secrets(body.calls, body.executor_opts)
+    return {
+        "calls": [call.shown() for call in body.calls],
+        **({"metadata": body.metadata} if body.metadata else {}),
+        **({"hides": True} if hides else {}),
+        **({"withheld": str(record.withheld)} if record.withheld else {}),
+    }
 
 
 def _target(detail: TargetDetail, managing: MinionId | None) -> dict[str, Any]:

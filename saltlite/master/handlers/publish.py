@@ -39,6 +39,7 @@ from saltlite.model.job import BY_RUNNER, Job
 from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
 from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, JobBody, encode_body, sign
+from saltlite.wire.jobrecord import holds_secrets
 from saltlite.wire.limits import JOB_BODY_MAX, JOBS_QUEUED_PER_MINION
 
 DELIVER_MAX_MS = 30 * 86_400_000
@@ -100,6 +101,8 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
             )
             job = _signed(job, calls, execution, request.get("metadata", {}), master.identity.job_private)
             _put(store, job, returners)
+            if not master.terms.keep_job_args or holds_secrets(calls, execution.options):
+                store.mark_reducible(job.jid)
             ids: Collection[TargetId] = {*chosen.minions, *chosen.resources}
             if batch is not None:
                 planned = BatchJob(job.jid, job.created_at, deliver_ms, batch)
