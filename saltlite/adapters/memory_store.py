@@ -109,7 +109,7 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
         tables = self._tables
         ended = [
             (jid, tables.jobs[jid].body)
-            for jid in sorted(tables.reducible)
+            for jid in sorted(tables.reducible.keys() & tables.jobs.keys())
             if all(row.state in TERMINAL for row in tables.targets[jid].values())
         ]
         return ended[:limit]

@@ -64,6 +64,36 @@ def test_a_password_reaches_its_function_and_nothing_else_has_it(shared: Fleet) 
     assert (again.code, "has secrets among its arguments" in again.err) == (6, True)
 
 
+def test_a_secret_is_in_no_byte_of_the_store_when_its_job_has_ended(tmp_path: Path) -> None:
+    secret = "sw0rdfish-and-more-chips"
+    fleet = Fleet(tmp_path)
+    try:
+        fleet.start_master()
+        fleet.join("a")
+        running = fleet.publish("a", "shadow.gen_password", f"password={secret}", "crypt_salt=saltsalt")
+        fleet.wait_state(running, "a", "returned")
+        folder = fleet.root("master") / "var/lib/saltlite/master"
+
+        def bytes_of_store() -> bytes:
+            return b"".join(path.read_bytes() for path in folder.glob("*") if path.is_file())
+
+        wait_until(lambda: secret.encode() not in bytes_of_store(), "the secret has left the store")
+        said = fleet.cli("job", "show", running)
+        assert "kept:     all arguments but secrets (***), which left the store when the job had ended\n" in said.out
+        assert fleet.cli("job", "rerun", running).code == 6
+        plain = fleet.publish("a", "test.echo", "plain-words")
+        fleet.wait_state(plain, "a", "returned")
+        assert fleet.cli("job", "rerun", plain, "--out", "json").json() == {"a": "plain-words"}
+        assert fleet.daemons["master"].stop() == 0
+        fleet.start_master(keep_job_args=False)
+        wait_until(lambda: "withheld" in fleet.cli("job", "show", plain, "--out", "json").json(), "all arguments go")
+        said = fleet.cli("job", "rerun", plain)
+        assert (said.code, "were not kept when it ended (the master has keep_job_args: false)" in said.err) == (6, True)
+        assert "function: test.echo ***" in fleet.cli("job", "show", plain).out
+    finally:
+        fleet.close()
+
+
 def test_an_ended_job_can_be_watched_and_gives_what_it_gave(shared: Fleet) -> None:
     assert shared.cli("*", "test.echo", "hello", "--out", "json").json() == {"a": "hello", "b": "hello"}
     jid = shared.cli("job", "list", "--fun", "test.echo", "-n", "1", "--out", "json").json()["jobs"][0]["jid"]

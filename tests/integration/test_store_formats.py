@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from saltlite.adapters.sqlite_store import SqliteStore, connection
+from saltlite.core.ports import TargetRow
 from saltlite.errors import StoreError
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import MinionId, jid_at
 from saltlite.model.job import TargetState
 
 FOLDER = Path(__file__).parent
-OLDER = (1, 2, 3, 4)
+OLDER = (1, 2, 3, 4, 5)
 
 
 @pytest.fixture(params=OLDER)
@@ -51,7 +52,7 @@ def test_a_store_of_an_older_format_is_brought_to_this_one_with_all_that_it_hold
         store.close()
 
 
-@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
 def test_jobs_that_are_open_in_an_older_store_are_handed_over_from_it(path: str) -> None:
     store = SqliteStore(path)
     batch = jid_at(1_800_000_000_000_001)
@@ -78,6 +79,20 @@ def test_join_tokens_of_an_older_store_are_void_and_the_log_says_so(
     ]
 
 
+def test_arguments_of_jobs_of_an_older_store_are_looked_at_when_these_have_ended(path: str) -> None:
+    store = SqliteStore(path)
+    made = [jid_at(1_800_000_000_000_000), jid_at(1_800_000_000_000_001)]
+    jids = [jid for jid in made if store.job(jid) is not None]
+    assert jids
+    assert store.reducible(10) == []
+    with store.write() as tx:
+        for jid in jids:
+            ended = [TargetRow(row.id, TargetState.LOST, "", 1.0) for row in store.targets(jid)]
+            tx.set_targets([(jid, row) for row in ended])
+    assert [jid for jid, _body in store.reducible(10)] == jids
+    store.close()
+
+
 def test_an_older_store_has_the_tables_of_a_new_one_afterwards(path: str, tmp_path: Path) -> None:
     SqliteStore(path).close()
     SqliteStore(str(tmp_path / "new.db")).close()
@@ -101,6 +116,8 @@ def tables_of(path: str) -> dict[str, list[str]]:
         (2, "INSERT INTO job_targets"),
         (2, "CREATE INDEX auth_tokens"),
         (3, "CREATE INDEX auth_tokens"),
+        (4, "CREATE TABLE tokens"),
+        (5, "INSERT INTO job_arguments"),
     ],
 )
 def test_an_older_store_on_a_full_disk_stays_what_it_was(
