@@ -155,7 +155,14 @@ def test_no_refusal_and_no_explanation_tells_of_targets_that_one_may_not_use(sit
             with pytest.raises(RefusedError) as caught:
                 client.publish(JobCall(target, "mark.here"))
             refused.add(str(caught.value))
-            asked = {"user": label, "tgt": target, "tgt_type": "glob", "fun": "mark.here", "args": [], "kwargs": {}}
+            asked: dict[str, Any] = {
+                "user": label,
+                "tgt": target,
+                "tgt_type": "glob",
+                "fun": "mark.here",
+                "args": [],
+                "kwargs": {},
+            }
             said = client.call("acl_explain", **asked)
             explained.add((said["allowed"], said["reason"], said["targets"], tuple(said["refused"])))
     assert (len(refused), len(explained)) == (1, 1)

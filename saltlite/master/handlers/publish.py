@@ -72,6 +72,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
         return _answer(master, principal, known, request)
     fit, calls = _targets(master, principal, request, calls, execution)
     returners = _returners(master, request)
+    loses_arguments = not master.terms.keep_job_args or holds_secrets(calls, execution.options)
     chosen = fit.chosen
     batch = batch_of(request.get("batch"), len(chosen.minions) + len(chosen.resources))
     if batch is None:
@@ -100,13 +101,10 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
                 origin=_origin(request),
             )
             job = _signed(job, calls, execution, request.get("metadata", {}), master.identity.job_private)
-            _put(store, job, returners)
-            if not master.terms.keep_job_args or holds_secrets(calls, execution.options):
-                store.mark_reducible(job.jid)
+            _put(store, job, returners, loses_arguments=loses_arguments)
             ids: Collection[TargetId] = {*chosen.minions, *chosen.resources}
             if batch is not None:
-                planned = BatchJob(job.jid, job.created_at, deliver_ms, batch)
-                ids, _moved = release(store, planned, job.created_at)
+                ids, _moved = release(store, BatchJob(job.jid, job.created_at, deliver_ms, batch), job.created_at)
     if known is not None:
         return _answer(master, principal, known, request)
     send(job, ids, master.link, master.proofs)
@@ -160,8 +158,10 @@ def _named(value: object) -> tuple[str, ...]:
     return tuple(str(name).strip() for name in names)
 
 
-def _put(store: StoreWriter, job: Job, returners: Sequence[str]) -> None:
+def _put(store: StoreWriter, job: Job, returners: Sequence[str], *, loses_arguments: bool) -> None:
     store.put_job(job)
+    if loses_arguments:
+        store.mark_reducible(job.jid)
     if returners:
         # Their processes read it before any return.
         about = {"jid": job.jid, "returners": list(returners)}
