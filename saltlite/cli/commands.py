@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show what a function does, takes, and who lacks it.",
     ),
     "doctor": (
-        "saltlite doctor [master|minion|all] [options]",
+        "saltlite doctor [master|minion|api|all] [options]",
         "Look for what is wrong here, and say how to mend it.",
     ),
     "events": (

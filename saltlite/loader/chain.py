@@ -99,6 +99,14 @@ class Executors:
         sudo = self._link(SUDO) if self.opts.get("sudo_user") else None
         return Chain(self.opts, links, asked.options, sudo=sudo, threads=self.threads)
 
+    def problem_of(self, name: str) -> str:
+        """Why an executor cannot be used; "" when it can."""
+        try:
+            self._link(name)
+        except ChainError as error:
+            return str(error)
+        return ""
+
     def _check_allowed(self, asked: Execution) -> None:
         allowed = self.opts.get("executors_allowed") or []
         # What the minion does by itself may also be asked for.
@@ -195,6 +203,10 @@ class Chain:
         self._options = options
         self._sudo = sudo
         self._threads = threads
+
+    def steps(self) -> list[tuple[str, Function]]:
+        """The executors in their order, each with its function `execute`."""
+        return [(link.name, link.execute) for link in self._links]
 
     def takes_missing(self, fun: str) -> bool:
         """Whether an executor knows what to do with a function that is not there. Raises what executors raise."""

@@ -14,10 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from saltlite.adapters.privileges import private_dir, read_secret, write_secret
+from saltlite.adapters.tls_files import OWN_FILE, read_tls
 from saltlite.config.api import ApiConfig
-from saltlite.errors import StartupError
 
-FILE = "self-signed.pem"
 LASTS = datetime.timedelta(days=3650)
 """Callers pin its fingerprint, so it is not renewed."""
 
@@ -27,31 +26,18 @@ def context_of(config: ApiConfig) -> tuple[ssl.SSLContext, str]:
 
     Called before root's rights are given up: the key stays root's. Raises StartupError.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Tickets cost memory for each connection, and 1,000 of them may be open.
-    context.num_tickets = 1
     certificate, key = config.ssl_crt, config.ssl_key
     if not certificate:
         certificate, key = _own(config.pki_dir), ""
-    try:
-        context.load_cert_chain(certificate, key or None, password=_refuse_password)
-        with open(certificate, "rb") as file:
-            first = x509.load_pem_x509_certificate(file.read())
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise StartupError(f"the certificate {certificate} cannot be used: {reason}") from error
-    digest = first.fingerprint(hashes.SHA256()).hex(":").upper()
-    return context, digest
-
-
-def _refuse_password() -> str:
-    raise ValueError("its key is encrypted; a daemon has nobody to ask for the password")
+    context, first = read_tls(certificate, key)
+    # Tickets cost memory for each connection, and 1,000 of them may be open.
+    context.num_tickets = 1
+    return context, first.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
 def _own(folder: str) -> str:
     private_dir(folder, os.geteuid(), os.getegid())
-    path = os.path.join(folder, FILE)
+    path = os.path.join(folder, OWN_FILE)
     if read_secret(path) is None:
         write_secret(path, self_signed(socket.gethostname(), datetime.datetime.now(datetime.UTC)))
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import signal
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from saltlite.netapi.tls import LASTS, self_signed
 from tests.e2e.fleet import BIN, Fleet, free_port, wait_until, write_config
+from tests.e2e.served import serve
 
 pytestmark = pytest.mark.e2e
 
@@ -55,6 +58,64 @@ def test_a_fleet_that_is_well_has_no_problem(shared: Fleet) -> None:
     wait_told(shared, "a", "ready")
     code, rows = doctor(shared, "minion", "a")
     assert (code, [row for row in rows if row["severity"] == "problem"]) == (0, [])
+
+
+def test_without_a_word_the_master_and_the_api_beside_it_are_looked_at(tmp_path: Path) -> None:
+    with serve(tmp_path) as (fleet, url):
+        said = fleet.cli("doctor", "--out", "json")
+        answer = json.loads(said.out)
+        assert [row for rows in answer["sides"].values() for row in rows if row["severity"] == "problem"] == []
+        assert said.code == 0
+        assert answer["looked_at"].keys() == {"master", "api"}
+        assert all("a configuration, keys, process " in why for why in answer["looked_at"].values())
+        answers = [row["sentence"] for row in answer["sides"]["api"] if row["check"] == "api"]
+        assert [sentence.startswith(f"it answers on {url.removeprefix('https://')}") for sentence in answers] == [True]
+        assert "another folder" in answer["not_looked_at"]["minion"]
+        (fleet.folder / "users").chmod(0o644)
+        key = fleet.root("master") / "etc/saltlite/pki/api/self-signed.pem"
+        key.chmod(0o644)
+        code, text = fleet.cli("doctor").code, fleet.cli("doctor", "-q").out
+        assert code == FAILED
+        assert f"fix: chmod 600 {fleet.folder}/users\n" in text
+        assert f"fix: chmod 600 {key}\n" in text
+        assert "looked at:     api: a configuration, keys, process " in text
+
+
+@pytest.mark.parametrize(
+    ("executors", "severity", "sentence"),
+    [
+        (["splay"], "problem", "no function is called, for nothing of splay calls one; put direct_call at the end"),
+        (["direct_call", "audit"], "problem", "audit is never reached: direct_call has a result for every call"),
+        (["splya", "direct_call"], "problem", "no function can be called: Executor 'splya' is not available"),
+    ],
+)
+def test_executors_that_cannot_do_what_is_configured_are_told(
+    fleet: Fleet, executors: list[str], severity: str, sentence: str
+) -> None:
+    options = {"root_dir": str(fleet.root("w")), "master": "127.0.0.1", "id": "w", "port": free_port(), "user": "root"}
+    write_config(fleet.folder / "w", "minion", {**options, "module_executors": executors, "executors_allowed": ["nic"]})
+    rows = [row for row in doctor(fleet, "minion", "w")[1] if row["check"] == "executors"]
+    assert [row["severity"] for row in rows] == [severity, "warning"]
+    assert sentence in rows[0]["sentence"]
+    assert "executors_allowed has 'nic', which nobody can ask for" in rows[1]["sentence"]
+
+
+def test_a_certificate_that_has_run_out_and_a_key_of_another_are_told(fleet: Fleet) -> None:
+    folder = fleet.folder / "api"
+    write_config(folder, "api", {"root_dir": str(fleet.root("api")), "interface": "127.0.0.1", "port": free_port()})
+    started = datetime.datetime.now(datetime.UTC) - LASTS - datetime.timedelta(days=2)
+    (folder / "old.pem").write_bytes(self_signed("api.example", started))
+    (folder / "new.pem").write_bytes(self_signed("api.example", datetime.datetime.now(datetime.UTC)))
+    for name in ("old.pem", "new.pem"):
+        (folder / name).chmod(0o600)
+    (folder / "api.d").mkdir()
+    more = folder / "api.d/tls.conf"
+    more.write_text(f"user: root\nssl_crt: {folder}/old.pem\n")
+    said = [row["sentence"] for row in doctor(fleet, "api", "api")[1] if row["check"] == "tls"]
+    assert [f"{folder}/old.pem ran out 2d" in sentence for sentence in said] == [True]
+    more.write_text(f"user: root\nssl_crt: {folder}/old.pem\nssl_key: {folder}/new.pem\n")
+    said = [row["sentence"] for row in doctor(fleet, "api", "api")[1] if row["check"] == "tls"]
+    assert [("mismatch" in sentence.lower(), "cannot start with it" in sentence) for sentence in said] == [(True, True)]
 
 
 def test_a_key_that_others_may_read_is_mended_by_the_fix_line(fleet: Fleet) -> None:

@@ -39,6 +39,7 @@ PATHS = {
     "data_dir/store.sqlite": PathSeen("/data/store.sqlite", FILE, 0o600, USER),
     "sock_dir": PathSeen("/sock", FOLDER, 0o755, USER),
     "sock_dir/master.ipc": PathSeen("/sock/master.ipc", SOCKET, 0o600, USER),
+    "auth_file": PathSeen("/auth", FILE, 0o600, 0),
 }
 DISK = DiskSeen("/data", 50 * GIB, 100 * GIB, 1_000_000, writable=True)
 AROUND = Surroundings(
@@ -114,7 +115,18 @@ def test_a_master_that_is_well_has_only_good_findings() -> None:
 
 
 OPEN_PILLAR = MasterConfig(file_roots={"base": ["/srv/salt"]}, pillar_roots={"base": ["/srv/salt/pillar"]})
+LOGINS = MasterConfig(external_auth={"file": {}, "sharedsecret": {}})
+NO_LOGINS = {
+    **PATHS,
+    "auth_file": PathSeen("/auth", Sort.MISSING),
+    "sharedsecret_file": PathSeen("/secret", FILE, 0o600, 0),
+}
 PROBLEMS: list[tuple[MasterEvidence, str, str, str]] = [
+    (with_path("auth_file", mode=0o640), "auth_file", "others may use /auth (mode 0640)", "chmod 600 /auth"),
+    (with_path("auth_file", uid=7), "auth_file", "belongs to user 7, who could let anybody in", "chown 0 /auth"),
+    (with_path("auth_file", sort=Sort.OTHER), "auth_file", "no plain file, so nobody can log in", ""),
+    (replace(around(paths=NO_LOGINS), config=LOGINS), "auth_file", "'file', and there is no /auth", ""),
+    (replace(WELL, config=LOGINS), "sharedsecret_file", "'sharedsecret', and sharedsecret_file names no file", ""),
     (replace(WELL, config=OPEN_PILLAR), "pillar_roots", "/srv/salt/pillar is inside /srv/salt", ""),
     (around(user_uid=None), "user", "no user 'saltlite'", "useradd --system --no-create-home saltlite"),
     (replace(around(pid=None), silence="x"), "socket", "does not run here", "saltlite-master &"),

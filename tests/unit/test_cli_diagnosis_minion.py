@@ -129,6 +129,7 @@ PROBLEMS: list[tuple[MinionEvidence, str, str, str]] = [
     (replace(WELL, spool_bytes=SPOOL_BYTES), "spool", "it is full", ""),
     (replace(WELL, modules=ModulesSeen(problem="it died")), "modules", "it died", ""),
     (replace(WELL, modules=ModulesSeen(9, {}, {}, 5, "no x")), "executors", "no function can be called: no x", ""),
+    (replace(WELL, modules=ModulesSeen(9, {}, {}, 5, "", "x is idle")), "executors", "module_executors: x is idle", ""),
 ]
 
 WARNINGS: list[tuple[MinionEvidence, str, str, str]] = [

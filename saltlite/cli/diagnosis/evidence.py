@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from saltlite.adapters.master_probe import MasterProof
+from saltlite.config.api import ApiConfig
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
 
@@ -126,6 +127,38 @@ class MasterSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsSeen:
+    """The certificate with which the API is to serve, and its key."""
+
+    certificate: str
+    key: str
+    """The file of the private key, which may be that of the certificate."""
+    problem: str
+    """Why they cannot be used; "" when they can, or when this user may not read them."""
+    not_before: int | None
+    not_after: int | None
+    fingerprint: str
+    """Of the certificate in the file, "" where that could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiEvidence:
+    """One API."""
+
+    around: Surroundings
+    config: ApiConfig | None
+    tls: TlsSeen | None
+    """None where the API speaks HTTP without TLS, and where there is no certificate yet."""
+    address: str
+    """Where this machine tried to reach the port."""
+    port_problem: str
+    served: str
+    """The fingerprint of the certificate that answers on the port; "" without TLS."""
+    master_problem: str
+    """Why the master's socket does not answer; "" when it does."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModulesSeen:
     """What became of the execution modules and the grains when they were tried out."""
 
@@ -138,6 +171,10 @@ class ModulesSeen:
     grains: int = 0
     no_chain: str = ""
     """Why no function can be called through the executors that are configured; empty when they can be used."""
+    idle_chain: str = ""
+    """Why the chain that is configured does not do what it says, though it can be used; empty when it does."""
+    unknown_executors: Mapping[str, str] = field(default_factory=dict)
+    """Name -> sentence: executors of `executors_allowed` that cannot be used."""
     problem: str = ""
 
 

@@ -9,7 +9,9 @@ import subprocess
 import time
 from collections.abc import Mapping
 
+from saltlite.cli.diagnosis.daemons import pid_of
 from saltlite.cli.diagnosis.evidence import DiskSeen, PathSeen, ProcessSeen, Sort, Surroundings, UnitSeen
+from saltlite.config.api import ApiConfig
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
 from saltlite.config.paths import config_files
@@ -19,28 +21,28 @@ SYSTEMCTL_S = 10.0
 
 
 def around(
-    side: str,
+    daemon: str,
     config_dir: str,
-    config: MasterConfig | MinionConfig | None,
+    config: MasterConfig | MinionConfig | ApiConfig | None,
     paths: Mapping[str, str],
     problems: list[str],
 ) -> Surroundings:
-    """What both sides have: `side` is master or minion, `paths` are looked at under their names."""
+    """What all daemons have: `daemon` is master, minion or api; `paths` are looked at under their names."""
     return Surroundings(
         config_dir=config_dir,
         now=time.time(),
         euid=os.geteuid(),
         user=config.user if config is not None else "",
         user_uid=uid_of(config.user) if config is not None else None,
-        config_files=len(config_files(config_dir, side)) if config is not None else 0,
+        config_files=len(config_files(config_dir, daemon)) if config is not None else 0,
         config_problems=problems,
-        unit=unit(f"saltlite-{side}"),
-        pid=daemon_pid(os.path.join(config.data_dir, "lock")) if config is not None else None,
+        unit=unit(f"saltlite-{daemon}"),
+        pid=_pid(daemon, config_dir, config),
         paths={name: path(where) for name, where in paths.items()},
         disks={
             name: seen
             for name in ("data_dir", "cachedir", "log_file")
-            if config is not None and (where := getattr(config, name)) and (seen := disk(where)) is not None
+            if config is not None and (where := getattr(config, name, "")) and (seen := disk(where)) is not None
         },
     )
 
@@ -103,6 +105,14 @@ def unit(name: str) -> UnitSeen | None:
         return None
     said = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     return UnitSeen(name, *(said.get(key, "") for key in wanted))
+
+
+def _pid(daemon: str, config_dir: str, config: MasterConfig | MinionConfig | ApiConfig | None) -> int | None:
+    if config is None:
+        return None
+    if isinstance(config, ApiConfig):  # which has nothing of its own to lock
+        return pid_of(daemon, config_dir)
+    return daemon_pid(os.path.join(config.data_dir, "lock"))
 
 
 def daemon_pid(lock: str) -> int | None:

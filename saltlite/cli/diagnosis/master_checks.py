@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from saltlite.cli.diagnosis import shared_checks as shared
-from saltlite.cli.diagnosis.evidence import MasterEvidence, Sort
+from saltlite.cli.diagnosis.evidence import MasterEvidence, PathSeen, Sort
 from saltlite.cli.diagnosis.findings import Finding, ok, problem, warning
 from saltlite.cli.diagnosis.master_look import KEY_FILES
 from saltlite.cli.durations import format_duration
@@ -73,6 +73,48 @@ def _folders(seen: MasterEvidence) -> Iterator[Finding]:
             f"others may read {store.path} (mode {store.mode:04o}), and returns are in it",
             f"chmod 600 {shlex.quote(store.path)}",
         )
+
+
+_LOGIN_FILES = {"auth_file": "file", "sharedsecret_file": "sharedsecret"}
+"""Options that name a file of secrets, and the backend of `external_auth` that reads it."""
+
+
+def _logins(seen: MasterEvidence) -> Iterator[Finding]:
+    """The files by which users log in: a backend refuses a file that others may read, and then lets nobody in."""
+    backends = seen.config.external_auth if seen.config is not None else {}
+    for name, backend in _LOGIN_FILES.items():
+        found = seen.around.paths.get(name)
+        if found is None:
+            if backend in backends:
+                yield problem(name, f"external_auth has the backend {backend!r}, and {name} names no file for it")
+        elif found.sort is Sort.MISSING:
+            if backend in backends:
+                yield problem(name, f"external_auth has the backend {backend!r}, and there is no {found.path}")
+        elif found.sort is not Sort.HIDDEN:
+            yield from _login_file(seen, name, found)
+
+
+def _login_file(seen: MasterEvidence, name: str, found: PathSeen) -> Iterator[Finding]:
+    owners = (0, seen.around.paths["pki_dir"].uid)
+    where = shlex.quote(found.path)
+    if found.sort is not Sort.FILE:
+        yield problem(name, f"{found.path} is no plain file, so nobody can log in by it")
+    elif found.mode & shared.OTHERS:
+        yield problem(
+            name,
+            f"others may use {found.path} (mode {found.mode:04o}), and it holds what logs in: make it private, and "
+            "change its passwords if somebody else can have read it",
+            f"chmod 600 {where}",
+        )
+    elif found.uid not in owners:
+        yield problem(
+            name,
+            f"{found.path} belongs to user {found.uid}, who could let anybody in; it has to be root's, or that of "
+            "whoever starts the master",
+            f"chown {owners[1]} {where}",
+        )
+    else:
+        yield ok(name, f"{found.path} belongs to its owner alone")
 
 
 def _pillar(seen: MasterEvidence) -> Iterator[Finding]:
@@ -232,6 +274,7 @@ CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
     _processes,
     _open_files,
     _folders,
+    _logins,
     _pillar,
     _disks,
     _clock,

@@ -73,6 +73,8 @@ def _paths(config: MasterConfig) -> dict[str, str]:
         "data_dir/store.sqlite": os.path.join(config.data_dir, "store.sqlite"),
         "sock_dir": config.sock_dir,
         "sock_dir/master.ipc": master_socket(config.sock_dir),
+        "auth_file": config.auth_file,
+        **({"sharedsecret_file": config.sharedsecret_file} if config.sharedsecret_file else {}),
     }
 
 

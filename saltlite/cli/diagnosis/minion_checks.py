@@ -182,6 +182,10 @@ def _modules(seen: MinionEvidence) -> Iterator[Finding]:
         yield problem(
             "executors", f"no function can be called: {tried.no_chain}; correct module_executors or sudo_user"
         )
+    elif tried.idle_chain:
+        yield problem("executors", f"module_executors: {tried.idle_chain}")
+    for name, sentence in sorted(tried.unknown_executors.items()):
+        yield warning("executors", f"executors_allowed has {name!r}, which nobody can ask for: {sentence}")
     if not tried.grains:
         yield warning("grains", "none could be collected: targets and modules that ask for them find nothing")
     else:

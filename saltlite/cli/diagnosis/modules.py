@@ -7,14 +7,25 @@ goes to stderr.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import logging
 import os
 import subprocess
 import sys
-from typing import Any
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from saltlite.cli.diagnosis.evidence import ModulesSeen
+from saltlite.model.execution import DIRECT, SUDO
+
+if TYPE_CHECKING:
+    from saltlite.loader.chain import Chain, Executors
+
+CALLERS = frozenset({DIRECT, SUDO, "dry"})
+"""Executors that have a result for every call, so that a chain ends with them."""
 
 TRY_S = 30.0
 """How long all of them together may take."""
@@ -58,10 +69,42 @@ def main(config_dir: str) -> None:
     silent = loader.not_loaded()
     refused = {stem: sentence for stem, sentence in silent.items() if _REFUSED in sentence}
     broken = {stem: sentence for stem, sentence in silent.items() if stem not in refused}
-    chain = Executors(loader).chain(Execution(), remote=False)
+    executors = Executors(loader)
+    chain = executors.chain(Execution(), remote=False)
     seen = {"offered": len(loader.modules()), "refused": refused, "broken": broken, "grains": len(grains)}
-    answers.write(json.dumps({**seen, "no_chain": chain.problem}))
+    answers.write(json.dumps({**seen, **_executors(executors, chain, config.executors_allowed)}))
     answers.close()
+
+
+def _executors(executors: Executors, chain: Chain, allowed: Sequence[str]) -> dict[str, Any]:
+    """What is wrong with the executors that the configuration names."""
+    unknown = {name: sentence for name in allowed if (sentence := executors.problem_of(name))}
+    return {"no_chain": chain.problem, "idle_chain": idle_chain(chain.steps()), "unknown_executors": unknown}
+
+
+def idle_chain(steps: Sequence[tuple[str, Callable[..., Any]]]) -> str:
+    """What of a chain is without effect, though all of it can be loaded; "" when all of it counts.
+
+    `steps` are names of executors with their functions `execute`.
+    """
+    names = [name for name, _execute in steps]
+    if names and all(_passes_on(execute) for _name, execute in steps):
+        return f"no function is called, for nothing of {', '.join(names)} calls one; put {DIRECT} at the end"
+    caller = next((index for index, name in enumerate(names) if name in CALLERS), len(names))
+    behind = [name for name in names[caller + 1 :] if name != names[caller]]
+    if behind:
+        return f"{', '.join(behind)} is never reached: {names[caller]} has a result for every call"
+    return ""
+
+
+def _passes_on(execute: Callable[..., Any]) -> bool:
+    """Whether an executor returns nothing but None, so that it never has a result."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(execute)))
+    except (OSError, TypeError, SyntaxError):
+        return False  # compiled: nobody can tell
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    return all(value is None or (isinstance(value, ast.Constant) and value.value is None) for value in returned)
 
 
 if __name__ == "__main__":

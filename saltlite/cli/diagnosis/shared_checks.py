@@ -1,4 +1,4 @@
-"""Checks that both sides have. Each takes what was seen, and gives its findings."""
+"""Checks that all daemons have. Each takes what was seen, and gives its findings."""
 
 from __future__ import annotations
 
