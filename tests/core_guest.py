@@ -153,8 +153,8 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "part": {"jid": JID, "offset": 0, "data": b"x"},
     "holds": {"grains": "", "resources": ""},
     "doc_put": {"n": 1, "kind": "grains", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
-    "doc_get": {"n": 1, "kind": "pillar", "sha256": b"", "offset": 0},
-    "file_ask": {"n": 1, "act": "read", "env": "base", "path": "a/b", "after": "", "offset": 0},
+    "doc_get": {"n": 1, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b""},
+    "file_ask": {"n": 1, "act": "read", "env": "base", "path": "a/b", "after": "", "offset": 0, "nonce": b""},
     "file_put": {"n": 1, "path": "a/b", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
     "event": {"n": 1, "tag": "app/deployed", "data": b"\x80", "jid": JID},
     "bye": {"reason": ""},
@@ -177,6 +177,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
         "data": b"x",
         "names": [],
         "more": False,
+        "sig": b"",
     },
     "lame": {"spread_ms": 1},
 }

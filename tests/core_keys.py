@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -10,12 +11,14 @@ from saltlite.adapters.clock import ManualClock
 from saltlite.core.connection import Identity
 from saltlite.core.doorway import Doorway
 from saltlite.core.hub import Hub
+from saltlite.minion.answercheck import AnswerCheck
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint, fingerprint_bytes
 from saltlite.wire import jobbody, merkle
+from saltlite.wire.answers import signed as signed_by
 from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
 from saltlite.wire.joinproof import prove
-from saltlite.wire.messages import functions_message
+from saltlite.wire.messages import Message, functions_message
 from saltlite.wire.noise import public_of
 
 DAY = 86_400
@@ -88,6 +91,16 @@ def identity(name: str, token: bytes = b"") -> Identity:
         functions=FUNCTIONS["digest"],
         token=token,
     )
+
+
+def answer_check(minion: str = "web1", alarm: Callable[[int], None] = lambda _refused: None) -> AnswerCheck:
+    """What the job server of that minion believes of answers: those that this fleet's master signed."""
+    return AnswerCheck(minion, lambda: [JOB_PUBLIC], os.urandom, alarm)
+
+
+def signed_answer(question: Message, answer: Message, minion: str = "web1") -> Message:
+    """That answer to that question as this fleet's master sends it."""
+    return signed_by(JOB_PRIVATE, minion, question, answer)
 
 
 def key_of(name: str) -> Fingerprint:

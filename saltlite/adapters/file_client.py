@@ -177,7 +177,8 @@ class FileClient:
 
 
 def _question(act: str, env: str, path: str, *, after: str = "", offset: int = 0) -> dict[str, Any]:
-    return {"t": "file_ask", "n": 0, "act": act, "env": env, "path": path, "after": after, "offset": offset}
+    where = {"env": env, "path": path, "after": after, "offset": offset}
+    return {"t": "file_ask", "n": 0, "act": act, **where, "nonce": b""}
 
 
 @contextlib.contextmanager

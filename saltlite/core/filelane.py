@@ -27,7 +27,7 @@ ANSWERS_A_TURN = 8
 
 def file_said(n: int, state: str, **fields: Any) -> Message:
     """A `file_said` message; what is not given says nothing."""
-    nothing = {"size": 0, "sha256": b"", "mode": 0, "mtime": 0, "data": b"", "names": [], "more": False}
+    nothing = {"size": 0, "sha256": b"", "mode": 0, "mtime": 0, "data": b"", "names": [], "more": False, "sig": b""}
     return {"t": "file_said", "n": n, "state": state, **nothing, **fields}
 
 

@@ -30,14 +30,17 @@ class TrustedKeys:
         self._until = {key: until for key, until in self._until.items() if now_s <= until}
         self._until[job_key] = max(until_s, self._until.get(job_key, 0.0))
 
+    def valid(self, now_s: float) -> list[bytes]:
+        """The keys that are believed now."""
+        return [key for key, until in self._until.items() if now_s <= until]
+
     def check(self, parcel: Parcel, now_s: float) -> tuple[JobBody, bytes]:
         """The job and the key that signed it, if that is a trusted one, for this minion and not long ago.
 
         A part for resources is signed for exactly these. Raises RemoteProtocolError with the reason
         `bad-job-signature`, `wrong-jid`, `bad-part`, `not-in-audience`, `too-old`, or one of `decode_body`.
         """
-        signers = (key for key, until in self._until.items() if now_s <= until and _signed(key, parcel))
-        signer = next(signers, None)
+        signer = next((key for key in self.valid(now_s) if _signed(key, parcel)), None)
         if signer is None:
             raise RemoteProtocolError("bad-job-signature", "no master that this minion trusts signed it")
         body = decode_body(parcel.body)

@@ -75,6 +75,7 @@ class Jobs:
     """
 
     def __init__(self, minion: str, clock: Clock, *, limit: int, longest_s: float) -> None:
+        self.minion = minion
         self._clock = clock
         self._places = Places(limit)
         self._offers = Offers(clock, self._do)
@@ -154,6 +155,10 @@ class Jobs:
         """
         self._offers.master = job_key
         self._keys.trust(job_key, until_s, self._clock.wall())
+
+    def job_keys(self) -> list[bytes]:
+        """The job keys of the masters that this minion trusts now."""
+        return self._keys.valid(self._clock.wall())
 
     def connected(self, spooled: Iterable[str]) -> None:
         """The minion is READY: offer every result that the master has not acknowledged."""

@@ -40,6 +40,7 @@ from saltlite.master.linkchannel import LinkChannel
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
+from saltlite.wire.answers import signed
 from saltlite.wire.messages import Message
 
 log = logging.getLogger(__name__)
@@ -157,13 +158,17 @@ class MWorker:
 
     def _ask(self, minion: MinionId, session: int, message: Message) -> None:
         """A minion asks for a file or a document, or sends a piece of one."""
-        say = functools.partial(self._link.file_said, session)
+        say = functools.partial(self._answer_minion, minion, session, message)
         if message["t"] in FOR_FILES:
             self._files.ask(minion, message, say)
             return
         say(answer(self._master, self._documents, minion, message))
         if message["t"] == "event":
             self._committed()
+
+    def _answer_minion(self, minion: MinionId, session: int, question: Message, said: Message) -> None:
+        # Signed here, so that the link process, which carries it, cannot say anything in the master's name.
+        self._link.file_said(session, signed(self._master.identity.job_private, minion, question, said))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -121,6 +121,7 @@ class _Minion:
             self._phase,
             self._refresh,
             hooks=Hooks(self._pillar_came, self._registered),
+            alarm=lambda refused: self._write_status(refused=refused),
         )
         jobs = Jobs(self._id, clock, limit=config.jobs_max, longest_s=config.run_timeout)
         self._server = JobServer(

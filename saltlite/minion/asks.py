@@ -3,7 +3,8 @@
 A process has no network. It asks the job server over its socket; what is about files goes on to the master, under a
 number of this minion's own, and the answer comes back the same way. Questions that a session took with it are asked
 again in the next one, so whoever asked only waits longer. The minion's own documents (`saltlite.minion.documents`) go
-the same way, because a session has one limit for all questions.
+the same way, because a session has one limit for all questions. An answer that is to be signed by a master and is not
+reaches nobody (`saltlite.minion.answercheck`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.errors import ProtocolError
 from saltlite.minion import inside
+from saltlite.minion.answercheck import AnswerCheck
 from saltlite.minion.jobprocess import JobProcess
 from saltlite.wire.limits import FILE_ASKS_MAX
 from saltlite.wire.messages import Message, Sender, check
@@ -37,7 +38,7 @@ class _Ask:
     """One question and what the master gets. Either of a process (None when that has ended) under the number that it
     has there, or of the minion itself, which wants it `answered`."""
 
-    message: dict[str, Any]
+    message: Message
     process: JobProcess | None = None
     own: int = 0
     answered: Answered | None = None
@@ -45,15 +46,18 @@ class _Ask:
     """Whether it is asked again in the next session, as those of processes are."""
     whose: object = None
     """Somebody who may go away before it was asked."""
+    sent: Message = field(default_factory=dict)
+    """The message as it was asked last, under a number and with a nonce of its own."""
 
 
 class Asks:
-    """`tell` hands a message to the network process."""
+    """`tell` hands a message to the network process; `check` says which answers are believed."""
 
-    def __init__(self, reactor: Reactor, tell: Callable[[Inside], None], refresh: Refresh) -> None:
+    def __init__(self, reactor: Reactor, tell: Callable[[Inside], None], refresh: Refresh, check: AnswerCheck) -> None:
         self._reactor = reactor
         self._tell = tell
         self._refresh = refresh
+        self._check = check
         self._open: dict[int, _Ask] = {}
         self._waiting: deque[_Ask] = deque()
         self._unsent: dict[JobProcess, bytearray] = {}
@@ -92,10 +96,12 @@ class Asks:
     def said(self, message: Message) -> None:
         """The master answered."""
         ask = self._open.pop(message["n"], None)
-        if ask is not None and ask.answered is not None:
-            ask.answered(message)
-        elif ask is not None and ask.process is not None:
-            self._answer(ask.process, {**message, "n": ask.own})
+        if ask is not None:
+            message = self._check.incoming(ask.sent, message)
+            if ask.answered is not None:
+                ask.answered(message)
+            elif ask.process is not None:
+                self._answer(ask.process, {**message, "n": ask.own})
         self._ask()
 
     def connected(self) -> None:
@@ -125,7 +131,8 @@ class Asks:
             ask = self._waiting.popleft()
             self._numbers = (self._numbers + 1) % NUMBERS
             self._open[self._numbers] = ask
-            self._tell(inside.ask({**ask.message, "n": self._numbers}))
+            ask.sent = self._check.outgoing({**ask.message, "n": self._numbers})
+            self._tell(inside.ask(ask.sent))
 
     def _answer(self, process: JobProcess, message: Inside) -> None:
         unsent = self._unsent.get(process)

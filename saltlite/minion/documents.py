@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
+from saltlite.minion.inside import FORGED
 from saltlite.wire.document import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK, DOC_MAX
 from saltlite.wire.messages import Message
@@ -69,6 +70,8 @@ class _Pillar:
 
     data: bytearray = field(default_factory=bytearray)
     sha256: bytes = b""
+    size: int = 0
+    """Both as the first piece says, which is signed; the others are covered by them."""
     fetching: bool = False
     asked: bool = False
     wait_s: float = AGAIN_S
@@ -235,24 +238,28 @@ class Documents:
 
     def _from_start(self) -> None:
         self._pillar.data.clear()
-        self._pillar.sha256 = b""
+        self._pillar.sha256, self._pillar.size = b"", 0
         self._rest()
 
     def _rest(self) -> None:
         pillar = self._pillar
         message = {"t": "doc_get", "n": 0, "kind": "pillar", "sha256": pillar.sha256, "offset": len(pillar.data)}
-        self._ask(message, self._pillar_said)
+        self._ask({**message, "nonce": b""}, self._pillar_said)
 
     def _pillar_said(self, said: Message) -> None:
         pillar = self._pillar
+        if said["state"] == FORGED:
+            self._pillar_later("no master of this minion signed what came")
+            return
         if said["state"] != "ok" or said["size"] > DOC_MAX:
             self._pillar_later("; ".join(said["names"]))
             return
-        if not pillar.data and self._was_made_without(said["names"]):
-            return
-        pillar.sha256 = said["sha256"]
+        if not pillar.sha256:
+            if self._was_made_without(said["names"]):
+                return
+            pillar.sha256, pillar.size = said["sha256"], said["size"]
         pillar.data += said["data"]
-        if len(pillar.data) >= said["size"]:
+        if len(pillar.data) >= pillar.size:
             self._whole_pillar()
         elif said["data"]:
             self._rest()

@@ -16,6 +16,7 @@ from typing import Any
 
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.errors import CommandExecutionError
+from saltlite.minion.inside import FORGED
 from saltlite.wire.limits import FILE_ASKS_MAX
 from saltlite.wire.messages import Message
 
@@ -91,6 +92,10 @@ class Errands:
         while answer["state"] == "busy":
             time.sleep(BUSY_S)
             answer = self._answer(self._say(question))
+        if answer["state"] == FORGED:
+            raise CommandExecutionError(
+                "An answer came that no master of this minion has signed, and was not used: the minion's log says more."
+            )
         return answer
 
     def _say(self, message: Message) -> int:

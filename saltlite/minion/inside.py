@@ -18,6 +18,8 @@ from saltlite.wire.limits import RETURN_MAX
 from saltlite.wire.messages import Message
 
 MESSAGE_MAX = RETURN_MAX + 1024 * 1024
+FORGED = "forged"
+"""The state of an answer that stands for one which no master signed. It is in no table: nobody can send it."""
 BUFFER_MAX = 64 * 1024 * 1024
 """Bytes that may wait between the two; results beyond it wait in the spool."""
 

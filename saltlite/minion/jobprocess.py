@@ -104,6 +104,8 @@ class Surroundings:
     pillar: dict[str, Any] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
     """Who is told of pillar and resources."""
+    alarm: Callable[[int], None] = lambda _refused: None
+    """Told how many answers were refused, for no master had signed them."""
     _made: tuple[tuple[object, ...], Loader] | None = field(default=None, init=False, repr=False)
     _executors: Index | None = field(default=None, init=False, repr=False)
 

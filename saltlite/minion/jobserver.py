@@ -37,6 +37,7 @@ from saltlite.core.minion_ports import Journal, Record, Spool, SpoolEntry, Step
 from saltlite.core.ports import Clock
 from saltlite.errors import JournalError, ProtocolError, UnwrittenError
 from saltlite.minion import inside
+from saltlite.minion.answercheck import AnswerCheck
 from saltlite.minion.asks import Asks
 from saltlite.minion.documents import Documents
 from saltlite.minion.handing import Handing
@@ -101,7 +102,8 @@ class JobServer:
         self._session = 0
         self._results = Results(disk.spool)
         self._room = Room(reactor, jobs, disk.journal, self._results, disk.path)
-        self.asks = Asks(reactor, self._tell, surroundings.refresh)
+        check = AnswerCheck(jobs.minion, jobs.job_keys, clock.entropy, surroundings.alarm)
+        self.asks = Asks(reactor, self._tell, surroundings.refresh, check)
         self.documents = Documents(
             reactor, self.asks.ask, lambda message: self._tell(inside.ask(message)), surroundings.hooks
         )

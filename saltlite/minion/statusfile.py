@@ -31,6 +31,8 @@ class Status:
     at: float
     resources: str = ""
     """Why the master did not take the resources of this minion, or not all of them; "" when it has them."""
+    refused: int = 0
+    """Answers that this daemon did not believe, for no master had signed them."""
 
 
 def write_status(data_dir: str, status: Status) -> None:
@@ -38,7 +40,7 @@ def write_status(data_dir: str, status: Status) -> None:
     path = os.path.join(data_dir, NAME)
     temporary = f"{path}.new"
     texts = {name: getattr(status, name)[:TEXT_MAX] for name in ("phase", "reason", "resources")}
-    text = json.dumps({**texts, "at": status.at})
+    text = json.dumps({**texts, "at": status.at, "refused": status.refused})
     with contextlib.suppress(OSError):
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:
@@ -51,6 +53,7 @@ def read_status(data_dir: str) -> Status | None:
     try:
         with open(os.path.join(data_dir, NAME), encoding="utf-8") as file:
             said = json.loads(file.read(_FILE_MAX))
-        return Status(str(said["phase"]), str(said["reason"]), float(said["at"]), str(said["resources"]))
+        phase, reason, resources = (str(said[name]) for name in ("phase", "reason", "resources"))
+        return Status(phase, reason, float(said["at"]), resources, int(said.get("refused", 0)))
     except (OSError, ValueError, KeyError, TypeError):
         return None

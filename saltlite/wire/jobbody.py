@@ -14,19 +14,15 @@ names of those that each minion is to use in place of its own ([]: its own), `op
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass, field
 from typing import Any
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, UsageError
 from saltlite.model.execution import checked_executors, checked_options
 from saltlite.model.ids import Jid, parse_jid
 from saltlite.model.secretargs import HIDDEN, without_secrets
-from saltlite.wire import codec
+from saltlite.wire import codec, jobkey
 from saltlite.wire.limits import JOB_BODY_MAX, MESSAGE_ARRAY, MESSAGE_CONTAINERS, MESSAGE_DEPTH
 from saltlite.wire.merkle import HASH_BYTES
 
@@ -53,7 +49,6 @@ USER_MAX = 128
 DURATION_MAX_MS = 366 * 86_400_000
 """Milliseconds: the longest run time or delivery time that a job can ask for."""
 
-SEED_BYTES = 32
 _VERSION = 1
 _DOMAIN = b"saltlite job 1\0"
 _KEYS = frozenset("vjcutrdxo")
@@ -155,15 +150,7 @@ def decode_body(data: bytes) -> JobBody:
 
 def sign(job_private: bytes, body: bytes) -> bytes:
     """The 64-byte Ed25519 signature of the master's job key, a raw 32-byte seed, over an encoded body."""
-    if len(job_private) != SEED_BYTES:
-        raise LocalProtocolError(f"an Ed25519 seed has {SEED_BYTES} bytes, not {len(job_private)}")
-    return _private_key(job_private).sign(_DOMAIN + body)
-
-
-@functools.lru_cache(1)
-def _private_key(seed: bytes) -> Ed25519PrivateKey:
-    # A process signs with one key, and to make the key of its seed costs as much as to sign.
-    return Ed25519PrivateKey.from_private_bytes(seed)
+    return jobkey.sign(job_private, _DOMAIN, body)
 
 
 def verify(job_public: bytes, body: bytes, signature: bytes) -> None:
@@ -171,10 +158,8 @@ def verify(job_public: bytes, body: bytes, signature: bytes) -> None:
 
     Raises RemoteProtocolError("bad-job-signature"); nothing of such a body may be looked at.
     """
-    try:
-        Ed25519PublicKey.from_public_bytes(job_public).verify(signature, _DOMAIN + body)
-    except (InvalidSignature, ValueError):
-        raise RemoteProtocolError("bad-job-signature", "the master did not sign this job") from None
+    if not jobkey.is_signed(job_public, _DOMAIN, body, signature):
+        raise RemoteProtocolError("bad-job-signature", "the master did not sign this job")
 
 
 def _problem(body: JobBody) -> str:

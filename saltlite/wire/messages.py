@@ -50,6 +50,8 @@ FUNCTIONS_MAX = 4096
 FUNCTIONS_BYTES_MAX = 112 * KIB
 """Bytes of all texts of one `functions` message, so that it fits into a frame: each may need three more."""
 DIGEST_DIGITS = 32
+NONCE_BYTES = 16
+"""Bytes of the nonce of a question whose answer is signed (`saltlite.wire.answers`); others carry none."""
 SPREAD_MAX_MS = 3_600_000
 HEARTBEAT_MAX_MS = 3_600_000
 WALL_MAX_MS = 253_402_300_799_999
@@ -214,6 +216,7 @@ VERBS: dict[str, Verb] = {
             "data": _octets(0, CHUNK),
             "names": _list_of(_PATH, FILE_NAMES),
             "more": _flag,
+            "sig": _octets(0, 64),
         },
     ),
     "lame": Verb(Sender.MASTER, {"spread_ms": _whole(0, SPREAD_MAX_MS)}, before_accept=True),
@@ -255,6 +258,7 @@ VERBS: dict[str, Verb] = {
             "path": _PATH,
             "after": _PATH,
             "offset": _BYTES,
+            "nonce": _octets(0, NONCE_BYTES),
         },
     ),
     "file_put": Verb(
@@ -281,7 +285,13 @@ VERBS: dict[str, Verb] = {
     ),
     "doc_get": Verb(
         Sender.MINION,
-        {"n": _NUMBER, "kind": _one_of("pillar"), "sha256": _octets(0, 32), "offset": _whole(0, DOC_MAX)},
+        {
+            "n": _NUMBER,
+            "kind": _one_of("pillar"),
+            "sha256": _octets(0, 32),
+            "offset": _whole(0, DOC_MAX),
+            "nonce": _octets(0, NONCE_BYTES),
+        },
     ),
     "event": Verb(
         Sender.MINION,

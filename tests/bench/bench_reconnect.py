@@ -46,7 +46,7 @@ FIGURES = {
 }
 
 
-FETCH = {"t": "doc_get", "n": 1, "kind": "pillar", "sha256": b"", "offset": 0}
+FETCH = {"t": "doc_get", "n": 1, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b""}
 
 
 class Member:

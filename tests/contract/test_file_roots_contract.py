@@ -45,8 +45,17 @@ def make_roots(request: pytest.FixtureRequest, tmp_path: Path) -> MakeRoots:
 
 
 def ask(roots: FileRoots, act: str, path: str = "", *, env: str = "base", after: str = "", offset: int = 0) -> Message:
-    question = {"t": "file_ask", "n": 7, "act": act, "env": env, "path": path, "after": after, "offset": offset}
-    (said,) = FileDesk(roots).ask([check(question, Sender.MINION, accepted=True)])
+    question = {
+        "t": "file_ask",
+        "n": 7,
+        "act": act,
+        "env": env,
+        "path": path,
+        "after": after,
+        "offset": offset,
+        "nonce": b"",
+    }
+    (said,) = FileDesk(roots).ask([check({**question, "nonce": b""}, Sender.MINION, accepted=True)])
     assert said["n"] == 7
     return check(said, Sender.MASTER, accepted=True)
 
@@ -90,7 +99,16 @@ def test_a_long_listing_comes_in_pages_that_hold_every_name_once(make_roots: Mak
     roots = make_roots({"base": dict.fromkeys(names, b"")})
     desk, found, after = FileDesk(roots), [], ""
     while True:
-        question = {"t": "file_ask", "n": 1, "act": "files", "env": "base", "path": "", "after": after, "offset": 0}
+        question = {
+            "t": "file_ask",
+            "n": 1,
+            "act": "files",
+            "env": "base",
+            "path": "",
+            "after": after,
+            "offset": 0,
+            "nonce": b"",
+        }
         (page,) = desk.ask([question])
         assert len(page["names"]) <= FILE_NAMES
         found += page["names"]
@@ -112,7 +130,16 @@ def test_a_large_file_is_hashed_in_slices_and_remembered(tmp_path: Path) -> None
     big.write_bytes(b"b" * (2 * SLICE))
     os.utime(big, (time.time() - 60, time.time() - 60))
     desk = FileDesk(DiskFileRoots({"base": [str(tmp_path)]}))
-    question = {"t": "file_ask", "n": 1, "act": "find", "env": "base", "path": "big", "after": "", "offset": 0}
+    question = {
+        "t": "file_ask",
+        "n": 1,
+        "act": "find",
+        "env": "base",
+        "path": "big",
+        "after": "",
+        "offset": 0,
+        "nonce": b"",
+    }
     first = desk.begin(question)
     assert isinstance(first, Finding)
     assert [first.step() is None for _ in range(3)] == [True, True, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import select
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from saltlite.adapters.file_client import FileClient
 from saltlite.adapters.file_desk import FileDesk
 from saltlite.adapters.file_roots import DiskFileRoots
 from saltlite.adapters.folder import PosixFolder
@@ -24,6 +26,7 @@ from saltlite.minion.asks import Asks
 from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting
 from saltlite.minion.returns import Returns
 from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
+from tests.core_keys import answer_check, signed_answer
 
 JID = "20270115080000000001"
 
@@ -39,7 +42,7 @@ class Minion:
         self.refreshed: list[str] = []
         self.most = 0
         self.reactor = Reactor()
-        self.asks = Asks(self.reactor, self._tell, self._refresh)
+        self.asks = Asks(self.reactor, self._tell, self._refresh, answer_check())
         self.connected = True
         self.spool = str(folder / "spool")
         opts = {"cachedir": str(folder / "cache"), "extension_modules": str(folder / "ext")}
@@ -63,7 +66,7 @@ class Minion:
         asked, self.told = self.told, []
         for question in asked if self.connected else []:
             (said,) = self.desk.ask([question])
-            self.asks.said(said)
+            self.asks.said(signed_answer(question, said))
 
     def run(self, fun: str, *args: object, each_turn: Callable[[], None] = lambda: None) -> Any:
         """What the function returned."""
@@ -122,7 +125,7 @@ def test_questions_that_a_session_took_with_it_are_asked_again_in_the_next(minio
 
 
 def test_a_process_that_is_gone_has_its_questions_forgotten_and_others_their_turn(minion: Minion) -> None:
-    question = {"t": "file_ask", "n": 1, "act": "envs", "env": "", "path": "", "after": "", "offset": 0}
+    question = {"t": "file_ask", "n": 1, "act": "envs", "env": "", "path": "", "after": "", "offset": 0, "nonce": b""}
     for n in range(FILE_ASKS_MAX + 2):
         minion.asks.heard(minion.process, pack({**question, "n": n}))
     assert len(minion.told) == FILE_ASKS_MAX
@@ -142,7 +145,7 @@ def test_what_a_process_must_not_ask_reaches_nobody(minion: Minion, nonsense: by
 
 
 def test_answers_that_a_process_does_not_read_wait_and_keep_nobody_else_waiting(minion: Minion) -> None:
-    question = {"t": "file_ask", "act": "read", "env": "base", "path": "f", "after": "", "offset": 0}
+    question = {"t": "file_ask", "act": "read", "env": "base", "path": "f", "after": "", "offset": 0, "nonce": b""}
     (minion.root / "f").write_bytes(b"d" * CHUNK)
     os.kill(minion.process.pid, signal.SIGSTOP)
     for n in range(32):
@@ -172,3 +175,66 @@ def test_resource_types_that_were_synced_are_looked_for_at_once(minion: Minion) 
         (minion.root / "_resources/mine" / path).write_text("X = 1\n")
     assert minion.run("saltutil.sync_resources") == ["resources.mine.__init__", "resources.mine.modules.test"]
     assert minion.refreshed == ["modules", "resources"]
+
+
+class Liar(Minion):
+    """A minion whose network process, or whose master's link process, was taken over: it says what it likes."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.lie: Callable[[dict[str, Any]], dict[str, Any]] = lambda said: said
+
+    def answer(self) -> None:
+        asked, self.told = self.told, []
+        for question in asked:
+            (said,) = self.desk.ask([question])
+            self.asks.said(self.lie(dict(signed_answer(question, said))))
+
+
+@pytest.fixture
+def liar(tmp_path: Path) -> Iterator[Liar]:
+    minion = Liar(tmp_path)
+    yield minion
+    minion.close()
+
+
+def evil_bytes(said: dict[str, Any]) -> dict[str, Any]:
+    return {**said, "data": said["data"].upper()}
+
+
+def evil_digest(said: dict[str, Any]) -> dict[str, Any]:
+    return {**evil_bytes(said), "sha256": hashlib.sha256(said["data"].upper()).digest() if said["sha256"] else b""}
+
+
+def nothing_there(said: dict[str, Any]) -> dict[str, Any]:
+    return {**said, "state": "absent", "names": [], "sha256": b""}
+
+
+def set_user_id(said: dict[str, Any]) -> dict[str, Any]:
+    return {**said, "mode": 0o4755}
+
+
+@pytest.mark.parametrize("lie", [evil_bytes, evil_digest, nothing_there, set_user_id])
+def test_whoever_carries_the_answers_can_change_no_file(
+    liar: Liar, tmp_path: Path, lie: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    (liar.root / "f").write_text("true")
+    (tmp_path / "dest").write_text("old")
+    liar.lie = lie
+    said = liar.run("cp.get_file", "salt://f", str(tmp_path / "dest"))
+    assert "no master of this minion has signed" in said or "changes on the master while it is fetched" in said
+    assert (tmp_path / "dest").read_text() == "old"
+
+
+@pytest.mark.parametrize("lie", [nothing_there, evil_digest], ids=["empty list", "altered"])
+def test_whoever_carries_the_answers_can_remove_and_change_no_synced_plug_in(
+    liar: Liar, tmp_path: Path, lie: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    (liar.root / "_modules").mkdir()
+    (liar.root / "_modules" / "mine.py").write_text("first = 1\n")
+    honest = FileClient(liar.desk, str(tmp_path / "cache"), extmods=str(tmp_path / "ext"))
+    assert honest.sync("modules", ["base"], clean=True, chosen=lambda _name: True).synced == ["modules.mine"]
+    (liar.root / "_modules" / "mine.py").write_text("second = 2\n")
+    liar.lie = lie
+    assert "no master of this minion has signed" in str(liar.run("saltutil.sync_modules"))
+    assert (tmp_path / "ext" / "modules" / "mine.py").read_text() == "first = 1\n"

@@ -21,6 +21,7 @@ from saltlite.adapters.reactor import Reactor
 from saltlite.core.filelane import file_said
 from saltlite.minion.asks import Asks
 from saltlite.minion.callers import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, Callers
+from tests.core_keys import answer_check
 
 NOBODY = pwd.getpwnam("nobody")
 LOOK_S = 0.1
@@ -32,7 +33,7 @@ class Minion:
     def __init__(self, folder: Path) -> None:
         self.reactor = Reactor()
         self.told: list[Any] = []
-        self.asks = Asks(self.reactor, self._tell, lambda _what, done: done())
+        self.asks = Asks(self.reactor, self._tell, lambda _what, done: done(), answer_check())
         self.path = folder / SOCKET_NAME
         self.callers = Callers(self.reactor, self.asks, str(folder))
         self.callers.start()

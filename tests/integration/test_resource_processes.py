@@ -32,6 +32,7 @@ from saltlite.minion.returns import Returns
 from saltlite.model.job import TargetState
 from saltlite.wire.document import decode_document
 from saltlite.wire.segment import SegmentRow, decode_segment
+from tests.core_keys import answer_check
 from tests.loading import write
 
 JID = "20260131235959123456"
@@ -207,7 +208,7 @@ def make(tmp_path: Path) -> Iterator[MakeRig]:
             Declared(pillar_key, PLACES, timeout_s, {}),
             spool,
             around=Around(
-                Asks(reactor, lambda _message: None, lambda _what, done: done()),
+                Asks(reactor, lambda _message: None, lambda _what, done: done(), answer_check("ma")),
                 lambda data: rig.registered.append(decode_document(data)),
                 inventories.append,
             ),

@@ -44,7 +44,16 @@ def desk() -> Iterator[FileDesk]:
 )
 def test_no_path_and_no_environment_reaches_a_file_outside(desk: FileDesk, path: str, env: str) -> None:
     for act in ("read", "files", "folders", "find"):
-        question = {"t": "file_ask", "n": 1, "act": act, "env": env, "path": path, "after": "", "offset": 0}
+        question = {
+            "t": "file_ask",
+            "n": 1,
+            "act": act,
+            "env": env,
+            "path": path,
+            "after": "",
+            "offset": 0,
+            "nonce": b"",
+        }
         (said,) = desk.ask([question])
         assert said["data"] in (b"", b"A")
         assert said["size"] in (0, 1)

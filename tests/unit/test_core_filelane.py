@@ -13,7 +13,7 @@ from saltlite.wire.messages import Message, Sender, check
 
 
 def read(n: int) -> Message:
-    return {"t": "file_ask", "n": n, "act": "read", "env": "base", "path": "a", "after": "", "offset": 0}
+    return {"t": "file_ask", "n": n, "act": "read", "env": "base", "path": "a", "after": "", "offset": 0, "nonce": b""}
 
 
 def piece(n: int) -> Message:

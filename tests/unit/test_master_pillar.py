@@ -44,7 +44,7 @@ def master(files: Mapping[str, Any] = FILES, *, cached: bool = True, cache: Memo
 
 
 def ask(one: Master, minion: MinionId = WEB1, *, sha256: bytes = b"", offset: int = 0) -> Message:
-    message = {"t": "doc_get", "n": 1, "kind": "pillar", "sha256": sha256, "offset": offset}
+    message = {"t": "doc_get", "n": 1, "kind": "pillar", "sha256": sha256, "offset": offset, "nonce": b""}
     return check(dict(answer_pillar(one, minion, message)), Sender.MASTER, accepted=True)
 
 

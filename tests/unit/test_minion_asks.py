@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.core.filelane import file_said
 from saltlite.minion.asks import Asks
+from saltlite.minion.inside import FORGED
 from saltlite.wire.limits import FILE_ASKS_MAX
-from saltlite.wire.messages import Message
+from saltlite.wire.messages import NONCE_BYTES, Message
+from tests.core_keys import answer_check, signed_answer
 
-READ = {"t": "file_ask", "n": 7, "act": "read", "env": "base", "path": "f", "after": "", "offset": 0}
-GET: Message = {"t": "doc_get", "n": 0, "kind": "pillar", "sha256": b"", "offset": 0}
+READ = {"t": "file_ask", "n": 7, "act": "read", "env": "base", "path": "f", "after": "", "offset": 0, "nonce": b""}
+GET: Message = {"t": "doc_get", "n": 0, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b""}
 
 
 class Process:
@@ -32,12 +36,22 @@ class Process:
 class Asker:
     def __init__(self) -> None:
         self.told: list[Message] = []
+        self.alarms: list[int] = []
         self.refreshes: list[tuple[str, Callable[[], None]]] = []
         nobody: Any = None  # every write is taken at once, so the reactor is not asked for anything
-        self.asks = Asks(nobody, lambda message: self.told.append(message["message"]), self._refresh)
+        self.asks = Asks(
+            nobody,
+            lambda message: self.told.append(message["message"]),
+            self._refresh,
+            answer_check(alarm=self.alarms.append),
+        )
 
     def _refresh(self, what: str, done: Callable[[], None]) -> None:
         self.refreshes.append((what, done))
+
+    def said(self, question: Message, state: str, **fields: Any) -> None:
+        """The master answers, and signs what is to be signed."""
+        self.asks.said(signed_answer(question, file_said(question["n"], state, **fields)))
 
     def heard(self, process: Any, message: Message) -> None:
         self.asks.heard(process, pack(dict(message)))
@@ -51,7 +65,7 @@ def test_the_minion_itself_and_its_jobs_have_one_limit() -> None:
     one.asks.ask(GET, answers.append)
     assert [message["t"] for message in one.told] == ["file_ask"] * (FILE_ASKS_MAX - 1) + ["doc_get"]
     assert len({message["n"] for message in one.told}) == FILE_ASKS_MAX
-    one.asks.said(file_said(one.told[-1]["n"], "ok"))
+    one.said(one.told[-1], "ok")
     assert [message["state"] for message in answers] == ["ok"]
     assert one.told[-1]["t"] == "doc_get"
     assert process.heard == []
@@ -65,7 +79,7 @@ def test_a_new_session_is_asked_what_processes_asked_and_not_what_the_minion_did
     one.told.clear()
     one.asks.connected()
     assert [message["t"] for message in one.told] == ["file_ask"]
-    one.asks.said(file_said(old[1]["n"], "ok"))
+    one.said(old[1], "ok")
     assert answers == []
 
 
@@ -92,5 +106,56 @@ def test_an_event_of_a_process_beside_the_daemon_is_asked_again_in_the_next_sess
     one.asks.ask(event, answers.append, again=True)
     one.asks.connected()
     assert [message["t"] for message in one.told] == ["event", "event"]
-    one.asks.said(file_said(one.told[-1]["n"], "ok"))
+    one.said(one.told[-1], "ok")
     assert [message["state"] for message in answers] == ["ok"]
+
+
+@pytest.mark.parametrize("act", ["envs", "files", "folders", "find"])
+@pytest.mark.parametrize("state", ["ok", "absent", "refused"])
+def test_an_answer_that_no_master_signed_reaches_no_process(
+    act: str, state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, process = Asker(), Process()
+    one.heard(process, {**READ, "act": act})
+    (question,) = one.told
+    assert len(question["nonce"]) == NONCE_BYTES
+    one.asks.said(file_said(question["n"], state, size=3, sha256=b"h" * 32, names=["evil"]))
+    assert process.heard == [file_said(7, FORGED)]
+    assert one.alarms == [1]
+    (line,) = caplog.messages
+    assert "an answer about f was not signed by a master that this minion trusts" in line
+
+
+def test_an_old_answer_is_not_believed_when_it_is_said_again() -> None:
+    one, process = Asker(), Process()
+    for _ in range(2):
+        one.heard(process, {**READ, "act": "find"})
+    old = signed_answer(one.told[0], file_said(one.told[0]["n"], "ok", size=1))
+    one.asks.said(old)
+    one.asks.said({**old, "n": one.told[1]["n"]})
+    assert [answer["state"] for answer in process.heard] == ["ok", FORGED]
+
+
+def test_a_question_that_is_asked_again_in_another_session_has_another_nonce() -> None:
+    one, process = Asker(), Process()
+    one.heard(process, {**READ, "act": "find"})
+    one.asks.connected()
+    first, second = one.told
+    assert first["nonce"] != second["nonce"]
+    one.asks.said({**signed_answer(first, file_said(0, "ok")), "n": second["n"]})
+    assert [answer["state"] for answer in process.heard] == [FORGED]
+
+
+def test_a_piece_needs_no_signature_for_it_is_compared_with_what_has_one() -> None:
+    one, process = Asker(), Process()
+    one.heard(process, READ)
+    assert one.told[0]["nonce"] == b""
+    one.asks.said(file_said(one.told[0]["n"], "ok", data=b"x"))
+    assert [answer["state"] for answer in process.heard] == ["ok"]
+
+
+def test_a_pillar_that_no_master_signed_does_not_reach_the_minion() -> None:
+    one, answers = Asker(), list[Message]()
+    one.asks.ask(GET, answers.append)
+    one.asks.said(file_said(one.told[0]["n"], "ok", size=1, data=b"\x80"))
+    assert [answer["state"] for answer in answers] == [FORGED]

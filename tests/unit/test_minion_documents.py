@@ -10,6 +10,7 @@ import pytest
 
 from saltlite.core.filelane import file_said
 from saltlite.minion.documents import AGAIN_S, HOLDS_S, Documents, Hooks
+from saltlite.minion.inside import FORGED
 from saltlite.wire.document import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check
@@ -248,6 +249,25 @@ def test_pieces_that_do_not_fit_together_are_no_pillar(settled: Master) -> None:
     settled.pass_time(AGAIN_S)
     settled.serve()
     assert len(settled.pillars) == 2
+
+
+def test_a_pillar_that_nobody_signed_is_no_pillar_and_is_asked_for_again(settled: Master) -> None:
+    settled.minion.refresh_pillar(lambda: None)
+    settled.say(FORGED)
+    assert (settled.pillars, settled.asked) == ([{"role": "web"}], [])
+    settled.pass_time(AGAIN_S)
+    assert settled.kinds() == ["doc_get pillar"]
+
+
+def test_later_pieces_of_a_pillar_which_nobody_signs_change_nothing_of_what_the_first_said(settled: Master) -> None:
+    whole = encode_document({str(number): "x" * 1000 for number in range(200)})
+    sha256 = hashlib.sha256(whole).digest()
+    settled.minion.refresh_pillar(lambda: None)
+    settled.say("ok", size=len(whole), sha256=sha256, data=whole[:CHUNK])
+    other = encode_document({"role": "evil"})
+    settled.say("ok", size=len(other), sha256=hashlib.sha256(other).digest(), data=other, names=["other grains"])
+    assert settled.pillars == [{"role": "web"}]
+    assert settled.asked[0][0]["sha256"] == sha256
 
 
 def test_a_refresh_that_comes_while_the_pillar_is_fetched_gets_a_newer_one(settled: Master) -> None:

@@ -69,8 +69,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "part": {"jid": JID, "offset": 0, "data": b"x"},
     "holds": {"grains": "d" * 32, "resources": ""},
     "doc_put": {"n": 1, "kind": "grains", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
-    "doc_get": {"n": 1, "kind": "pillar", "sha256": b"", "offset": 0},
-    "file_ask": {"n": 1, "act": "read", "env": "base", "path": "a/b", "after": "", "offset": 0},
+    "doc_get": {"n": 1, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b""},
+    "file_ask": {"n": 1, "act": "read", "env": "base", "path": "a/b", "after": "", "offset": 0, "nonce": b""},
     "file_put": {"n": 1, "path": "a/b", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
     "event": {"n": 1, "tag": "app/deployed", "data": b"\x80", "jid": JID},
     "file_said": {
@@ -83,6 +83,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "data": b"x",
         "names": ["a"],
         "more": False,
+        "sig": b"",
     },
     "bye": {"reason": ""},
 }
@@ -187,6 +188,10 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("file_said", "data", b"d" * CHUNK, b"d" * (CHUNK + 1)),
     ("file_said", "names", ["n"] * FILE_NAMES, ["n"] * (FILE_NAMES + 1)),
     ("file_said", "mode", 0o7777, 0o10000),
+    ("file_said", "sig", b"s" * 64, b"s" * 65),
+    ("file_said", "state", "busy", "forged"),
+    ("file_ask", "nonce", b"n" * 16, b"n" * 17),
+    ("doc_get", "nonce", b"n" * 16, b"n" * 17),
 ]
 
 

@@ -194,6 +194,8 @@ class MinionEvidence:
     reason: str
     phase_at: float
     resources_problem: str
+    refused_answers: int
+    """How many answers of its master the daemon that runs did not believe, for no master had signed them."""
     """Why the master did not take the resources, or not all; "" when it did."""
     journal_problem: str
     """"" when it is readable, or was not there."""

@@ -69,6 +69,15 @@ def _resources(seen: MinionEvidence) -> Iterator[Finding]:
         yield problem("resources", f"the master did not take the resources, or not all: {seen.resources_problem}")
 
 
+def _signatures(seen: MinionEvidence) -> Iterator[Finding]:
+    if seen.refused_answers:
+        yield problem(
+            "signatures",
+            f"{seen.refused_answers} answers about files or the pillar were not signed by a master and were not used: "
+            "the link process of the master, or the network process here, may have been taken over; the log has them",
+        )
+
+
 def _masters(seen: MinionEvidence) -> Iterator[Finding]:
     for master in seen.masters:
         yield from _master(seen, master)
@@ -202,6 +211,7 @@ CHECKS: tuple[Callable[[MinionEvidence], Iterator[Finding]], ...] = (
     _id,
     _running,
     _resources,
+    _signatures,
     _masters,
     _folders,
     _journal,

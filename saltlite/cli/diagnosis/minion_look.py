@@ -58,6 +58,7 @@ def look_at_minion(config_dir: str) -> MinionEvidence:
         reason=status.reason,
         phase_at=status.at,
         resources_problem=status.resources,
+        refused_answers=status.refused,
         journal_problem=journal_problem,
         journal_jobs=jobs,
         spool_results=kept.results,
