@@ -25,6 +25,7 @@ from saltlite.loader.places import search_layers
 from saltlite.minion.asks import Asks
 from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting
 from saltlite.minion.returns import Returns
+from saltlite.model.extmods import SyncRules
 from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
 from tests.core_keys import answer_check, signed_answer
 
@@ -233,7 +234,7 @@ def test_whoever_carries_the_answers_can_remove_and_change_no_synced_plug_in(
     (liar.root / "_modules").mkdir()
     (liar.root / "_modules" / "mine.py").write_text("first = 1\n")
     honest = FileClient(liar.desk, str(tmp_path / "cache"), extmods=str(tmp_path / "ext"))
-    assert honest.sync("modules", ["base"], clean=True, chosen=lambda _name: True).synced == ["modules.mine"]
+    assert honest.sync("modules", ["base"], SyncRules(True, lambda _name: True)).synced == ["modules.mine"]
     (liar.root / "_modules" / "mine.py").write_text("second = 2\n")
     liar.lie = lie
     assert "no master of this minion has signed" in str(liar.run("saltutil.sync_modules"))

@@ -40,7 +40,7 @@ def look_at_minion(config_dir: str) -> MinionEvidence:
     config, problems = _config(config_dir)
     around = look.around("minion", config_dir, config, {} if config is None else _paths(config), problems)
     if config is None:
-        return MinionEvidence(around, None, "", "", "", (), "", "", 0.0, "", "", None, None, 0, (), None)
+        return MinionEvidence(around, None, "", "", "", (), "", "", 0.0, "", 0, "", None, None, 0, (), None)
     pinned, source = _pinned(config)
     status = read_status(config.data_dir) or Status("", "", 0.0)
     journal_problem, jobs = _journal(os.path.join(config.data_dir, "journal"))
