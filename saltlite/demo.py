@@ -106,6 +106,8 @@ class DemoFleet:
         user = pwd.getpwuid(os.geteuid()).pw_name
         common = f"root_dir: {folder}/root\nuser: {user}\nlog_level: info\n"
         kind = "master" if name == "master" else "minion"
+        if kind == "master":
+            common += f"link_user: {user}\n"
         # Created private: a minion's file has its join token in it.
         descriptor = os.open(os.path.join(folder, kind), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

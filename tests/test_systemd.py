@@ -69,7 +69,8 @@ def test_a_master_with_only_the_capabilities_of_its_unit_serves_feeds_the_watchd
     capabilities = service("saltlite-master")["CapabilityBoundingSet"].split()
     bounding = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in capabilities)])
     (open_folder / "master").write_text(
-        f"root_dir: {open_folder}\nuser: nobody\ninterface: 127.0.0.1\nport: {free_port()}\nlog_file: ''\n"
+        f"root_dir: {open_folder}\nuser: nobody\nlink_user: daemon\ninterface: 127.0.0.1\nport: {free_port()}\n"
+        "log_file: ''\n"
     )
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(open_folder / "notify"))

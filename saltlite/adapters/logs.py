@@ -75,6 +75,25 @@ def configure(level: str, *, log_file: str = "", stderr_fd: int | None = 2) -> N
         sinks.append(FileSink(log_file))
     if stderr_fd is not None:
         sinks.append(JournalSink(stderr_fd) if _is_journal(stderr_fd) else Sink(stderr_fd))
+    _install(level, sinks)
+
+
+def configure_sink(level: str, sink: Sink) -> None:
+    """Send the log to this sink alone. Replaces earlier settings, and closes their files."""
+    _install(level, [sink])
+
+
+def write_line(level: int, text: str) -> None:
+    """Write a line that another process has made, as `2026-11-21T… <text>`; control characters in it are escaped, and
+    lines that follow the first are indented, so that it is one line however it was made."""
+    first, *rest = text.split("\n")
+    lines = [first.translate(_ESCAPED), *(f"  {line.removeprefix('  ').translate(_ESCAPED)}" for line in rest)]
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LineHandler):
+            handler.write_line(level, "\n".join(lines))
+
+
+def _install(level: str, sinks: list[Sink]) -> None:
     logging.addLevelName(LEVELS["profile"], "PROFILE")
     logging.addLevelName(LEVELS["trace"], "TRACE")
     root = logging.getLogger()
@@ -255,6 +274,10 @@ class LineHandler(logging.Handler):
         self._report(stamp, swallowed)
         if write:
             self._put(stamp, record.levelno, text)
+
+    def write_line(self, level: int, text: str) -> None:
+        """Write a line as it is, with the time of now."""
+        self._put(_stamp(time.time()), level, text)
 
     def descriptors(self) -> list[int]:
         """Those of all sinks."""

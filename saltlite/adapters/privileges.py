@@ -35,10 +35,10 @@ class Account:
     gid: int
 
 
-def account_of(user: str) -> Account:
+def account_of(user: str, instead: str = "set `user: root` to keep root's rights") -> Account:
     """Who the daemon is going to be: `user` when started as root, otherwise who it is already.
 
-    Raises MisconfiguredError for a user that does not exist.
+    Raises MisconfiguredError for a user that does not exist; `instead` is what to do other than to make it.
     """
     if os.geteuid() != 0:
         uid = os.geteuid()
@@ -51,8 +51,7 @@ def account_of(user: str) -> Account:
         entry = pwd.getpwnam(user)
     except KeyError as error:
         raise MisconfiguredError(
-            f"there is no user {user!r}: make it with `useradd --system --no-create-home {user}`, "
-            "or set `user: root` to keep root's rights"
+            f"there is no user {user!r}: make it with `useradd --system --no-create-home {user}`, or {instead}"
         ) from error
     return Account(user, entry.pw_uid, entry.pw_gid)
 

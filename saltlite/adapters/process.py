@@ -98,6 +98,11 @@ def freeze_heap() -> None:
     gc.freeze()
 
 
+def write_no_files() -> None:
+    """Let this process, and what it starts, write not one byte to any file, for good: sockets and pipes are none."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
 def keep_only(descriptors: Collection[int]) -> None:
     """In a forked process: stdin, stdout, stderr and these stay; every other inherited descriptor is /dev/null.
 

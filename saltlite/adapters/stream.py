@@ -337,10 +337,11 @@ def listen_unix(path: str, mode: int, *, parent_mode: int = 0o755) -> socket.soc
     return listener
 
 
-def connect_unix(path: str) -> socket.socket:
+def connect_unix(path: str, *, made_by: int | None = None) -> socket.socket:
     """A connection to the process that listens on `path`; it does not wait.
 
-    Raises UnreachableError when nobody answers there, RefusedError when this user may not connect.
+    Raises UnreachableError when nobody answers there, RefusedError when this user may not connect, or when another
+    user than `made_by` listens there (None: whoever it is).
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
@@ -354,6 +355,10 @@ def connect_unix(path: str) -> socket.socket:
     except OSError as error:
         sock.close()
         raise UnreachableError(f"nobody answers on {path}: {error.strerror or error}; is the daemon up?") from error
+    found = peer_of(sock).uid
+    if made_by is not None and found != made_by:
+        sock.close()
+        raise RefusedError(f"{path} is not the daemon's: user {found} listens there, and not user {made_by}")
     return sock
 
 

@@ -58,6 +58,13 @@ class MasterConfig:
         "user and this option has no effect.",
         Text(required=True),
     )
+    link_user: str = option(
+        "saltlite-link",
+        "The user that the link process becomes when the master is started as root: the one process of the master that "
+        "reads what strangers send. With a user of its own it can open neither the store nor any file of the master, "
+        "also when it was taken over. That of `user` does without this protection, and `saltlite doctor` says so.",
+        Text(required=True),
+    )
     master_name: str = option(
         "",
         "The name of this master in certificates, logs and events; empty means the host name.",

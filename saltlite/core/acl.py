@@ -159,7 +159,8 @@ class Granted:
     """Of each backend of `external_auth`."""
     blacklist: Blacklist = field(default_factory=Blacklist)
     barred: frozenset[int] = frozenset()
-    """The uid that the master's processes have, when it is not an operator's: nobody who has it is served."""
+    """The uids that the master's processes have, its link process included: nobody who has one of them is served,
+    unless it is an operator's."""
 
     def of(self, principal: Principal) -> tuple[Rule, ...]:
         """Every rule for this principal."""

@@ -7,6 +7,7 @@ needs while it still may, gives up root's rights, and only then looks at anythin
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import signal
 import socket
@@ -19,8 +20,9 @@ from saltlite.adapters.children import Spec
 from saltlite.adapters.clock import SystemClock
 from saltlite.adapters.cursor import CursorFile
 from saltlite.adapters.lockfile import InstanceLock
-from saltlite.adapters.privileges import account_of, drop_to, private_dir, read_secret, start_log
-from saltlite.adapters.process import PR_SET_DUMPABLE, prctl, raise_open_files
+from saltlite.adapters.logrelay import LogRelay
+from saltlite.adapters.privileges import Account, account_of, drop_to, private_dir, read_secret, start_log
+from saltlite.adapters.process import PR_SET_DUMPABLE, prctl, raise_open_files, write_no_files
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.adapters.trust import require_trusted
@@ -34,7 +36,7 @@ from saltlite.core.hub import Hub
 from saltlite.core.ports import Store
 from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.claims import Conflict
-from saltlite.errors import RefusedError, StartupError
+from saltlite.errors import MisconfiguredError, RefusedError, StartupError
 from saltlite.master import identity, inside
 from saltlite.master.arguments import DROP_S, EndedArguments
 from saltlite.master.context import Identity, Master, Terms
@@ -45,6 +47,8 @@ from saltlite.model.keys import fingerprint
 if TYPE_CHECKING:
     from saltlite.adapters.resource_registry import ResourceRegistry
     from saltlite.master.linkchannel import LinkChannel
+
+log = logging.getLogger(__name__)
 
 OPEN_FILES = 20_000
 """What the link process asks the kernel for: one descriptor a minion."""
@@ -58,6 +62,10 @@ AUTH = "auth"
 PORT_WAIT_S = 2.0
 """How long to try for the port: the link process of a master that was killed holds it until its good-byes are said."""
 PORT_RETRY_S = 0.05
+SHARED_USER = (
+    "`link_user` and `user` are one user: a link process that was taken over could change the store and what is in "
+    "cachedir; make a user of its own (`useradd --system --no-create-home saltlite-link`) and set link_user to it"
+)
 RENEW_S = 12 * 3600.0
 """How often the certificate is looked at."""
 
@@ -67,7 +75,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
 
     `config_dir` is where its configuration was read: runners of hooks read it too.
     """
-    account = account_of(config.user)
+    account, link_account = accounts_of(config)
     private_dir(config.pki_dir, os.geteuid(), os.getegid())
     for folder in (config.data_dir, config.cachedir):
         private_dir(folder, account.uid, account.gid)
@@ -77,6 +85,9 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
     identity.ensure_identity(config.pki_dir, config.master_name or socket.gethostname().lower(), SystemClock())
     _prepare_store(config, paths)
+    if os.geteuid() == 0 and link_account.uid == account.uid:
+        log.warning("%s", SHARED_USER)
+    relay = LogRelay(LINK)
     network = listen_for_minions(config)
     link_listener = listen_unix(paths.link_socket, SOCKET_MODE)
     open_to_all = bool(config.publisher_acl or config.external_auth)
@@ -91,8 +102,8 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     specs = [
         Spec(
             LINK,
-            lambda ready: _run_link(config, network, link_listener, ready),
-            lambda: (network.fileno(), link_listener.fileno()),
+            lambda ready: _run_link(config, network, link_listener, relay, ready),
+            lambda: (network.fileno(), link_listener.fileno(), relay.fileno()),
         ),
         *(
             Spec(
@@ -109,6 +120,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         listener = auth_listener
         specs.append(Spec(AUTH, lambda ready: _run_auth(config, listener, ready), lambda: (listener.fileno(),)))
     reactor = Reactor()
+    relay.listen(reactor)
     supervisor = Supervisor(reactor, specs, what="the master", on_ready=on_ready)
     # Minions believe a certificate for 90 days at most; a link process with the old one makes way for the next.
     supervisor.every(RENEW_S, lambda: supervisor.restart(LINK) if _ensure_identity(config) else None)
@@ -198,14 +210,32 @@ def _rules(config: MasterConfig) -> Rules:
     )
 
 
-def _run_link(config: MasterConfig, network: socket.socket, mworkers: socket.socket, ready: Callable[[], None]) -> None:
+def accounts_of(config: MasterConfig) -> tuple[Account, Account]:
+    """Who the processes of the master become, and who the link process becomes. Raises MisconfiguredError."""
+    account = account_of(config.user)
+    instead = f"set `link_user: {config.user}`, which gives up what a user of its own protects from"
+    link_account = account_of(config.link_user, instead)
+    if link_account.uid == 0 and account.uid != 0 and os.geteuid() == 0:
+        raise MisconfiguredError(
+            "link_user is root, which would give the process that reads what strangers send every right: name a user "
+            "that owns nothing, as `saltlite-link` is"
+        )
+    return account, link_account
+
+
+def _run_link(
+    config: MasterConfig, network: socket.socket, mworkers: socket.socket, relay: LogRelay, ready: Callable[[], None]
+) -> None:
     from saltlite.adapters.zmq_link import RouterLink  # noqa: PLC0415 - as in listen_for_minions
     from saltlite.master.link import LinkProcess  # noqa: PLC0415 - as in listen_for_minions
 
     certificate = identity.certificate_of(config.pki_dir)
     private = identity.link_key(config.pki_dir)
     raise_open_files(OPEN_FILES)
-    drop_to(config.user)
+    mworker_uid = account_of(config.user).uid
+    relay.become_child(config.log_level)
+    drop_to(config.link_user)
+    write_no_files()
     reactor = Reactor()
     hub = Hub(
         Doorway(
@@ -219,7 +249,13 @@ def _run_link(config: MasterConfig, network: socket.socket, mworkers: socket.soc
     )
     link = LinkProcess(reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup))
 
-    def accept(sock: socket.socket, _peer: Peer) -> None:
+    def accept(sock: socket.socket, peer: Peer) -> None:
+        if peer.uid != mworker_uid:
+            log.error("user %d connected to the link process and is no process of the master: refused", peer.uid)
+            sock.close()
+            reactor.call_soon(acceptor.released)
+            return
+
         def make_channel(on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Channel:
             return Channel(
                 reactor,
@@ -248,9 +284,11 @@ def _run_mworker(
     from saltlite.adapters.uploads import Uploads  # noqa: PLC0415 - as above
     from saltlite.master.backends import Backends  # noqa: PLC0415 - as above
     from saltlite.master.fileserver import FileServer  # noqa: PLC0415 - as above
+    from saltlite.master.linkchannel import LinkPlace  # noqa: PLC0415 - as above
     from saltlite.master.mworker import MWorker  # noqa: PLC0415 - as above
 
     started_as = os.geteuid()
+    place = LinkPlace(paths.link_socket, started_as)
     make_master, close = _open_master(config, paths, started_at=started_at)
     reactor = Reactor()
     roots = DiskFileRoots(
@@ -268,7 +306,7 @@ def _run_mworker(
         master.files = roots
         return master
 
-    mworker = MWorker(reactor, make_with_files, files, paths.link_socket, backends=backends)
+    mworker = MWorker(reactor, make_with_files, files, place, backends=backends)
     mworker.serve(clients)
     _until_sigterm(reactor, ready)
     close()
@@ -287,6 +325,7 @@ def _open_master(
     open_store = _loaded_store(paths)
     open_inventory = _loaded_inventory(config)
     operators = frozenset({0, os.geteuid()})
+    link_uid = accounts_of(config)[1].uid
     pillars = Pillars(DiskPillarFiles(config.pillar_roots), config.nodegroups, cached=config.minion_data_cache)
     if pillars.any_to_make():
         load_jinja()
@@ -303,7 +342,7 @@ def _open_master(
         copies_dir=paths.copies,
         nodegroups=config.nodegroups,
         resources=_rules(config),
-        granted=_granted(config, became.uid),
+        granted=_granted(config, frozenset({became.uid, link_uid})),
         login_s=config.token_expire,
         keep_job_args=config.keep_job_args,
         returners=frozenset(returner_names(config)),
@@ -321,13 +360,13 @@ def _open_master(
     return make_master, close
 
 
-def _granted(config: MasterConfig, uid: int) -> Granted:
-    """What the configuration grants; `uid` is what this process has become."""
+def _granted(config: MasterConfig, own: frozenset[int]) -> Granted:
+    """What the configuration grants; `own` are the uids of the master's processes."""
     return Granted(
         publisher=read_rules(config.publisher_acl, "publisher_acl", patterns=True),
         external={name: read_rules(users, f"external_auth.{name}") for name, users in config.external_auth.items()},
         blacklist=read_blacklist(config.publisher_acl_blacklist),
-        barred=frozenset({uid}),
+        barred=own,
     )
 
 
@@ -387,13 +426,14 @@ def _run_hooks(
     from saltlite.core.hooks import read_hooks  # noqa: PLC0415 - the other processes have no hooks
     from saltlite.master.hookrunners import HookRunners, start_starter  # noqa: PLC0415 - as above
     from saltlite.master.hooks import Hooks  # noqa: PLC0415 - as above
-    from saltlite.master.linkchannel import LinkChannel  # noqa: PLC0415 - as above
+    from saltlite.master.linkchannel import LinkChannel, LinkPlace  # noqa: PLC0415 - as above
 
+    place = LinkPlace(paths.link_socket, os.geteuid())
     hooks = read_hooks(config.hooks)
     sock = start_starter(hooks, config_dir)
     make_master, close = _open_master(config, paths, started_at=started_at)
     reactor = Reactor()
-    link = LinkChannel(reactor, paths.link_socket, inside.MAINTENANCE, lambda _batch: None)
+    link = LinkChannel(reactor, place, inside.MAINTENANCE, lambda _batch: None)
     runners = HookRunners(reactor, sock) if sock is not None else None
     Hooks(reactor, make_master(link), hooks, CursorFile(paths.hooks), runners=runners, bell=link.bell).look()
     _until_sigterm(reactor, ready)
@@ -409,16 +449,17 @@ def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable
 
 def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], None]) -> None:
     from saltlite.adapters.copy_areas import CopyAreas  # noqa: PLC0415 - as in _run_mworker
-    from saltlite.master.linkchannel import LinkChannel  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.linkchannel import LinkChannel, LinkPlace  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.maintenance import Maintenance  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.upkeep import LOOK_S, ORPHANS_S, Upkeep  # noqa: PLC0415 - as in _run_mworker
 
     open_store = _loaded_store(paths)
     open_inventory = _loaded_inventory(config)
+    place = LinkPlace(paths.link_socket, os.geteuid())
     drop_to(config.user)
     store = open_store()
     reactor = Reactor()
-    link = LinkChannel(reactor, paths.link_socket, inside.MAINTENANCE, lambda _batch: None)
+    link = LinkChannel(reactor, place, inside.MAINTENANCE, lambda _batch: None)
     store_max = config.store_max * MIB
     clean = [CopyAreas(paths.copies).expire]
     clock = SystemClock()

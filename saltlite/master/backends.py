@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from saltlite.adapters.packing import pack, unpack
 from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.stream import Channel, connect_unix, peer_of
+from saltlite.adapters.stream import Channel, connect_unix
 from saltlite.errors import RefusedError, UnreachableError
 
 log = logging.getLogger(__name__)
@@ -64,14 +64,10 @@ class Backends:
 
     def _connect(self) -> None:
         try:
-            sock = connect_unix(self._path)
+            # The folder of the socket is the master's user's, so a process that was broken into could replace it.
+            sock = connect_unix(self._path, made_by=self._uid)
         except (UnreachableError, RefusedError) as error:
             log.error("nobody can log in: %s", error)  # noqa: TRY400 - the sentence says it all
-            return
-        # The folder of the socket is the master's user's, and so the link process could put another in its place.
-        if peer_of(sock).uid != self._uid:
-            log.error("nobody can log in: %s is not the master's, but of user %d", self._path, peer_of(sock).uid)
-            sock.close()
             return
         self._channel = Channel(
             self._reactor, sock, self._on_batch, self._closed, message_max=MESSAGE_MAX, send_buffer_max=16 * MESSAGE_MAX

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from saltlite.adapters.packing import Inside, pack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Channel, connect_unix
 from saltlite.core.parts import SignedPart
 from saltlite.core.ports import OpenJob
-from saltlite.errors import UnreachableError
+from saltlite.errors import RefusedError, UnreachableError
 from saltlite.master import inside
 from saltlite.model.job import Job
 from saltlite.wire.messages import Message
 
+log = logging.getLogger(__name__)
+
 LINK_RETRY_S = 0.05
+REFUSED_RETRY_S = 1.0
+"""Between two tries where something else than the link process listens."""
 QUESTION_S = 5.0
 """How long the answer to a client may wait for the link: for the sessions of a changed key to end, above all."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlace:
+    """Where the link process listens, and the uid of whoever made that socket: of the supervisor, which is root's where
+    the master was started as root. What says that it is the link process is not believed without it."""
+
+    path: str
+    uid: int
 
 
 class LinkChannel:
     """The way to the link process; it comes back by itself when the link was restarted."""
 
-    def __init__(self, reactor: Reactor, path: str, role: str, on_message: Callable[[list[bytes]], None]) -> None:
+    def __init__(
+        self, reactor: Reactor, place: LinkPlace, role: str, on_message: Callable[[list[bytes]], None]
+    ) -> None:
         self._reactor = reactor
-        self._path = path
+        self._place = place
         self._role = role
         self._on_message = on_message
         self._channel: Channel | None = None
@@ -99,9 +116,13 @@ class LinkChannel:
 
     def _connect(self) -> None:
         try:
-            sock = connect_unix(self._path)
+            sock = connect_unix(self._place.path, made_by=self._place.uid)
         except UnreachableError:
             self._reactor.call_later(LINK_RETRY_S, self._connect)
+            return
+        except RefusedError as error:
+            log.error("no minion can be reached: %s", error)  # noqa: TRY400 - the sentence says it all
+            self._reactor.call_later(REFUSED_RETRY_S, self._connect)
             return
         self._channel = Channel(
             self._reactor,

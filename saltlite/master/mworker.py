@@ -36,7 +36,7 @@ from saltlite.master.handlers.login import WRONG
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import handle_pull
 from saltlite.master.handlers.reports import Passing, Reported, Settled, store_passing, store_reports
-from saltlite.master.linkchannel import LinkChannel
+from saltlite.master.linkchannel import LinkChannel, LinkPlace
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
@@ -83,13 +83,13 @@ class MWorker:
         reactor: Reactor,
         make_master: Callable[[LinkChannel], Master],
         files: FileServer,
-        link_path: str,
+        link: LinkPlace,
         *,
         backends: Backends | None = None,
     ) -> None:
         """`backends` check passwords; without them nobody can log in."""
         self._reactor = reactor
-        self._link = LinkChannel(reactor, link_path, inside.MWORKER, self._from_link)
+        self._link = LinkChannel(reactor, link, inside.MWORKER, self._from_link)
         self._master = make_master(self._link)
         self._files = files
         self._backends = backends

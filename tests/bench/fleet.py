@@ -125,6 +125,8 @@ class BenchFleet:
         folder = self.folder / name
         folder.mkdir(mode=0o755, exist_ok=True)
         values = {"root_dir": str(folder / "root"), "user": ME, **options}
+        if kind == "master":
+            values.setdefault("link_user", values["user"])
         path = folder / kind
         path.touch(mode=0o600)
         path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in values.items()))

@@ -209,6 +209,8 @@ class Fleet:
             "worker_threads": 2,
             "handshakes_per_address": 200,
         }
+        # The user that it has by default is no user of the machine that tests run on.
+        defaults["link_user"] = options.get("user", ME)
         write_config(folder, "master", defaults | options)
         return self.restart_master(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import re
@@ -20,6 +21,8 @@ from tests.e2e.fleet import BIN, Fleet, Said, alive, children_of, title, uid_of,
 pytestmark = pytest.mark.e2e
 
 NOBODY = pwd.getpwnam("nobody")
+DAEMON = pwd.getpwnam("daemon")
+"""Any other user that every machine has: in the place of `saltlite-link`."""
 STRANGER = 54321
 """A uid without a user."""
 
@@ -56,11 +59,12 @@ def cli_as(fleet: Fleet, uid: int, *words: str) -> Said:
 
 @needs_root
 def test_what_reads_the_network_has_given_up_root_and_jobs_have_not(open_fleet: Fleet) -> None:
-    master = open_fleet.start_master(user="nobody")
+    master = open_fleet.start_master(user="nobody", link_user="daemon")
     open_fleet.join("a", user="nobody")
     minion = open_fleet.daemons["a"]
     users = {title(pid): uid_of(pid) for pid in children_of(master.pid)}
     assert set(users) == {"master link", "MWorker-0", "MWorker-1", "maintenance"}
+    assert users.pop("master link") == DAEMON.pw_uid
     assert set(users.values()) == {NOBODY.pw_uid}
     assert uid_of(minion.child("minion link")) == NOBODY.pw_uid
     assert open_fleet.cli("a", "cmd.run", "id -u", "--out", "json").json() == {"a": "0"}
@@ -68,12 +72,13 @@ def test_what_reads_the_network_has_given_up_root_and_jobs_have_not(open_fleet: 
 
 @needs_root
 def test_a_process_that_gave_up_root_cannot_get_anything_back(open_fleet: Fleet) -> None:
-    master = open_fleet.start_master(user="nobody")
+    master = open_fleet.start_master(user="nobody", link_user="daemon")
     open_fleet.join("a", user="nobody")
     for pid in [*children_of(master.pid), open_fleet.daemons["a"].child("minion link")]:
         status = Path(f"/proc/{pid}/status").read_text()
         rights = {name: set(re.findall(rf"^{name}:\t(.*)$", status, re.M)[0].split()) for name in ("Uid", "Gid")}
-        assert rights == {"Uid": {str(NOBODY.pw_uid)}, "Gid": {str(NOBODY.pw_gid)}}
+        user = DAEMON if title(pid) == "master link" else NOBODY
+        assert rights == {"Uid": {str(user.pw_uid)}, "Gid": {str(user.pw_gid)}}
         assert re.search(r"^CapEff:\t0+$", status, re.M)
         assert re.search(r"^CapPrm:\t0+$", status, re.M)
         assert re.search(r"^NoNewPrivs:\t1$", status, re.M)
@@ -81,7 +86,7 @@ def test_a_process_that_gave_up_root_cannot_get_anything_back(open_fleet: Fleet)
 
 @needs_root
 def test_a_fleet_with_an_unprivileged_user_survives_restarts_of_every_kind(open_fleet: Fleet) -> None:
-    master = open_fleet.start_master(user="nobody")
+    master = open_fleet.start_master(user="nobody", link_user="daemon")
     open_fleet.join("a", user="nobody")
     old = {name: master.child(name) for name in ("MWorker-0", "maintenance", "master link")}
     for pid in old.values():
@@ -100,20 +105,24 @@ def test_a_fleet_with_an_unprivileged_user_survives_restarts_of_every_kind(open_
 
 
 @needs_root
-def test_the_user_that_the_link_process_runs_as_may_not_publish(open_fleet: Fleet) -> None:
-    open_fleet.start_master(user="nobody")
+def test_the_users_that_the_processes_of_the_master_run_as_may_not_publish(open_fleet: Fleet) -> None:
+    open_fleet.start_master(user="nobody", link_user="daemon")
     open_fleet.join("a", user="nobody")
     before = open_fleet.jobs_published()
-    for words in (("a", "test.ping"), ("key", "list"), ("key", "token", "create")):
-        said = cli_as(open_fleet, NOBODY.pw_uid, *words)
+    Path(open_fleet.socket_path()).chmod(0o666)
+    for words, uid in itertools.product(
+        (("a", "test.ping"), ("key", "list"), ("key", "token", "create")), (NOBODY.pw_uid, DAEMON.pw_uid)
+    ):
+        said = cli_as(open_fleet, uid, *words)
         assert (said.code, said.out) == (6, ""), words
-        assert f"uid {NOBODY.pw_uid}" in said.err
+        assert f"uid {uid}" in said.err
+        assert "the master's own processes run as this user" in said.err
     assert open_fleet.jobs_published() == before
 
 
 @needs_root
 def test_other_users_are_refused_with_code_6(open_fleet: Fleet) -> None:
-    open_fleet.start_master(user="nobody")
+    open_fleet.start_master(user="nobody", link_user="daemon")
     for words in (("a", "test.ping"), ("key", "list"), ("key", "token", "create")):
         said = cli_as(open_fleet, STRANGER, *words)
         assert (said.code, said.out) == (6, ""), words

@@ -64,7 +64,9 @@ def _run(
     def make(link: linkchannel.LinkChannel) -> Master:
         return Master(MemoryStore(disk), SystemClock(), who, terms, link, *inventory(), left_out=left_out)
 
-    serves = mworker.MWorker(reactor, make, no_files(reactor), str(folder / "link.ipc"))
+    serves = mworker.MWorker(
+        reactor, make, no_files(reactor), linkchannel.LinkPlace(str(folder / "link.ipc"), os.geteuid())
+    )
     serves.serve(listener)  # type: ignore[arg-type]  # a thread's arguments are objects
 
     def look() -> None:
@@ -145,7 +147,7 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
             reactor,
             lambda to_link: Master(MemoryStore(disk), SystemClock(), who, terms, to_link, *inventory()),
             no_files(reactor),
-            str(tmp_path / "link.ipc"),
+            linkchannel.LinkPlace(str(tmp_path / "link.ipc"), os.geteuid()),
         )
         said, _ = link.accept()
         with said:

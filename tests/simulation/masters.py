@@ -273,12 +273,15 @@ class SimMaster:
         def make_master(link: linkchannel.LinkChannel) -> Master:
             return Master(store, self.clock, who, TERMS, link, *inventory(self.rows, self.cache))
 
-        serving = mworker.MWorker(reactor, make_master, no_files(reactor), f"{self.name}/link")
+        serving = mworker.MWorker(reactor, make_master, no_files(reactor), self._link_place())
         serving.serve(listener)
+
+    def _link_place(self) -> linkchannel.LinkPlace:
+        return linkchannel.LinkPlace(f"{self.name}/link", 0)
 
     def _maintenance(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
-        link = linkchannel.LinkChannel(reactor, f"{self.name}/link", inside.MAINTENANCE, lambda _batch: None)
+        link = linkchannel.LinkChannel(reactor, self._link_place(), inside.MAINTENANCE, lambda _batch: None)
         Maintenance(reactor, SimStore(self), self.clock, keep_s=KEEP_S, link=link)
 
     # -- what the history is told

@@ -76,7 +76,7 @@ class Universe:
         self._descriptors += 1
         return self._descriptors
 
-    def connect(self, path: str) -> End:
+    def connect(self, path: str, *, made_by: int | None = None) -> End:
         """What `connect_unix` does, for the process that runs now. Raises UnreachableError."""
         accept = self.listeners.get(path)
         if accept is None or self.current is None:

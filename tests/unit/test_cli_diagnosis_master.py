@@ -75,7 +75,8 @@ WELL = MasterEvidence(
     address="127.0.0.1:4515",
     proof=MasterProof(Fingerprint("AAAAA"), "m", 0, 0, 0.0),
     probe_problem="",
-    processes=(ProcessSeen("master link", "S", 20_000), ProcessSeen("MWorker-0", "S", 1024)),
+    processes=(ProcessSeen("master link", "S", 20_000, 991), ProcessSeen("MWorker-0", "S", 1024, USER)),
+    link_uid=991,
 )
 
 
@@ -109,11 +110,21 @@ def bad(seen: MasterEvidence) -> list[Finding]:
 
 def test_a_master_that_is_well_has_only_good_findings() -> None:
     assert bad(WELL) == []
-    assert {"config", "socket", "port", "processes", "open files", "pki_dir", "data_dir", "keys", "minions"} <= {
-        finding.check for finding in check_master(WELL)
-    }
+    assert {
+        "config",
+        "socket",
+        "port",
+        "processes",
+        "link_user",
+        "open files",
+        "pki_dir",
+        "data_dir",
+        "keys",
+        "minions",
+    } <= {finding.check for finding in check_master(WELL)}
 
 
+ONE_USER = (ProcessSeen("master link", "S", 20_000, USER), ProcessSeen("MWorker-0", "S", 1024, USER))
 OPEN_PILLAR = MasterConfig(file_roots={"base": ["/srv/salt"]}, pillar_roots={"base": ["/srv/salt/pillar"]})
 LOGINS = MasterConfig(external_auth={"file": {}, "sharedsecret": {}})
 NO_LOGINS = {
@@ -129,6 +140,7 @@ PROBLEMS: list[tuple[MasterEvidence, str, str, str]] = [
     (replace(WELL, config=LOGINS), "sharedsecret_file", "'sharedsecret', and sharedsecret_file names no file", ""),
     (replace(WELL, config=OPEN_PILLAR), "pillar_roots", "/srv/salt/pillar is inside /srv/salt", ""),
     (around(user_uid=None), "user", "no user 'saltlite'", "useradd --system --no-create-home saltlite"),
+    (replace(WELL, link_uid=None), "link_user", "no user 'saltlite-link'", "useradd --system"),
     (replace(around(pid=None), silence="x"), "socket", "does not run here", "saltlite-master &"),
     (replace(WELL, silence="it is overloaded"), "socket", "pid 100", ""),
     (replace(WELL, proof=None, probe_problem="refused"), "port", "127.0.0.1:4515: refused", "ss -ltnp"),
@@ -156,6 +168,7 @@ PROBLEMS: list[tuple[MasterEvidence, str, str, str]] = [
 
 WARNINGS: list[tuple[MasterEvidence, str, str, str]] = [
     (with_disk(free=DISK_LOW - 1), "disk (data_dir)", "512 MiB of", "du -xh"),
+    (replace(WELL, processes=ONE_USER), "link_user", "run as one user: a stranger who took it over", ""),
     (with_status(store={"size": 95, "limit": 100, "seq": 1}), "store", "store_max", ""),
     (replace(WELL, certificate_until=int(NOW) + 20 * DAY), "certificate", "was not renewed", ""),
     (replace(WELL, keys=[{"id": "web9", "state": "pending"}]), "keys", "web9", "saltlite key list pending"),

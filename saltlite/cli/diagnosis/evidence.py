@@ -68,6 +68,7 @@ class ProcessSeen:
     title: str
     state: str
     open_files_max: int | None = None
+    uid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ class MasterEvidence:
     proof: MasterProof | None
     probe_problem: str
     processes: Sequence[ProcessSeen]
+    link_uid: int | None = None
+    """The uid of `link_user`; None when there is no such user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,16 @@ def _process(pid: int) -> ProcessSeen | None:
     except OSError:
         return None
     title = text[text.index("(") + 1 : text.rindex(")")]
-    return ProcessSeen(title, text[text.rindex(")") + 2], _open_files_max(pid))
+    return ProcessSeen(title, text[text.rindex(")") + 2], _open_files_max(pid), _uid(pid))
+
+
+def _uid(pid: int) -> int | None:
+    """The effective user. Not the owner of its folder in /proc, which is root for who gave rights up."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            return int(next(line for line in file if line.startswith("Uid:")).split()[2])
+    except (OSError, StopIteration):
+        return None
 
 
 def _open_files_max(pid: int) -> int | None:

@@ -19,6 +19,8 @@ AWAY_S = 86_400.0
 FILES_BESIDES_MINIONS = 200
 """Descriptors of the link process that are no minion: connections that begin, its own files."""
 
+LINK_TITLE = "master link"
+"""What the link process is called among the processes of the machine."""
 NAMES_SHOWN = 5
 LAG_S = 5.0
 """Reports that wait for so long to be stored mean that the store does not keep up."""
@@ -172,8 +174,31 @@ def _processes(seen: MasterEvidence) -> Iterator[Finding]:
         yield warning("processes", f"{link['uncommitted']} reports wait to be stored, for {link['lag_s']:.0f} s now")
 
 
+def _link_user(seen: MasterEvidence) -> Iterator[Finding]:
+    """Whether the link process could touch what the others own, were it taken over."""
+    if seen.config is None:
+        return
+    if seen.around.euid == 0 and seen.link_uid is None:
+        yield problem(
+            "link_user",
+            f"there is no user {seen.config.link_user!r}, which the link process is to become",
+            f"useradd --system --no-create-home {shlex.quote(seen.config.link_user)}",
+        )
+        return
+    link = {one.uid for one in seen.processes if one.title == LINK_TITLE and one.uid is not None}
+    others = {one.uid for one in seen.processes if one.title.startswith("MWorker")}
+    if link & others:
+        yield warning(
+            "link_user",
+            "the link process and the MWorkers run as one user: a stranger who took it over could change the store, "
+            "and with it keys and jobs; start the master as root, with a `link_user` of its own",
+        )
+    elif link:
+        yield ok("link_user", "the link process has a user of its own, who owns nothing of the master")
+
+
 def _open_files(seen: MasterEvidence) -> Iterator[Finding]:
-    limits = [one.open_files_max for one in seen.processes if one.title == "master link"]
+    limits = [one.open_files_max for one in seen.processes if one.title == LINK_TITLE]
     if seen.status is None or not limits or limits[0] is None:
         return
     minions = sum(row["state"] != "pending" for row in seen.status["minions"])
@@ -272,6 +297,7 @@ CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
     _running,
     _port,
     _processes,
+    _link_user,
     _open_files,
     _folders,
     _logins,

@@ -54,6 +54,7 @@ def look_at_master(config_dir: str) -> MasterEvidence:
         proof=proof,
         probe_problem=probe_problem,
         processes=look.children(around.pid) if around.pid is not None else [],
+        link_uid=look.uid_of(config.link_user),
     )
 
 
