@@ -67,6 +67,8 @@ class LogRelay:
             self._take(said)
 
     def _take(self, said: bytes) -> None:
+        if not said.strip():
+            return  # the end of a line that the interpreter wrote in pieces
         second = int(monotonic())
         if second != self._second:
             dropped, self._dropped = self._dropped, 0
