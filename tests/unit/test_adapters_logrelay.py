@@ -100,7 +100,7 @@ def test_a_child_that_was_taken_over_forges_no_line(parent: Parent) -> None:
     ]
 
 
-@pytest.mark.parametrize("said", [b"Fatal Python error", b"99999 x", b"-1 x", b"\xff\xfe", b" ", b"\xc2\xb2 x"])
+@pytest.mark.parametrize("said", [b"Fatal Python error", b"99999 x", b"-1 x", b"\xff\xfe", b" x", b"\xc2\xb2 x"])
 def test_what_is_no_line_of_a_log_is_an_error_of_the_child(parent: Parent, said: bytes) -> None:
     parent.child(lambda: write(said))
     (line,) = parent.lines()
