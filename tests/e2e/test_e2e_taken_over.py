@@ -56,8 +56,6 @@ class Site:
             pillar_roots={"base": [str(pillar)]},
         )
         self.fleet.join("a")
-        assert self.fleet.cli("a", "saltutil.sync_modules", "--out", "json").json() == {"a": ["modules.mine"]}
-        assert self.call("mine.f") == "first"
         assert self.call("pillar.get", "role") == "web"
 
     def order(self, word: str) -> None:
@@ -77,13 +75,20 @@ class Site:
         )
         return str(done.stdout)
 
+    def fresh(self) -> None:
+        """Bring the minion what the master has: a plug-in that says "first", and the file as it was."""
+        (self.files / "f").write_text("good")
+        self.plugin.write_text(PLUGIN.format("first"))
+        assert self.call("saltutil.sync_modules") in ([], ["modules.mine"])
+        assert self.call("mine.f") == "first"
+
     def tried(self) -> dict[str, str]:
         """What the link process tried, and what became of it."""
         return dict(re.findall(r"attack tried to (.*?): (.*)", self.fleet.daemons["master"].log()))
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Site]:
     folder = Path(tempfile.mkdtemp(prefix="saltlite-e2e-"))
     folder.chmod(0o755)
     fleet = Fleet(folder)
@@ -92,6 +97,15 @@ def site() -> Iterator[Site]:
     finally:
         fleet.close()
         shutil.rmtree(folder)
+
+
+@pytest.fixture
+def site(shared: Site) -> Site:
+    """The one fleet of this file, with an honest link process and the plug-in as the minion has it."""
+    if shared.orders.read_text():
+        shared.order("")
+    shared.fresh()
+    return shared
 
 
 def test_it_opens_no_file_no_socket_and_no_process_of_the_master(site: Site) -> None:
