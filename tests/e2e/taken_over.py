@@ -88,6 +88,7 @@ class TakenOver(link.LinkProcess):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         self._order = ""
+        self._orders = 0
         self._first: dict[str, Said] = {}
         super().__init__(*args, **more)
         self._look_for_orders()
@@ -96,7 +97,9 @@ class TakenOver(link.LinkProcess):
         order = ORDERS.read_text()
         if order != self._order:
             self._order = order
-            log.warning("order: %s", order or "be honest")
+            # With a number, or the log would only count the second of two lines that are the same.
+            self._orders += 1
+            log.warning("order %d: %s", self._orders, order or "be honest")
             if order.startswith("files "):
                 attack_files(Path(order.removeprefix("files ")))
                 log.warning("all was tried")

@@ -39,6 +39,7 @@ class Site:
         self.folder = folder = fleet.folder
         self.orders = folder / "orders"
         self.orders.write_text("")
+        self._ordered = 0
         self.fleet.through = [sys.executable, Path(__file__).with_name("taken_over.py"), self.orders]
         self.files, pillar = folder / "files", folder / "pillar"
         (self.files / "_modules").mkdir(parents=True)
@@ -60,9 +61,9 @@ class Site:
 
     def order(self, word: str) -> None:
         """Have the link process do that from now on."""
-        said = len(re.findall("attack order: ", self.fleet.daemons["master"].log()))
         self.orders.write_text(word)
-        self.fleet.wait_log("master", "attack order: ", said + 1)
+        self._ordered += 1
+        self.fleet.wait_log("master", f"attack order {self._ordered}: {word or 'be honest'}")
 
     def call(self, *words: str) -> object:
         """What the minion returned."""
