@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from saltlite.config.master import MasterConfig
 from tests.e2e.fleet import free_port
 
 ROOT = Path(__file__).parent.parent
@@ -90,3 +91,17 @@ def test_a_master_with_only_the_capabilities_of_its_unit_serves_feeds_the_watchd
             # Its children end with it: the kernel tells them.
             master.kill()
             master.wait()
+
+
+@pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="systemd-sysusers is not on this machine")
+def test_the_users_file_makes_the_users_that_the_master_becomes(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    users = ROOT / "systemd" / "saltlite.sysusers.conf"
+    done = subprocess.run(
+        ["systemd-sysusers", f"--root={tmp_path}", users], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    made = [line.split(":") for line in (tmp_path / "etc" / "passwd").read_text().splitlines()]
+    defaults = MasterConfig()
+    assert {defaults.user, defaults.link_user} <= {fields[0] for fields in made}
+    assert len({fields[2] for fields in made}) == len(made)

@@ -61,7 +61,9 @@ class Site:
 
     def order(self, word: str) -> None:
         """Have the link process do that from now on."""
-        self.orders.write_text(word)
+        whole = self.orders.with_suffix(".new")
+        whole.write_text(word)
+        whole.rename(self.orders)
         self._ordered += 1
         self.fleet.wait_log("master", f"attack order {self._ordered}: {word or 'be honest'}")
 

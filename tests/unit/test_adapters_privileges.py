@@ -18,7 +18,9 @@ from saltlite.adapters.privileges import (
     read_secret,
     write_secret,
 )
+from saltlite.config.master import MasterConfig
 from saltlite.errors import StartupError
+from saltlite.master.app import accounts_of
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="giving up root takes root")
 NOBODY = pwd.getpwnam("nobody")
@@ -285,3 +287,21 @@ def test_missing_parents_can_be_passed_by_others_whatever_the_umask_says(tmp_pat
         os.umask(before)
     modes = [(tmp_path / "var" / name).stat().st_mode & 0o777 for name in ("", "lib", "lib/mine")]
     assert modes == [0o755, 0o755, 0o700]
+
+
+@as_root
+def test_a_link_user_that_is_missing_is_a_sentence_with_both_ways_out() -> None:
+    with pytest.raises(
+        StartupError,
+        match=r"no user 'no-such-user': make it with `useradd --system --no-create-home no-such-user`, "
+        r"or set `link_user: nobody`, which gives up what a user of its own protects from",
+    ):
+        accounts_of(MasterConfig(user="nobody", link_user="no-such-user"))
+
+
+@as_root
+def test_a_link_process_never_becomes_root_where_the_others_do_not() -> None:
+    with pytest.raises(StartupError, match="link_user is root, which would give the process"):
+        accounts_of(MasterConfig(user="nobody", link_user="root"))
+    accounts = accounts_of(MasterConfig(user="nobody", link_user="daemon"))
+    assert [account.name for account in accounts] == ["nobody", "daemon"]
