@@ -103,7 +103,7 @@ def _passes_on(execute: Callable[..., Any]) -> bool:
         tree = ast.parse(textwrap.dedent(inspect.getsource(execute)))
     except (OSError, TypeError, SyntaxError):
         return False  # compiled: nobody can tell
-    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    returned = [item.value for item in ast.walk(tree) if isinstance(item, ast.Return)]
     return all(value is None or (isinstance(value, ast.Constant) and value.value is None) for value in returned)
 
 
