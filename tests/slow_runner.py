@@ -13,12 +13,14 @@ import sys
 import time
 from pathlib import Path
 
+from saltlite.adapters.packing import unpack
+
 WAIT_S = 60.0
 
 
 def main() -> None:
     """Wait, with a child that would wait for longer."""
-    folder = Path(json.load(sys.stdin)["args"][0])
+    folder = Path(unpack(sys.stdin.buffer.read())["args"][0])
     mine = folder / f"running-{os.getpid()}"
     with subprocess.Popen(["sleep", str(2 * WAIT_S)], stdout=subprocess.DEVNULL) as child:
         mine.write_text(str(child.pid))

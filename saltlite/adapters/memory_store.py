@@ -20,12 +20,13 @@ from saltlite.adapters.store_events import (
     EXPIRED_REASON,
     cancelled_reason,
     check_job,
+    event_in,
     first_state,
     job_event,
     pack_data,
+    pack_own,
     parts_of,
     return_event,
-    unpack_data,
 )
 from saltlite.core.dispatch import advance, believed
 from saltlite.core.ports import (
@@ -142,7 +143,7 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         seqs = [seq for seq in self._tables.events if seq > after][:limit]
         logged = [(seq, self._tables.events[seq]) for seq in seqs]
-        return [Event(event.tag, unpack_data(event.data), event.at, seq) for seq, event in logged]
+        return [event_in(event.tag, event.data, event.at, seq) for seq, event in logged]
 
     def last_seq(self) -> int:
         return self._tables.seq
@@ -334,7 +335,7 @@ class _MemoryWriter(_MemoryReader):
     def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
         for commit in commits:
             # All or nothing, even for a caller who catches the error and commits the rest.
-            pack_data(return_event(commit.ret, MinionId(commit.ret.id))[1])
+            pack_own(return_event(commit.ret, MinionId(commit.ret.id))[1])
         return [self._put_return(commit, now) for commit in commits]
 
     def _put_return(self, commit: ReturnCommit, now: float) -> Stored:

@@ -250,7 +250,10 @@ def decode(jid: str, data: bytes) -> SpoolEntry:
     values = msgpack.unpackb(payload)
     if type(values) is not dict or {name: type(value) for name, value in values.items()} != _FIELDS:
         raise ValueError("its fields are not those of a result")
-    return SpoolEntry(**values | {"state": TargetState(values["state"])})
+    state = TargetState(values["state"])
+    if state not in TERMINAL:
+        raise ValueError(f"its state is {state}, which no result has")
+    return SpoolEntry(**values | {"state": state})
 
 
 def _checksum(jid: str, payload: bytes | memoryview) -> int:

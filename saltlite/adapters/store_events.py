@@ -10,16 +10,21 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]  # the package ships no type information
-
-from saltlite.errors import StoreError
-from saltlite.model.events import tag_job_new, tag_job_return
+from saltlite.errors import LocalProtocolError, RemoteProtocolError, StoreError, UsageError
+from saltlite.model.events import Event, tag_job_new, tag_job_return
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.parts import NUMBER_MAX, PART_RESOURCES, resource_parts
 from saltlite.model.srn import parse_srn
+from saltlite.wire import codec
 
 EXPIRED_REASON = "it had no session before the delivery time of the job was over"
+
+
+UNREADABLE_TAG = "salt/unreadable"
+"""Stands for a tag that cannot be read; nothing is stored under it."""
+AT_MAX = 253_402_300_799.0
+"""The last second of the year 9999: a later one cannot be shown as a date."""
 
 
 def cancelled_reason(by: str) -> str:
@@ -57,18 +62,39 @@ def return_event(ret: Return, minion: MinionId) -> tuple[str, dict[str, Any]]:
 
 
 def pack_data(data: Mapping[str, Any]) -> bytes:
-    """Event data as msgpack. Raises StoreError for what msgpack cannot say: objects, sets, huge numbers."""
+    """Event data as msgpack, such that `event_in` reads it. Raises UsageError for what is no plain value: whoever wrote
+    the event is told, and nobody else meets it."""
     try:
-        packed: bytes = msgpack.packb(dict(data))
-    except (TypeError, ValueError, OverflowError) as error:
+        return codec.encode_checked(dict(data), codec.STORED)
+    except LocalProtocolError as error:
+        raise UsageError(f"the data of an event cannot be stored: {error}; give plain values") from error
+
+
+def pack_own(data: Mapping[str, Any]) -> bytes:
+    """The data of an event that this module made itself: plain, but for numbers of minions. Raises StoreError.
+
+    Ten thousand minions return at once, so it is not looked at again as `pack_data` does.
+    """
+    try:
+        return codec.encode(data, codec.STORED)
+    except LocalProtocolError as error:
         raise StoreError(f"the data of an event cannot be stored ({error}); give plain values") from error
-    return packed
 
 
-def unpack_data(packed: bytes) -> dict[str, Any]:
-    """The data that pack_data packed; tuples have become lists."""
-    data: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
-    return data
+def event_in(tag: object, packed: object, at: object, seq: int) -> Event:
+    """The event of a row, whatever its columns hold."""
+    damage = "" if isinstance(tag, str) else "its tag is no text"
+    data: Any = {}
+    if not isinstance(at, int | float) or not 0 <= at <= AT_MAX:
+        damage, at = "its time is none", 0.0
+    try:
+        data = codec.decode(packed, codec.STORED) if isinstance(packed, bytes) else None
+        damage = damage or ("" if isinstance(data, dict) else "its data is no map")
+    except RemoteProtocolError as error:
+        damage = str(error)
+    if not damage:
+        return Event(str(tag), data, at, seq)
+    return Event(tag if isinstance(tag, str) else UNREADABLE_TAG, {}, at, seq, damage)
 
 
 def first_state(job: Job) -> TargetState:

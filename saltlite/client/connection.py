@@ -11,6 +11,7 @@ import time
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
+from saltlite.client.values import decode_message
 from saltlite.errors import RefusedError, RemoteProtocolError, UnreachableError, UsageError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as the whole client
@@ -82,7 +83,7 @@ class Connection:
         while True:
             frame = self._take_frame()
             if frame is not None:
-                return _decode(frame)
+                return decode_message(frame)
             left = None if give_up_at is None else max(0.0, give_up_at - time.monotonic())
             try:
                 self._socket.settimeout(left)
@@ -110,16 +111,6 @@ class Connection:
 
     def _lost(self) -> ConnectionLostError:
         return ConnectionLostError(f"the master closed the connection on {self._path} before it answered")
-
-
-def _decode(frame: bytes) -> dict[str, Any]:
-    try:
-        message = msgpack.unpackb(frame)
-    except ValueError as error:
-        raise RemoteProtocolError("not-msgpack", str(error)) from error
-    if not isinstance(message, dict):
-        raise RemoteProtocolError("not-a-map", f"the master sent {type(message).__name__}")
-    return message
 
 
 def _connect_error(path: str, error: OSError) -> UnreachableError | RefusedError:

@@ -33,6 +33,8 @@ class EventReader:
         self._pattern = pattern
         self._read: deque[dict[str, Any]] = deque()
         """What has come and was not taken yet."""
+        self.skipped: list[dict[str, Any]] = []
+        """Events that the master could not read, as `seq`, `tag` and `reason`; who tells of them takes them away."""
         begin = {name: value for name, value in (("after", after), ("since", since)) if value is not None}
         answer = client.call("events", pattern=pattern, **begin)
         try:
@@ -69,6 +71,9 @@ class EventReader:
             if message is None or "events" not in message:
                 raise RemoteProtocolError("bad-update", str((message or {}).get("error", "an empty message")))
             self._read.extend(message["events"])
+            self.skipped += message.get("skipped", ())
+            if not message["events"] and message.get("seq", 0) > self.seq:
+                self.seq = message["seq"]
         event = self._read.popleft()
         self.seq = event["seq"]
         return event

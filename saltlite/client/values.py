@@ -1,7 +1,7 @@
-"""Return values as they come from minions, read with suspicion: one that is no value must not end what others said.
+"""What the master answers, and return values as they come from minions.
 
-The master stores the bytes of a return as they came, so whoever shows it checks it. What is read here can be shown by
-every outputter: plain values, no deeper than DEPTH_MAX.
+The master stores the bytes of a return as they came, so whoever shows it checks it: one that is no value must not end
+what others said. What is read here can be shown by every outputter: plain values (`saltlite.model.plain`).
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.plain import DEPTH_MAX
 
 TYPE_CHECKING = False  # typing costs as much start-up time as the whole client
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
-
-DEPTH_MAX = 64
-"""Lists and maps inside each other. Minions end theirs at 60; outputters call themselves once a level."""
 
 CONTAINERS_MAX = 1_000_000
 """Lists and maps in one value: an empty one is a byte on the way and 64 in memory."""
@@ -38,6 +36,20 @@ def decode_value(body: bytes, *, containers_max: int = CONTAINERS_MAX) -> Any:
         raise RemoteProtocolError("bad-return", str(error) or type(error).__name__) from error
     _check_depth(value)
     return value
+
+
+def decode_message(frame: bytes) -> dict[str, Any]:
+    """One message of the master, whatever values it carries. Raises RemoteProtocolError.
+
+    What is shown may have been stored by an older version, so keys of any kind are taken, and text that is damaged.
+    """
+    try:
+        message = _unpack(frame)
+    except (ValueError, TypeError) as error:
+        raise RemoteProtocolError("not-msgpack", str(error) or type(error).__name__) from error
+    if not isinstance(message, dict):
+        raise RemoteProtocolError("not-a-map", f"the master sent {type(message).__name__}")
+    return message
 
 
 def _unpack(body: bytes, **hooks: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Return values as bytes: any Python value becomes msgpack that every reader of saltlite accepts.
+"""Return values as bytes: any Python value becomes msgpack that every reader accepts (`saltlite.model.plain`).
 
     str                     as it is; lone surrogates become U+FFFD
     bytes, bytearray …      bytes
@@ -6,7 +6,8 @@
     tuple, set, view …      list; sets are sorted
     datetime, date, time    ISO 8601 text
     other objects           str() of them
-    map keys                str and int stay; bytes are decoded, everything else becomes text
+    map keys                str and int stay; bytes are decoded, everything else becomes text, that of another key gets
+                            ` (2)` behind it; more than KEY_MAX is cut
     a cycle, DEPTH_MAX      a text that says so
     more than the limit     cut, and a text in its place says what is missing
 
@@ -25,6 +26,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.plain import INT_MAX, INT_MIN, KEY_MAX, digits, free_key, is_plain_key, key_of
 
 RETURN_MAX = 16 * 1024 * 1024
 """Bytes of one encoded return; a larger value is cut."""
@@ -41,7 +43,6 @@ _NOTICE_BYTES = 200
 NOTICES_BYTES = _NOTICE_BYTES * (DEPTH_MAX + 4)
 """What all of them take together."""
 
-_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -128,10 +129,10 @@ class _Cleaner:
         return self._str(_text(value))
 
     def _int(self, value: int) -> Any:
-        if _INT_MIN <= value <= _INT_MAX:
+        if INT_MIN <= value <= INT_MAX:
             self._left -= 1 if -32 <= value < 128 else 9
             return value
-        return self._str(_digits(value))
+        return self._str(digits(value))
 
     def _str(self, value: str) -> str:
         text = _SURROGATE.sub("\ufffd", value)
@@ -187,17 +188,10 @@ class _Cleaner:
         return items
 
     def _key(self, key: Any, taken: Mapping[Any, Any]) -> Any:
-        if isinstance(key, int) and not isinstance(key, bool) and _INT_MIN <= key <= _INT_MAX:
-            name: Any = self._int(int(key))
-        elif isinstance(key, bytes):
-            name = self._str(key.decode(errors="replace"))
-        else:
-            name = self._str(key if isinstance(key, str) else _digits(key) if isinstance(key, int) else _text(key))
-        plain, number = name, 2
-        while name in taken:
-            name = f"{plain} ({number})"
-            number += 1
-        return name
+        name = key_of(key if isinstance(key, str | bytes | int) else _text(key))
+        if isinstance(name, int):
+            return free_key(str(self._int(name)), taken) if name in taken else self._int(name)
+        return free_key(self._str(_shortened(name)), taken)
 
     def _why(self) -> str:
         return f"a return has at most {self._limit} bytes and {ITEMS_MAX} items"
@@ -210,11 +204,12 @@ def _sorted_set(value: Iterable[Any]) -> list[Any]:
         return sorted(value, key=repr)
 
 
-def _digits(value: int) -> str:
-    try:
-        return str(value)
-    except ValueError:  # Python refuses to print more than 4300 decimal digits
-        return hex(value)
+def _shortened(key: str) -> str:
+    """A key that is no longer than one may be, with its numbers behind it."""
+    if is_plain_key(key):
+        return str(key)
+    kept = KEY_MAX - _NOTICE_BYTES
+    return f"{key[:kept]}[{len(key) - kept} of {len(key)} characters are missing]"
 
 
 def _text(value: Any) -> str:

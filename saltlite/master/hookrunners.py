@@ -134,7 +134,7 @@ class Starter:
             **_identity(hook.user),
         ) as process:
             try:
-                out, err = process.communicate(json.dumps(wanted).encode(), timeout=RUN_S)
+                out, err = process.communicate(pack(wanted), timeout=RUN_S)
             finally:
                 # What the runner started goes with it.
                 with suppress(ProcessLookupError):

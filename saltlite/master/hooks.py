@@ -90,14 +90,20 @@ class Hooks:
     def _page(self) -> bool:
         events = self._master.store.events(self._after, PAGE)
         for event in events:
-            self._depths.note(event.tag, event.data)
-            for hook in self._hooks:
-                if hook.wants(event.tag, event.data):
-                    self._event(hook, event)
+            if event.damage:
+                log.error("hooks leave out event %d (%s), which cannot be read: %s", event.seq, event.tag, event.damage)
+            else:
+                self._one(event)
             self._after = event.seq
         if events:
             self._save(self._after)
         return bool(events)
+
+    def _one(self, event: Event) -> None:
+        self._depths.note(event.tag, event.data)
+        for hook in self._hooks:
+            if hook.wants(event.tag, event.data):
+                self._event(hook, event)
 
     def _save(self, seq: int) -> None:
         self._cursor.write({"seq": seq})

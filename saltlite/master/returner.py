@@ -17,7 +17,7 @@ from typing import Any
 
 from saltlite.adapters.cursor import CursorFile
 from saltlite.core.ports import Clock, Store
-from saltlite.errors import RemoteProtocolError, SaltInvocationError, SaltliteError
+from saltlite.errors import DamagedError, ProtocolError, RemoteProtocolError, SaltInvocationError, SaltliteError
 from saltlite.model.events import Event, tag_returner
 from saltlite.model.ids import Jid
 from saltlite.model.job import Job
@@ -160,10 +160,17 @@ class Returner:
     def _gather(self, events: Sequence[Event]) -> tuple[_Batch, int]:
         batch = _Batch()
         for event in events:
+            if event.damage:
+                self._leave_out(event, event.damage)
+                continue
             self._note(event)
             if self._wanted.event(event.tag):
                 batch.events.append({"tag": event.tag, "data": event.data, "at": event.at, "seq": event.seq})
-            ret = self._return_of(event)
+            try:
+                ret = self._return_of(event)
+            except (ProtocolError, DamagedError) as error:
+                self._leave_out(event, str(error))
+                continue
             if ret is not None:
                 batch.rets.append(ret[0])
                 batch.size += ret[1]
@@ -171,10 +178,16 @@ class Returner:
                 return batch, event.seq
         return batch, events[-1].seq
 
+    def _leave_out(self, event: Event, why: str) -> None:
+        """Nobody can read it, now or later: it is counted, told, and the cursor goes on behind it."""
+        reason = f"event {event.seq} ({event.tag}) cannot be read: {why}"
+        self._tell("dropped", {"count": 1, "reason": reason[:500]})
+
     def _note(self, event: Event) -> None:
         """Remember a job that named this returner."""
-        if event.tag.startswith("salt/job/") and self._wanted.name in event.data.get("returners", ()):
-            self._named[str(event.data["jid"])] = None
+        named = event.data.get("returners", ())
+        if event.tag.startswith("salt/job/") and isinstance(named, list) and self._wanted.name in named:
+            self._named[event.tag.split("/")[2]] = None
             if len(self._named) > WANTED_MAX:
                 del self._named[next(iter(self._named))]
 

@@ -16,6 +16,9 @@ MISSING: Any = object()
 FIELD_MAX = 256
 """Characters of the name of a field."""
 
+DIGITS_MAX = 20
+"""Characters of the longest integer that a key may be."""
+
 
 def field_of(data: Any, path: str) -> Any:
     """The value of a field, MISSING when there is none. A key with dots in its name is found by its whole rest."""
@@ -26,7 +29,7 @@ def field_of(data: Any, path: str) -> Any:
             whole = ".".join(parts[number:])
             if part not in here and whole in here:
                 return here[whole]
-            here = here.get(part, MISSING)
+            here = here[part] if part in here else _under_number(here, part)
         elif isinstance(here, Sequence) and not isinstance(here, str | bytes) and part.isascii() and part.isdigit():
             here = here[int(part)] if len(part) < 10 and int(part) < len(here) else MISSING
         else:
@@ -34,6 +37,13 @@ def field_of(data: Any, path: str) -> Any:
         if here is MISSING:
             return MISSING
     return here
+
+
+def _under_number(here: Mapping[Any, Any], part: str) -> Any:
+    """The value under a key that is an integer: a path has text only, as JSON has."""
+    if len(part) <= DIGITS_MAX and part.removeprefix("-").isascii() and part.removeprefix("-").isdigit():
+        return here.get(int(part), MISSING)
+    return MISSING
 
 
 def text_of(value: Any) -> str | None:

@@ -16,12 +16,17 @@ from saltlite.model.ids import Jid, MinionId, TargetId
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One row of the event log. `at` is wall-clock seconds since 1970; `seq` is the reader's cursor."""
+    """One row of the event log. `at` is wall-clock seconds since 1970; `seq` is the reader's cursor.
+
+    A row that cannot be read (it is damaged, or an older version stored what the law of plain values refuses) says in
+    `damage` why not, and has no data. Readers leave it out, say so, and go on behind it.
+    """
 
     tag: str
     data: Mapping[str, Any]
     at: float
     seq: int = 0
+    damage: str = ""
 
 
 TAG_MAX = 512

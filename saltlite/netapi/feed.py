@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -19,7 +19,10 @@ from typing import Any
 from saltlite.client.connection import ConnectionLostError
 from saltlite.client.local import RESUME_FOR_S, error_of
 from saltlite.errors import RemoteProtocolError, SaltliteError, UnreachableError
+from saltlite.netapi.formats import JSON, rendered
 from saltlite.netapi.link import Line, MasterLink
+
+log = logging.getLogger(__name__)
 
 FEEDS_MAX = 256
 """Tokens whose events are followed at the same moment."""
@@ -50,10 +53,23 @@ def feed_event(row: Mapping[str, Any]) -> FeedEvent:
     try:
         stamp = datetime.fromtimestamp(row["at"], UTC).replace(tzinfo=None).isoformat()
         data = row["data"] if isinstance(row["data"], dict) else {"value": row["data"]}
-        text = json.dumps({"tag": row["tag"], "data": {**data, "_stamp": stamp}}, ensure_ascii=False, default=str)
-        return FeedEvent(int(row["seq"]), str(row["tag"]), text.encode("utf-8", "replace"))
-    except (KeyError, TypeError, ValueError) as error:
+        text = rendered({"tag": row["tag"], "data": {**data, "_stamp": stamp}}, JSON)
+        return FeedEvent(int(row["seq"]), str(row["tag"]), text)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RemoteProtocolError("bad-event", repr(error)) from error
+
+
+def _events_in(message: Mapping[str, Any]) -> list[FeedEvent]:
+    """The events of one message of the master; those that cannot be read are logged, and left out."""
+    for one in message.get("skipped", ()):
+        log.warning("event %s (%s) cannot be read and is left out: %s", one["seq"], one["tag"], one["reason"])
+    found = []
+    for row in message.get("events", ()):
+        try:
+            found.append(feed_event(row))
+        except RemoteProtocolError as error:
+            log.warning("event %s cannot be shown and is left out: %s", row.get("seq"), error)
+    return found
 
 
 class Feed:
@@ -155,8 +171,7 @@ class Feed:
     def _take(self, message: Mapping[str, Any]) -> None:
         if message.get("ok") is False:
             raise error_of(message)
-        for row in message.get("events", ()):
-            event = feed_event(row)
+        for event in _events_in(message):
             self._events.append(event)
             self._bytes += len(event.data)
             while len(self._events) > KEPT_EVENTS or self._bytes > KEPT_BYTES:
@@ -227,8 +242,8 @@ class Feeds:
             message = await line.receive(None)
             if message is None or message.get("ok") is False:
                 raise error_of(message or {})
-            for row in message.get("events", ()):
-                yield feed_event(row)
+            for event in _events_in(message):
+                yield event
             after = max(after, int(message.get("seq") or 0))
         line.close()
         async for event in feed.events(after):

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 import yaml
 
 from saltlite.errors import SaltliteError
+from saltlite.model.plain import INT_MAX, INT_MIN, KEY_MAX, is_plain_key, with_text_keys
 
 JSON = "application/json"
 YAML = "application/x-yaml"
@@ -79,11 +80,7 @@ def rendered(value: Any, kind: str) -> bytes:
         return yaml.dump(_plain(value), Dumper=_Dumper, default_flow_style=False, allow_unicode=True).encode(
             "utf-8", "replace"
         )
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_spelled)
-    except (TypeError, ValueError):  # keys that JSON does not have, and numbers that it cannot write
-        text = json.dumps(_plain(value), ensure_ascii=False)
-    return text.encode("utf-8", "replace")
+    return json.dumps(_plain(value), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def content_type(kind: str) -> str:
@@ -114,8 +111,10 @@ def _spelled(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     """Maps, lists, texts, numbers that every format can write."""
+    if type(value) is str or type(value) is int:
+        return value
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else _key(key): _plain(item) for key, item in value.items()}
+        return with_text_keys(value, _plain)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
@@ -123,10 +122,6 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     return _spelled(value)
-
-
-def _key(key: Any) -> str:
-    return json.dumps(key) if isinstance(key, bool) or key is None else str(_spelled(key))
 
 
 def parsed(body: bytes, kind: str) -> Any:
@@ -216,23 +211,34 @@ def merged(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 def _checked(value: Any) -> Any:
-    """`value`, when every text in it can be sent on and no list is too deep. Raises BodyError."""
+    """`value`, when it is a plain value (`saltlite.model.plain`) that is not too deep. Raises BodyError."""
     level = [value]
     for _ in range(DEPTH_MAX):
         inside: list[Any] = []
         for item in level:
             if isinstance(item, dict):
-                inside += [*item, *item.values()]
-            elif isinstance(item, list | tuple | set):
+                for key in item:
+                    _check_key(key)
+                inside += item.values()
+            elif isinstance(item, list):
                 inside += item
             elif isinstance(item, str):
                 _check_text(item)
-            elif isinstance(item, int) and not -(2**63) <= item < 2**64:
+            elif isinstance(item, int) and not INT_MIN <= item <= INT_MAX:
                 raise BodyError("a number has more than 64 bits")
+            elif item is not None and not isinstance(item, int | float | bytes):
+                raise BodyError(f"a body has lists, maps, texts, bytes and numbers, no {type(item).__name__}")
         if not inside:
             return value
         level = inside
     raise BodyError(f"the body has more than {DEPTH_MAX} levels of lists and maps")
+
+
+def _check_key(key: Any) -> None:
+    if not is_plain_key(key):
+        raise BodyError(f"a key of a map is a text of at most {KEY_MAX} characters, or a number of 64 bits")
+    if isinstance(key, str):
+        _check_text(key)
 
 
 def _check_text(text: str) -> None:

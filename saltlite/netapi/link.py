@@ -17,6 +17,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.client.connection import FRAME_MAX_BYTES, ConnectionLostError
 from saltlite.client.local import ANSWER_TIMEOUT_S, PROTOCOL_VERSION, error_of
+from saltlite.client.values import decode_message
 from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
 from saltlite.netapi.turns import Turns
 
@@ -98,13 +99,7 @@ class Line:
             payload = await self._reader.readexactly(length)
         except (OSError, asyncio.IncompleteReadError) as error:
             raise _lost() from error
-        try:
-            message = msgpack.unpackb(payload)
-        except ValueError as error:
-            raise RemoteProtocolError("not-msgpack", str(error)) from error
-        if not isinstance(message, dict):
-            raise RemoteProtocolError("not-a-map", f"the master sent {type(message).__name__}")
-        return message
+        return decode_message(payload)
 
     def usable(self) -> bool:
         """Whether another request can be sent: nothing is under way, and the master has not hung up."""

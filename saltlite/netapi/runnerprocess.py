@@ -7,7 +7,6 @@ one JSON map of `config_dir`, `token`, `fun`, `args`, `kwargs`, `user` and `jid`
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -15,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from saltlite.adapters import logs
+from saltlite.adapters.packing import unpack
 from saltlite.adapters.process import set_parent_death_signal
 from saltlite.adapters.trust import require_trusted
 from saltlite.client.local import LocalClient
@@ -45,7 +45,7 @@ def main() -> int:
     """Run what stdin says. What the runner prints goes to stderr."""
     # Nobody else would end it when whoever started it is gone.
     set_parent_death_signal(signal.SIGKILL, os.getppid())
-    wanted = json.loads(sys.stdin.buffer.read(INPUT_MAX))
+    wanted = unpack(sys.stdin.buffer.read(INPUT_MAX))
     said = os.dup(1)
     os.dup2(2, 1)
     logs.configure("warning")

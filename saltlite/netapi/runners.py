@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from saltlite.adapters.packing import pack
 from saltlite.errors import RefusedError, SaltliteError, UnreachableError, UsageError
 from saltlite.model.ids import jid_at
 from saltlite.netapi.link import MasterLink
@@ -132,7 +133,7 @@ class Runners:
         timeout_s = min(call.timeout_s or self._timeout_s, self._timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
-                out, err = await process.communicate(json.dumps(wanted).encode())
+                out, err = await process.communicate(pack(wanted))
         except TimeoutError:
             raise RunnerError(f"{call.fun} has not ended in {timeout_s:g}s and was killed") from None
         finally:

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 
+from saltlite.model.plain import with_text_keys
 from saltlite.model.printable import BIDI_CONTROLS
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
@@ -65,7 +66,7 @@ def _deeper(text: str, spaces: int) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_key(key): _plain(item) for key, item in value.items()}
+        return with_text_keys(value, _plain)
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, bytes):
@@ -73,11 +74,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, str):
-        return key
-    if isinstance(key, bytes):
-        return base64.b64encode(key).decode("ascii")
-    return json.dumps(key)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from saltlite.model.plain import with_text_keys
+
 
 def plain(value: Any) -> Any:
     """The value with bytes as text, and numbers that are none as their names."""
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): plain(item) for key, item in value.items()}
+        return with_text_keys(value, plain)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, bytes):

@@ -1,8 +1,7 @@
 """msgpack with limits: what may be in a message, and how large.
 
-Allowed: nil, booleans, 64-bit integers, floats, UTF-8 strings, binary, arrays, and maps whose keys are
-strings or integers. Refused: extension types, other keys, a key twice in one map, bytes after the value, and
-anything above the Limits. Contract of the encoding itself: the msgpack specification.
+Allowed are plain values (`saltlite.model.plain`). Refused: extension types, other keys, a key twice in one map, bytes
+after the value, and anything above the Limits. Contract of the encoding itself: the msgpack specification.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
+from saltlite.model.plain import DEPTH_MAX, KEY_MAX
 from saltlite.wire.limits import (
     EVENT_DATA_MAX,
     FRAME_MAX,
@@ -55,7 +55,7 @@ PROTOCOL = Limits(
 """Messages between master and minion, and requests of clients."""
 
 RETURN = Limits(
-    depth=64,
+    depth=DEPTH_MAX,
     map=1_000_000,
     array=1_000_000,
     string=RETURN_MAX,
@@ -76,8 +76,19 @@ EVENT = Limits(
 )
 """The data of an event that a minion sends."""
 
+STORED = Limits(
+    depth=DEPTH_MAX,
+    map=1_000_000,
+    array=1_000_000,
+    string=RETURN_MAX,
+    binary=RETURN_MAX,
+    containers=1_000_000,
+    total=RETURN_MAX + 64 * KIB,
+)
+"""The data of an event in the store; who may write one has smaller limits."""
+
 LOCAL = Limits(
-    depth=64 + MESSAGE_DEPTH,
+    depth=DEPTH_MAX + MESSAGE_DEPTH,
     map=1_000_000,
     array=1_000_000,
     string=RETURN_MAX,
@@ -134,7 +145,7 @@ def decode(data: bytes, limits: Limits = PROTOCOL) -> Any:
     # of strings may look like one; then the exact count decides.
     if size <= _SMALL and len(data.translate(None, _NOT_CONTAINERS)) <= limits.depth <= limits.containers:
         return _unpack(data, limits, None)
-    value = _unpack(data, limits, _Budget(limits.containers))
+    value = _unpack(data, limits, _Budget(limits.containers, size))
     _check_depth(value, limits.depth)
     return value
 
@@ -142,10 +153,11 @@ def decode(data: bytes, limits: Limits = PROTOCOL) -> Any:
 class _Budget:
     """Counts containers while they are built, so that a flood of them stops before it fills the memory."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_long_keys")
 
-    def __init__(self, containers: int) -> None:
+    def __init__(self, containers: int, size: int) -> None:
         self._left = containers
+        self._long_keys = size > KEY_MAX
 
     def array(self, items: list[Any]) -> list[Any]:
         self._spend()
@@ -153,6 +165,10 @@ class _Budget:
 
     def map(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         self._spend()
+        if self._long_keys:
+            for key, _ in pairs:
+                if type(key) is str and len(key) > KEY_MAX:
+                    raise RemoteProtocolError("bad-key", f"a map key has at most {KEY_MAX} characters, not {len(key)}")
         return _map(pairs)
 
     def _spend(self) -> None:

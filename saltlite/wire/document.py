@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import date, datetime, time
 from typing import Any
 
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.plain import INT_MAX, INT_MIN, digits, free_key, key_of
 from saltlite.wire.codec import Limits, decode, encode_checked
 from saltlite.wire.limits import DOC_MAX, MIB
 
@@ -30,8 +32,6 @@ DOCUMENT = Limits(
 """One document."""
 
 DIGEST_DIGITS = 32
-
-_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
 
 def encode_document(content: Mapping[Any, Any]) -> bytes:
@@ -59,12 +59,16 @@ def _ordered(value: object, levels: int) -> object:
     """The value with the keys of its maps sorted, and made of nothing but what a document may hold."""
     if isinstance(value, str):
         return str(value).encode("utf-8", "replace").decode()
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
     if value is None or isinstance(value, bool | float | bytes):
         return value
     if isinstance(value, int):
-        return int(value) if _INT_MIN <= value <= _INT_MAX else str(value)
+        return int(value) if INT_MIN <= value <= INT_MAX else digits(value)
     if levels and isinstance(value, Mapping):
-        pairs = {_key(key): item for key, item in value.items()}
+        pairs = _with_plain_keys(value)
         return {key: _ordered(pairs[key], levels - 1) for key in sorted(pairs, key=lambda key: (type(key) is int, key))}
     if levels and isinstance(value, list | tuple | set | frozenset):
         items = sorted(value, key=str) if isinstance(value, set | frozenset) else value
@@ -73,7 +77,12 @@ def _ordered(value: object, levels: int) -> object:
     return value if isinstance(value, Mapping | list | tuple) else str(value)
 
 
-def _key(key: object) -> str | int:
-    if type(key) is int and _INT_MIN <= key <= _INT_MAX:
-        return key
-    return str(key).encode("utf-8", "replace").decode()
+def _with_plain_keys(value: Mapping[Any, Any]) -> dict[str | int, Any]:
+    """The map with the keys that a document may have; none replaces another."""
+    pairs: dict[str | int, Any] = {}
+    for key, item in value.items():
+        name = key_of(key)
+        if isinstance(name, str):
+            name = free_key(name.encode("utf-8", "replace").decode(), pairs)
+        pairs[name if name not in pairs else free_key(str(name), pairs)] = item
+    return pairs

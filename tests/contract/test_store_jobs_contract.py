@@ -12,7 +12,7 @@ from saltlite.core.ports import (
     Stored,
     TargetRow,
 )
-from saltlite.errors import StoreError
+from saltlite.errors import StoreError, UsageError
 from saltlite.model.ids import RequestId, jid_at
 from saltlite.model.job import TERMINAL, Batch, TargetState
 from saltlite.model.keys import KeyState
@@ -236,7 +236,7 @@ def test_the_data_of_an_event_does_not_change_with_the_caller(store: Store) -> N
 @pytest.mark.parametrize("value", [object(), {1, 2}, 2**70, "\ud800"], ids=["object", "set", "huge", "surrogate"])
 def test_event_data_that_cannot_be_stored_is_refused(store: Store, value: object) -> None:
     with store.write() as tx:
-        with pytest.raises(StoreError, match="plain values"):
+        with pytest.raises(UsageError, match="plain values"):
             tx.put_event("bad", {"value": value}, NOW)
         tx.put_event("good", {}, NOW)
     assert [(event.seq, event.tag) for event in store.events()] == [(1, "good")]

@@ -6,9 +6,10 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 import pytest
 
 from saltlite.cli import outputters
-from saltlite.client.values import CONTAINERS_MAX, DEPTH_MAX, decode_value
+from saltlite.client.values import CONTAINERS_MAX, decode_value
 from saltlite.client.waiting import UNREADABLE_CODE
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.plain import DEPTH_MAX
 from tests.unit.test_client_waiting import progress
 
 

@@ -13,10 +13,9 @@ from saltlite.adapters.folder import FULL
 from saltlite.adapters.localfs_cache import entries
 from saltlite.adapters.localfs_cache.feed import FEED_MAX, GENERATION_BYTES, Feed
 from saltlite.adapters.localfs_cache.names import file_name, key_of
-from saltlite.adapters.packing import unpack
 from saltlite.adapters.resource_registry.locking import WriteLock
 from saltlite.core.cache.ports import Changes, Room, Value, check_bank
-from saltlite.core.cache.values import check_digest, encoded
+from saltlite.core.cache.values import check_digest, decoded, encoded
 from saltlite.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -61,6 +60,8 @@ class LocalBank:
         self._room = room
         self._feed_max = feed_max
         self._held: _Folder | None = None
+        self._unreadable: set[str] = set()
+        """Keys whose value was named in the log."""
 
     def get(self, key: str) -> Value | None:
         name = file_name(key)
@@ -72,7 +73,15 @@ class LocalBank:
             if value is None:
                 self._set_aside(folder, name, key)
                 return None
-        return unpack(value)
+        found = decoded(value, *self._room)
+        if found is None and key not in self._unreadable:
+            self._unreadable.add(key)
+            log.error(
+                "what %s holds of %r is no value that this version reads: it is empty until the minion says it again",
+                self._path,
+                key,
+            )
+        return found
 
     def put(self, key: str, value: Mapping[str, Any], digest: str = "") -> None:
         name, data = file_name(key), entries.entry(encoded(value, *self._room), check_digest(digest))

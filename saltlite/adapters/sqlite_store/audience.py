@@ -31,6 +31,8 @@ class Audience:
     def __init__(self, packed: Packed) -> None:
         self.minions: tuple[MinionId, ...] = msgpack.unpackb(packed[0], use_list=False)
         self.resources: Mapping[MinionId, tuple[TargetId, ...]] = msgpack.unpackb(packed[1], use_list=False)
+        if not isinstance(self.minions, tuple) or not isinstance(self.resources, dict):
+            raise TypeError("its list of targets is none")
         self._parts: dict[MinionId, dict[int, tuple[TargetId, ...]]] = {}
 
     def part(self, minion: MinionId, number: int, most: int) -> tuple[TargetId, ...]:

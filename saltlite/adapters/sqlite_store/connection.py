@@ -19,6 +19,9 @@ CACHE_KIB = 8_192
 WAL_KEEP_BYTES = 64 * 1024 * 1024
 """The log is cut back to this after a checkpoint, however long it grew."""
 
+UNDECODED = "Could not decode to UTF-8"
+"""What SQLite's module says of text that is damaged."""
+
 Values = Sequence[str | bytes | int | float]
 
 _SETTINGS = (
@@ -68,12 +71,23 @@ class Connection:
             raise StoreError(f"the store {self.path} was opened before a fork; open it again in this process")
 
     def rows(self, sql: str, values: Values = ()) -> list[Any]:
-        """All rows of a query, as tuples."""
+        """All rows of a query, as tuples. Text that is no UTF-8 has U+FFFD where it is damaged."""
         self.check()
+        try:
+            return self._sqlite.execute(sql, values).fetchall()
+        except sqlite3.OperationalError as error:
+            if UNDECODED not in str(error):
+                raise explain(error, self.path) from error
+        except _FAULTS as error:
+            raise explain(error, self.path) from error
+        # One text that is damaged must not hide the other rows. A function of Python takes longer, so it is no default.
+        self._sqlite.text_factory = lambda text: text.decode("utf-8", "replace")
         try:
             return self._sqlite.execute(sql, values).fetchall()
         except _FAULTS as error:
             raise explain(error, self.path) from error
+        finally:
+            self._sqlite.text_factory = str
 
     def value(self, sql: str, values: Values = ()) -> Any:
         """The first column of the first row, None without one."""

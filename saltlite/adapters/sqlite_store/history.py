@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from saltlite.adapters.sqlite_store.connection import Values
+from saltlite.adapters.sqlite_store.damage import readable
 from saltlite.adapters.store_events import runs_like
 from saltlite.core.dispatch import RANK
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
@@ -20,6 +21,7 @@ OUTCOME_CODE = {Outcome.OPEN: 0, Outcome.OK: 1, Outcome.MISSING: 2, Outcome.FAIL
 STATE_OF_RANK = {rank: state for state, rank in RANK.items() if state not in TERMINAL}
 """What is not terminal has a rank of its own, so that an index with the rank answers for the state."""
 
+_STATES = {str(state): state for state in TargetState}
 _OUTCOME_OF_CODE = {code: outcome for outcome, code in OUTCOME_CODE.items()}
 
 _SUMMARY = (
@@ -90,28 +92,14 @@ class HistoryReader:
         return found[0] if found else None
 
     def target_details(self, jid: Jid) -> list[TargetDetail]:
-        return [
-            TargetDetail(
-                id=target,
-                state=TargetState(state),
-                reason=reason,
-                changed_at=changed_at,
-                outcome=_OUTCOME_OF_CODE[outcome],
-                retcode=retcode,
-                started_at=started_at,
-                duration_ms=duration_ms,
-            )
-            for target, state, reason, changed_at, outcome, retcode, started_at, duration_ms in self._queries.rows(
-                _DETAILS, (jid,)
-            )
-        ]
+        return readable(self._queries.rows(_DETAILS, (jid,)), _detail, lambda row: f"target {row[0]} of job {jid}")
 
     def cancelled(self, jids: Sequence[Jid]) -> set[Jid]:
         return {row[0] for row in self._queries.rows(_CANCELLED, (json.dumps(list(jids)),))}
 
     def open_counts(self) -> dict[TargetState, int]:
         sql = "SELECT rank, count(*) FROM job_targets INDEXED BY job_targets_unfinished WHERE rank < 9 GROUP BY rank"
-        return {STATE_OF_RANK[rank]: count for rank, count in self._queries.rows(sql)}
+        return {STATE_OF_RANK[rank]: count for rank, count in self._queries.rows(sql) if rank in STATE_OF_RANK}
 
     def _conditions(self, wanted: JobFilter) -> tuple[list[str], list[str | float | int]]:
         conditions: list[str] = []
@@ -144,10 +132,26 @@ class HistoryReader:
         counts: dict[Jid, dict[TargetState, int]] = {row[0]: {} for row in rows}
         outcomes: dict[Jid, dict[Outcome, int]] = {row[0]: {} for row in rows}
         for jid, name, code, count in self._queries.rows(_COUNTS, (json.dumps(list(counts)),)):
-            state, outcome = TargetState(name), _OUTCOME_OF_CODE[code]
-            counts[jid][state] = counts[jid].get(state, 0) + count
-            outcomes[jid][outcome] = outcomes[jid].get(outcome, 0) + count
-        return [_summary(row, counts[row[0]], outcomes[row[0]]) for row in rows]
+            state, outcome = _STATES.get(name), _OUTCOME_OF_CODE.get(code)
+            if state is not None:
+                counts[jid][state] = counts[jid].get(state, 0) + count
+            if outcome is not None:
+                outcomes[jid][outcome] = outcomes[jid].get(outcome, 0) + count
+        return readable(rows, lambda row: _summary(row, counts[row[0]], outcomes[row[0]]), lambda row: f"job {row[0]}")
+
+
+def _detail(row: Any) -> TargetDetail:
+    target, state, reason, changed_at, outcome, retcode, started_at, duration_ms = row
+    return TargetDetail(
+        id=target,
+        state=TargetState(state),
+        reason=reason,
+        changed_at=changed_at,
+        outcome=_OUTCOME_OF_CODE[outcome],
+        retcode=retcode,
+        started_at=started_at,
+        duration_ms=duration_ms,
+    )
 
 
 def _summary(row: Any, counts: dict[TargetState, int], outcomes: dict[Outcome, int]) -> JobSummary:

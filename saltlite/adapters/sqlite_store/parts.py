@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from saltlite.adapters.sqlite_store.audience import Audience, Audiences, Packed
+from saltlite.adapters.sqlite_store.damage import readable
 from saltlite.adapters.sqlite_store.history import STATE_OF_RANK, Queries
 from saltlite.adapters.store_events import most_in_part
 from saltlite.core.ports import OPEN_JOBS_SIZE, OpenJob
@@ -91,14 +92,19 @@ class PartReader:
         wanted = self._within(size, list(unsettled)) if len(unsettled) > 1 else list(unsettled)
         if not wanted:
             return []
-        found = []
+        found: list[OpenJob | None] = []
         bodies = {row[0]: row for row in self._queries.rows(_BODIES, (_jids(wanted),))}
+
+        def one(asked: tuple[Jid, int]) -> OpenJob | None:
+            row = bodies[asked[0]]
+            audience = self._audiences.get(row[1], self._packed)
+            return None if audience is None else _open_job(minion, asked[1], unsettled[asked], audience, row)
+
         for jid, number in wanted:
             # Not there: the job was pruned since its rows were read, so it is open no more.
-            audience = self._audiences.get(bodies[jid][1], self._packed) if jid in bodies else None
-            if audience is not None:
-                found.append(_open_job(minion, number, unsettled[jid, number], audience, bodies[jid]))
-        return found
+            if jid in bodies:
+                found += readable([(jid, number)], one, lambda asked: f"job {asked[0]}")
+        return [job for job in found if job is not None]
 
     def _within(self, size: int, parts: list[tuple[Jid, int]]) -> list[tuple[Jid, int]]:
         """The first of these parts, up to the one with which their bodies have `size` bytes."""

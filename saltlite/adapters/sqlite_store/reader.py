@@ -11,9 +11,10 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from saltlite.adapters.sqlite_store.audience import Audience
 from saltlite.adapters.sqlite_store.auth_tokens import AuthTokenReader
 from saltlite.adapters.sqlite_store.batches import BatchReader
+from saltlite.adapters.sqlite_store.damage import leave_out, readable, reading
 from saltlite.adapters.sqlite_store.history import HistoryReader
 from saltlite.adapters.sqlite_store.parts import PartReader
-from saltlite.adapters.store_events import unpack_data
+from saltlite.adapters.store_events import event_in
 from saltlite.core.dispatch import RANK
 from saltlite.core.ports import (
     RETURNS_SIZE,
@@ -22,6 +23,7 @@ from saltlite.core.ports import (
     TargetRow,
     TokenRecord,
 )
+from saltlite.errors import DamagedError
 from saltlite.model.events import Event
 from saltlite.model.ids import Jid, MinionId, RequestId
 from saltlite.model.job import Batch, Job, Return, TargetState
@@ -60,6 +62,9 @@ UNDELIVERED = (
     " AND (m.id IS NULL OR (NOT m.up AND m.last_seen < t.changed_at))"
 )
 """Targets to expire; its one value is the time it is."""
+UNREADABLE_RETURN = "what it returned is damaged in the master's store"
+"""The reason of a return whose row cannot be read."""
+_STATES = frozenset(TargetState)
 _DIGESTS = (
     "SELECT coalesce(m.functions, ''), count(*), min(asked.value) FROM json_each(?) AS asked"
     " LEFT JOIN minions AS m ON m.id = asked.value GROUP BY 1"
@@ -80,7 +85,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
     def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
         wanted = [str(state) for state in states]
         wanted += [""] * (len(KeyState) - len(wanted))
-        return [_key_record(row) for row in self._queries.rows(_KEYS_IN_STATES, wanted)]
+        return readable(self._queries.rows(_KEYS_IN_STATES, wanted), _key_record, lambda row: f"the key of {row[0]}")
 
     def holder(self, minion: MinionId) -> KeyRecord | None:
         rows = self._queries.rows(_KEY_HOLDER, (minion,))
@@ -111,7 +116,8 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
 
     def job(self, jid: Jid) -> Job | None:
         rows = self._queries.rows(_JOB, (jid,))
-        return _job(rows[0]) if rows else None
+        with reading(f"job {jid}"):
+            return _job(rows[0]) if rows else None
 
     def reducible(self, limit: int) -> list[tuple[Jid, bytes]]:
         return [(jid, body) for jid, body in self._queries.rows(_REDUCIBLE, (limit,))]
@@ -124,7 +130,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
     def targets(self, jid: Jid) -> list[TargetRow]:
         sql = "SELECT target, state, reason, changed_at FROM job_targets WHERE jid = ? ORDER BY target"
         rows = self._queries.rows(sql, (jid,))
-        return [TargetRow(target, TargetState(state), reason, at) for target, state, reason, at in rows]
+        return readable(rows, _target_row, lambda row: f"target {row[0]} of job {jid}")
 
     def open_targets(self, jid: Jid) -> int:
         sql = "SELECT count(*) FROM job_targets WHERE jid = ? AND rank < 9"
@@ -136,7 +142,7 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
             " WHERE jid = ? AND rank > 0 AND state <> 'returned' ORDER BY target"
         )
         rows = self._queries.rows(sql, (jid,))
-        return [TargetRow(target, TargetState(state), reason, at) for target, state, reason, at in rows]
+        return readable(rows, _target_row, lambda row: f"target {row[0]} of job {jid}")
 
     def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
         sql = (
@@ -150,21 +156,16 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         count, total = 0, 0
         # The length of a body is known without reading it.
         for (length,) in self._queries.rows(_RETURN_SIZES, (jid, after, limit)):
-            count, total = count + 1, total + length
+            count, total = count + 1, total + (length or 0)
             if total >= size:
                 break
         if not count:
             return []
-        return [
-            Return(row[0], row[1], TargetState(row[2]), *row[3:])
-            for row in self._queries.rows(_RETURNS, (jid, after, count))
-        ]
+        return [_return(row) for row in self._queries.rows(_RETURNS, (jid, after, count))]
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
         sql = "SELECT tag, data, at, seq FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
-        return [
-            Event(tag, unpack_data(data), at, seq) for tag, data, at, seq in self._queries.rows(sql, (after, limit))
-        ]
+        return [event_in(tag, data, at, seq) for tag, data, at, seq in self._queries.rows(sql, (after, limit))]
 
     def last_seq(self) -> int:
         # Kept by AUTOINCREMENT, so it still counts events that were pruned; no row before the first event.
@@ -186,7 +187,9 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
 
     def functions(self, digest: str) -> FunctionSet | None:
         rows = self._queries.rows("SELECT texts, whole FROM functions WHERE digest = ?", (digest,))
-        return FunctionSet(digest, by_name(msgpack.unpackb(rows[0][0])), bool(rows[0][1])) if rows else None
+        # A set that cannot be read is as good as none: a minion that has these functions says them again.
+        sets = readable(rows, lambda row: by_name(msgpack.unpackb(row[0])), lambda _row: f"the function set {digest}")
+        return FunctionSet(digest, sets[0], bool(rows[0][1])) if sets else None
 
     def function_digests(self, minions: Sequence[MinionId]) -> dict[str, tuple[int, MinionId]]:
         # One value, however many minions: SQLite limits the number of values, and the text stays constant.
@@ -198,7 +201,22 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         return _minion_row(rows[0]) if rows else None
 
     def minions(self) -> list[MinionRow]:
-        return [_minion_row(row) for row in self._queries.rows(_MINIONS_ACCEPTED)]
+        return readable(self._queries.rows(_MINIONS_ACCEPTED), _minion_row, lambda row: f"minion {row[0]}")
+
+
+def _target_row(row: tuple[Any, ...]) -> TargetRow:
+    target, state, reason, at = row
+    return TargetRow(target, TargetState(state), reason, at)
+
+
+def _return(row: tuple[Any, ...]) -> Return:
+    """A return, whatever its columns hold: readers go by its seq, so it has to come, and says what it lacks."""
+    jid, target, state, retcode, body, started_at, duration_ms, reason, seq = row
+    fits = isinstance(retcode, int) and isinstance(body, bytes) and isinstance(reason, str)
+    if fits and state in _STATES and isinstance(started_at, int | float) and isinstance(duration_ms, int):
+        return Return(jid, target, TargetState(state), retcode, body, started_at, duration_ms, reason, seq)
+    leave_out(DamagedError(f"the return of {target} in job {jid} (seq {seq}) cannot be read: it is damaged"))
+    return Return(jid, str(target), TargetState.INTERRUPTED, 1, b"", 0.0, 0, UNREADABLE_RETURN, seq)
 
 
 def _key_record(row: tuple[Any, ...]) -> KeyRecord:

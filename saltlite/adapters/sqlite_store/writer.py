@@ -24,6 +24,7 @@ from saltlite.adapters.store_events import (
     first_state,
     job_event,
     pack_data,
+    pack_own,
     parts_of,
     return_event,
 )
@@ -294,7 +295,7 @@ class SqliteWriter(SqliteReader):
         events, returns, moves = [], [], []
         for seq, (ret, minion) in enumerate(rets, start=self.last_seq() + 1):
             tag, data = return_event(ret, minion)
-            events.append((seq, tag, pack_data(data), now))
+            events.append((seq, tag, pack_own(data), now))
             returns.append(
                 (
                     seq,

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CURSOR_DIGITS = 18
 """Digits that a cursor may have: it fits into 63 bits."""
 
+SKIPPED_S = 1.0
+"""Seconds after which it is said that events cannot be read, when no other event comes."""
+
 
 def run(argv: Sequence[str], console: Console) -> int:
     """Show events until Ctrl-C, or until `--count` of them were shown."""
@@ -84,7 +87,7 @@ def _show(reader: EventReader, parsed: Parsed, console: Console) -> int:
     code = exitcodes.OK
     try:
         while left is None or left > 0:
-            event = next(reader)
+            event = _next(reader, console)
             if not matches(event["data"], wanted):
                 continue
             left = None if left is None else left - 1
@@ -98,6 +101,23 @@ def _show(reader: EventReader, parsed: Parsed, console: Console) -> int:
     if out == "json":
         console.data(document({"events": held, "seq": reader.seq}))
     return code
+
+
+def _next(reader: EventReader, console: Console) -> dict[str, Any]:
+    """The next event; those that cannot be read are named on stderr as soon as it is known."""
+    while (event := reader.within(SKIPPED_S)) is None:
+        _tell_skipped(reader, console)
+    _tell_skipped(reader, console)
+    return event
+
+
+def _tell_skipped(reader: EventReader, console: Console) -> None:
+    for one in reader.skipped:
+        console.note(
+            f"saltlite: event {one['seq']} ({printable(str(one['tag']))}) cannot be read and is left out: "
+            f"{printable(str(one['reason']))}"
+        )
+    reader.skipped.clear()
 
 
 def _text(event: dict[str, Any]) -> str:

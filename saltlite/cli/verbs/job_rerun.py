@@ -15,7 +15,7 @@ from saltlite.cli.origin import origin
 from saltlite.cli.risk import accepted_risks, require_consent
 from saltlite.cli.targets import targets_text
 from saltlite.client.local import JobCall
-from saltlite.errors import NoTargetError, RefusedError
+from saltlite.errors import NoTargetError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +41,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     jid = jid_in(parsed, "rerun")
     with open_client(parsed) as client:
         job: JobRow = client.call("job_show", jid=jid)["job"]
+        _refuse_unreadable(job)
         _refuse_hidden(job)
         ids = _targets(job, parsed)
         first, *more = job["calls"]
@@ -68,6 +69,11 @@ def run(argv: Sequence[str], console: Console) -> int:
         where = targets_text(len(published.minions), len(published.managing))
         console.note(f"saltlite: job {published.jid} runs {job['fun']} again on {where}")
         return follow_job(client, published, parsed, console)
+
+
+def _refuse_unreadable(job: JobRow) -> None:
+    if "unreadable" in job:
+        raise UsageError(f"what job {job['jid']} called cannot be read any more: publish it anew")
 
 
 def _refuse_hidden(job: JobRow) -> None:

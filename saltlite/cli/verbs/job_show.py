@@ -40,6 +40,8 @@ def run(argv: Sequence[str], console: Console) -> int:
         job: JobRow = client.call("job_show", jid=jid)["job"]
         returns = _returns(client, job) if parsed.on("returns") else None
     text = _text(job, console)
+    if "unreadable" in job:
+        console.note(f"saltlite: what job {jid} calls cannot be read any more: {printable(job['unreadable'])}")
     if returns is None:
         print_answer(job, text, parsed, console)
     else:

@@ -19,7 +19,11 @@ def of_minion(key: str, value: Value) -> Mapping[str, Mapping[str, object]]:
 
 def of_resources(_key: str, value: Value) -> Mapping[str, Mapping[str, object]]:
     """The rows of `resource_grains`: one a resource, under its SRN."""
-    return {srn: row["grains"] for srn, row in value.items()}
+    return {
+        srn: row["grains"]
+        for srn, row in value.items()
+        if isinstance(srn, str) and isinstance(row, dict) and isinstance(row.get("grains"), dict)
+    }
 
 
 class BankIndex:

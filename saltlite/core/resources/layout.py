@@ -42,6 +42,8 @@ LOAD_MAX = 0.7
 GROW_TWICE = 1 << 20
 """Homes up to which a table grows fourfold, so that few growths are needed to become large."""
 
+COMMIT_MAX = 1 << 62
+"""No registry has so many commits: a state that says so is damaged, and its successor would fit into no word."""
 INCOMPLETE = 1
 """Flag of the state: rows were lost, and not all minions have registered again since."""
 
@@ -137,7 +139,9 @@ def read_state(file: Mapped, header: Header) -> State:
         body, check = file[start : start + _STATE.size], file[start + _STATE.size : start + _STATE.size + 4]
         if len(check) == 4 and crc32(body).to_bytes(4, "little") == check:
             found.append(State(*_STATE.unpack(body)))
-    fitting = [state for state in found if header.log_start <= state.checkpoint <= state.tail]
+    fitting = [
+        state for state in found if header.log_start <= state.checkpoint <= state.tail and state.commit < COMMIT_MAX
+    ]
     if not fitting:
         raise DamagedError("the state cannot be read: it is damaged")
     return max(fitting, key=lambda state: state.commit)

@@ -7,16 +7,19 @@ is back. Targets without a session are passed over; they have their turn when th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from saltlite.adapters.store_events import EXPIRED_REASON
 from saltlite.core.parts import signed_parts
 from saltlite.core.ports import BatchJob, Clock, Standing, Store, StoreReader, StoreWriter, TargetRow
-from saltlite.errors import UsageError
+from saltlite.errors import DamagedError, UsageError
 from saltlite.master.context import RecentProofs, ToLink
 from saltlite.model.ids import Jid, TargetId
 from saltlite.model.job import Batch, Job, TargetState
+
+log = logging.getLogger(__name__)
 
 WAIT_MAX_MS = 24 * 3_600_000
 LASTS_MAX_MS = 30 * 86_400_000
@@ -89,7 +92,11 @@ def release_due(
         with store.write() as writer:
             ids, moved = release(writer, planned, clock.wall())
         any_moved = any_moved or moved
-        job = store.job(planned.jid) if ids else None
+        try:
+            job = store.job(planned.jid) if ids else None
+        except DamagedError as error:
+            log.error("%s: its batch goes no further", error)  # noqa: TRY400 - the sentence says it all
+            continue
         if job is not None:
             send(job, ids, link, recent)
     return any_moved

@@ -56,23 +56,36 @@ class EventStream:
         self._matches = re.compile(translate(watch.pattern)).match
         self._after = watch.after
         self._watch = watch
+        self._skipped: list[dict[str, Any]] = []
+        """Events that cannot be read, and were not told of yet."""
         self._owned: dict[str, bool] = {}
         """Whether a job, by its jid, is of whose events these are."""
 
     def news(self) -> dict[str, Any] | None:
         """The next message of the stream; None when nothing that matches is new.
 
-        It has no events when PAGES were read without a match: then there is more to read.
+        It has no events when PAGES were read without a match: then there is more to read. `skipped` names events that
+        cannot be read.
         """
         for _ in range(PAGES):
             events = self._store.events(self._after, PAGE)
             if not events:
                 return None
             rows = self._matching(events)
-            if rows:
-                return {"seq": self._after, "events": rows}
+            if rows or self._skipped:
+                return self._message(rows)
         # Nothing for this reader in all of them: others want to be served before it goes on.
-        return {"seq": self._after, "events": []}
+        return self._message([])
+
+    def _message(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        skipped, self._skipped = self._skipped, []
+        message = {"seq": self._after, "events": rows}
+        return {**message, "skipped": skipped} if skipped else message
+
+    def _skip(self, event: Event) -> None:
+        """Nobody can read it: whoever may see all events is told which one, and why."""
+        if self._watch.only_of is None:
+            self._skipped.append({"seq": event.seq, "tag": event.tag, "reason": event.damage})
 
     def _matching(self, events: list[Event]) -> list[dict[str, Any]]:
         """The rows of those that match, until they fill a message; the cursor stands behind the last that was read."""
@@ -80,7 +93,9 @@ class EventStream:
         size = 0
         for event in events:
             self._after = event.seq
-            if self._matches(event.tag) and self._is_shown(event):
+            if event.damage:
+                self._skip(event)
+            elif self._matches(event.tag) and self._is_shown(event):
                 rows.append({"seq": event.seq, "tag": event.tag, "data": event.data, "at": event.at})
                 size += len(repr(event.data))
                 if size >= SIZE:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from saltlite.core.acl import Action, Principal, authorize, sees_jobs_of_others
-from saltlite.errors import UsageError
+from saltlite.errors import DamagedError, ProtocolError, SaltliteError, UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
 from saltlite.model.ids import Jid, MinionId, TargetId, parse_jid, parse_minion_id
+from saltlite.model.job import Job
 from saltlite.model.secretargs import without_secrets
 from saltlite.model.srn import check_resource_id, check_resource_type, resource_index_srn_key
 from saltlite.wire.jobrecord import JobRecord, decode_record, holds_secrets
 from saltlite.wire.limits import MIB
+
+log = logging.getLogger(__name__)
 
 LIMIT_MAX = 1000
 """Jobs of one answer; for more, a client asks again with the last jid as the cursor."""
@@ -48,9 +52,10 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
         row = _row(job)
         if len(row["tgt"]) > TARGET_MAX:
             row["tgt"] = row["tgt"][: TARGET_MAX - 3] + "..."
-        if request.get("whole") and (stored := master.store.job(job.jid)) is not None:
-            row.update(_said(decode_record(stored.body)))
-            size += len(stored.body)
+        if request.get("whole"):
+            said, length = _whole(master, job)
+            row.update(said)
+            size += length
         rows.append(row)
         if size >= BODIES_MAX:
             break
@@ -60,19 +65,42 @@ def handle_job_list(master: Master, principal: Principal, request: Mapping[str, 
 def handle_job_show(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `job`: the row of the list with calls, executors asked for and their options, run time limit, cancel,
     `metadata` where there are any, and `targets`; `hides`, when arguments are not shown, and then `withheld`: which of
-    them (secrets, arguments) have left the store.
+    them (secrets, arguments) have left the store. Where the calls cannot be read, `unreadable` says why, and there are
+    the functions without arguments.
     """
     authorize(principal, Action("job_show"), master.terms)
     jid = parse_jid(request["jid"])
     summary, job = master.store.job_summary(jid), master.store.job(jid)
     if summary is None or job is None or not may_see(master, principal, job.uid):
         raise no_such_job(jid)
-    record = decode_record(job.body)
-    body = record.body
-    execution = {"module_executors": body.executors, "executor_opts": without_secrets(body.executor_opts)}
+    said, execution = _body_of(job)
     managing = master.store.managing_minions(jid)
     targets = [_target(detail, managing.get(detail.id)) for detail in master.store.target_details(jid)]
-    return Answer({"job": {**_row(summary), **_said(record), **execution, "targets": targets}})
+    return Answer({"job": {**_row(summary), **said, **execution, "targets": targets}})
+
+
+def _whole(master: Master, summary: JobSummary) -> tuple[dict[str, Any], int]:
+    """What `job_list` adds to a row, and the bytes that it was made of. One job that cannot be read hides no other."""
+    try:
+        stored = master.store.job(summary.jid)
+    except DamagedError as error:
+        return _unread(summary.fun, error), 0
+    return ({}, 0) if stored is None else (_body_of(stored)[0], len(stored.body))
+
+
+def _body_of(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What was called, and by which executors."""
+    try:
+        record = decode_record(job.body)
+    except ProtocolError as error:
+        log.error("what job %s calls cannot be read: %s", job.jid, error)  # noqa: TRY400 - the sentence says it all
+        return _unread(job.fun, error), {"module_executors": [], "executor_opts": {}}
+    options = without_secrets(record.body.executor_opts)
+    return _said(record), {"module_executors": record.body.executors, "executor_opts": options}
+
+
+def _unread(fun: str, error: SaltliteError) -> dict[str, Any]:
+    return {"calls": [[name, [], {}] for name in fun.split(",")], "unreadable": str(error)}
 
 
 def may_see(master: Master, principal: Principal, owner: int) -> bool:

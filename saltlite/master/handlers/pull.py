@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 from saltlite.core.peer import HELD_MAX
 from saltlite.core.ports import OpenJob
+from saltlite.errors import DamagedError
 from saltlite.master.context import Master
 from saltlite.master.handlers.presence import Change, ensure
 from saltlite.model.ids import MinionId, PartId
 from saltlite.model.job import TargetState
 from saltlite.model.parts import split_part
 from saltlite.wire.limits import SEND_WINDOW
+
+log = logging.getLogger(__name__)
 
 PAGE = 64
 """Parts of jobs handed over at once; the link asks again when its minion has acknowledged half of its window."""
@@ -45,11 +50,20 @@ def handle_pull(master: Master, ask: dict[str, Any]) -> None:
     since = split_part(ask["since"])
     wanted = [part for part, _state in found if part not in over and split_part(part) >= since]
     jobs = store.open_jobs(minion, wanted[:PAGE], SEND_WINDOW)
-    rows = [(job, _proof(master, minion, job), _left_ms(job, master.clock.wall())) for job in jobs]
+    rows = list(_rows(master, minion, jobs))
     if fresh or rows:
         left = [part for part in wanted if rows and split_part(part) > split_part(jobs[-1].part)]
         rest = next(iter(left), "") if fresh else None
         master.link.pulled(minion, rows, starved=bool(left), rest=rest)
+
+
+def _rows(master: Master, minion: MinionId, jobs: list[OpenJob]) -> Iterator[tuple[OpenJob, list[bytes], int]]:
+    for job in jobs:
+        try:
+            yield job, _proof(master, minion, job), _left_ms(job, master.clock.wall())
+        except DamagedError as error:
+            # The others are delivered; this one expires.
+            log.error("%s: it is not delivered to %s", error, minion)  # noqa: TRY400 - the sentence says it all
 
 
 def _proof(master: Master, minion: MinionId, job: OpenJob) -> list[bytes]:
