@@ -25,6 +25,7 @@ from saltlite.errors import JournalError, UnwrittenError, UsageError
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.model.parts import is_segment_id, parse_part_id
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
+from saltlite.wire.messages import unfit_field
 
 MAGIC = b"SLRT"
 FORMAT = 1
@@ -250,9 +251,10 @@ def decode(jid: str, data: bytes) -> SpoolEntry:
     values = msgpack.unpackb(payload)
     if type(values) is not dict or {name: type(value) for name, value in values.items()} != _FIELDS:
         raise ValueError("its fields are not those of a result")
-    state = TargetState(values["state"])
-    if state not in TERMINAL:
-        raise ValueError(f"its state is {state}, which no result has")
+    state, unfit = TargetState(values["state"]), unfit_field(values)
+    if unfit or state not in TERMINAL:
+        # Its master would end the session for it, at every try.
+        raise ValueError(f"no result has such a {unfit or 'state'}")
     return SpoolEntry(**values | {"state": state})
 
 

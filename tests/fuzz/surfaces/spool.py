@@ -19,6 +19,7 @@ from saltlite.wire.segment import SegmentRow, decode_segment, encode_segment
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked
 
 JID = "20270115080000000000"
+SENT = ("returned", "timed_out", "interrupted", "cancelled")
 STATES = [state.value for state in TargetState]
 
 
@@ -63,6 +64,8 @@ class SpoolFiles:
             "dur_ms": entry.dur_ms,
             "reason": entry.reason,
         }
+        if entry.state not in SENT:
+            return
         # What the minion would send is what its master takes: a result that is not would end its session for ever.
         messages.check(codec.decode(codec.encode(said)), messages.Sender.MINION, accepted=True)
         with suppress(ProtocolError):
