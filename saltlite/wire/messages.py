@@ -364,7 +364,9 @@ def _shortened(texts: Sequence[str]) -> list[str]:
 def unfit_field(result: Mapping[str, Any]) -> str:
     """The first number or text of a result that a `ret` cannot carry, "" when it can carry all of them."""
     fields = VERBS["ret"].fields
-    return next((name for name in fields.keys() & result.keys() - {"body", "state"} if not fields[name](result[name])), "")
+    return next(
+        (name for name in fields.keys() & result.keys() - {"body", "state"} if not fields[name](result[name])), ""
+    )
 
 
 def check(message: object, sender: Sender, *, accepted: bool) -> Message:
