@@ -55,6 +55,7 @@ def test_an_unknown_option_is_an_error_in_front_of_the_words_and_behind_them(
         (main, ["web1", "service.stop", "x", "--tset"], "--test"),
         (main, ["*", "pkg.upgrade", "--subst", "2"], "--subset"),
         (main, ["--tiemout", "5", "*", "test.ping"], "--timeout"),
+        (main, ["demo", "--", "*", "pkg.upgrade", "--tset"], "--test"),
         (main, ["acl", "explain", "fred", "*", "pkg.install", "vim", "--gruop", "x"], "--group"),
     ],
 )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
+from saltlite.cli.grammar import split_command
+from saltlite.cli.joboptions import JOB, TARGET_AND_FUNCTION
 from saltlite.demo import MINIONS, DemoFleet, command_for
 from saltlite.errors import UsageError
 
@@ -22,6 +24,7 @@ def run(argv: Sequence[str], console: Console) -> int:
     parsed = command_table("demo").parse(own)
     if parsed.words:
         raise UsageError(f"what the demo fleet is to run stands behind --, as in: demo -- {' '.join(parsed.words)}")
+    _check(job)
     console.note("starting a master and three minions in a temporary folder ...")
     with DemoFleet() as fleet:
         timings = fleet.timings
@@ -40,6 +43,13 @@ def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
         return words, []
     at = words.index("--")
     return words[:at], words[at + 1 :]
+
+
+def _check(job: Sequence[str]) -> None:
+    """Raise what is wrong with the options of a job before a fleet is started for it."""
+    name, rest = split_command(job)
+    if name is None:
+        JOB.parse(rest, words_before_arguments=TARGET_AND_FUNCTION)
 
 
 def _run_job(fleet: DemoFleet, job: Sequence[str], console: Console) -> int:
