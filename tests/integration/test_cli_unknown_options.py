@@ -55,7 +55,6 @@ def test_an_unknown_option_is_an_error_in_front_of_the_words_and_behind_them(
         (main, ["web1", "service.stop", "x", "--tset"], "--test"),
         (main, ["*", "pkg.upgrade", "--subst", "2"], "--subset"),
         (main, ["--tiemout", "5", "*", "test.ping"], "--timeout"),
-        (main, ["demo", "--", "*", "pkg.upgrade", "--tset"], "--test"),
         (main, ["acl", "explain", "fred", "*", "pkg.install", "vim", "--gruop", "x"], "--group"),
     ],
 )
@@ -64,6 +63,16 @@ def test_the_near_name_is_told(
 ) -> None:
     assert entry(words) == exitcodes.USAGE
     assert f"did you mean {near}?" in capsys.readouterr().err
+
+
+def test_no_fleet_is_started_for_a_line_with_a_mistake(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("saltlite.cli.verbs.demo.DemoFleet", None)
+    assert main(["demo", "--", "*", "pkg.upgrade", "--tset"]) == exitcodes.USAGE
+    said = capsys.readouterr().err
+    assert "did you mean --test?" in said
+    assert "starting a master" not in said
 
 
 @pytest.mark.parametrize(
