@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from saltlite.adapters.accounts import groups_of, name_of
+from saltlite.adapters.stream import CONNECTIONS_MAX
 from saltlite.core.acl import Principal
 
 GROUPS_S = 30.0
 """How long the groups of a local user are believed: they may come from another machine."""
-CLIENTS_OF_UID = 256
-"""Connections to one MWorker that one user may have, who is no operator; there are CONNECTIONS_MAX for all."""
+GUESTS_MAX = CONNECTIONS_MAX - 64
+"""Connections to one MWorker that all users together may have who are no operators: the others are for operators."""
 
 
 class Guests:
@@ -22,12 +23,16 @@ class Guests:
         """Of local users, by uid: until when, and which."""
 
     def is_full(self, uid: int) -> bool:
-        """Whether this user has as many connections as one may have: the others must not be kept out by him."""
-        return self._connections[uid] >= CLIENTS_OF_UID
+        """Whether this user has as many connections as one may have: as many as are free.
 
-    def came(self, uid: int, now: float) -> Principal:
-        """One more connection of that user; `now` is monotonic seconds."""
-        self._connections[uid] += 1
+        So one who takes all that he gets has a half of them, two have a third each, and there are always some left.
+        """
+        return self._connections[uid] >= GUESTS_MAX - self._connections.total()
+
+    def came(self, uid: int, now: float, *, is_guest: bool) -> Principal:
+        """One more connection of that user; `now` is monotonic seconds. Those of operators are not counted."""
+        if is_guest:
+            self._connections[uid] += 1
         name = name_of(uid)
         known = self._groups.get(uid)
         if known is None or now >= known[0]:
@@ -37,3 +42,5 @@ class Guests:
     def went(self, uid: int) -> None:
         """One of them is over."""
         self._connections[uid] -= 1
+        if not self._connections[uid]:
+            del self._connections[uid]

@@ -37,6 +37,7 @@ from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import handle_pull
 from saltlite.master.handlers.reports import Passing, Reported, Settled, store_passing, store_reports
 from saltlite.master.linkchannel import LinkChannel, LinkPlace
+from saltlite.master.turns import Line, Turns
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
@@ -54,6 +55,8 @@ PASSING_S = 0.1
 LINK_WAIT_S = 1.0
 """How long a new MWorker keeps clients waiting for the link to say who is up."""
 CLIENT_MESSAGE_MAX = 32 * 1024 * 1024
+GUEST_MESSAGE_MAX = 2 * 1024 * 1024
+"""The largest request of who is no operator: a job has at most 64 KiB of arguments, and its list of targets."""
 RECHECK_S = 5.0
 """How often the tokens of open streams are looked at."""
 CLIENT_AHEAD_MAX = 16 * 1024 * 1024
@@ -69,6 +72,8 @@ class Client:
     channel: Channel
     principal: Principal
     stream: Stream | None = None
+    line: Line | None = None
+    """Its requests in the order of their turns; an operator's are carried out when they come."""
     token: str = ""
     """What the stream was opened with; it ends with it."""
     told_at: float = 0.0
@@ -96,6 +101,7 @@ class MWorker:
         self._documents = Documents(self._master.clock)
         self._clients: dict[Client, None] = {}
         self._guests = Guests()
+        self._turns = Turns(reactor)
         self._passing = Passing()
         self._passing_due = False
         self._listener: socket.socket | None = None
@@ -269,13 +275,17 @@ class MWorker:
     # -- clients
 
     def _accept(self, sock: socket.socket, peer: Peer) -> None:
-        if peer.uid not in self._master.terms.operators and self._guests.is_full(peer.uid):
+        is_guest = peer.uid not in self._master.terms.operators
+        if is_guest and self._guests.is_full(peer.uid):
             sock.close()
             self._reactor.call_soon(self._released)
             return
         client: Client
 
         def on_batch(batch: list[bytes]) -> None:
+            if client.line is not None:
+                self._turns.arrived(client.line, batch)
+                return
             for data in batch:
                 self._request(client, data)
 
@@ -287,16 +297,20 @@ class MWorker:
             sock,
             on_batch,
             on_close,
-            message_max=CLIENT_MESSAGE_MAX,
+            message_max=GUEST_MESSAGE_MAX if is_guest else CLIENT_MESSAGE_MAX,
             send_buffer_max=CLIENT_BUFFER_MAX,
         )
-        client = Client(channel, self._guests.came(peer.uid, self._reactor.now()))
+        client = Client(channel, self._guests.came(peer.uid, self._reactor.now(), is_guest=is_guest))
+        if is_guest:
+            client.line = Line(channel, peer.uid, functools.partial(self._request, client))
         self._clients[client] = None
 
     def _forget(self, client: Client) -> None:
         if client in self._clients:
             del self._clients[client]
-            self._guests.went(client.principal.uid)
+            if client.line is not None:
+                self._turns.left(client.line)
+                self._guests.went(client.principal.uid)
             self._released()
 
     def _released(self) -> None:
@@ -309,6 +323,10 @@ class MWorker:
         client.token = ""
         try:
             request = codec.decode(data, codec.LOCAL)
+            if client.line is not None:
+                # Users of the API share a uid, and are told from each other by their tokens.
+                token = request.get("token") if isinstance(request, dict) else None
+                client.line.user = token if isinstance(token, str) else client.principal.uid
             answer = handle_request(self._master, client.principal, request)
         except ProtocolError as error:
             self._say(client, {"ok": False, "exit": 2, "error": f"the request could not be read: {error}"})
@@ -372,8 +390,19 @@ class MWorker:
         if client.channel.buffered > CLIENT_AHEAD_MAX:
             self._tell_later(client, NEWS_S)
             return
+        if client.line is None:
+            self._tell_next(client, client.stream)
+            return
+        wait_s = self._turns.wait_s(client.line.user)
+        if wait_s > 0:
+            self._tell_later(client, wait_s)
+            return
+        with self._turns.spending(client.line.user):
+            self._tell_next(client, client.stream)
+
+    def _tell_next(self, client: Client, stream: Stream) -> None:
         try:
-            news = client.stream.news()
+            news = stream.news()
         except StoreError as error:
             self._refuse(client, error)
             client.stream = None
