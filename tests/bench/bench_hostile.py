@@ -177,6 +177,7 @@ def main(words: list[str]) -> int:
         print("run it as root: its hostile users are other users of this machine", file=sys.stderr)
         return 2
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    signal.signal(signal.SIGTERM, lambda *_args: sys.exit(1))  # what was started is ended
     others = Others()
     with fleet_of_minions() as fleet:
         report = measured(fleet, int(words[0]) if words else ROUNDS)
