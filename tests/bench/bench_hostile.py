@@ -135,6 +135,8 @@ def measured(fleet: BenchFleet, rounds: int) -> dict[str, Any]:
         taken, most = part(fleet)
         pings[name] += taken
         memory[name].append(most)
+        told = " ".join(f"{seconds:.2f}{'' if whole else '!'}" for seconds, whole in taken)
+        print(f"{name}: {told} s, {most:.0f} MiB", file=sys.stderr, flush=True)
 
     for _ in range(rounds):
         for name, nice in (("low", LOW), ("same", 0)):
