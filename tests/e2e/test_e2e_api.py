@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 GRANTED: dict[str, Any] = {
     "file": {
-        "admin": [".*", "@runner", "@wheel", "@jobs", "@event", "@executor"],
+        "admin": [".*", "@runner", "@wheel", "@jobs", "@event", "@executor", "@hook"],
         "fred": [{"a": ["test.*"]}],
     }
 }
@@ -388,6 +388,11 @@ def test_a_client_that_is_not_enabled_is_400(served: tuple[Fleet, str]) -> None:
     api = Api(served[0].start_api(netapi_enable_clients=["local"])).log_in("admin")
     said = api.low(client="runner", fun="manage.up")
     assert (said.status, "netapi_enable_clients" in said.body) == (400, True)
+
+
+def test_a_hook_is_a_right_that_no_other_one_gives(fred: Api) -> None:
+    said = fred.post("/hook/deploy/done", {})
+    assert (said.status, "that takes @hook with this path" in said.body) == (403, True)
 
 
 def test_hooks_without_a_token_need_a_right_of_the_apis_user(served: tuple[Fleet, str]) -> None:
