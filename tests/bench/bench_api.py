@@ -159,7 +159,7 @@ def main() -> None:
         try:
             users = Path(user_file(Path(name) / "users", "fred"))
             users.write_text(users.read_text() + strong_user("gina"))
-            rules = {"fred": ["test.*", "@event"], "gina": ["test.*"]}
+            rules = {"fred": ["test.*", "@event", "@hook"], "gina": ["test.*"]}
             fleet.start_master(auth_file=str(users), external_auth={"file": rules})
             fleet.join("web1")
             url = fleet.start_api(requests_per_address=100_000, logins_per_address=100_000)
