@@ -55,8 +55,8 @@ PASSING_S = 0.1
 LINK_WAIT_S = 1.0
 """How long a new MWorker keeps clients waiting for the link to say who is up."""
 CLIENT_MESSAGE_MAX = 32 * 1024 * 1024
-GUEST_MESSAGE_MAX = 2 * 1024 * 1024
-"""The largest request of who is no operator: a job has at most 64 KiB of arguments, and its list of targets."""
+GUEST_MESSAGE_MAX = 512 * 1024
+"""The largest request of who is no operator: a job with 64 KiB of arguments and a list of ten thousand targets."""
 RECHECK_S = 5.0
 """How often the tokens of open streams are looked at."""
 CLIENT_AHEAD_MAX = 16 * 1024 * 1024

@@ -27,7 +27,7 @@ from saltlite.model.keys import fingerprint
 from saltlite.wire.noise import public_of
 from tests.bench.fleet import BenchFleet
 from tests.bench.hostile import ALLOWED, KINDS
-from tests.bench.measure import Figure, Others, machine, pss_mib, rounded, timed
+from tests.bench.measure import Figure, Others, alone_mib, machine, pss_mib, rounded, timed
 
 MINIONS = 20
 ROUNDS = 4
@@ -129,12 +129,14 @@ def measured(fleet: BenchFleet, rounds: int) -> dict[str, Any]:
     """Everything, on a fleet that is up."""
     pings: dict[str, list[tuple[float, bool]]] = {"quiet": [], "low": [], "same": []}
     memory: dict[str, list[float]] = {"quiet": [], "low": [], "same": []}
+    alone: dict[str, list[float]] = {"quiet": [], "low": [], "same": []}
     did = []
 
     def note(name: str) -> None:
         taken, most = part(fleet)
         pings[name] += taken
         memory[name].append(most)
+        alone[name].append(rounded(alone_mib(fleet.pids("master"))))
         told = " ".join(f"{seconds:.2f}{'' if whole else '!'}" for seconds, whole in taken)
         print(f"{name}: {told} s, {most:.0f} MiB", file=sys.stderr, flush=True)
 
@@ -156,6 +158,7 @@ def measured(fleet: BenchFleet, rounds: int) -> dict[str, Any]:
             [most / first for name in ("low", "same") for most in memory[name]]
         ),
         "pings_s": {name: spread(taken) for name, taken in pings.items()},
+        "master_alone_mib": alone,
         "master_pss_mib": {name: [rounded(most) for most in sizes] for name, sizes in memory.items()},
         "attackers": did,
     }

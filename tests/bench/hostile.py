@@ -161,6 +161,7 @@ def _patterns(chance: random.Random) -> Iterator[bytes]:
         ("pcre", "(" * 90 + "m" + ")*" * 90),
         ("grain_pcre", "os:(.+)+(.+)+(.+)+x$"),
         ("grain_pcre", "kernelrelease:((.)*)*((.)*)*x"),
+        ("grain_pcre", "path:(.+)+x$"),
         ("glob", "*" + "m*" * 400 + "x"),
         ("compound", " or ".join(f"E@(a*)*{number}b" for number in range(400))),
         ("compound", "( " * 300 + "min-00" + " )" * 300),

@@ -15,6 +15,8 @@ BUSY_TIMEOUT_MS = 10_000
 
 CACHE_KIB = 8_192
 """Page cache of a connection, an upper bound: a job of 10,000 targets fits without spilling to the log."""
+READ_CACHE_KIB = 2_048
+"""That of a connection that only reads: each MWorker has one, and what it misses is in the kernel's cache."""
 
 WAL_KEEP_BYTES = 64 * 1024 * 1024
 """The log is cut back to this after a checkpoint, however long it grew."""

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from saltlite.adapters.sqlite_store.connection import Connection, explain
+from saltlite.adapters.sqlite_store.connection import READ_CACHE_KIB, Connection, explain
 from saltlite.adapters.sqlite_store.reader import SqliteReader
 from saltlite.adapters.sqlite_store.schema import prepare
 from saltlite.adapters.sqlite_store.transaction import Transaction
@@ -47,6 +47,7 @@ class SqliteStore(SqliteReader):
                 self._lock.release()
             opened.append(Connection(path))
             opened[1].run("PRAGMA query_only = ON")
+            opened[1].run(f"PRAGMA cache_size = -{READ_CACHE_KIB}")
         except StoreError:
             for connection in opened:
                 connection.close()
