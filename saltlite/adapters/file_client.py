@@ -97,6 +97,10 @@ class FileClient:
             self._fetch(address, stat, dest, at)
         return True
 
+    def fetch_found(self, address: FileAddress, stat: FileStat, dest: str) -> None:
+        """Make the new file `dest` the same as a served one, of which `stat` has just said this. Raises OSError."""
+        self._fetch(address, stat, dest)
+
     def content(self, address: FileAddress) -> bytes | None:
         """The content of a small file, None when there is no such file."""
         path = self.cache(address)

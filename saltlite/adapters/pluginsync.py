@@ -39,7 +39,7 @@ class PluginSource(Protocol):
 
     def stat(self, address: FileAddress) -> FileStat | None: ...
 
-    def fetch(self, address: FileAddress, dest: str) -> bool: ...
+    def fetch_found(self, address: FileAddress, stat: FileStat, dest: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +147,10 @@ class PluginSync:
             if known and digest_of(known) == stat.sha256:
                 _share(known, dest)
                 return "", False
-            found = self._source.fetch(address, dest)
+            self._source.fetch_found(address, stat, dest)
         except CommandExecutionError as error:
             return str(error), False
-        return ("", True) if found else ("it was removed on the master while it was synced", False)
+        return "", True
 
     def _exchange(self, folder: str, staging: str) -> None:
         link = os.path.join(self._extmods, SETS, f"{os.path.basename(folder)}.link")

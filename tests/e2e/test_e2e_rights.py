@@ -8,6 +8,7 @@ import pwd
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import tempfile
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import BIN, Fleet, Said, alive, children_of, title, uid_of, wait_until
+from tests.e2e.fleet import BIN, WAIT_S, Fleet, Said, alive, children_of, title, uid_of, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -224,3 +225,14 @@ def test_after_sigterm_no_process_and_no_socket_is_left(fleet: Fleet) -> None:
     left = [pid for pid in pids if alive(pid)]
     assert [title(pid) for pid in left] == ["saltlite-job"]
     assert [path for path in fleet.root("master").rglob("*") if path.is_socket()] == []
+
+
+@needs_root
+def test_nobody_but_the_processes_of_the_master_is_heard_by_the_link_process(open_fleet: Fleet) -> None:
+    open_fleet.start_master(user="nobody", link_user="daemon")
+    (path,) = open_fleet.folder.rglob("link.ipc")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(WAIT_S)
+        sock.connect(str(path))  # root may, whatever the mode of the socket says
+        assert sock.recv(1) == b""
+    open_fleet.wait_log("master", "user 0 connected to the link process and is no process of the master: refused")

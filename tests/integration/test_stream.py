@@ -390,3 +390,11 @@ def test_connecting_without_permission_is_refused() -> None:
         os.waitpid(pid, 0)
     os.unlink(path)
     assert said.startswith("user 65534 may not connect to ")
+
+
+def test_a_socket_that_another_user_made_is_not_talked_to(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with listen_unix(path, 0o600):
+        connect_unix(path, made_by=os.geteuid()).close()
+        with pytest.raises(RefusedError, match=f"user {os.geteuid()} listens there, and not user 12345"):
+            connect_unix(path, made_by=12345)
