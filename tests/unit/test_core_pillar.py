@@ -114,6 +114,33 @@ def test_files_that_include_each_other_are_each_taken_once() -> None:
     assert pillar({"base": {"*": ["a"]}}, files) == {"a": 1, "b": 2}
 
 
+@pytest.mark.parametrize("included", [".", "..b", "b.", "b..", ".."])
+def test_dots_too_many_are_no_other_name_of_the_same_file(included: str) -> None:
+    files = _Counted({"top.sls": {"base": {"*": ["b"]}}, "b/init.sls": {"include": [included], "key": 1}})
+    found = pillar_of(files, MinionId("web1"), GRAINS, {})
+    assert found["key"] == 1
+    assert files.rendered == 2, "the file was taken again and again"
+
+
+class _Counted(MemoryPillarFiles):
+    """Files of which it is known how many were rendered. Like a disk, it takes two slashes for one."""
+
+    def __init__(self, files: Mapping[str, Any]) -> None:
+        super().__init__({"base": files})
+        self.rendered = 0
+
+    def has(self, env: str, path: str) -> bool:
+        return super().has(env, _as_on_a_disk(path))
+
+    def render(self, env: str, path: str, context: Mapping[str, Any]) -> Any:
+        self.rendered += 1
+        return super().render(env, _as_on_a_disk(path), context)
+
+
+def _as_on_a_disk(path: str) -> str:
+    return "/".join(filter(None, path.split("/")))
+
+
 def test_files_that_include_more_and_more_end_at_a_limit() -> None:
     """Each file includes two of the next level: 2^20 without the limit."""
     files = {f"l{level}.sls": {"include": [f"l{level + 1}", f"l{level + 1}"]} for level in range(20)}

@@ -124,6 +124,9 @@ class _Compilation:
         yield from fnmatch.filter(names, pattern)
 
     def _path(self, env: str, name: str) -> str | None:
+        if "" in name.split("."):
+            # Each dot too many would be another name for the same file, and an include of it no circle.
+            return None
         stem = name.replace(".", "/")
         return next((path for path in (f"{stem}.sls", f"{stem}/init.sls") if self._files.has(env, path)), None)
 
@@ -203,7 +206,8 @@ def _absolute(included: str, name: str, path: str) -> str:
     folder = name.split(".") if path.endswith("/init.sls") else name.split(".")[:-1]
     if ups - 1 > len(folder):
         raise RenderError(f"{path} includes {included!r}, which is above the root")
-    return ".".join([*folder[: len(folder) - ups + 1], rest])
+    # A dot alone is the folder itself.
+    return ".".join([*folder[: len(folder) - ups + 1], *([rest] if rest else [])])
 
 
 def _name_of(path: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from saltlite.adapters.jinja_templates import load_jinja
 from saltlite.adapters.pillar_files import DiskPillarFiles
 from saltlite.core.pillar.subject import names_of, pillar_of
 from saltlite.errors import LocalProtocolError, ProtocolError, RenderError, UsageError
@@ -31,6 +32,8 @@ class Pillar:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        # As a master does at its start: else the first template takes the second that its import takes.
+        load_jinja()
 
     def seeds(self) -> Sequence[bytes]:
         plain = {
