@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from saltlite.adapters.memory_pillar import MemoryPillarFiles
-from saltlite.core.pillar.compiler import ERRORS, RENDERED_MAX
+from saltlite.core.pillar.compiler import ERRORS, INCLUDED_MAX, RENDERED_MAX
 from saltlite.core.pillar.merge import merged
 from saltlite.core.pillar.subject import names_of, pillar_of
 from saltlite.errors import RenderError
@@ -146,6 +146,14 @@ def test_files_that_include_more_and_more_end_at_a_limit() -> None:
     files = {f"l{level}.sls": {"include": [f"l{level + 1}", f"l{level + 1}"]} for level in range(20)}
     found = pillar({"base": {"*": ["l0"]}}, {**files, "l20.sls": {"x": 1}})
     assert f"more than {RENDERED_MAX} files" in found[ERRORS][0]
+
+
+def test_a_chain_of_includes_ends_at_a_limit_and_keeps_what_is_before_it() -> None:
+    files = {f"l{level}.sls": {"include": [f"l{level + 1}"], f"k{level}": 1} for level in range(500)}
+    found = pillar({"base": {"*": ["l0"]}}, {**files, "l500.sls": {"x": 1}})
+    assert f"through more than {INCLUDED_MAX} files" in found[ERRORS][0]
+    assert found["k0"] == found[f"k{INCLUDED_MAX - 1}"] == 1
+    assert "x" not in found
 
 
 def test_environments_have_files_of_their_own() -> None:

@@ -21,6 +21,9 @@ ERRORS = "_errors"
 """The key of what could not be had."""
 TOP = "top.sls"
 INCLUDE = "include"
+INCLUDED_MAX = 64
+"""Files that include each other one after the other: each is some calls inside of the one before."""
+
 RENDERED_MAX = 1000
 """Files that one pillar may be made of, each counted as often as it is included."""
 
@@ -135,6 +138,8 @@ class _Compilation:
         path = self._path(env, name)
         if path is None:
             raise RenderError(_missing(env, name))
+        if len(above) >= INCLUDED_MAX:
+            raise RenderError(f"{path} is included through more than {INCLUDED_MAX} files: include it from fewer")
         said = self._render(env, path, name, defaults)
         if said is None:
             return {}
