@@ -26,8 +26,8 @@ RESTART_MIN_S = 0.05
 RESTART_MAX_S = 5.0
 STEADY_S = 10.0
 """A child that lived so long starts over with the shortest pause."""
-STOP_S = 5.0
-"""Between asking a child to end and ending it."""
+STOP_S = 3.0
+"""Between asking a child to end and ending it: less than the 5 s in which SIGTERM ends a daemon, whatever it does."""
 _READY = b"+"
 _SENTENCE_MAX = 4096
 

@@ -21,13 +21,11 @@ from saltlite.adapters.clock import SystemClock
 from saltlite.adapters.cursor import CursorFile
 from saltlite.adapters.lockfile import InstanceLock
 from saltlite.adapters.logrelay import LogRelay
-from saltlite.adapters.privileges import Account, account_of, drop_to, private_dir, read_secret, start_log
-from saltlite.adapters.process import PR_SET_DUMPABLE, prctl, raise_open_files, write_no_files
+from saltlite.adapters.privileges import Account, account_of, drop_to, private_dir, start_log
+from saltlite.adapters.process import raise_open_files, write_no_files
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
-from saltlite.adapters.trust import require_trusted
 from saltlite.config.master import MasterConfig, returner_names
-from saltlite.config.opts import opts_of
 from saltlite.core.acl import Granted
 from saltlite.core.acl_rules import read_blacklist, read_rules
 from saltlite.core.cache.ports import Banks
@@ -36,11 +34,12 @@ from saltlite.core.hub import Hub
 from saltlite.core.ports import Store
 from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.claims import Conflict
-from saltlite.errors import MisconfiguredError, RefusedError, StartupError
+from saltlite.errors import MisconfiguredError, StartupError
 from saltlite.master import identity, inside
 from saltlite.master.arguments import DROP_S, EndedArguments
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.paths import HOOKS, Paths
+from saltlite.master.services import auth_spec, evaluators_spec, until_sigterm
 from saltlite.master.supervisor import Supervisor
 from saltlite.model.keys import fingerprint
 
@@ -58,7 +57,6 @@ OPEN_SOCKET_MODE = 0o666
 MIB = 1024 * 1024
 MWORKER = "MWorker"
 LINK = "master link"
-AUTH = "auth"
 PORT_WAIT_S = 2.0
 """How long to try for the port: the link process of a master that was killed holds it until its good-byes are said."""
 PORT_RETRY_S = 0.05
@@ -77,9 +75,8 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     """
     account, link_account = accounts_of(config)
     private_dir(config.pki_dir, os.geteuid(), os.getegid())
-    for folder in (config.data_dir, config.cachedir):
-        private_dir(folder, account.uid, account.gid)
-    private_dir(config.sock_dir, account.uid, account.gid, 0o755)
+    for folder, mode in ((config.data_dir, 0o700), (config.cachedir, 0o700), (config.sock_dir, 0o755)):
+        private_dir(folder, account.uid, account.gid, mode)
     start_log(config.log_level, config.log_file, account)
     paths = Paths(config)
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
@@ -93,11 +90,12 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     open_to_all = bool(config.publisher_acl or config.external_auth)
     client_listener = listen_unix(paths.client_socket, OPEN_SOCKET_MODE if open_to_all else SOCKET_MODE)
     auth_listener = listen_unix(paths.auth_socket, SOCKET_MODE) if config.external_auth else None
-    if os.geteuid() == 0:
-        os.chown(paths.link_socket, account.uid, account.gid)
-        os.chown(paths.client_socket, account.uid, account.gid)
-        if auth_listener is not None:
-            os.chown(paths.auth_socket, account.uid, account.gid)
+    evaluator_listener = listen_unix(paths.evaluator_socket, SOCKET_MODE)
+    sockets = [paths.link_socket, paths.client_socket, paths.evaluator_socket]
+    if auth_listener is not None:
+        sockets.append(paths.auth_socket)
+    for path in sockets if os.geteuid() == 0 else ():
+        os.chown(path, account.uid, account.gid)
     started_at = SystemClock().wall()
     specs = [
         Spec(
@@ -114,18 +112,18 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
             for number in range(config.worker_threads)
         ),
         Spec("maintenance", lambda ready: _run_maintenance(config, paths, ready), tuple),
+        evaluators_spec(config, evaluator_listener),
     ]
     specs += _beside_jobs(config, paths, os.path.abspath(config_dir), started_at=started_at)
     if auth_listener is not None:
-        listener = auth_listener
-        specs.append(Spec(AUTH, lambda ready: _run_auth(config, listener, ready), lambda: (listener.fileno(),)))
+        specs.append(auth_spec(config, auth_listener))
     reactor = Reactor()
     relay.listen(reactor)
     supervisor = Supervisor(reactor, specs, what="the master", on_ready=on_ready)
     # Minions believe a certificate for 90 days at most; a link process with the old one makes way for the next.
     supervisor.every(RENEW_S, lambda: supervisor.restart(LINK) if _ensure_identity(config) else None)
     problem = supervisor.run()
-    for path in (paths.client_socket, paths.link_socket, *([paths.auth_socket] if auth_listener else [])):
+    for path in sockets:
         os.unlink(path)
     lock.close()
     if problem:
@@ -283,6 +281,7 @@ def _run_mworker(
     from saltlite.adapters.file_roots import DiskFileRoots  # noqa: PLC0415 - as above
     from saltlite.adapters.uploads import Uploads  # noqa: PLC0415 - as above
     from saltlite.master.backends import Backends  # noqa: PLC0415 - as above
+    from saltlite.master.evaluations import Evaluations  # noqa: PLC0415 - as above
     from saltlite.master.fileserver import FileServer  # noqa: PLC0415 - as above
     from saltlite.master.linkchannel import LinkPlace  # noqa: PLC0415 - as above
     from saltlite.master.mworker import MWorker  # noqa: PLC0415 - as above
@@ -301,14 +300,17 @@ def _run_mworker(
     files = FileServer(reactor, FileDesk(roots), uploads)
     backends = Backends(reactor, paths.auth_socket, started_as) if config.external_auth else None
 
+    evaluations = Evaluations(reactor, paths.evaluator_socket, started_as)
+
     def make_with_files(link: LinkChannel) -> Master:
         master = make_master(link)
         master.files = roots
+        master.pillars.evaluator = evaluations
         return master
 
     mworker = MWorker(reactor, make_with_files, files, place, backends=backends)
     mworker.serve(clients)
-    _until_sigterm(reactor, ready)
+    until_sigterm(reactor, ready)
     close()
 
 
@@ -316,8 +318,7 @@ def _open_master(
     config: MasterConfig, paths: Paths, *, started_at: float
 ) -> tuple[Callable[[LinkChannel], Master], Callable[[], None]]:
     """What handlers are handed, in a process that gives up its rights here; and how to close it."""
-    from saltlite.adapters.jinja_templates import load_jinja  # noqa: PLC0415 - as in _run_mworker
-    from saltlite.adapters.pillar_files import DiskPillarFiles  # noqa: PLC0415 - as above
+    from saltlite.adapters.pillar_files import DiskPillarFiles  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.pillars import Pillars  # noqa: PLC0415 - as above
 
     certificate = identity.certificate_of(config.pki_dir)
@@ -326,9 +327,7 @@ def _open_master(
     open_inventory = _loaded_inventory(config)
     operators = frozenset({0, os.geteuid()})
     link_uid = accounts_of(config)[1].uid
-    pillars = Pillars(DiskPillarFiles(config.pillar_roots), config.nodegroups, cached=config.minion_data_cache)
-    if pillars.any_to_make():
-        load_jinja()
+    pillars = Pillars(DiskPillarFiles(config.pillar_roots), cached=config.minion_data_cache)
     became = drop_to(config.user)
     store = open_store()
     registry, banks = open_inventory()
@@ -370,56 +369,6 @@ def _granted(config: MasterConfig, own: frozenset[int]) -> Granted:
     )
 
 
-def _sharedsecret(config: MasterConfig) -> str:
-    """What the backend `sharedsecret` asks for; "" is no secret, and lets nobody in."""
-    if not config.sharedsecret_file:
-        return ""
-    raw = read_secret(config.sharedsecret_file)
-    if raw is None:
-        raise StartupError(f"sharedsecret_file names {config.sharedsecret_file}, and there is no such file")
-    try:
-        return raw.decode().strip()
-    except UnicodeDecodeError:
-        raise StartupError(f"{config.sharedsecret_file} is not text in UTF-8") from None
-
-
-def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[], None]) -> None:
-    """Keeps its rights: PAM needs them, and files that MWorkers may not read."""
-    from saltlite.loader.finder import build_index  # noqa: PLC0415 - the other processes never load a plug-in
-    from saltlite.loader.loader import Loader  # noqa: PLC0415 - as above
-    from saltlite.loader.places import search_layers  # noqa: PLC0415 - as above
-    from saltlite.master.authprocess import AuthProcess  # noqa: PLC0415 - as above
-    from saltlite.master.backends import MESSAGE_MAX  # noqa: PLC0415 - as above
-
-    opts = {**opts_of(config, "master"), "sharedsecret": _sharedsecret(config)}
-    try:
-        require_trusted([*config.module_dirs, *config.auth_dirs, config.extension_modules])
-    except RefusedError as error:
-        raise StartupError(f"no backend of external_auth can be loaded: {error}") from error
-    loader = Loader(build_index(search_layers(opts, AUTH)), opts, {}, {})
-    for backend in config.external_auth:
-        if f"{backend}.auth" not in loader:
-            reason = loader.not_loaded().get(backend, "there is no such file among the folders of backends")
-            raise StartupError(f"external_auth names the backend {backend!r}, which cannot be used: {reason}")
-        _ = loader[f"{backend}.auth"]
-    prctl(PR_SET_DUMPABLE, 0)
-    reactor = Reactor()
-    process = AuthProcess(reactor, loader)
-
-    def accept(sock: socket.socket, _peer: Peer) -> None:
-        def make_channel(on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Channel:
-            def closed(reason: str) -> None:
-                acceptor.released()
-                on_close(reason)
-
-            return Channel(reactor, sock, on_batch, closed, message_max=MESSAGE_MAX, send_buffer_max=16 * MESSAGE_MAX)
-
-        process.add(make_channel)
-
-    acceptor = Acceptor(reactor, mworkers, accept)
-    _until_sigterm(reactor, ready)
-
-
 def _run_hooks(
     config: MasterConfig, paths: Paths, config_dir: str, ready: Callable[[], None], *, started_at: float
 ) -> None:
@@ -436,7 +385,7 @@ def _run_hooks(
     link = LinkChannel(reactor, place, inside.MAINTENANCE, lambda _batch: None)
     runners = HookRunners(reactor, sock) if sock is not None else None
     Hooks(reactor, make_master(link), hooks, CursorFile(paths.hooks), runners=runners, bell=link.bell).look()
-    _until_sigterm(reactor, ready)
+    until_sigterm(reactor, ready)
     close()
 
 
@@ -470,7 +419,7 @@ def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], Non
         upkeep.drop_pillars()
     kept.repeat(LOOK_S, upkeep.look)
     kept.repeat(ORPHANS_S, upkeep.drop_orphans)
-    _until_sigterm(reactor, ready)
+    until_sigterm(reactor, ready)
     store.close()
 
 
@@ -484,11 +433,3 @@ def _opened(
     finally:
         registry.close()
         banks.close()
-
-
-def _until_sigterm(reactor: Reactor, ready: Callable[[], None]) -> None:
-    reactor.on_signal(signal.SIGTERM, reactor.stop)
-    # Ctrl-C reaches the whole group; the supervisor is who decides.
-    reactor.on_signal(signal.SIGINT, lambda: None)
-    ready()
-    reactor.run()

@@ -13,8 +13,10 @@ import signal
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from saltlite.adapters.defects import supervised
 from saltlite.adapters.packing import pack, unpack
 from saltlite.adapters.process import Child, close_all_but, expect_large, freeze_heap, watch_exit
 from saltlite.adapters.reactor import Reactor
@@ -64,10 +66,13 @@ class AuthProcess:
 
         def on_batch(batch: list[bytes]) -> None:
             for data in batch:
-                said = unpack(data)
-                self._take(_Check(holder[0], said["n"], said["backend"], said["user"], said["password"]))
+                supervised("a check of a password", partial(self._hear, holder[0], data))
 
         holder.append(make_channel(on_batch, lambda _reason: None))
+
+    def _hear(self, channel: Channel, data: bytes) -> None:
+        said = unpack(data)
+        self._take(_Check(channel, said["n"], said["backend"], said["user"], said["password"]))
 
     def _take(self, check: _Check) -> None:
         wait_s = self._pace.wait_s(check.backend, check.user, self._reactor.now())

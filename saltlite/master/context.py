@@ -245,6 +245,17 @@ class LoginCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class Later:
+    """What an answer has to wait for, while its MWorker goes on with other work.
+
+    `begin` has it made. It is given a function that is called once, with one that makes the fields of the answer; the
+    SaltliteError that this may raise is answered instead.
+    """
+
+    begin: Callable[[Callable[[Callable[[], dict[str, Any]]], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a handler answers: `fields` now, or those of `question` when the link has answered it.
 
@@ -255,4 +266,5 @@ class Answer:
     follow: Follow | Watch | None = None
     question: Question | None = None
     login: LoginCheck | None = None
+    later: Later | None = None
     committed: bool = False

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from saltlite.adapters.accounts import groups_of, uid_of
 from saltlite.adapters.cursor import CursorFile
+from saltlite.adapters.defects import DEFECT, log_defect
 from saltlite.adapters.reactor import Reactor
 from saltlite.core.acl import Principal
 from saltlite.core.hooks import DEPTH_MAX, Depths, Firing, Hook, HookPace, firing
@@ -93,17 +94,22 @@ class Hooks:
             if event.damage:
                 log.error("hooks leave out event %d (%s), which cannot be read: %s", event.seq, event.tag, event.damage)
             else:
-                self._one(event)
+                self._heed(event)
             self._after = event.seq
         if events:
             self._save(self._after)
         return bool(events)
 
-    def _one(self, event: Event) -> None:
-        self._depths.note(event.tag, event.data)
-        for hook in self._hooks:
-            if hook.wants(event.tag, event.data):
-                self._event(hook, event)
+    def _heed(self, event: Event) -> None:
+        try:
+            self._depths.note(event.tag, event.data)
+            for hook in self._hooks:
+                if hook.wants(event.tag, event.data):
+                    self._event(hook, event)
+        except StoreError:
+            raise
+        except Exception:  # noqa: BLE001 - named supervision point: hooks for the other events still fire
+            log_defect(f"event {event.seq} in the process of hooks")
 
     def _save(self, seq: int) -> None:
         self._cursor.write({"seq": seq})
@@ -126,6 +132,9 @@ class Hooks:
             raise
         except SaltliteError as error:
             self._tell(hook, "refused", {**about, "reason": str(error)[:500]})
+        except Exception:  # noqa: BLE001 - named supervision point: this hook is refused, and the next one fires
+            log_defect(f"hook {hook.name}")
+            self._tell(hook, "refused", {**about, "reason": DEFECT})
 
     def _hold_back(self, hook: Hook, about: Mapping[str, Any]) -> None:
         now = self._master.clock.monotonic()

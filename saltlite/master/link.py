@@ -12,7 +12,9 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
+from saltlite.adapters.defects import supervised
 from saltlite.adapters.link import SendResult, ServerLink
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
@@ -96,7 +98,8 @@ class LinkProcess:
         """A frame arrived from a minion."""
         if self._stopping:
             return
-        self._hub.frame(route, connection, address, frame)
+        if not supervised(f"a frame from {address}", partial(self._hub.frame, route, connection, address, frame)):
+            self._link.hang_up(connection, address)
         self._soon()
 
     def on_hangup(self, connection: int) -> None:
@@ -115,7 +118,7 @@ class LinkProcess:
 
         def on_batch(batch: list[bytes]) -> None:
             for data in batch:
-                self._from_mworker(mworker, unpack(data))
+                supervised("a message of an MWorker", partial(self._from_mworker, mworker, unpack(data)))
             self._soon()
 
         def on_close(_reason: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from saltlite.adapters.defects import log_defect
 from saltlite.adapters.reactor import Reactor
 from saltlite.core.ports import Clock, Store
 from saltlite.errors import SaltliteError
@@ -71,6 +72,8 @@ class Maintenance:
                 work()
             except SaltliteError as error:
                 log.error("maintenance could not be done, and is tried again: %s", error)  # noqa: TRY400 - a sentence
+            except Exception:  # noqa: BLE001 - named supervision point: other maintenance still has to be done
+                log_defect("maintenance")
             self._reactor.call_later(every_s, run)
 
         self._reactor.call_later(every_s, run)

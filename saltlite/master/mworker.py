@@ -14,10 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from saltlite.adapters.defects import DEFECT, log_defect, supervised
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer
 from saltlite.core.acl import Principal
+from saltlite.core.filelane import file_said
 from saltlite.errors import LoginError, ProtocolError, RefusedError, SaltliteError, StoreError
 from saltlite.master import inside
 from saltlite.master.backends import Backends, Verdict
@@ -135,7 +137,8 @@ class MWorker:
                     for minion, key, said, body in message["items"]
                 ]
             else:
-                self._one_from_link(message)
+                # A minion's words are in it: what they meet here must not end the MWorker (S8).
+                supervised(f"the message {message['t']} of the link", functools.partial(self._one_from_link, message))
         if numbers:
             self._reports(numbers, reported)
 
@@ -165,10 +168,17 @@ class MWorker:
     def _ask(self, minion: MinionId, session: int, message: Message) -> None:
         """A minion asks for a file or a document, or sends a piece of one."""
         say = functools.partial(self._answer_minion, minion, session, message)
-        if message["t"] in FOR_FILES:
-            self._files.ask(minion, message, say)
-            return
-        say(answer(self._master, self._documents, minion, message))
+        try:
+            if message["t"] in FOR_FILES:
+                self._files.ask(minion, message, say)
+            else:
+                answer(self._master, self._documents, minion, message, say)
+        except SaltliteError as error:
+            log.error("a question of %s cannot be answered for now: %s", minion, error)  # noqa: TRY400 - a sentence
+            say(file_said(message["n"], "busy"))
+        except Exception:  # noqa: BLE001 - named supervision point: the minion gets an answer, and may ask for something else
+            log_defect(f"the question {message['t']} of {minion}")
+            say(file_said(message["n"], "refused", names=[DEFECT]))
         if message["t"] == "event":
             self._committed()
 
@@ -181,6 +191,8 @@ class MWorker:
             work()
         except StoreError as error:
             log.error("%s", error)  # noqa: TRY400 - the sentence says it all, and the link asks again
+        except Exception:  # noqa: BLE001 - named supervision point: one piece of work must not end the MWorker
+            log_defect("work of an MWorker")
 
     def _reports(self, numbers: list[int], reported: list[Reported]) -> None:
         try:
@@ -232,6 +244,9 @@ class MWorker:
             moved = store_passing(self._master, self._passing)
         except StoreError as error:
             log.error("states of jobs could not be stored: %s", error)  # noqa: TRY400 - as above
+            return
+        except Exception:  # noqa: BLE001 - named supervision point: what one minion says must not end MWorkers (S8)
+            log_defect("the states of jobs")
             return
         if moved:
             self._committed()
@@ -323,19 +338,35 @@ class MWorker:
         client.token = ""
         try:
             request = codec.decode(data, codec.LOCAL)
-            if client.line is not None:
-                # Users of the API share a uid, and are told from each other by their tokens.
-                token = request.get("token") if isinstance(request, dict) else None
-                client.line.user = token if isinstance(token, str) else client.principal.uid
-            answer = handle_request(self._master, client.principal, request)
         except ProtocolError as error:
             self._say(client, {"ok": False, "exit": 2, "error": f"the request could not be read: {error}"})
+            return
+        self._supervised(client, lambda: self._handle(client, request))
+
+    def _handle(self, client: Client, request: object) -> None:
+        if client.line is not None:
+            # Users of the API share a uid, and are told from each other by their tokens.
+            token = request.get("token") if isinstance(request, dict) else None
+            client.line.user = token if isinstance(token, str) else client.principal.uid
+        answer = handle_request(self._master, client.principal, request)
+        if answer.follow is not None and isinstance(request, dict):
+            client.token = request.get("token", "")
+        self._answer(client, answer)
+
+    def _supervised(self, client: Client, work: Callable[[], None]) -> None:
+        """The supervision point around all that is done for a client: whatever goes wrong is its answer.
+
+        What a handler had begun in the store is undone, because its transaction ends with the exception.
+        """
+        try:
+            work()
         except SaltliteError as error:
+            client.stream = None
             self._refuse(client, error)
-        else:
-            if answer.follow is not None:
-                client.token = request.get("token", "")
-            self._answer(client, answer)
+        except Exception:  # noqa: BLE001 - named supervision point: a request costs its caller, and never the MWorker
+            client.stream = None
+            log_defect(f"a request of {client.principal}")
+            self._say(client, {"ok": False, "exit": 1, "error": DEFECT})
 
     def _refuse(self, client: Client, error: SaltliteError) -> None:
         said = {"ok": False, "exit": error.exit_code, "error": str(error)}
@@ -350,15 +381,17 @@ class MWorker:
         if question is not None:
 
             def done(said: Inside | None) -> None:
-                try:
-                    self._say(client, {"ok": True, **question.fields(said)})
-                except SaltliteError as error:
-                    self._refuse(client, error)
+                self._supervised(client, lambda: self._say(client, {"ok": True, **question.fields(said)}))
 
             self._link.ask(question.message, done)
             return
         if answer.login is not None:
             self._log_in(client, answer.login)
+            return
+        if answer.later is not None:
+            answer.later.begin(
+                lambda fields: self._supervised(client, lambda: self._say(client, {"ok": True, **fields()}))
+            )
             return
         self._say(client, {"ok": True, **answer.fields})
         if answer.follow is not None:
@@ -366,13 +399,13 @@ class MWorker:
             self._tell_news(client)
 
     def _log_in(self, client: Client, login: LoginCheck) -> None:
+        def let_in(verdict: Verdict) -> None:
+            if not verdict.ok:
+                raise LoginError(verdict.reason or WRONG)
+            self._say(client, {"ok": True, **login.fields(verdict.groups)})
+
         def done(verdict: Verdict) -> None:
-            try:
-                if not verdict.ok:
-                    raise LoginError(verdict.reason or WRONG)
-                self._say(client, {"ok": True, **login.fields(verdict.groups)})
-            except SaltliteError as error:
-                self._refuse(client, error)
+            self._supervised(client, lambda: let_in(verdict))
 
         if self._backends is None:
             self._refuse(client, LoginError("this master checks no passwords: set external_auth"))
@@ -390,23 +423,19 @@ class MWorker:
         if client.channel.buffered > CLIENT_AHEAD_MAX:
             self._tell_later(client, NEWS_S)
             return
+        stream = client.stream
         if client.line is None:
-            self._tell_next(client, client.stream)
+            self._supervised(client, lambda: self._tell_next(client, stream))
             return
         wait_s = self._turns.wait_s(client.line.user)
         if wait_s > 0:
             self._tell_later(client, wait_s)
             return
         with self._turns.spending(client.line.user):
-            self._tell_next(client, client.stream)
+            self._supervised(client, lambda: self._tell_next(client, stream))
 
     def _tell_next(self, client: Client, stream: Stream) -> None:
-        try:
-            news = stream.news()
-        except StoreError as error:
-            self._refuse(client, error)
-            client.stream = None
-            return
+        news = stream.news()
         if news is None:
             return
         client.told_at = self._reactor.now()

@@ -63,6 +63,11 @@ class Paths:
         return os.path.join(self.config.sock_dir, "auth.ipc")
 
     @property
+    def evaluator_socket(self) -> str:
+        """Where MWorkers have pillars made."""
+        return os.path.join(self.config.sock_dir, "evaluators.ipc")
+
+    @property
     def link_socket(self) -> str:
         """Where MWorkers connect to the link process."""
         return os.path.join(self.config.sock_dir, "link.ipc")

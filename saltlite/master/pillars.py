@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from saltlite.adapters.memory_evaluator import MemoryEvaluator
 from saltlite.adapters.memory_pillar import MemoryPillarFiles
 from saltlite.core.pillar.compiler import has_top
-from saltlite.core.pillar.ports import Nodegroups, PillarFiles
-from saltlite.core.pillar.subject import names_of, pillar_of
+from saltlite.core.pillar.evaluation import Evaluator
+from saltlite.core.pillar.ports import PillarFiles
 from saltlite.model.ids import MinionId
 from saltlite.wire.limits import DOC_MAX
 
@@ -25,10 +24,11 @@ busy."""
 
 @dataclass(slots=True)
 class Pillars:
-    """`cached`: whether they are put into their bank."""
+    """`evaluator` makes them of `files`, of which is only looked here whether there are any. `cached`: whether they are
+    put into their bank."""
 
     files: PillarFiles = field(default_factory=lambda: MemoryPillarFiles({}))
-    nodegroups: Nodegroups = field(default_factory=dict)
+    evaluator: Evaluator = field(default_factory=lambda: MemoryEvaluator(MemoryPillarFiles({})))
     cached: bool = True
     _made: dict[MinionId, tuple[float, int]] = field(default_factory=dict)
     _under_way: OrderedDict[MinionId, tuple[bytes, bytes]] = field(default_factory=OrderedDict)
@@ -46,14 +46,6 @@ class Pillars:
             return False
         self._made[minion] = since, count + 1
         return True
-
-    def make(self, minion: MinionId, grains: Mapping[str, Any]) -> dict[Any, Any]:
-        """The pillar of that minion, with these grains."""
-        return pillar_of(self.files, minion, grains, self.nodegroups)
-
-    def names(self, minion: MinionId, grains: Mapping[str, Any]) -> tuple[dict[str, list[str]], list[str]]:
-        """Environment -> the files that it is made of; and mistakes in top files."""
-        return names_of(self.files, minion, grains, self.nodegroups)
 
     def remember(self, minion: MinionId, sha256: bytes, data: bytes) -> None:
         """That minion fetches this pillar in several pieces."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.adapters.children import how
+from saltlite.adapters.defects import log_defect
 from saltlite.adapters.logs import log_context
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.process import Child
@@ -123,11 +124,10 @@ class JobServer:
     def replay(self) -> None:
         """Read journal and spool, and go on where an earlier job server was stopped. Raises JournalError."""
         journal, spool = self._disk.journal, self._disk.spool
-        entries = journal.open()
+        remembered = [remembered_job(entry) for entry in journal.open()]
         spool.open()
         if journal.repaired:
             log.warning("%s", journal.repaired)
-        remembered = [remembered_job(entry) for entry in entries]
         alive = [job for job in remembered if job.alive]
         for pid in {job.pid for job in alive if job.srns}:
             self._end_leftover(pid, [job.jid for job in alive if job.pid == pid])
@@ -173,13 +173,19 @@ class JobServer:
 
     def on_batch(self, batch: list[bytes]) -> None:
         """Messages of the network process arrived. Nonsense from it costs it its life: it is started anew."""
-        try:
-            for data in batch:
+        for data in batch:
+            try:
                 self._from_network(unpack(data))
-        except (ProtocolError, KeyError, TypeError, ValueError) as error:
-            log.error("the network process sent what it must not (%r): it is cut off", error)  # noqa: TRY400 - a sentence
-            if self._channel is not None:
-                self._channel.close()
+            except (ProtocolError, KeyError, TypeError, ValueError) as error:
+                log.error("the network process sent what it must not (%r): it is cut off", error)  # noqa: TRY400 - a sentence
+                if self._channel is not None:
+                    self._channel.close()
+                break
+            except JournalError as error:
+                self._fail(str(error))
+                return
+            except Exception:  # noqa: BLE001 - named supervision point: jobs that run need this process
+                log_defect("a message of the network process")
         self._carry_out()
 
     def _from_network(self, message: Inside) -> None:
@@ -202,8 +208,7 @@ class JobServer:
         match message["t"]:
             case "job":
                 self._room.look()
-                body, signature, proof = message["body"], message["sig"], message["proof"]
-                self._jobs.received(Parcel(jid, body, signature, proof, message["deliver_ms"], message["resources"]))
+                self._jobs.received(_parcel(message))
             case "cancel":
                 self._jobs.cancel(jid)
             case "ret_ack":
@@ -218,13 +223,9 @@ class JobServer:
                 self.documents.wanted(message["what"])
 
     def _trust(self, raw: bytes) -> None:
-        try:
-            certificate = MasterCertificate.decode(raw)
-            certificate.verify(self._fleet_of(certificate), int(max(self._clock.wall(), BUILD_DATE_S)))
-        except ProtocolError as error:
-            log.error("a certificate that the network process passed on was refused: %s", error)  # noqa: TRY400 - a sentence
-            return
-        self._jobs.trust(certificate.job_public, certificate.not_after)
+        certificate = _verified(raw, self._fleet_of, int(max(self._clock.wall(), BUILD_DATE_S)))
+        if certificate is not None:
+            self._jobs.trust(certificate.job_public, certificate.not_after)
 
     # -- effects
 
@@ -472,3 +473,19 @@ class JobServer:
             log.warning("%s; make room in %s", error, self._disk.path)
             return
         self._jobs.forgotten(self._disk.journal.floor)
+
+
+def _verified(raw: bytes, fleet_of: Callable[[MasterCertificate], bytes], now: int) -> MasterCertificate | None:
+    """The certificate in `raw`, when its fleet has signed it and it is valid; None otherwise."""
+    try:
+        certificate = MasterCertificate.decode(raw)
+        certificate.verify(fleet_of(certificate), now)
+    except ProtocolError as error:
+        log.error("a certificate that the network process passed on was refused: %s", error)  # noqa: TRY400 - a sentence
+        return None
+    return certificate
+
+
+def _parcel(message: Message) -> Parcel:
+    proof, resources = message["proof"], message["resources"]
+    return Parcel(message["jid"], message["body"], message["sig"], proof, message["deliver_ms"], resources)

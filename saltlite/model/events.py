@@ -134,6 +134,11 @@ def tag_returner(name: str, what: str) -> str:
     return f"salt/returner/{name}/{what}"
 
 
+def tag_pillar_ended(minion: MinionId) -> str:
+    """The evaluation of a minion's pillar took too much, and was ended."""
+    return f"salt/pillar/{minion}/ended"
+
+
 def tag_resource_refresh(minion: MinionId) -> str:
     """What a minion manages was registered anew."""
     return f"resource/refresh/{minion}"

@@ -29,7 +29,9 @@ JID = "20260131235959123456"
 
 def said(office: Office, minion: str = "web1", **fields: Any) -> Message:
     message = {"t": "event", "n": 3, "tag": "app/up", "data": encode({"v": 1}), "jid": ""} | fields
-    return answer(office.master, office.documents, MinionId(minion), message)
+    said: list[Message] = []
+    answer(office.master, office.documents, MinionId(minion), message, said.append)
+    return said[0]
 
 
 def written(office: Office) -> list[tuple[str, dict[str, Any]]]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from saltlite.adapters.cursor import CursorFile
+from saltlite.adapters.defects import DEFECT
 from saltlite.core.acl import Granted
 from saltlite.core.acl_rules import read_rules
 from saltlite.core.hooks import read_hooks
@@ -165,3 +166,23 @@ def test_a_runner_is_not_begun_again_when_the_store_fails_behind_its_begin(
         site.hooks.look()
     site.look()
     assert len(begun) == 1
+
+
+def test_a_hook_that_meets_a_defect_is_refused_and_the_others_fire(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = Site(tmp_path, bad=hook(), good=hook("web1"))
+    fire = site.hooks._fire
+
+    def fails(one: Any, event: Any, depth: int) -> Any:
+        if one.name == "bad":
+            raise TypeError("sesame")
+        return fire(one, event, depth)
+
+    monkeypatch.setattr(site.hooks, "_fire", fails)
+    site.say("app/x", host="web1")
+    told = site.look()
+    assert [tag for tag, _data in told] == ["bad/refused", "good/fired"]
+    assert told[0][1]["reason"] == DEFECT
+    assert "hook bad met a defect of saltlite" in caplog.text
+    assert site.look() == told, "the cursor stands behind it"

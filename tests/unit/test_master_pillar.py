@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from saltlite.adapters.clock import ManualClock
 from saltlite.adapters.memory_cache import MemoryCache
+from saltlite.adapters.memory_evaluator import MemoryEvaluator
 from saltlite.adapters.memory_pillar import MemoryPillarFiles
 from saltlite.adapters.memory_store import MemoryStore
 from saltlite.core.acl import Principal
 from saltlite.core.cache.ports import GRAINS, PILLAR
 from saltlite.core.matching.fleet import Query
-from saltlite.errors import RefusedError, UsageError
+from saltlite.core.pillar.evaluation import Evaluation, Evaluator, Wanted
+from saltlite.errors import RefusedError, SaltliteError, UsageError
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.pillar import answer_pillar, handle_pillar_show
 from saltlite.master.pillars import PILLARS_A_MINUTE, PILLARS_MEMORY, Pillars
@@ -33,10 +35,17 @@ TOP = {"base": {"web*": ["web"], "role:db": [{"match": "grain"}, "db"]}}
 FILES = {"top.sls": TOP, "web.sls": {"password": "sesame"}, "db.sls": {"db": True}}
 
 
-def master(files: Mapping[str, Any] = FILES, *, cached: bool = True, cache: MemoryCache | None = None) -> Master:
+def master(
+    files: Mapping[str, Any] = FILES,
+    *,
+    cached: bool = True,
+    cache: MemoryCache | None = None,
+    evaluator: Evaluator | None = None,
+) -> Master:
     signed = certificate(NOW)
     who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
-    pillars = Pillars(MemoryPillarFiles({"base": files}), cached=cached)
+    made_of = MemoryPillarFiles({"base": files})
+    pillars = Pillars(made_of, evaluator or MemoryEvaluator(made_of), cached=cached)
     terms = Terms(5.0, 60.0, frozenset({0}))
     registry, banks = inventory(cache=cache)
     link: Any = None  # nothing here is said to it
@@ -45,7 +54,19 @@ def master(files: Mapping[str, Any] = FILES, *, cached: bool = True, cache: Memo
 
 def ask(one: Master, minion: MinionId = WEB1, *, sha256: bytes = b"", offset: int = 0) -> Message:
     message = {"t": "doc_get", "n": 1, "kind": "pillar", "sha256": sha256, "offset": offset, "nonce": b""}
-    return check(dict(answer_pillar(one, minion, message)), Sender.MASTER, accepted=True)
+    said: list[Message] = []
+    answer_pillar(one, minion, message, said.append)
+    (answer,) = said
+    return check(dict(answer), Sender.MASTER, accepted=True)
+
+
+def shown(one: Master, minion: str) -> dict[str, Any]:
+    """What an operator is shown."""
+    answer = handle_pillar_show(one, ROOT, {"id": minion})
+    made: list[Callable[[], dict[str, Any]]] = []
+    assert answer.later is not None
+    answer.later.begin(made.append)
+    return made[0]()
 
 
 def know(one: Master, minion: MinionId, grains: dict[str, Any]) -> str:
@@ -163,7 +184,7 @@ def test_a_pillar_that_cannot_travel_is_refused_with_a_sentence(caplog: pytest.L
 def test_an_operator_is_shown_the_pillar_of_any_id_and_where_it_comes_from() -> None:
     one = master()
     know(one, DB1, {"role": "db"})
-    said = handle_pillar_show(one, ROOT, {"id": "db1"}).fields
+    said = shown(one, "db1")
     assert said == {"pillar": {"db": True}, "top": {"base": ["db"]}, "mistakes": []}
     assert one.banks.bank(PILLAR).keys() == []
 
@@ -173,3 +194,55 @@ def test_nobody_else_is_shown_a_pillar() -> None:
         handle_pillar_show(master(), Principal("eve", 1000), {"id": "web1"})
     with pytest.raises(UsageError):
         handle_pillar_show(master(), ROOT, {"id": "../web1"})
+
+
+class Slow:
+    """An evaluator that answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Wanted, Callable[[Evaluation], None]]] = []
+
+    def evaluate(self, wanted: Wanted, done: Callable[[Evaluation], None]) -> None:
+        self.asked.append((wanted, done))
+
+
+ENDED = Evaluation(problem="it was ended in base/loop.sls: it took more than 5 s", ended=True, file="base/loop.sls")
+
+
+def test_nothing_waits_for_a_pillar_that_is_being_made_and_one_that_was_ended_is_told_of() -> None:
+    slow = Slow()
+    one = master(evaluator=slow)
+    know(one, WEB1, {"role": "x"})
+    said: list[Message] = []
+    answer_pillar(
+        one, WEB1, {"t": "doc_get", "n": 7, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b""}, said.append
+    )
+    assert not said, "the MWorker goes on"
+    ((wanted, done),) = slow.asked
+    assert (wanted.asker, wanted.minion, wanted.grains) == ("minion web1", "web1", {"role": "x"})
+    done(ENDED)
+    assert (said[0]["n"], said[0]["state"], said[0]["names"]) == (7, "busy", [ENDED.problem])
+    (event,) = one.store.events()
+    assert (event.tag, event.data["file"], event.data["id"]) == ("salt/pillar/web1/ended", "base/loop.sls", "web1")
+    assert one.banks.bank(PILLAR).keys() == []
+
+
+def test_an_operator_is_told_why_a_pillar_cannot_be_shown() -> None:
+    slow = Slow()
+    answer = handle_pillar_show(master(evaluator=slow), ROOT, {"id": "web1"})
+    made: list[Callable[[], dict[str, Any]]] = []
+    assert answer.later is not None
+    answer.later.begin(made.append)
+    ((wanted, done),) = slow.asked
+    assert (wanted.asker, wanted.names) == ("user root", True)
+    done(ENDED)
+    with pytest.raises(SaltliteError, match=r"the pillar of web1 cannot be shown: it was ended in base/loop\.sls"):
+        made[0]()
+
+
+def test_without_a_top_file_nobody_is_asked() -> None:
+    slow = Slow()
+    one = master({}, evaluator=slow)
+    assert ask(one)["state"] == "ok"
+    assert handle_pillar_show(one, ROOT, {"id": "web1"}).fields == {"pillar": {}, "top": {}, "mistakes": []}
+    assert slow.asked == []

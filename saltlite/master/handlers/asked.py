@@ -6,7 +6,7 @@ from saltlite.master.context import Master
 from saltlite.master.documents import Documents
 from saltlite.master.handlers.documents import answer_document
 from saltlite.master.handlers.minion_event import answer_event
-from saltlite.master.handlers.pillar import answer_pillar
+from saltlite.master.handlers.pillar import Say, answer_pillar
 from saltlite.model.ids import MinionId
 from saltlite.wire.messages import Message
 
@@ -14,12 +14,12 @@ FOR_FILES = frozenset({"file_ask", "file_put"})
 """Messages that the file server answers."""
 
 
-def answer(master: Master, documents: Documents, minion: MinionId, message: Message) -> Message:
-    """What that minion is told: a `file_said`."""
+def answer(master: Master, documents: Documents, minion: MinionId, message: Message, say: Say) -> None:
+    """Have that minion told what it asked for: `say` is called once with a `file_said`, now or in a later turn."""
     match message["t"]:
         case "doc_put":
-            return answer_document(master, documents, minion, message)
+            say(answer_document(master, documents, minion, message))
         case "doc_get":
-            return answer_pillar(master, minion, message)
+            answer_pillar(master, minion, message, say)
         case _:
-            return answer_event(master, minion, message)
+            say(answer_event(master, minion, message))

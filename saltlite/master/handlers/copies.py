@@ -9,6 +9,10 @@ from saltlite.adapters.copy_areas import CopyAreas
 from saltlite.core.acl import Action, Principal, authorize
 from saltlite.master.context import Answer, Master
 from saltlite.model.ids import parse_jid
+from saltlite.wire.limits import MIB
+
+PIECE_MAX = 16 * MIB
+"""Bytes of one piece of a file."""
 
 
 def handle_copy_begin(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:

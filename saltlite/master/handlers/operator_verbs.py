@@ -43,8 +43,27 @@ from saltlite.master.handlers import (
     token_create,
     token_revoke,
 )
+from saltlite.master.handlers.fields import (
+    Call,
+    Data,
+    Field,
+    Flag,
+    Listed,
+    Names,
+    NamesOrText,
+    Number,
+    Opaque,
+    Table,
+    Text,
+    Whole,
+)
 
 PROTOCOL_VERSION = 1
+NAME = Text(8192)
+"""A name, an id, a path, a word: longer than any of them may be, so that the handler names its own limit."""
+TOKEN = Opaque(8192)
+SHOWN_MAX = 80
+"""Characters of a wrong value that an answer repeats."""
 
 Request = Mapping[str, Any]
 Handler = Callable[[Master, Principal, Request], Answer]
@@ -55,97 +74,108 @@ class OperatorVerb:
     """One row: the handler, the fields that must be there, and those that may."""
 
     handle: Handler
-    needs: Mapping[str, type | tuple[type, ...]] = field(default_factory=dict)
-    takes: Mapping[str, type | tuple[type, ...]] = field(default_factory=dict)
+    needs: Mapping[str, Field] = field(default_factory=dict)
+    takes: Mapping[str, Field] = field(default_factory=dict)
 
-
-NUMBER = (int, float)
 
 VERBS: dict[str, OperatorVerb] = {
-    "login": OperatorVerb(login.handle_login, {"backend": str, "username": str, "password": str}),
+    "login": OperatorVerb(login.handle_login, {"backend": NAME, "username": NAME, "password": Text()}),
     "logout": OperatorVerb(login.handle_logout),
     "whoami": OperatorVerb(login.handle_whoami),
     "auth_token_list": OperatorVerb(auth_tokens.handle_auth_token_list),
-    "auth_token_revoke": OperatorVerb(auth_tokens.handle_auth_token_revoke, {"ids": list}),
+    "auth_token_revoke": OperatorVerb(auth_tokens.handle_auth_token_revoke, {"ids": Names}),
     "acl_explain": OperatorVerb(
         acl_explain.handle_acl_explain,
-        {"user": str, "tgt": str, "tgt_type": str, "fun": str, "args": list, "kwargs": dict},
-        {"groups": list},
+        {"user": NAME, "tgt": Text(), "tgt_type": NAME, "fun": NAME, "args": Listed(), "kwargs": Table()},
+        {"groups": Names},
     ),
     "publish": OperatorVerb(
         publish.handle_publish,
-        {"request_id": str, "tgt": str, "tgt_type": str, "calls": list},
+        {"request_id": NAME, "tgt": Text(), "tgt_type": NAME, "calls": Listed(Call())},
         {
-            "deliver_ms": int,
-            "run_ms": int,
-            "follow": bool,
-            "subset": int,
-            "batch": dict,
-            "metadata": dict,
-            "origin": str,
-            "module_executors": (list, str),
-            "executor_opts": dict,
-            "ret": (list, str),
-            "runner": str,
+            "deliver_ms": Whole(),
+            "run_ms": Whole(),
+            "follow": Flag(),
+            "subset": Whole(),
+            "batch": Table(),
+            "metadata": Table(),
+            "origin": NAME,
+            "module_executors": NamesOrText,
+            "executor_opts": Table(),
+            "ret": NamesOrText,
+            "runner": NAME,
         },
     ),
     "copy_begin": OperatorVerb(copies.handle_copy_begin),
     "copy_put": OperatorVerb(
-        copies.handle_copy_put, {"area": str, "path": str, "offset": int, "data": bytes, "mode": int}
+        copies.handle_copy_put,
+        {
+            "area": NAME,
+            "path": NAME,
+            "offset": Whole(most=2**53),
+            "data": Data(copies.PIECE_MAX),
+            "mode": Whole(most=0o7777),
+        },
     ),
-    "copy_end": OperatorVerb(copies.handle_copy_end, {"area": str, "jid": str}),
-    "describe": OperatorVerb(describe.handle_describe, {"tgt": str, "tgt_type": str, "funs": list}),
-    "follow": OperatorVerb(follow.handle_follow, {"jid": str, "after": int}, {"once": bool}),
-    "job_kill": OperatorVerb(job_kill.handle_job_kill, {"jid": str}),
+    "copy_end": OperatorVerb(copies.handle_copy_end, {"area": NAME, "jid": NAME}),
+    "describe": OperatorVerb(describe.handle_describe, {"tgt": Text(), "tgt_type": NAME, "funs": Names}),
+    "follow": OperatorVerb(follow.handle_follow, {"jid": NAME, "after": Whole()}, {"once": Flag()}),
+    "job_kill": OperatorVerb(job_kill.handle_job_kill, {"jid": NAME}),
     "job_list": OperatorVerb(
         jobs.handle_job_list,
         {},
         {
-            "minion": str,
-            "fun": str,
-            "user": str,
-            "since": NUMBER,
-            "until": NUMBER,
-            "state": str,
-            "limit": int,
-            "before": str,
-            "whole": bool,
+            "minion": NAME,
+            "fun": NAME,
+            "user": NAME,
+            "since": Number(),
+            "until": Number(),
+            "state": NAME,
+            "limit": Whole(),
+            "before": NAME,
+            "whole": Flag(),
         },
     ),
-    "job_show": OperatorVerb(jobs.handle_job_show, {"jid": str}),
-    "events": OperatorVerb(events.handle_events, {"pattern": str}, {"after": int, "since": NUMBER}),
-    "event_send": OperatorVerb(event_send.handle_event_send, {"tag": str, "said": dict}, {"runner": str}),
-    "lacking": OperatorVerb(lacking.handle_lacking, {"fun": str}),
+    "job_show": OperatorVerb(jobs.handle_job_show, {"jid": NAME}),
+    "events": OperatorVerb(events.handle_events, {"pattern": NAME}, {"after": Whole(), "since": Number()}),
+    "event_send": OperatorVerb(event_send.handle_event_send, {"tag": NAME, "said": Table()}, {"runner": NAME}),
+    "lacking": OperatorVerb(lacking.handle_lacking, {"fun": NAME}),
     "runner_event": OperatorVerb(
-        runner_event.handle_runner_event, {"jid": str, "funs": list}, {"retcode": int, "duration_ms": int}
+        runner_event.handle_runner_event,
+        {"jid": NAME, "funs": Names},
+        {"retcode": Whole(-(2**63)), "duration_ms": Whole()},
     ),
     "status": OperatorVerb(status.handle_status),
     "key_list": OperatorVerb(keys.handle_key_list),
-    "key_change": OperatorVerb(keys.handle_key_change, {"action": str, "fingerprints": list}),
-    "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": str, "fingerprint": str}),
+    "key_change": OperatorVerb(keys.handle_key_change, {"action": NAME, "fingerprints": Names}),
+    "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": NAME, "fingerprint": NAME}),
     "key_finger": OperatorVerb(keys.handle_key_finger),
-    "token_create": OperatorVerb(token_create.handle_token_create, {"uses": int, "expires_s": NUMBER, "id_glob": str}),
-    "token_revoke": OperatorVerb(token_revoke.handle_token_revoke, {"token_id": str}),
-    "cloud_event": OperatorVerb(cloud_event.handle_cloud_event, {"machine": str, "what": str, "said": dict}),
-    "hook": OperatorVerb(hook.handle_hook, {"path": str, "said": dict}),
-    "heard": OperatorVerb(heard.handle_heard, {"ids": list}),
-    "minions": OperatorVerb(minions.handle_minions),
-    "match": OperatorVerb(match.handle_match, {"tgt": str, "tgt_type": str}, {"explain": str}),
-    "cached": OperatorVerb(
-        cached.handle_cached, {"bank": str, "tgt": str, "tgt_type": str}, {"after": str, "names": bool}
+    "token_create": OperatorVerb(
+        token_create.handle_token_create, {"uses": Whole(), "expires_s": Number(), "id_glob": NAME}
     ),
-    "cache_clear": OperatorVerb(cached.handle_cache_clear, {"banks": list, "tgt": str, "tgt_type": str}),
-    "pillar_show": OperatorVerb(pillar.handle_pillar_show, {"id": str}),
-    "served": OperatorVerb(served.handle_served, {"act": str}, {"env": str, "after": str}),
-    "resource_list": OperatorVerb(resources.handle_resource_list, {}, {"type": str, "minion": str, "after": str}),
-    "resource_owner": OperatorVerb(resources.handle_resource_owner, {"id": str}),
-    "resource_grains": OperatorVerb(resources.handle_resource_grains, {"type": str, "id": str}),
-    "resource_list_grains": OperatorVerb(resources.handle_resource_list_grains, {}, {"after": str}),
-    "resource_transfer": OperatorVerb(resources.handle_resource_transfer, {"srn": str, "minion": str}),
+    "token_revoke": OperatorVerb(token_revoke.handle_token_revoke, {"token_id": NAME}),
+    "cloud_event": OperatorVerb(cloud_event.handle_cloud_event, {"machine": NAME, "what": NAME, "said": Table()}),
+    "hook": OperatorVerb(hook.handle_hook, {"path": NAME, "said": Table()}),
+    "heard": OperatorVerb(heard.handle_heard, {"ids": Names}),
+    "minions": OperatorVerb(minions.handle_minions),
+    "match": OperatorVerb(match.handle_match, {"tgt": Text(), "tgt_type": NAME}, {"explain": NAME}),
+    "cached": OperatorVerb(
+        cached.handle_cached, {"bank": NAME, "tgt": Text(), "tgt_type": NAME}, {"after": NAME, "names": Flag()}
+    ),
+    "cache_clear": OperatorVerb(cached.handle_cache_clear, {"banks": Names, "tgt": Text(), "tgt_type": NAME}),
+    "pillar_show": OperatorVerb(pillar.handle_pillar_show, {"id": NAME}),
+    "served": OperatorVerb(served.handle_served, {"act": NAME}, {"env": NAME, "after": NAME}),
+    "resource_list": OperatorVerb(resources.handle_resource_list, {}, {"type": NAME, "minion": NAME, "after": NAME}),
+    "resource_owner": OperatorVerb(resources.handle_resource_owner, {"id": NAME}),
+    "resource_grains": OperatorVerb(resources.handle_resource_grains, {"type": NAME, "id": NAME}),
+    "resource_list_grains": OperatorVerb(resources.handle_resource_list_grains, {}, {"after": NAME}),
+    "resource_transfer": OperatorVerb(resources.handle_resource_transfer, {"srn": NAME, "minion": NAME}),
     "resource_stats": OperatorVerb(resources.handle_resource_stats),
     "resource_compact": OperatorVerb(resources.handle_resource_compact),
     "resource_verify": OperatorVerb(resources.handle_resource_verify),
-    "complete": OperatorVerb(complete.handle_complete, {"kind": str, "prefix": str}, {"function": str, "states": list}),
+    "complete": OperatorVerb(
+        complete.handle_complete, {"kind": NAME, "prefix": NAME}, {"function": NAME, "states": Names}
+    ),
 }
 
 
@@ -153,8 +183,9 @@ def handle_request(master: Master, principal: Principal, request: object) -> Ans
     """The answer to one request of a client. Raises SaltliteError, whose sentence and exit code are the answer."""
     if not isinstance(request, dict):
         raise UsageError("a request is a map")
-    if request.get("v") != PROTOCOL_VERSION:
-        raise UsageError(f"this master speaks client protocol {PROTOCOL_VERSION}, the client {request.get('v')!r}")
+    if request.get("v") != PROTOCOL_VERSION or request["v"] is True:
+        spoken = repr(request.get("v"))[:SHOWN_MAX]
+        raise UsageError(f"this master speaks client protocol {PROTOCOL_VERSION}, the client {spoken}")
     name = request.get("verb")
     verb = VERBS.get(name) if isinstance(name, str) else None
     if verb is None:
@@ -169,11 +200,13 @@ def handle_request(master: Master, principal: Principal, request: object) -> Ans
 def _check(name: str, verb: OperatorVerb, request: Request) -> None:
     unknown = set(request) - set(verb.needs) - set(verb.takes) - {"v", "verb", "token"}
     if unknown:
-        raise UsageError(f"{name} does not take {', '.join(sorted(map(str, unknown)))}")
-    for fields, needed in ((verb.needs, True), ({**verb.takes, "token": str}, False)):
+        raise UsageError(f"{name} does not take {', '.join(sorted(map(str, unknown)))[:SHOWN_MAX]}")
+    for fields, needed in ((verb.needs, True), ({**verb.takes, "token": TOKEN}, False)):
         for key, kind in fields.items():
             if key not in request:
                 if needed:
                     raise UsageError(f"{name} needs {key}")
-            elif not isinstance(request[key], kind) or (isinstance(request[key], bool) and kind is not bool):
-                raise UsageError(f"{key} of {name} has the wrong type")
+                continue
+            wrong = kind.problem(request[key])
+            if wrong:
+                raise UsageError(f"the field {key} of {name} is wrong: {wrong}")

@@ -1,0 +1,109 @@
+"""Whose pillar is evaluated next: in turn, one at a time for each asker, and not soon after one that took too much."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+WAITING_MAX: Final = 192
+"""Questions that wait for a process. They keep places among FILE_ASKS_AT_ONCE, of which some stay free for files."""
+WAITING_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of these questions."""
+WAITING_PER_ASKER: Final = 4
+"""Questions of one asker among them."""
+WAIT_S: Final = 8.0
+"""How long one waits at most; then it is told to come again, because behind it the places are needed."""
+PAUSE_MIN_S: Final = 10.0
+"""After an evaluation that had to be ended nothing is evaluated for the same asker and minion for so long ..."""
+PAUSE_MAX_S: Final = 600.0
+"""... then for twice as long each time, up to this."""
+PAUSES_MAX: Final = 10_000
+"""Pauses that are remembered; the oldest make room."""
+
+SUSPECTS_AT_ONCE: Final = 1
+"""Evaluations under way of those whose last one had to be ended: the other processes are for everybody else."""
+
+Ticket = TypeVar("Ticket")
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Generic[Ticket]):
+    """One question. `about` is the minion whose pillar it is."""
+
+    asker: str
+    about: str
+    size: int
+    since: float
+    ticket: Ticket
+
+
+class EvaluationQueue(Generic[Ticket]):
+    """Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, deque[Place[Ticket]]] = OrderedDict()
+        """By asker; the one whose turn is next comes first."""
+        self._count = 0
+        self._bytes = 0
+        self._under_way: dict[str, bool] = {}
+        """Asker -> whether its last evaluation had to be ended."""
+        self._pauses: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        """(asker, minion) -> until when, and how long the pause was."""
+
+    def offer(self, place: Place[Ticket]) -> str:
+        """Let it wait for its turn; why it may not, "" when it does."""
+        until, _pause_s = self._pauses.get((place.asker, place.about), (0.0, 0.0))
+        if place.since < until:
+            return (
+                f"the last evaluation of the pillar of {place.about} took too much and was ended; "
+                f"it is tried again in {until - place.since:.0f} s"
+            )
+        own = self._waiting.get(place.asker, ())
+        if len(own) >= WAITING_PER_ASKER or self._count >= WAITING_MAX or self._bytes + place.size > WAITING_BYTES:
+            return "too many pillars are evaluated at this moment: try again"
+        self._waiting.setdefault(place.asker, deque()).append(place)
+        self._count += 1
+        self._bytes += place.size
+        return ""
+
+    def take(self) -> Place[Ticket] | None:
+        """The next one, which is under way from now on; None when nobody's turn it is."""
+        full = sum(self._under_way.values()) >= SUSPECTS_AT_ONCE
+        for asker, own in self._waiting.items():
+            suspect = (asker, own[0].about) in self._pauses
+            if asker not in self._under_way and not (suspect and full):
+                self._under_way[asker] = suspect
+                return self._pop(asker)
+        return None
+
+    def overdue(self, now: float) -> list[Place[Ticket]]:
+        """Those that have waited too long; they wait no more."""
+        late = [asker for asker, own in self._waiting.items() if now - own[0].since >= WAIT_S]
+        return [self._pop(asker) for asker in late]
+
+    def ended(self, place: Place[Ticket]) -> None:
+        """It was evaluated in time."""
+        self._under_way.pop(place.asker, None)
+        self._pauses.pop((place.asker, place.about), None)
+
+    def killed(self, place: Place[Ticket], now: float) -> float:
+        """It took too much, and was ended; the pause that follows."""
+        self._under_way.pop(place.asker, None)
+        key = place.asker, place.about
+        _until, before = self._pauses.pop(key, (0.0, 0.0))
+        pause_s = min(PAUSE_MAX_S, max(PAUSE_MIN_S, 2 * before))
+        self._pauses[key] = now + pause_s, pause_s
+        if len(self._pauses) > PAUSES_MAX:
+            self._pauses.popitem(last=False)
+        return pause_s
+
+    def _pop(self, asker: str) -> Place[Ticket]:
+        own = self._waiting.pop(asker)
+        place = own.popleft()
+        if own:
+            # Behind all others: who asks for much gets no more turns than who asks for one.
+            self._waiting[asker] = own
+        self._count -= 1
+        self._bytes -= place.size
+        return place

@@ -1,0 +1,187 @@
+"""What may stand in a field of a request: its type, and its range or length.
+
+Each verb declares its fields with these (`saltlite.master.handlers.operator_verbs`), and a request is checked against
+them before its handler runs. Values inside of lists and maps that are passed through, as arguments of a job are, are
+the codec's business.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+TEXT_MAX: Final = 1024 * 1024
+"""Characters of a text that has no shorter limit, such as a target that lists thousands of names."""
+LIST_MAX: Final = 100_000
+"""Items of a list that has no smaller limit."""
+KEYS_MAX: Final = 100_000
+"""Keys of a map that has no smaller limit."""
+INTEGER_MAX: Final = 2**63 - 1
+"""The largest integer that the store can hold."""
+MOMENT_MAX: Final = 253_402_300_799
+"""The last second of the year 9999, since 1970: what a time may be."""
+
+
+class Field(Protocol):
+    """One kind of value."""
+
+    def problem(self, value: object) -> str:
+        """What the value has to be, when it is something else; "" when it is right."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text that can be written as UTF-8 and has no NUL character; `longest` counts characters."""
+
+    longest: int = TEXT_MAX
+
+    def problem(self, value: object) -> str:
+        if not isinstance(value, str):
+            return "it must be text"
+        if len(value) > self.longest:
+            return f"it may have {self.longest} characters, not {len(value)}"
+        if "\0" in value:
+            return "it has a NUL character"
+        return "" if _is_unicode(value) else "it has a character that is not valid Unicode"
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Text of any characters, which is only compared with a pattern: a token that is none is refused as a login."""
+
+    longest: int
+
+    def problem(self, value: object) -> str:
+        if not isinstance(value, str):
+            return "it must be text"
+        return "" if len(value) <= self.longest else f"it may have {self.longest} characters, not {len(value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An integer from `least` to `most`."""
+
+    least: int = 0
+    most: int = INTEGER_MAX
+
+    def problem(self, value: object) -> str:
+        if isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most:
+            return ""
+        return f"it must be a whole number from {self.least} to {self.most}"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number from `least` to `most`; infinity and NaN are none."""
+
+    least: float = 0
+    most: float = MOMENT_MAX
+
+    def problem(self, value: object) -> str:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            # An integer that is too large for a float would make isfinite raise.
+            in_range = self.least <= value <= self.most
+            if in_range and math.isfinite(value):
+                return ""
+        return f"it must be a number from {self.least:g} to {self.most:.15g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or False."""
+
+    def problem(self, value: object) -> str:
+        return "" if isinstance(value, bool) else "it must be true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Bytes."""
+
+    longest: int
+
+    def problem(self, value: object) -> str:
+        if not isinstance(value, bytes):
+            return "it must be bytes"
+        return "" if len(value) <= self.longest else f"it may have {self.longest} bytes, not {len(value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list; each item is of one kind, or anything."""
+
+    item: Field | None = None
+    most: int = LIST_MAX
+
+    def problem(self, value: object) -> str:
+        if not isinstance(value, list):
+            return "it must be a list"
+        if len(value) > self.most:
+            return f"it may have {self.most} items, not {len(value)}"
+        if self.item is not None:
+            for number, item in enumerate(value, start=1):
+                wrong = self.item.problem(item)
+                if wrong:
+                    return f"item {number} of it is wrong: {wrong}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A map whose keys are text; its values may be anything."""
+
+    most: int = KEYS_MAX
+
+    def problem(self, value: object) -> str:
+        if not isinstance(value, dict):
+            return "it must be a map"
+        if len(value) > self.most:
+            return f"it may have {self.most} keys, not {len(value)}"
+        for key in value:
+            if not isinstance(key, str):
+                return f"its key {key!r} must be text"
+            if not _is_unicode(key):
+                return "one of its keys has a character that is not valid Unicode"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A value of one of these kinds."""
+
+    kinds: tuple[Field, ...]
+
+    def problem(self, value: object) -> str:
+        wrong = [kind.problem(value) for kind in self.kinds]
+        return "" if "" in wrong else " or ".join(dict.fromkeys(wrong))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One function of a job: [function, arguments, keyword arguments]."""
+
+    def problem(self, value: object) -> str:
+        match value:
+            case [str() as fun, list(), dict() as kwargs]:
+                wrong = Text().problem(fun)
+                return wrong or (f"keyword arguments: {wrong}" if (wrong := Table().problem(kwargs)) else "")
+        return "it must be a list of a function, its arguments and its keyword arguments"
+
+
+Names: Final = Listed(Text())
+"""A list of texts."""
+NamesOrText: Final = OneOf((Text(), Names))
+"""One name, several with commas, or a list of them."""
+
+
+def _is_unicode(text: str) -> bool:
+    # ASCII text, which is most of it, answers without being encoded.
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
