@@ -101,6 +101,13 @@ class Office:
         """A minion registers these resources (type -> ids)."""
         return self.send(minion, "resources", encode_document({"resources": resources, **more}))
 
+    def give_up(self, minion: str, resources: Mapping[str, Sequence[Any]]) -> None:
+        """A minion registers these alone, and an operator confirms that it misses the others for good."""
+        self.register(minion, resources)
+        row = self.master.registrations.of(MinionId(minion))
+        if row is not None and row.missing:
+            self.ask("resource_confirm", minion=minion)
+
     def grains(self, minion: str, **grains: Any) -> Mapping[str, Any]:
         """A minion sends its grains."""
         return self.send(minion, "grains", encode_document(grains))

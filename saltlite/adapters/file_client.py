@@ -40,7 +40,7 @@ class FileClient:
     of synced plug-ins, "" for none."""
 
     def __init__(
-        self, asker: FileAsker, cachedir: str, *, extmods: str = "", refresh: Callable[[str], None] = lambda _what: None
+        self, asker: FileAsker, cachedir: str, *, extmods: str = "", refresh: Callable[[str], Any] = lambda _what: {}
     ) -> None:
         self._asker = asker
         self._cachedir = cachedir

@@ -14,9 +14,11 @@ from typing import Any, Protocol
 from saltlite.core.cache.ports import NAMES, PILLAR, Banks
 from saltlite.core.ports import Clock, Store
 from saltlite.core.resources.views import Views
+from saltlite.master.claimants import Asking, ask_claimants
 from saltlite.master.registrations import Registrations
 from saltlite.model.events import tag_resource_registry
 from saltlite.model.ids import MinionId
+from saltlite.model.srn import resource_index_srn_key
 
 log = logging.getLogger(__name__)
 
@@ -37,12 +39,6 @@ class KeptRegistry(Protocol):
     def unregister_minion(self, minion: str) -> int: ...
 
     def declare_complete(self) -> None: ...
-
-
-class Asking(Protocol):
-    """The way to the link process."""
-
-    def want(self, minion: str, what: str) -> None: ...
 
 
 Opened = AbstractContextManager[tuple[KeptRegistry, Banks]]
@@ -81,14 +77,19 @@ class Upkeep:
         """Release what belongs to minions without an accepted key: a disk was full when the key went. Raises
         StoreError."""
         with self._opened() as (registry, banks):
+            registrations = Registrations(banks)
             known = {*registry.views().by_minion, *(key for name in NAMES for key in banks.bank(name).keys())}  # noqa: SIM118 - a bank is no dict
             for minion in known.difference(self._store.accepted_ids()):
                 # Looked at again where no key can be accepted meanwhile: that one would have registered by now.
                 with self._store.write() as store:
-                    if store.holder(MinionId(minion)) is None:
-                        registry.unregister_minion(minion)
-                        for name in NAMES:
-                            banks.bank(name).delete(minion)
+                    if store.holder(MinionId(minion)) is not None:
+                        continue
+                    held = registry.views().by_minion.get(minion, {})
+                    free = [resource_index_srn_key(kind, one) for kind in held for one in held[kind].ids]
+                    registry.unregister_minion(minion)
+                    for name in NAMES:
+                        banks.bank(name).delete(minion)
+                ask_claimants(registrations, self._link, free, but=MinionId(minion))
 
     def _restore(self, registry: KeptRegistry, registrations: Registrations) -> None:
         """Ask every minion that has fewer resources than it registered, until there is none."""

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from saltlite.adapters.folder import PosixFolder
 from saltlite.adapters.journal import DiskJournal
 from saltlite.adapters.kept_pillar import forget_pillar, keep_pillar
 from saltlite.adapters.lockfile import InstanceLock
+from saltlite.adapters.packing import Inside
 from saltlite.adapters.privileges import Account, account_of, drop_to, private_dir, start_log
 from saltlite.adapters.process import freeze_heap
 from saltlite.adapters.reactor import Reactor
@@ -53,10 +54,11 @@ from saltlite.minion.resources.declared import declared_by
 from saltlite.minion.resources.ports import Runs
 from saltlite.minion.resources.server import Around, ResourceServer
 from saltlite.minion.returns import Returns
-from saltlite.minion.statusfile import READY, STOPPED, Status, write_status
+from saltlite.minion.statusfile import READY, STOPPED, Status, read_status, write_status
 from saltlite.model import keptreturn
 from saltlite.model.execution import KNOWING
 from saltlite.model.keys import fingerprint
+from saltlite.model.resourcelook import TypeReport
 from saltlite.wire.messages import Message, functions_message
 
 log = logging.getLogger(__name__)
@@ -103,7 +105,8 @@ class _Minion:
         self._proof = identity.join_proof(config.pki_dir, clock, token, self._id)
         self._reactor = Reactor()
         self._problem = ""
-        self._status = Status("", "", 0.0)
+        self._status = Status("", "", 0.0, types=_types_before(config.data_dir))
+        self._kept_back: list[str] = []
         self._opts = opts_of(config, self._id)
         self._index = remembered_index(search_layers(self._opts), config.cachedir)
         self._told = self._index
@@ -120,7 +123,7 @@ class _Minion:
             returns,
             self._phase,
             self._refresh,
-            hooks=Hooks(self._pillar_came, self._registered),
+            hooks=Hooks(self._pillar_came, self._registered, self._look_again),
             alarm=lambda refused: self._write_status(refused=refused),
         )
         jobs = Jobs(self._id, clock, limit=config.jobs_max, longest_s=config.run_timeout)
@@ -162,7 +165,9 @@ class _Minion:
 
     def _make_resources(self, surroundings: Surroundings, disk: Disk) -> ResourceServer:
         server, declared = self._server, declared_by(self._config)
-        around = Around(server.asks, server.documents.resources_are, self._resources_found)
+        known = self._status.types
+        before = {name: report.found for name, report in known.items() if report.found is not None}
+        around = Around(server.asks, self._registering, self._resources_found, before)
         resources: list[ResourceServer] = []
 
         def make(runs: Runs) -> ResourceServer:
@@ -212,23 +217,35 @@ class _Minion:
         self._status = replace(self._status, **changes)
         write_status(self._config.data_dir, self._status)
 
-    def _refresh(self, what: str, done: Callable[[], None]) -> None:
+    def _refresh(self, what: str, done: Callable[[Inside], None]) -> None:
         """A job changed plug-ins, the machine, or what its pillar is made of: look at once, and not when it is time."""
         documents = self._server.documents
 
-        def registered() -> None:
-            documents.settled("resources", done)
+        def looked() -> None:
+            documents.settled("resources", lambda: done({}))
 
         match what:
             case "grains":
-                self._grains.find(lambda: documents.settled("grains", done))
+                self._grains.find(lambda: documents.settled("grains", lambda: done({})))
             case "pillar":
-                documents.refresh_pillar(lambda: self._resources.looked(registered))
+                documents.refresh_pillar(lambda: self._resources.looked(looked))
             case "resources":
-                self._resources.refresh(registered)
+                self._resources.refresh(lambda: documents.registered(lambda: done(self._resources_told())))
             case _:
                 self._tell_of_modules()
-                done()
+                done({})
+
+    def _resources_told(self) -> Inside:
+        """What somebody is told who had resources looked for."""
+        types = {name: report.shown() for name, report in self._resources.reports().items()}
+        return {"types": types, "looked_at": self._resources.looked_at(), "kept_back": self._kept_back}
+
+    def _look_again(self) -> None:
+        self._resources.look_again()
+
+    def _registering(self, document: bytes) -> None:
+        self._write_status(types=self._resources.reports(), looked_at=self._resources.looked_at())
+        self._server.documents.resources_are(document)
 
     # -- grains, pillar, resources
 
@@ -265,6 +282,7 @@ class _Minion:
         self._opening.pillar_came()
 
     def _registered(self, _ok: bool, reasons: Sequence[str]) -> None:
+        self._kept_back = list(reasons)
         self._write_status(resources="; ".join(reasons))
 
     # -- the network process
@@ -362,6 +380,12 @@ def masters_of(config: MinionConfig) -> tuple[str, ...]:
     """`host:port` of each configured master, in order."""
     pairs = [parse_address(text, config.port) for text in config.master]
     return tuple(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in pairs)
+
+
+def _types_before(data_dir: str) -> Mapping[str, TypeReport]:
+    """What was told of resource types before this start."""
+    status = read_status(data_dir)
+    return status.types if status is not None else {}
 
 
 def _import_for_jobs() -> None:

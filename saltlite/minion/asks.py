@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 NUMBERS = 2**31
 """Numbers of questions go round here."""
 
-Refresh = Callable[[str, Callable[[], None]], None]
-"""Look at "modules", "grains" … anew, and call back when that is done."""
+Refresh = Callable[[str, Callable[[Inside], None]], None]
+"""Look at "modules", "grains" … anew, and call back when that is done, with what there is to tell."""
 Answered = Callable[[Message], None]
 
 
@@ -83,7 +83,7 @@ class Asks:
             own = int(asked["n"])
             if asked["t"] == "refresh":
                 self._refreshing.append((process, own))
-                self._refresh(str(asked["what"]), lambda: self._refreshed(process, own))
+                self._refresh(str(asked["what"]), lambda told: self._refreshed(process, own, told))
                 return
             message = dict(check(asked, Sender.MINION, accepted=True))
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
@@ -121,10 +121,10 @@ class Asks:
         if self._unsent.pop(process, None) is not None:
             self._reactor.remove_writer(process.socket.fileno())
 
-    def _refreshed(self, process: JobProcess, own: int) -> None:
+    def _refreshed(self, process: JobProcess, own: int, told: Inside) -> None:
         if (process, own) in self._refreshing:
             self._refreshing.remove((process, own))
-            self._answer(process, {"t": "refreshed", "n": own})
+            self._answer(process, {"t": "refreshed", "n": own, "told": told})
 
     def _ask(self) -> None:
         while self._waiting and len(self._open) < FILE_ASKS_MAX:

@@ -50,6 +50,8 @@ class Hooks:
 
     pillar: Callable[[dict[str, Any]], None] = lambda _pillar: None
     registered: Callable[[bool, Sequence[str]], None] = lambda _ok, _reasons: None
+    look_again: Callable[[], None] = lambda: None
+    """The master wants another look at the resources before it believes that some are gone."""
 
 
 @dataclass(slots=True)
@@ -149,6 +151,17 @@ class Documents:
         else:
             done()
 
+    def registered(self, done: Done) -> None:
+        """Call `done` when the master has answered to the resources as they are now; they are sent for that, also when
+        it has them already. Without a session that is in the next one."""
+        document = self._documents["resources"]
+        if document.data:
+            document.settled.append(done)
+            if self._session:
+                self._send("resources")
+        else:
+            done()
+
     # -- what the master keeps
 
     def _is_now(self, what: Kind, data: bytes) -> None:
@@ -203,6 +216,8 @@ class Documents:
             self._answered(what, document, said["names"], ok=False)
         elif said["sha256"]:
             self._answered(what, document, said["names"], ok=True)
+            if what == "resources" and said["more"]:
+                self._hooks.look_again()
         else:
             self._piece(what, data, min(said["size"], len(data)))
 

@@ -71,8 +71,9 @@ class Errands:
             self._unwanted.add(number)
         return answer
 
-    def refresh(self, what: str) -> None:
-        """Have the minion look anew at its "modules", "grains", "pillar" or "resources", and return when it has.
+    def refresh(self, what: str) -> Inside:
+        """Have the minion look anew at its "modules", "grains", "pillar" or "resources", and return when it has, with
+        what it tells about that.
 
         Raises CommandExecutionError when that takes longer than REFRESH_S; it goes on nevertheless.
         """
@@ -85,6 +86,8 @@ class Errands:
                 f"The minion still refreshes its {what} after {patience_s:g} s, and goes on with it: its log says what "
                 "it waits for, and `saltlite doctor` there whether it has a master."
             )
+        told: Inside = answer["told"]
+        return told
 
     def _settled(self, ahead: deque[tuple[int, Message]]) -> Message:
         number, question = ahead.popleft()

@@ -25,6 +25,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from saltlite.adapters import logs
 from saltlite.adapters.file_client import FileClient
 from saltlite.adapters.folder import PosixFolder
+from saltlite.adapters.packing import Inside
 from saltlite.adapters.process import adopt_orphans, close_all_but, set_title, start_ticks
 from saltlite.adapters.spool import DiskSpool, decode, encode
 from saltlite.core.minion_ports import SpoolEntry
@@ -99,7 +100,7 @@ class Surroundings:
     """How a return becomes bytes, and what is done with one that is too large."""
     phase_is: Callable[[str, str], None]
     """Told where the connection is, for `systemctl status`."""
-    refresh: Callable[[str, Callable[[], None]], None] = lambda _what, done: done()
+    refresh: Callable[[str, Callable[[Inside], None]], None] = lambda _what, done: done({})
     """Looks at "modules", "grains" or "pillar" anew, and calls back when that is done."""
     pillar: dict[str, Any] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)

@@ -8,7 +8,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from saltlite.model.resourcelook import TypeReport, read_report
 
 NAME = "status.json"
 STOPPED = "stopped"
@@ -19,7 +22,7 @@ READY = "ready"
 TEXT_MAX = 512
 """Characters of each of its texts: the process that looks at what strangers send says them."""
 
-_FILE_MAX = 16 * 1024
+_FILE_MAX = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +36,19 @@ class Status:
     """Why the master did not take the resources of this minion, or not all of them; "" when it has them."""
     refused: int = 0
     """Answers that this daemon did not believe, for no master had signed them."""
+    types: Mapping[str, TypeReport] = field(default_factory=dict)
+    """What there is to tell of each resource type."""
+    looked_at: str = ""
+    """Why there is no resource type, "" when there is one."""
 
 
 def write_status(data_dir: str, status: Status) -> None:
     """Put the file there, whole; longer texts than TEXT_MAX are cut."""
     path = os.path.join(data_dir, NAME)
     temporary = f"{path}.new"
-    texts = {name: getattr(status, name)[:TEXT_MAX] for name in ("phase", "reason", "resources")}
-    text = json.dumps({**texts, "at": status.at, "refused": status.refused})
+    texts = {name: getattr(status, name)[:TEXT_MAX] for name in ("phase", "reason", "resources", "looked_at")}
+    types = {name: report.to_map() for name, report in status.types.items()}
+    text = json.dumps({**texts, "at": status.at, "refused": status.refused, "types": types})
     with contextlib.suppress(OSError):
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:
@@ -53,7 +61,8 @@ def read_status(data_dir: str) -> Status | None:
     try:
         with open(os.path.join(data_dir, NAME), encoding="utf-8") as file:
             said = json.loads(file.read(_FILE_MAX))
-        phase, reason, resources = (str(said[name]) for name in ("phase", "reason", "resources"))
-        return Status(phase, reason, float(said["at"]), resources, int(said.get("refused", 0)))
-    except (OSError, ValueError, KeyError, TypeError):
+        types = {str(name): read_report(one) for name, one in said.get("types", {}).items()}
+        texts = {name: str(said.get(name, "")) for name in ("phase", "reason", "resources", "looked_at")}
+        return Status(**texts, at=float(said["at"]), refused=int(said.get("refused", 0)), types=types)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

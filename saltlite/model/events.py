@@ -144,9 +144,14 @@ def tag_resource_refresh(minion: MinionId) -> str:
     return f"resource/refresh/{minion}"
 
 
-def tag_resource_conflict(srn: TargetId) -> str:
-    """Two minions say that they manage one resource."""
-    return f"resource/conflict/{srn}"
+def tag_resource_conflict(minion: MinionId) -> str:
+    """A minion says that it manages resources of others: how many, the first names, and who has them now."""
+    return f"resource/conflict/{minion}"
+
+
+def tag_resource_missing(minion: MinionId) -> str:
+    """A minion does not find many of its resources any more: they stay for now, were found again, or went."""
+    return f"resource/missing/{minion}"
 
 
 def tag_resource_refused(minion: MinionId) -> str:

@@ -7,18 +7,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from saltlite.errors import SaltInvocationError
+from saltlite.errors import CommandExecutionError, SaltInvocationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from saltlite.loader.hints import __client__
+    from saltlite.loader.hints import __client__, __context__
 
-__outputter__ = dict.fromkeys(
-    ("show_grains", "list_grains", "list", "owner", "match", "stats", "compact", "verify"), "yaml"
-)
+_MAPS = ("show_grains", "list_grains", "list", "owner", "match", "stats", "compact", "verify")
+__outputter__ = dict.fromkeys((*_MAPS, "refresh", "confirm", "show"), "yaml")
 
 _REFRESH = "saltutil.refresh_resources"
 
@@ -62,29 +62,74 @@ def list_grains() -> dict[str, dict[str, Any]]:
         after = said["last"]
 
 
-def refresh(minion: str, timeout: float = 60.0) -> bool:
+def refresh(minion: str, timeout: float = 60.0) -> dict[str, Any]:
     """
-    Have a minion look for its resources and register them, and wait until it has: whether it did.
+    Have a minion look for its resources and register them, and wait until it has: what ``saltutil.refresh_resources``
+    tells of each type. It fails when a type has an error, or the master kept something back.
 
     CLI Example::
 
         saltlite-run resource.refresh minion=gate1
     """
     known = {row["id"] for row in __client__.call("minions")["minions"]}
-    return minion in known and __client__.cmd(minion, _REFRESH, (), None, "list", timeout).get(minion) is True
+    if minion not in known:
+        raise SaltInvocationError(f"there is no minion {minion!r} with an accepted key")
+    told = __client__.cmd(minion, _REFRESH, (), None, "list", timeout).get(minion)
+    if not isinstance(told, dict):
+        raise CommandExecutionError(f"{minion} has not refreshed its resources: {told or 'it did not return'}")
+    if told.get("kept_back") or any("error" in one for one in told.get("types", {}).values()):
+        __context__["retcode"] = 1
+    return told
 
 
-def list(type: str = "", minion: str = "") -> dict[str, str]:
+def confirm(minion: str, type: str = "") -> dict[str, int]:
     """
-    Every resource with the minion that manages it; only those of a type, or of a minion.
+    Let go what a minion manages and does not find any more, without waiting for further looks: type -> how many.
+
+    CLI Example::
+
+        saltlite-run resource.confirm gate1
+        saltlite-run resource.confirm gate1 type=ssh
+    """
+    wanted = {"minion": minion, **({"type": type} if type else {})}
+    released: dict[str, int] = __client__.call("resource_confirm", **wanted)["released"]
+    return released
+
+
+def show(srn: str) -> dict[str, Any]:
+    """
+    One resource: ``type``, ``id``, its ``minion`` and whether that is ``up``; ``stale_since``, since when the minion
+    does not find it any more, in seconds since 1970, nothing when it does; and its ``grains``.
+
+    CLI Example::
+
+        saltlite-run resource.show ssh:web-01
+    """
+    rows = [row for row in __client__.call("resource_owner", id=srn)["resources"] if row["srn"] == srn]
+    if not rows:
+        raise SaltInvocationError(f"nobody manages {srn!r}: saltlite-run resource.list has what there is")
+    return {**rows[0], "grains": show_grains(srn)}
+
+
+def list(type: str = "", minion: str = "", stale: bool = False) -> dict[str, Any]:
+    """
+    Every resource with the minion that manages it; only those of a type, or of a minion. Beside a minion that does not
+    find the resource any more stands since when.
+
+    With ``stale`` these alone are listed, each as a map of ``minion`` and ``stale_since``, seconds since 1970.
 
     CLI Example::
 
         saltlite-run resource.list
         saltlite-run resource.list type=ssh minion=gate1
+        saltlite-run resource.list stale=True
     """
     wanted = {name: value for name, value in (("type", type), ("minion", minion)) if value}
-    return {row["srn"]: row["minion"] for row in _rows(wanted)}
+    rows = _rows(wanted)
+    if stale:
+        names = ("minion", "stale_since")
+        return {row["srn"]: {name: row[name] for name in names} for row in rows if row["stale_since"] is not None}
+    return {row["srn"]: row["minion"] + _since(row["stale_since"]) for row in rows}
 
 
 def owner(id: str) -> dict[str, str]:
@@ -128,14 +173,15 @@ def transfer(srn: str, minion: str) -> str:
 def stats() -> dict[str, Any]:
     """
     How the registry stands: its rows, its file, whether it is ``incomplete`` after damage; how many resources there
-    are of each type; and which minions had registrations refused, or parts of them, and why.
+    are of each type; which minions had registrations refused, or parts of them, and why; ``missing``, what minions do
+    not find any more and still manage; and ``reports``, resource types that could not be used, or found nothing.
 
     CLI Example::
 
         saltlite-run resource.stats
     """
     said = __client__.call("resource_stats")
-    return {name: said[name] for name in ("registry", "types", "minions", "refused")}
+    return {name: said[name] for name in ("registry", "types", "minions", "refused", "missing", "reports")}
 
 
 def compact() -> dict[str, int]:
@@ -160,6 +206,13 @@ def verify() -> dict[str, Any]:
     """
     said = __client__.call("resource_verify")
     return {name: said[name] for name in ("rows", "problems", "aside")}
+
+
+def _since(stale_since: float | None) -> str:
+    if stale_since is None:
+        return ""
+    at = datetime.fromtimestamp(stale_since, UTC)
+    return f" (stale since {at:%Y-%m-%dT%H:%M:%SZ})"
 
 
 def _rows(wanted: dict[str, str]) -> Iterator[dict[str, Any]]:

@@ -110,7 +110,8 @@ def test_resources_of_another_minion_stay_with_it(site: Fleet, traitor: Traitor)
     assert (state, reasons) == ("ok", ["dummy:d1 is managed by ma, and stays so"])
     assert owners(site) == {**OURS, "dummy:x1": "mx"}
     assert "hacked" not in grains_of(site, "dummy", "d1")
-    assert {"owner": "ma", "refused": "mx"} in events(site, "resource/conflict/dummy:d1")
+    conflict = {"id": "mx", "count": 1, "owned_by": {"ma": 1}, "resources": ["dummy:d1"]}
+    assert conflict in events(site, "resource/conflict/mx")
 
 
 def test_a_resource_called_like_a_minion_is_not_registered(site: Fleet, traitor: Traitor) -> None:

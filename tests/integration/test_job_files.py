@@ -58,9 +58,9 @@ class Minion:
         self.told.append(message["message"])
         self.most = max(self.most, len(self.told))
 
-    def _refresh(self, what: str, done: Callable[[], None]) -> None:
+    def _refresh(self, what: str, done: Callable[[Inside], None]) -> None:
         self.refreshed.append(what)
-        done()
+        done({"types": {}, "looked_at": "", "kept_back": []})
 
     def answer(self) -> None:
         """As the master does, unless it is away."""
@@ -166,7 +166,7 @@ def test_a_refresh_is_passed_on_and_waited_for(minion: Minion) -> None:
 
 
 def test_a_look_for_resources_is_passed_on_and_waited_for(minion: Minion) -> None:
-    assert minion.run("saltutil.refresh_resources") is True
+    assert minion.run("saltutil.refresh_resources") == {"types": {}, "kept_back": []}
     assert minion.refreshed == ["resources"]
 
 

@@ -33,7 +33,7 @@ class Minion:
     def __init__(self, folder: Path) -> None:
         self.reactor = Reactor()
         self.told: list[Any] = []
-        self.asks = Asks(self.reactor, self._tell, lambda _what, done: done(), answer_check())
+        self.asks = Asks(self.reactor, self._tell, lambda _what, done: done({}), answer_check())
         self.path = folder / SOCKET_NAME
         self.callers = Callers(self.reactor, self.asks, str(folder))
         self.callers.start()

@@ -22,7 +22,7 @@ from saltlite.loader.finder import build_index
 from saltlite.loader.places import search_layers
 from saltlite.minion.asks import Asks
 from saltlite.minion.jobprocess import JobCall, Surroundings
-from saltlite.minion.resources import finding, keeper
+from saltlite.minion.resources import finding, keeper, server
 from saltlite.minion.resources.declared import Declared
 from saltlite.minion.resources.keeper import RESTART_MIN_S
 from saltlite.minion.resources.ports import Runs
@@ -208,7 +208,7 @@ def make(tmp_path: Path) -> Iterator[MakeRig]:
             Declared(pillar_key, PLACES, timeout_s, {}),
             spool,
             around=Around(
-                Asks(reactor, lambda _message: None, lambda _what, done: done(), answer_check("ma")),
+                Asks(reactor, lambda _message: None, lambda _what, done: done({}), answer_check("ma")),
                 lambda data: rig.registered.append(decode_document(data)),
                 inventories.append,
             ),
@@ -662,3 +662,62 @@ def test_devices_whose_calls_fail_after_a_while_leave_half_of_the_places_to_the_
     rig.until(lambda: part in rig.done)
     began = {row.start_ms for row in rig.rows(part).values()}
     assert max(began) - min(began) >= 1900
+
+
+# -- what is told of each type
+
+
+def test_each_type_is_told_of_loaded_or_why_not_found_and_what_was_before(make: MakeRig) -> None:
+    rig = make()
+    rig.found(["p1", "p2"])
+    first = rig.registered[-1]
+    told = first["reports"]["probe"]
+    assert (told["loaded"], told["initialised"], told["found"], told["was"], told["error"]) == (True, True, 2, None, "")
+    rig.server.pillar_is({"resources": {"probe": {"ids": []}, "nosuch": {}}})
+    rig.until(lambda: "nosuch" in rig.registered[-1]["reports"] and rig.registered[-1]["reports"]["probe"]["was"] == 2)
+    told = rig.registered[-1]["reports"]
+    assert (told["probe"]["found"], told["probe"]["looked_at"]) == (0, "pillar resources:probe, which has the keys ids")
+    assert told["probe"]["look"] not in ("", first["reports"]["probe"]["look"])
+    assert (told["nosuch"]["loaded"], told["nosuch"]["found"], told["nosuch"]["look"]) == (False, None, "")
+    assert "there is no nosuch/__init__.py" in told["nosuch"]["error"]
+    assert rig.registered[-1]["look"] not in ("", first["look"])
+
+
+def test_a_type_that_cannot_be_initialised_or_looked_at_says_why(make: MakeRig) -> None:
+    rig = make({**FILES, "resources/probe/__init__": CONNECTION.replace("def discover(opts):", DISCOVER_FAILS)})
+    rig.server.pillar_is({"resources": {"probe": {"ids": ["p1"]}}})
+    rig.until(lambda: rig.registered and rig.registered[-1]["reports"])
+    told = rig.registered[-1]["reports"]["probe"]
+    assert (told["loaded"], told["found"], told["look"]) == (True, None, "")
+    assert told["error"] == "discover() raised OSError: no inventory"
+
+
+DISCOVER_FAILS = """def discover(opts):
+    raise OSError("no inventory")
+
+def discovered(opts):"""
+
+
+def test_the_minion_looks_again_when_the_master_wants_to_be_sure_and_once_for_several_times(
+    make: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LOOK_AGAIN_S", 0.2)
+    rig = make()
+    rig.found(["p1"])
+    looks = {one["look"] for one in rig.registered}
+    for _ in range(3):
+        rig.server.look_again()
+    rig.until(lambda: len({one["look"] for one in rig.registered}) == len(looks) + 1)
+    count = len(rig.registered)
+    rig.run(["p1"], "test.sleep", 0.6)
+    assert len(rig.registered) == count
+
+
+def test_a_minion_without_types_says_the_same_after_each_start(make: MakeRig) -> None:
+    rig = make()
+    rig.server.pillar_is({"nothing": "here"})
+    rig.until(lambda: rig.registered)
+    assert (rig.registered[-1]["look"], rig.registered[-1]["reports"]) == ("", {})
+    assert rig.server.looked_at() == "pillar resources is not there"
+    rig.server.pillar_is({"resources": {}})
+    assert rig.server.looked_at() == "pillar resources declares no resource types"

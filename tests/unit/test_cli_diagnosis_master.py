@@ -55,7 +55,7 @@ AROUND = Surroundings(
     paths=PATHS,
     disks={"data_dir": DISK},
 )
-RESOURCES = {"count": 24, "minions": 1, "refused": 0, "incomplete": False}
+RESOURCES = {"count": 24, "minions": 1, "refused": 0, "incomplete": False, "missing": {}, "types": {}}
 STATUS: dict[str, Any] = {
     "resources": RESOURCES,
     "master": {"name": "m", "version": "0.1", "started_at": NOW - 50, "mworkers": 2},

@@ -43,7 +43,7 @@ def test_what_a_later_registration_does_not_have_is_released_with_its_grains(off
     office.register("ma", {"dummy": ["d1"]}, grains={"dummy:d1": {"n": 1}})
     assert office.owned("ma") == {"dummy": ["d1"]}
     assert list(office.ask("resource_list_grains").fields["resources"]) == ["dummy:d1"]
-    office.register("ma", {})
+    office.give_up("ma", {})
     assert office.owned("ma") == {}
     assert office.ask("resource_list_grains").fields["resources"] == {}
 

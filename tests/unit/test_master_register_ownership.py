@@ -18,6 +18,7 @@ from saltlite.wire.document import encode_document
 from tests.master_office import Office
 from tests.store_samples import key
 
+CONFLICT = {"id": "mb", "count": 1, "owned_by": {"ma": 1}, "resources": ["dummy:d1"]}
 DUMMIES = {"dummy": ["d1", "d2"]}
 PING = "test.ping()"
 
@@ -37,7 +38,7 @@ def test_a_resource_of_another_minion_stays_with_it_and_both_are_told(office: Of
     assert office.owned("ma") == DUMMIES
     assert office.owned("mb") == {"dummy": ["d11"]}
     (event,) = office.events("resource/conflict/")
-    assert (event.tag, event.data) == ("resource/conflict/dummy:d1", {"owner": "ma", "refused": "mb"})
+    assert (event.tag, event.data) == ("resource/conflict/mb", CONFLICT)
 
 
 def test_where_the_newest_wins_the_resource_moves_with_its_grains() -> None:
@@ -48,7 +49,7 @@ def test_where_the_newest_wins_the_resource_moves_with_its_grains() -> None:
     assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] == {"of": "mb"}
     assert office.ask("resource_grains", type="dummy", id="d2").fields["grains"] == {"of": "ma"}
     (event,) = office.events("resource/conflict/")
-    assert event.data == {"owner": "mb", "taken_from": "ma"}
+    assert event.data == {"id": "mb", "count": 1, "taken_from": {"ma": 1}, "resources": ["dummy:d1"]}
 
 
 def test_two_minions_do_not_take_one_resource_from_each_other_for_ever() -> None:
@@ -108,13 +109,18 @@ def test_what_an_operator_gave_to_another_minion_is_not_taken_back(conflict: Con
     assert (office.owned("ma"), office.owned("mb")) == ({"dummy": ["d2"]}, {"dummy": ["d1"]})
 
 
-def test_one_registration_makes_a_limited_number_of_conflict_events(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registering, "CONFLICT_EVENTS_MAX", 3)
-    office.register("ma", {"dummy": [f"d{n}" for n in range(10)]})
-    office.register("mb", {"dummy": [f"d{n}" for n in range(10)]})
-    assert len(office.events("resource/conflict/")) == 3
+def test_one_conflict_is_one_event_with_the_count_and_the_first_names(office: Office) -> None:
+    mine = [f"d{n:02}" for n in range(registering.CONFLICT_NAMES_MAX)]
+    office.register("ma", {"dummy": mine})
+    office.register("mc", {"dummy": ["x"]})
+    office.register("mb", {"dummy": [*mine, "x"]})
+    (event,) = office.events("resource/conflict/")
+    owners = {"ma": registering.CONFLICT_NAMES_MAX, "mc": 1}
+    names = [f"dummy:{name}" for name in mine]
+    assert (event.tag, event.data) == (
+        "resource/conflict/mb",
+        {"id": "mb", "count": len(mine) + 1, "owned_by": owners, "resources": names},
+    )
 
 
 def test_the_same_refusal_again_is_no_news(office: Office) -> None:

@@ -34,7 +34,7 @@ def test_resources_are_listed_by_type_and_minion(office: Office) -> None:
     assert srns(office, minion="ma") == ["dummy:d1", "dummy:d2", "probe:d1"]
     assert srns(office, type="probe", minion="mb") == []
     (row,) = office.ask("resource_list", minion="mb").fields["resources"]
-    assert row == {"srn": "dummy:d3", "type": "dummy", "id": "d3", "minion": "mb", "up": True}
+    assert row == {"srn": "dummy:d3", "type": "dummy", "id": "d3", "minion": "mb", "up": True, "stale_since": None}
 
 
 def test_a_long_list_comes_in_pages(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,10 +81,12 @@ def test_a_transfer_moves_the_resource_drops_its_grains_and_asks_both_minions(of
     assert office.owned("mb") == {"dummy": ["d1", "d3"]}
     assert office.ask("resource_grains", type="dummy", id="d1").fields["grains"] is None
     assert sorted(office.link.wanted) == [("ma", "resources"), ("mb", "resources")]
-    (event,) = office.events("resource/conflict/dummy:d1")
-    assert event.data == {"owner": "mb", "taken_from": "ma", "by": "root"}
+    (event,) = office.events("resource/conflict/mb")
+    moved = {"id": "mb", "count": 1, "taken_from": {"ma": 1}, "resources": ["dummy:d1"]}
+    assert event.data == {**moved, "by": "root"}
     # The former owner says that it still has it, and is told that it has not.
-    assert office.register("ma", {"dummy": ["d1", "d2"]})["names"] == ["dummy:d1 is managed by mb, and stays so"]
+    names = office.register("ma", {"dummy": ["d1", "d2"], "probe": ["d1"]})["names"]
+    assert names == ["dummy:d1 is managed by mb, and stays so"]
     assert office.owned("mb") == {"dummy": ["d1", "d3"]}
 
 
@@ -111,7 +113,7 @@ def test_stats_count_types_and_minions(office: Office) -> None:
 
 
 def test_compaction_and_verification_answer_in_figures(office: Office) -> None:
-    office.register("ma", {})
+    office.give_up("ma", {})
     assert office.ask("resource_compact").fields == {"before": 7, "after": 1}
     assert office.ask("resource_verify").fields == {"rows": 1, "problems": [], "aside": ""}
 
@@ -125,7 +127,9 @@ def test_status_has_resources_and_who_was_refused(office: Office) -> None:
         return question.fields(None)
 
     said = status()
-    assert said["resources"] == {"count": 3, "minions": 1, "refused": 1, "incomplete": False}
+    types = said["resources"].pop("types")
+    assert said["resources"] == {"count": 3, "minions": 1, "refused": 1, "incomplete": False, "missing": {}}
+    assert types["dummy"] == {"count": 2, "minions": 1, "problems": []}
     assert {row["id"]: row["resources"] for row in said["minions"]} == {"ma": 3, "mb": 0}
 
 

@@ -37,7 +37,7 @@ class Asker:
     def __init__(self) -> None:
         self.told: list[Message] = []
         self.alarms: list[int] = []
-        self.refreshes: list[tuple[str, Callable[[], None]]] = []
+        self.refreshes: list[tuple[str, Callable[[Inside], None]]] = []
         nobody: Any = None  # every write is taken at once, so the reactor is not asked for anything
         self.asks = Asks(
             nobody,
@@ -46,7 +46,7 @@ class Asker:
             answer_check(alarm=self.alarms.append),
         )
 
-    def _refresh(self, what: str, done: Callable[[], None]) -> None:
+    def _refresh(self, what: str, done: Callable[[Inside], None]) -> None:
         self.refreshes.append((what, done))
 
     def said(self, question: Message, state: str, **fields: Any) -> None:
@@ -87,8 +87,8 @@ def test_whoever_waits_for_a_refresh_is_told_when_it_is_done() -> None:
     one, process = Asker(), Process()
     one.heard(process, {"t": "refresh", "n": 3, "what": "pillar"})
     assert (one.refreshes[0][0], process.heard) == ("pillar", [])
-    one.refreshes[0][1]()
-    assert process.heard == [{"t": "refreshed", "n": 3}]
+    one.refreshes[0][1]({"types": {}})
+    assert process.heard == [{"t": "refreshed", "n": 3, "told": {"types": {}}}]
 
 
 def test_a_process_that_has_ended_is_told_nothing() -> None:
@@ -96,7 +96,7 @@ def test_a_process_that_has_ended_is_told_nothing() -> None:
     gone: Any = process
     one.heard(process, {"t": "refresh", "n": 3, "what": "pillar"})
     one.asks.ended(gone)
-    one.refreshes[0][1]()
+    one.refreshes[0][1]({})
     assert process.heard == []
 
 

@@ -31,8 +31,12 @@ class Master:
         self.pillar: dict[str, Any] = {"role": "web"}
         self.held: dict[str, bytes] = {}
         self.made_with: list[str] | None = None
-        hooks = Hooks(self.pillars.append, lambda ok, reasons: self.registered.append((ok, reasons)))
+        self.looks_again = 0
+        hooks = Hooks(self.pillars.append, lambda ok, reasons: self.registered.append((ok, reasons)), self._look_again)
         self.minion = Documents(self, self._ask, self._tell, hooks)
+
+    def _look_again(self) -> None:
+        self.looks_again += 1
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
         self.timers.append((seconds, callback))
@@ -288,3 +292,37 @@ def test_a_refresh_without_a_session_is_done_in_the_next_one(master: Master) -> 
     master.minion.connected()
     master.serve()
     assert done == ["pillar"]
+
+
+def test_somebody_who_wants_the_resources_registered_has_them_sent_also_when_the_master_has_them(
+    settled: Master,
+) -> None:
+    done: list[str] = []
+    settled.minion.registered(lambda: done.append("none to register"))
+    assert done == ["none to register"]
+    settled.minion.resources_are(REGISTRATION)
+    assert settled.kinds() == []
+    settled.minion.registered(lambda: done.append("sent"))
+    assert (settled.serve(), done) == (["doc_put resources"], ["none to register", "sent"])
+    settled.minion.registered(lambda: done.append("again"))
+    assert (settled.serve(), done[-1]) == (["doc_put resources"], "again")
+
+
+def test_who_wants_the_resources_registered_without_a_session_waits_for_the_next_one(master: Master) -> None:
+    done: list[bool] = []
+    master.minion.grains_are(GRAINS)
+    master.minion.resources_are(REGISTRATION)
+    master.minion.registered(lambda: done.append(True))
+    assert done == []
+    master.minion.connected()
+    assert "doc_put resources" in master.serve()
+    assert done == [True]
+
+
+def test_a_master_that_wants_to_be_sure_has_the_minion_look_again(settled: Master) -> None:
+    settled.minion.resources_are(REGISTRATION)
+    for more in (False, True):
+        settled.minion.wanted("resources")
+        message = settled.asked[-1][0]
+        settled.say("ok", size=len(REGISTRATION), sha256=message["sha256"], more=more)
+    assert settled.looks_again == 1

@@ -176,7 +176,8 @@ def test_a_top_file_with_mistakes_is_a_failure_that_names_them() -> None:
 
 
 def test_resources_are_listed_over_several_pages() -> None:
-    rows = [{"srn": f"dummy:{n:04}", "minion": "ma"} for n in range(25)]
+    rows: list[dict[str, Any]] = [{"srn": f"dummy:{n:04}", "minion": "ma", "stale_since": None} for n in range(25)]
+    rows[3]["stale_since"] = 1_800_000_000.5
 
     def page(after: str = "", **_wanted: Any) -> dict[str, Any]:
         rest = [one for one in rows if one["srn"] > after]
@@ -185,6 +186,10 @@ def test_resources_are_listed_over_several_pages() -> None:
     client = Client(resource_list=page)
     found = run(client, "resource.list", type="dummy").value
     assert (len(found), found["dummy:0024"]) == (25, "ma")
+    # One that its minion does not find any more says so; machines ask for these alone.
+    assert found["dummy:0003"] == "ma (stale since 2027-01-15T08:00:00Z)"
+    stale = run(Client(resource_list=page), "resource.list", stale=True).value
+    assert stale == {"dummy:0003": {"minion": "ma", "stale_since": 1_800_000_000.5}}
     assert [fields.get("type") for _verb, fields in client.asked] == ["dummy"] * 3
 
 
@@ -205,16 +210,30 @@ def test_grains_of_one_resource_are_found_by_type_and_id_or_by_its_srn() -> None
     assert "name one resource" in run(client, "resource.show_grains", id="web-1").value
 
 
-@pytest.mark.parametrize(("returned", "answer"), [({"ma": True}, True), ({"ma": False}, False), ({}, False)])
-def test_a_refresh_is_a_job_and_its_return_is_the_answer(returned: dict[str, Any], answer: bool) -> None:
+GOOD = {"types": {"ssh": {"loaded": True, "initialised": True, "found": 2, "was": 1}}, "kept_back": []}
+BAD = {"types": {"ssh": {"loaded": False, "initialised": False, "found": None, "error": "no"}}, "kept_back": []}
+
+
+@pytest.mark.parametrize(
+    ("returned", "answer", "code"),
+    [
+        ({"ma": GOOD}, GOOD, 0),
+        ({"ma": BAD}, BAD, 1),
+        ({"ma": {**GOOD, "kept_back": ["x"]}}, {**GOOD, "kept_back": ["x"]}, 1),
+        ({"ma": "ERROR"}, "ERROR: ma has not refreshed its resources: ERROR", 1),
+        ({}, "ERROR: ma has not refreshed its resources: it did not return", 1),
+    ],
+)
+def test_a_refresh_is_a_job_and_its_return_is_the_answer(returned: dict[str, Any], answer: Any, code: int) -> None:
     client = Client(minions={"minions": [row("ma", "up")]}, cmd=returned)
-    assert run(client, "resource.refresh", minion="ma").value is answer
+    ran = run(client, "resource.refresh", minion="ma")
+    assert (ran.value, bool(ran.retcode)) == (answer, bool(code))
     assert client.asked[-1][1]["args"][:2] == ("ma", "saltutil.refresh_resources")
 
 
 def test_a_refresh_of_an_unknown_minion_publishes_nothing() -> None:
     client = Client(minions={"minions": []})
-    assert run(client, "resource.refresh", minion="nosuch").value is False
+    assert "there is no minion 'nosuch'" in run(client, "resource.refresh", minion="nosuch").value
     assert [verb for verb, _fields in client.asked] == ["minions"]
 
 
@@ -242,7 +261,7 @@ def test_owners_transfers_and_matches_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("fun", "answer"),
     [
-        ("stats", {"registry": {}, "types": {}, "minions": 0, "refused": {}}),
+        ("stats", {"registry": {}, "types": {}, "minions": 0, "refused": {}, "missing": {}, "reports": {}}),
         ("compact", {"before": 5, "after": 1}),
         ("verify", {"rows": 1, "problems": [], "aside": ""}),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 
 from saltlite.adapters.memory_registry import MemoryPrimary, MemoryRows
 from saltlite.adapters.resource_registry.primary import FilePrimary, World
-from saltlite.core.resources.claims import Conflict, Registration
+from saltlite.core.resources.claims import Conflict, Registration, Yields, never
 from saltlite.core.resources.layout import CAPACITY_MAX, CAPACITY_MIN
 from saltlite.core.resources.registry import Registry
 
@@ -117,6 +117,7 @@ class InertRegistry(Registry):
         resources: Mapping[str, Iterable[str]],  # noqa: ARG002 - as above
         *,
         conflict: Conflict = Conflict.REFUSE,  # noqa: ARG002 - as above
+        yields: Yields = never,  # noqa: ARG002 - as above
     ) -> Registration:
         """Nothing."""
         return Registration(0, 0, (), 0)

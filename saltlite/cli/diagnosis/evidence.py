@@ -14,6 +14,7 @@ from saltlite.adapters.master_probe import MasterProof
 from saltlite.config.api import ApiConfig
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
+from saltlite.model.resourcelook import TypeReport
 
 
 class Sort(StrEnum):
@@ -207,3 +208,7 @@ class MinionEvidence:
     spool_bytes: int
     spool_damaged: Sequence[str]
     modules: ModulesSeen | None
+    types: Mapping[str, TypeReport] = field(default_factory=dict)
+    """What the minion tells of its resource types."""
+    looked_at: str = ""
+    """Why there is no resource type, "" when there is one."""

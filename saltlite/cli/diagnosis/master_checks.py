@@ -274,7 +274,17 @@ def _resources(seen: MasterEvidence) -> Iterator[Finding]:
             f"registrations were refused, wholly or in part, of {minions_text(found['refused'])}",
             stats,
         )
-    if found["count"] and not found["incomplete"] and not found["refused"]:
+    for minion, kinds in found["missing"].items():
+        told = ", ".join(f"{count} of type {kind}" for kind, count in kinds.items())
+        yield warning(
+            "resources",
+            f"{minion} does not find {told} any more: they go when further looks agree, or when you confirm it",
+            shared.command(seen.around, f"runner resource.confirm {shlex.quote(minion)}"),
+        )
+    for kind, one in found["types"].items():
+        for sentence in one["problems"]:
+            yield warning("resources", f"type {kind} on {sentence}", stats)
+    if found["count"] and not found["incomplete"] and not found["refused"] and not found["missing"]:
         yield ok("resources", f"{found['count']} are registered, of {minions_text(found['minions'])}")
 
 

@@ -67,6 +67,14 @@ def _running(seen: MinionEvidence) -> Iterator[Finding]:
 def _resources(seen: MinionEvidence) -> Iterator[Finding]:
     if seen.resources_problem:
         yield problem("resources", f"the master did not take the resources, or not all: {seen.resources_problem}")
+    for name, report in sorted(seen.types.items()):
+        trouble, was = report.problem(), "" if report.was is None else f" (was {report.was})"
+        if trouble:
+            yield problem("resources", f"type {name}: {trouble}{was}")
+        else:
+            yield ok("resources", f"type {name}: loaded and initialised, {report.found} found{was}")
+    if seen.looked_at and seen.resources_problem:
+        yield warning("resources", f"there is no resource type: {seen.looked_at}")
 
 
 def _signatures(seen: MinionEvidence) -> Iterator[Finding]:

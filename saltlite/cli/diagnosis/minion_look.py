@@ -59,6 +59,8 @@ def look_at_minion(config_dir: str) -> MinionEvidence:
         phase_at=status.at,
         resources_problem=status.resources,
         refused_answers=status.refused,
+        types=status.types,
+        looked_at=status.looked_at,
         journal_problem=journal_problem,
         journal_jobs=jobs,
         spool_results=kept.results,

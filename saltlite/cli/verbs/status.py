@@ -14,7 +14,7 @@ from saltlite.cli.targets import minions_text
 from saltlite.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from saltlite.cli.console import Console
 
@@ -45,6 +45,7 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
         ("store", _store(store)),
         ("minions", ", ".join(f"{counts[name]} {name}" for name in ("up", "away", "never", "pending"))),
         ("resources", _resources(answer["resources"])),
+        *(("", text) for text in _types(answer["resources"]["types"])),
         ("targets", _targets(answer["queues"])),
         *((name, _reader(lag)) for name, lag in answer["readers"].items()),
     ]
@@ -55,7 +56,7 @@ def _text(answer: Mapping[str, Any], console: Console) -> str:
             ("link", f"{link['sessions']} sessions, {link['handshakes']} handshakes, {_refused(link['refused'])}"),
         ]
     wide = max(len(name) for name, _text in lines) + 2
-    head = "".join(f"{name + ':':<{wide}}{text}\n" for name, text in lines)
+    head = "".join(f"{name + ':' if name else '':<{wide}}{text}\n" for name, text in lines)
     return head + ("\n" + _minions(answer["minions"], console) if answer["minions"] else "")
 
 
@@ -68,9 +69,18 @@ def _resources(resources: Mapping[str, Any]) -> str:
     parts = [f"{resources['count']} of {minions_text(resources['minions'])}" if resources["count"] else "none"]
     if resources["refused"]:
         parts.append(f"those of {minions_text(resources['refused'])} refused, or some of them")
+    missing = sum(count for kinds in resources["missing"].values() for count in kinds.values())
+    if missing:
+        parts.append(f"{missing} of {minions_text(len(resources['missing']))} not found any more, and kept for now")
     if resources["incomplete"]:
         parts.append("incomplete after damage, until every minion has registered again")
     return "; ".join(parts)
+
+
+def _types(types: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for kind, one in types.items():
+        yield f"{kind}: {one['count']} of {minions_text(one['minions'])}"
+        yield from (f"  {problem}" for problem in one["problems"])
 
 
 def _targets(queues: Mapping[str, Any]) -> str:

@@ -15,8 +15,10 @@ from itertools import islice
 from typing import Any
 
 from saltlite.core.resources.claims import Conflict
+from saltlite.core.resources.missing import Seen
 from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
 from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.resourcelook import TypeReport, read_report
 from saltlite.model.signature import by_name, is_absent, is_function_name, parse_signature
 from saltlite.model.srn import check_resource_ids, check_resource_type, resource_index_srn_key
 
@@ -35,7 +37,10 @@ TYPE_FUNCTIONS_MAX = 4096
 FUNCTIONS_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of the texts of all functions in one registration: the master keeps them in memory."""
 
-_FIELDS = frozenset({"resources", "grains", "stale", "functions"})
+LOOK_MAX = 64
+"""Characters of the name of a look."""
+
+_FIELDS = frozenset({"resources", "grains", "stale", "functions", "look", "reports"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,16 @@ class Registering:
     """Resources whose grains could not be had now: the old ones stay."""
     functions: Mapping[str, Mapping[str, str]]
     """Type -> function -> its text of `saltlite.model.signature`."""
+    reports: Mapping[str, TypeReport] = field(default_factory=dict)
+    """What the minion tells of each type that its pillar declares."""
+    look: str = ""
+    """The name of the minion's last look at all: that of types without a report, which it has no more."""
+
+    def seen(self, kind: str) -> Seen:
+        """What was found of a type, in which look."""
+        report = self.reports.get(kind)
+        look = self.look if report is None else report.look if report.found is not None else ""
+        return Seen(frozenset(self.resources.get(kind, ())), look)
 
     def srns(self) -> Iterator[TargetId]:
         """All of its resources."""
@@ -84,6 +99,8 @@ def read_registration(document: Mapping[Any, Any], quota: int) -> Registering:
         grains=document.get("grains", {}),
         stale=frozenset(document.get("stale", ())),
         functions={kind: by_name(texts) for kind, texts in document.get("functions", {}).items()},
+        reports={kind: read_report(one) for kind, one in document.get("reports", {}).items()},
+        look=document.get("look", ""),
     )
 
 
@@ -112,6 +129,7 @@ def _problems(document: Mapping[Any, Any], quota: int) -> Iterator[str]:
         yield from _bad_type(kind)
         yield from _bad_ids(ids)
     yield from _bad_rest(document, resources)
+    yield from _bad_reports(document)
 
 
 def _bad_type(kind: object) -> Iterator[str]:
@@ -157,6 +175,21 @@ def _bad_rest(document: Mapping[Any, Any], resources: Mapping[Any, Any]) -> Iter
             yield f"the type {str(kind)[:64]!r} has {len(texts)} functions, and there may be {TYPE_FUNCTIONS_MAX}"
         else:
             yield from (f"{str(text)[:80]!r} is no function of a resource type" for text in texts if not _is_text(text))
+
+
+def _bad_reports(document: Mapping[Any, Any]) -> Iterator[str]:
+    look, reports = document.get("look", ""), document.get("reports", {})
+    if not isinstance(look, str) or len(look) > LOOK_MAX:
+        yield "`look` of a registration is the name of a look"
+    if not isinstance(reports, dict) or len(reports) > TYPES_MAX:
+        yield f"`reports` of a registration is a map from {TYPES_MAX} types at most"
+        return
+    for kind, one in reports.items():
+        yield from _bad_type(kind)
+        try:
+            read_report(one)
+        except ValueError as error:
+            yield f"the report of the type {str(kind)[:64]!r} is none: {error}"
 
 
 def _is_text(text: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -33,7 +33,9 @@ class Registration:
     generation: int
     """Number of the registry's last commit, which has all of it."""
     taken: tuple[tuple[str, str], ...] = ()
-    """SRNs that came from another minion, each with that minion: only where the newest wins."""
+    """SRNs that came from another minion, each with that minion: where the newest wins, or the owner yielded them."""
+    released: tuple[str, ...] = ()
+    """SRNs that nobody manages any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,21 @@ class Claim:
     put: int
     refused: tuple[tuple[str, str], ...]
     taken: tuple[tuple[str, str], ...]
+    released: tuple[str, ...]
 
 
-def claim(views: Views, minion: str, resources: Mapping[str, Iterable[str]], conflict: Conflict) -> Claim:
+Yields = Callable[[str, str], bool]
+"""Whether the owner of a resource leaves it to whoever claims it: SRN and owner are given."""
+
+
+def never(_srn: str, _owner: str) -> bool:
+    """No owner yields anything."""
+    return False
+
+
+def claim(
+    views: Views, minion: str, resources: Mapping[str, Iterable[str]], conflict: Conflict, yields: Yields = never
+) -> Claim:
     """What has to change so that `minion` manages `resources` (type -> bare ids) and nothing else.
 
     Rows that are right are left alone, and only rows that are the minion's are released. Raises UsageError for a
@@ -56,11 +70,11 @@ def claim(views: Views, minion: str, resources: Mapping[str, Iterable[str]], con
     puts: list[Change] = []
     refused: list[tuple[str, str]] = []
     taken: list[tuple[str, str]] = []
-    gone = [f"{kind}:{bare_id}".encode() for kind in held if kind not in resources for bare_id in held[kind].ids]
+    gone = [f"{kind}:{bare_id}" for kind in held if kind not in resources for bare_id in held[kind].ids]
     for kind, ids in resources.items():
         wanted = _distinct(kind, ids)
         have = held[kind].ids if kind in held else set()
-        gone += [f"{kind}:{bare_id}".encode() for bare_id in have if bare_id not in wanted]
+        gone += [f"{kind}:{bare_id}" for bare_id in have if bare_id not in wanted]
         if not wanted.keys() <= have:
             fresh = check_resource_ids(bare_id for bare_id in wanted if bare_id not in have)
             known = views.known(fresh)
@@ -68,13 +82,14 @@ def claim(views: Views, minion: str, resources: Mapping[str, Iterable[str]], con
             for bare_id in fresh:
                 srn = resource_index_srn_key(kind, bare_id)
                 owner = views.owner(kind, bare_id) if bare_id in known else None
-                if owner is not None and conflict is Conflict.REFUSE:
+                if owner is not None and conflict is Conflict.REFUSE and not yields(srn, owner.minion):
                     refused.append((srn, owner.minion))
                 else:
                     if owner is not None:
                         taken.append((srn, owner.minion))
                     puts.append((srn.encode(), value))
-    return Claim([*puts, *((key, None) for key in gone)], len(puts), tuple(refused), tuple(taken))
+    changes: list[Change] = [*puts, *((srn.encode(), None) for srn in gone)]
+    return Claim(changes, len(puts), tuple(refused), tuple(taken), tuple(gone))
 
 
 def _distinct(kind: str, ids: Iterable[str]) -> dict[str, None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from saltlite.core.resources.claims import Conflict, Registration, claim
+from saltlite.core.resources.claims import Conflict, Registration, Yields, claim, never
 from saltlite.core.resources.primary import Primary, Verification
 from saltlite.core.resources.records import owner_in, payload
 from saltlite.core.resources.views import Views
@@ -74,20 +74,25 @@ class Registry:
     # -- registrations
 
     def register(
-        self, minion: str, resources: Mapping[str, Iterable[str]], *, conflict: Conflict = Conflict.REFUSE
+        self,
+        minion: str,
+        resources: Mapping[str, Iterable[str]],
+        *,
+        conflict: Conflict = Conflict.REFUSE,
+        yields: Yields = never,
     ) -> Registration:
         """Let `minion` manage these (type -> bare ids) and nothing else; on disk when it returns.
 
-        What is right already is not written again. Raises UsageError for a name that cannot be one, and then, as
-        with a StoreError, everything is as it was.
+        `yields` says which resources their owners leave to whoever claims them. What is right already is not written
+        again. Raises UsageError for a name that cannot be one, and then, as with a StoreError, everything is as it was.
         """
         parse_minion_id(minion)
         with self._primary.writing():
-            made = claim(self.views(), minion, resources, conflict)
+            made = claim(self.views(), minion, resources, conflict, yields)
             if made.changes:
                 self._primary.commit(made.changes)
             generation = self._primary.generation()
-        return Registration(made.put, len(made.changes) - made.put, made.refused, generation, made.taken)
+        return Registration(made.put, len(made.released), made.refused, generation, made.taken, made.released)
 
     def register_minion(self, minion: str, resources: Mapping[str, Iterable[str]]) -> tuple[int, int]:
         """`register` where the newest wins: how many rows were put and how many were deleted."""

@@ -9,7 +9,7 @@ from saltlite.errors import RefusedError, StoreError
 from saltlite.master.context import Master
 from saltlite.master.documents import Document, Documents
 from saltlite.master.handlers.grains import take_grains
-from saltlite.master.handlers.register import register
+from saltlite.master.handlers.register import Taken, register
 from saltlite.model.ids import MinionId
 from saltlite.wire.messages import Message
 
@@ -21,20 +21,24 @@ SENTENCE_MAX = 500
 
 def answer_document(master: Master, documents: Documents, minion: MinionId, message: Message) -> Message:
     """What to say to a `doc_put`. `names` has the reasons when the document was refused, and what was kept back of it
-    when it was not; "busy" is for now, and the minion comes again."""
+    when it was not; "busy" is for now, and the minion comes again. `more`: the minion is to look for its
+    resources once more."""
     n = message["n"]
     came = documents.put(minion, message)
     if not isinstance(came, Document):
         return came
-    take = take_grains if came.kind == "grains" else register
     try:
-        kept_back = take(master, minion, came.data)
+        if came.kind == "grains":
+            taken = Taken(take_grains(master, minion, came.data), look_again=False)
+        else:
+            taken = register(master, minion, came.data)
     except RefusedError as error:
         return file_said(n, "refused", names=_lines(str(error).splitlines()))
     except StoreError as error:
         log.error("%s of %s cannot be kept for now: %s", came.kind, minion, error)  # noqa: TRY400 - a sentence
         return file_said(n, "busy", names=_lines([f"the master cannot keep them for now: {error}"]))
-    return file_said(n, "ok", size=len(came.data), sha256=message["sha256"], names=_lines(kept_back))
+    size, sha256, lines = len(came.data), message["sha256"], _lines(taken.sentences)
+    return file_said(n, "ok", size=size, sha256=sha256, names=lines, more=taken.look_again)
 
 
 def _lines(sentences: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ for others wait for the store; and a second, short transaction makes good what h
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,8 +18,20 @@ from saltlite.core.cache.ports import GRAINS, PILLAR, RESOURCE_GRAINS
 from saltlite.core.ports import StoreReader, StoreWriter
 from saltlite.core.resources.admission import Registering, admit, read_registration, shortened
 from saltlite.core.resources.claims import Conflict, Registration
+from saltlite.core.resources.missing import Missing
+from saltlite.core.resources.views import Holding
 from saltlite.errors import RefusedError, RemoteProtocolError, StoreError
+from saltlite.master.claimants import ask_claimants
 from saltlite.master.context import Master
+from saltlite.master.handlers.missing import (
+    Kept,
+    kept_of,
+    note_missing,
+    sentences,
+    srns_of,
+    with_kept,
+    yields,
+)
 from saltlite.master.handlers.namesakes import note_namesakes
 from saltlite.master.handlers.resource_grains import checked_grains, drop_grains, held_rows, put_rows
 from saltlite.master.registrations import Registered
@@ -30,8 +43,8 @@ from saltlite.wire.document import decode_document, document_digest
 
 log = logging.getLogger(__name__)
 
-CONFLICT_EVENTS_MAX = 100
-"""Conflicts of one registration that are events of their own."""
+CONFLICT_NAMES_MAX = 20
+"""Resources, and minions that have them, that the event of a conflict names; the others are counted."""
 
 ASK_EACH_MAX = 500
 """Up to so many ids are looked up one by one among the minions; for more, all ids of minions are read at once."""
@@ -40,8 +53,18 @@ NAMES_LOGGED = 20
 """Ids of minions that one line of the log names."""
 
 
-def register(master: Master, minion: MinionId, data: bytes) -> list[str]:
-    """Let the minion manage what the document in `data` says, and nothing else; a sentence for each thing kept back.
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a minion is told about its registration."""
+
+    sentences: list[str]
+    """What of it did not count, and what stays although it was not found."""
+    look_again: bool
+    """Whether another look is needed before what was not found goes."""
+
+
+def register(master: Master, minion: MinionId, data: bytes) -> Taken:
+    """Let the minion manage what the document in `data` says, and nothing else but what it may only miss for a moment.
 
     Raises RefusedError, a line for each reason: then the old registration stays. Raises StoreError: then the minion is
     to send it again, for the rows of the registry may be the new ones already.
@@ -51,17 +74,21 @@ def register(master: Master, minion: MinionId, data: bytes) -> list[str]:
     except RefusedError as error:
         _refused(master, minion, str(error).splitlines())
         raise
-    before = master.banks.bank(RESOURCE_GRAINS).get(minion) or {}
-    rows, bad_grains = checked_grains(registering, before, master.clock.wall())
     digest = document_digest(data)
+    missed = kept_of(master, minion, registering, digest)
+    missed_before = (master.registrations.of(minion) or Registered()).missing
+    whole = with_kept(registering, missed)
+    before = master.banks.bank(RESOURCE_GRAINS).get(minion) or {}
+    rows, bad_grains = checked_grains(whole, before, master.clock.wall())
     generation = master.registry.generation()
     try:
-        done = _claimed(master, minion, registering)
+        done = _claimed(master, minion, whole, missed)
         reasons = [*done.reasons, *bad_grains]
         kept = held_rows(master, minion, rows)
         if kept != before:
             put_rows(master, minion, kept, digest)
-        _settle(master, minion, _Settling(registering, done, kept, reasons, digest, changed=kept != before))
+        settling = _Settling(registering, done, kept, reasons, digest, changed=kept != before, missed=missed)
+        _settle(master, minion, settling)
     except StoreError as error:
         if master.registry.generation() == generation:
             raise
@@ -69,7 +96,9 @@ def register(master: Master, minion: MinionId, data: bytes) -> list[str]:
         raise StoreError(
             f"the registry has its resources, and what is known of them cannot be kept: {error}"
         ) from error
-    return shortened(reasons)
+    free = missed.srns().difference(srns_of(missed_before)).union(done.registration.released)
+    ask_claimants(master.registrations, master.link, free, but=minion)
+    return Taken([*shortened(reasons), *sentences(minion, registering, missed)], look_again=bool(missed.missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +124,24 @@ class _Settling:
     digest: str
     changed: bool
     """Whether the grains are others than before."""
+    missed: Kept
 
 
-def _claimed(master: Master, minion: MinionId, registering: Registering) -> _Done:
+def _claimed(master: Master, minion: MinionId, registering: Registering, missed: Kept) -> _Done:
     """Write the rows of the registry. Raises RefusedError without an accepted key, StoreError."""
     rules = master.terms.resources
     with master.store.write() as store:
         if store.holder(minion) is None:
             raise RefusedError("the key is not accepted any more")
         held = frozenset(_held(master, minion))
+        registering = _without_lost(master, minion, registering, missed)
         names = _names_of_minions(registering, held, store)
         admitted = admit(registering, minion, rules, is_minion=names.accepted.intersection)
         declared = {kind: list(ids) for kind, ids in admitted.resources.items()}
         pinned = _pinned(master, minion, admitted.resources)
-        done = master.registry.register(minion, admitted.resources, conflict=rules.conflict)
+        done = master.registry.register(
+            minion, admitted.resources, conflict=rules.conflict, yields=yields(master, minion)
+        )
         conflicts = [f"{srn} is managed by {owner}, and stays so" for srn, owner in (*pinned, *done.refused)]
         done = replace(done, refused=(*pinned, *done.refused))
         reasons = [*admitted.refused, *conflicts]
@@ -122,6 +155,16 @@ def _claimed(master: Master, minion: MinionId, registering: Registering) -> _Don
             " ".join(sorted(names.pending)[:NAMES_LOGGED]),
         )
     return _Done(declared, done, reasons, had=bool(held))
+
+
+def _without_lost(master: Master, minion: MinionId, registering: Registering, missed: Kept) -> Registering:
+    """Without what was missed and kept, where another minion has it by now."""
+    held = master.registry.views().by_minion.get(minion, {})
+    resources = dict(registering.resources)
+    for kind, one in missed.missing.items():
+        ids = held[kind].ids if kind in held else frozenset[str]()
+        resources[kind] = [bare_id for bare_id in resources[kind] if bare_id in ids or bare_id not in one.since]
+    return replace(registering, resources=resources)
 
 
 def _settle(master: Master, minion: MinionId, what: _Settling) -> None:
@@ -144,19 +187,50 @@ def _settle(master: Master, minion: MinionId, what: _Settling) -> None:
         if master.terms.resources.events and (what.done.had or count):
             store.put_event(tag_resource_refresh(minion), {"Resource cache refresh": minion}, master.clock.wall())
         _note_kept_back(master, store, minion, what)
+        note_missing(master, store, minion, what.registering, what.missed)
         known = master.registrations.of(minion) or Registered()
-        refusals = known.refusals + 1 if what.reasons else 0
-        row = Registered(what.registering.functions, count, refusals, shortened(what.reasons), lost)
+        row = Registered(
+            functions=_functions(what, known),
+            count=count,
+            refusals=known.refusals + 1 if what.reasons else 0,
+            reasons=shortened(what.reasons),
+            lost=lost,
+            claims=frozenset(srn for srn, _owner in what.done.registration.refused),
+            missing=_still_held(what.missed, held),
+            reports=what.registering.reports,
+        )
         # Without a digest the minion is asked again in its next session: by then its claim may stand.
-        master.registrations.put(minion, row, "" if what.reasons or lost else what.digest)
+        master.registrations.put(minion, row, "" if what.reasons or lost or row.missing else what.digest)
+
+
+def _functions(what: _Settling, known: Registered) -> Mapping[str, Mapping[str, str]]:
+    """What the minion said, and of types of which everything is missed what it said before."""
+    old = {kind: known.functions[kind] for kind in what.missed.missing if kind in known.functions}
+    return {**old, **what.registering.functions}
+
+
+def _still_held(missed: Kept, held: Mapping[str, Holding]) -> dict[str, Missing]:
+    """What is missed and still the minion's."""
+    found = {}
+    for kind, one in missed.missing.items():
+        left = one.without(one.since.keys() - (held[kind].ids if kind in held else set()))
+        if left is not None:
+            found[kind] = left
+    return found
 
 
 def forget(master: Master, minion: MinionId) -> int:
-    """The minion's key is gone: release its resources, and drop what the banks have of it; how many resources."""
+    """The minion's key is gone: release its resources, and drop what the banks have of it; how many resources.
+
+    Others whose claims on them were refused are asked to register again.
+    """
+    held = master.registry.views().by_minion.get(minion, {})
+    free = [resource_index_srn_key(kind, bare_id) for kind, one in held.items() for bare_id in one.ids]
     released = master.registry.unregister_minion(minion)
     for name in (GRAINS, PILLAR, RESOURCE_GRAINS):
         master.banks.bank(name).delete(minion)
     master.registrations.forget(minion)
+    ask_claimants(master.registrations, master.link, free, but=minion)
     return released
 
 
@@ -214,14 +288,14 @@ def _pinned(master: Master, minion: MinionId, resources: dict[str, list[str]]) -
     known = master.registrations.of(minion)
     if known is None or not known.lost:
         return []
-    views = master.registry.views()
+    views, left = master.registry.views(), yields(master, minion)
     pinned: list[tuple[TargetId, str]] = []
     for kind, ids in resources.items():
         mine: list[str] = []
         for bare_id in ids:
             srn = resource_index_srn_key(kind, bare_id)
             owner = views.owner(kind, bare_id) if srn in known.lost else None
-            if owner is None or owner.minion == minion:
+            if owner is None or owner.minion == minion or left(srn, owner.minion):
                 mine.append(bare_id)
             else:
                 pinned.append((srn, owner.minion))
@@ -256,8 +330,16 @@ def _note_taken(master: Master, store: StoreWriter, minion: MinionId, done: Regi
         formers.setdefault(former, []).append(srn)
     for former, srns in formers.items():
         master.registrations.lose(MinionId(former), srns)
-    for srn, former in done.taken[:CONFLICT_EVENTS_MAX]:
-        store.put_event(tag_resource_conflict(srn), {"owner": minion, "taken_from": former}, now)
+    if done.taken:
+        store.put_event(tag_resource_conflict(minion), conflict(minion, "taken_from", done.taken), now)
+
+
+def conflict(minion: MinionId, how: str, moved: Sequence[tuple[TargetId, str]]) -> dict[str, Any]:
+    """The data of the event about a minion that claims resources (SRN, other minion): `count`, the first `resources`,
+    and below `how` how many each of the others has or had."""
+    others = Counter(other for _srn, other in moved).most_common(CONFLICT_NAMES_MAX)
+    names = sorted(srn for srn, _other in moved)[:CONFLICT_NAMES_MAX]
+    return {"id": minion, "count": len(moved), how: dict(others), "resources": names}
 
 
 def _note_kept_back(master: Master, store: StoreWriter, minion: MinionId, what: _Settling) -> None:
@@ -271,8 +353,9 @@ def _note_kept_back(master: Master, store: StoreWriter, minion: MinionId, what: 
         return
     more = f" (and {len(reasons) - 1} more like it)" if len(reasons) > 1 else ""
     log.warning("of what %s registered something was kept back: %s%s", minion, reasons[0], more)
-    for srn, owner in what.done.registration.refused[:CONFLICT_EVENTS_MAX]:
-        store.put_event(tag_resource_conflict(srn), {"owner": owner, "refused": minion}, now)
+    refused = what.done.registration.refused
+    if refused:
+        store.put_event(tag_resource_conflict(minion), conflict(minion, "owned_by", refused), now)
     data = {"id": minion, "act": "register", "whole": False, "reasons": shortened(reasons)}
     store.put_event(tag_resource_refused(minion), data, now)
 

@@ -11,6 +11,8 @@ from saltlite.core.acl import Action, Principal, authorize
 from saltlite.core.cache.ports import RESOURCE_GRAINS
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master
+from saltlite.master.handlers.missing import missing_rows
+from saltlite.master.handlers.register import conflict
 from saltlite.master.handlers.resource_grains import drop_grains
 from saltlite.model.events import tag_resource_conflict
 from saltlite.model.ids import MinionId, TargetId, parse_minion_id
@@ -20,12 +22,12 @@ ROWS_MAX = 10_000
 """Rows of one answer; a client asks for those after the last."""
 
 REFUSED_MAX = 100
-"""Minions with refused registrations that one answer names."""
+"""Minions that one answer names with refused registrations, with missing resources, and with types in trouble."""
 
 
 def handle_resource_list(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
-    """Answers `resources`: rows with srn, type, id, minion and `up`, whether that one is; sorted by SRN, those
-    after `after` only; and `more`.
+    """Answers `resources`: rows with srn, type, id, minion, `up`, whether that one is, and `stale_since`, since when it
+    does not find the resource any more, None when it does; sorted by SRN, those after `after` only; and `more`.
 
     `type` and `minion` leave out the others.
     """
@@ -104,8 +106,8 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
         if former != minion:
             drop_grains(master, [(srn, former)])
             master.registrations.lose(MinionId(former), [srn])
-            data = {"owner": minion, "taken_from": former, "by": principal.label}
-            store.put_event(tag_resource_conflict(srn), data, master.clock.wall())
+            data = {**conflict(minion, "taken_from", [(srn, former)]), "by": principal.label}
+            store.put_event(tag_resource_conflict(minion), data, master.clock.wall())
     for one in {former, minion}:
         master.link.want(one, "resources")
     return Answer({"former": former}, committed=True)
@@ -113,8 +115,9 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
 
 def handle_resource_stats(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
     """Answers `registry`, what `ResourceRegistry.stats` says; `types`, how many of each; `minions`, how many manage
-    any; and `refused`: minion -> refusals, how many of its registrations in a row were refused or kept back in part,
-    and reasons of the last."""
+    any; `refused`: minion -> refusals, how many of its registrations in a row were refused or kept back in part, and
+    reasons of the last; `missing`: minion -> type -> what it does not find any more and still manages; and `reports`:
+    minion -> type -> what it said of the type, of those that have anything to say."""
     authorize(principal, Action("resource_stats"), master.terms)
     views = master.registry.views()
     types = {kind: sum(len(one.ids) for one in holdings.values()) for kind, holdings in views.by_type.items()}
@@ -124,6 +127,8 @@ def handle_resource_stats(master: Master, principal: Principal, _request: Mappin
             "types": dict(sorted(types.items())),
             "minions": len(views.by_minion),
             "refused": dict(sorted(_refused(master))[:REFUSED_MAX]),
+            "missing": dict(sorted(missing_rows(master))[:REFUSED_MAX]),
+            "reports": dict(sorted(_reports(master))[:REFUSED_MAX]),
         }
     )
 
@@ -149,6 +154,13 @@ def _refused(master: Master) -> Iterator[tuple[MinionId, dict[str, Any]]]:
             yield minion, {"refusals": row.refusals, "reasons": list(row.reasons)}
 
 
+def _reports(master: Master) -> Iterator[tuple[MinionId, dict[str, Any]]]:
+    for minion, row in master.registrations.rows():
+        told = {kind: report.shown() for kind, report in row.reports.items() if report.problem()}
+        if told:
+            yield minion, told
+
+
 def _named(master: Master, name: str) -> list[tuple[TargetId, MinionId]]:
     owner = master.fleet.owner(name)
     return [(name, owner)] if owner is not None else sorted(master.fleet.with_bare_id(name))
@@ -156,4 +168,7 @@ def _named(master: Master, name: str) -> list[tuple[TargetId, MinionId]]:
 
 def _row(master: Master, srn: TargetId, minion: MinionId) -> dict[str, Any]:
     kind, bare_id = parse_srn(srn)
-    return {"srn": srn, "type": kind, "id": bare_id, "minion": minion, "up": minion in master.present}
+    row = master.registrations.of(minion)
+    stale_since = row.missing_since(srn) if row is not None else None
+    told = {"srn": srn, "type": kind, "id": bare_id, "minion": minion}
+    return {**told, "up": minion in master.present, "stale_since": stale_since}

@@ -12,8 +12,15 @@ from saltlite.core.acl import Action, Principal, authorize
 from saltlite.master import inside
 from saltlite.master.context import Answer, Master, Question
 from saltlite.master.handlers.minions import minion_rows
+from saltlite.master.handlers.missing import missing_rows
 from saltlite.master.handlers.reach import shown_key_states
 from saltlite.model.keys import KeyState
+
+MISSING_MAX = 100
+"""Minions with missing resources that one answer names."""
+
+PROBLEMS_MAX = 5
+"""Sentences about one resource type."""
 
 
 def handle_status(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
@@ -24,7 +31,9 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
     how long the first of them has waited, `lag_s`.
 
     Of `resources`, `refused` counts minions whose registration was refused, wholly or in part; `incomplete`: rows were
-    lost to damage, and not every minion has registered again since.
+    lost to damage, and not every minion has registered again since; `missing`: minion -> type -> how many resources it
+    does not find any more and still manages, MISSING_MAX minions at most; `types`: type -> `count` and `minions`, and
+    `problems`, sentences about those that could not be used or found nothing, PROBLEMS_MAX of a type at most.
 
     Times are wall-clock seconds since 1970, lags seconds. A minion that is up was `last_seen` when it came.
     """
@@ -59,6 +68,8 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
             "minions": sum(row["resources"] > 0 for row in minions),
             "refused": sum(bool(row.reasons) for _minion, row in master.registrations.rows()),
             "incomplete": registry["incomplete"],
+            "missing": {minion: _counts(kinds) for minion, kinds in sorted(missing_rows(master))[:MISSING_MAX]},
+            "types": _types(master),
         },
         "queues": {
             "targets": {str(state): count for state, count in store.open_counts().items()},
@@ -71,6 +82,28 @@ def handle_status(master: Master, principal: Principal, _request: Mapping[str, A
         return {**answer, "link": said["figures"] if said is not None else None}
 
     return Answer(question=Question(inside.ask_stats, fields))
+
+
+def _counts(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    return {kind: one["count"] for kind, one in kinds.items()}
+
+
+def _types(master: Master) -> dict[str, dict[str, Any]]:
+    views = master.registry.views().by_type
+    problems: dict[str, list[str]] = {}
+    for minion, row in master.registrations.rows():
+        for kind, report in row.reports.items():
+            told = problems.setdefault(kind, [])
+            if report.problem() and len(told) < PROBLEMS_MAX:
+                told.append(f"{minion}: {report.problem()}")
+    return {
+        kind: {
+            "count": sum(len(one.ids) for one in views.get(kind, {}).values()),
+            "minions": len(views.get(kind, {})),
+            "problems": sorted(problems.get(kind, ())),
+        }
+        for kind in sorted({*views, *problems})
+    }
 
 
 def _lag(master: Master, path: str) -> dict[str, Any]:

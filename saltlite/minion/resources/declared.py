@@ -13,6 +13,11 @@ from saltlite.model.srn import check_resource_type
 
 log = logging.getLogger(__name__)
 
+KEYS_SHOWN = 10
+"""Keys of the pillar of a type that a sentence names …"""
+KEY_SHOWN = 40
+"""… and the characters of one of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Declared:
@@ -43,6 +48,26 @@ class Declared:
         """What the pillar says of that type; None without it."""
         declared = pillar.get(self._key())
         return declared.get(name) if isinstance(declared, Mapping) else None
+
+    def looked_at(self, name: str, pillar: Mapping[str, Any]) -> str:
+        """Which key of the pillar declares the resources of a type, and what is there; for people."""
+        settings = self.settings_of(name, pillar)
+        if isinstance(settings, Mapping) and settings:
+            keys = [str(key)[:KEY_SHOWN] for key in settings]
+            more = f" and {len(keys) - KEYS_SHOWN} more" if len(keys) > KEYS_SHOWN else ""
+            what = f"which has the keys {', '.join(keys[:KEYS_SHOWN])}{more}"
+        elif isinstance(settings, list | tuple) and settings:
+            what = f"which is a list of {len(settings)}"
+        else:
+            what = "which is empty" if not settings else f"which is {type(settings).__name__}, and no map"
+        return f"pillar {self._key()}:{name}, {what}"
+
+    def nothing_declared(self, pillar: Mapping[str, Any] | None) -> str:
+        """Why there is no type; for people."""
+        if pillar is None:
+            return "no pillar has come from the master yet"
+        there = "declares no resource types" if self._key() in pillar else "is not there"
+        return f"pillar {self._key()} {there}"
 
     def _key(self) -> str:
         return self.pillar_key or RESOURCE_PILLAR_KEY

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from saltlite.adapters.stream import Channel
 from saltlite.minion.jobprocess import JobCall
 from saltlite.minion.resources.process import SHUTDOWN_S, TypeProcess
 from saltlite.model.ids import PartId, TargetId
+from saltlite.model.resourcelook import TypeReport
 from saltlite.model.srn import resource_index_srn_key
 from saltlite.wire.limits import DOC_MAX
 
@@ -48,6 +50,8 @@ STOPPED = "the minion was stopped, or has this type no more"
 """How parts end whose process was told to."""
 FIRST = 1
 """The number of the first segment of a process; 0 is the job server's own."""
+LOOK_BYTES = 8
+"""Random bytes of the name of a look: two looks never have the same one."""
 MESSAGE_MAX = 2 * DOC_MAX
 """Bytes of one message; the largest has the grains of all resources of a type."""
 
@@ -72,6 +76,26 @@ class Found:
     stale: Sequence[TargetId] = ()
     why: str = ""
     """Why nothing was found, "" otherwise."""
+    loaded: bool = False
+    initialised: bool = False
+    unusable: str = ""
+    """Why the type cannot be called, "" when it can."""
+    was: int | None = None
+    """How many the last successful look but one found."""
+    look: str = ""
+    """The name of the last successful look."""
+
+    def report(self, looked_at: str) -> TypeReport:
+        """What the master and operators are told; `looked_at`: which keys of the pillar declare its resources."""
+        return TypeReport(
+            loaded=self.loaded,
+            initialised=self.initialised,
+            found=None if self.why or not self.look else len(self.ids),
+            was=self.was,
+            error=self.why or self.unusable,
+            looked_at="" if self.why or self.ids else looked_at,
+            look=self.look,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +145,12 @@ class Keeper:
         reactor: Reactor,
         make: Callable[[Mapping[TargetId, Mapping[str, Any]]], TypeProcess],
         events: Events,
+        was: int | None = None,
     ) -> None:
+        """`was`: how many resources were found before the minion was started, where that is known."""
         self.name = name
         self.found = Found()
+        self._was = was
         self.looking = False
         """Whether a look is under way: until the grains are there."""
         self.finding = False
@@ -365,6 +392,9 @@ class Keeper:
                     self.replace()
                 case "changed":
                     self.replace()
+                case "stands":
+                    self.found.loaded, self.found.initialised = message["loaded"], message["initialised"]
+                    self.found.unusable = message["why"]
                 case "found" if message["n"] == self._number:
                     self._found_ids(running, message)
                 case "grains" if message["n"] == self._number:
@@ -379,6 +409,8 @@ class Keeper:
             return
         self.finding = False
         found = self.found
+        found.was, self._was = self._was, len(message["ids"])
+        found.look = os.urandom(LOOK_BYTES).hex()
         found.known, found.why, found.ids, found.functions = True, "", message["ids"], message["functions"]
         found.srns = frozenset(resource_index_srn_key(self.name, one) for one in found.ids)
         found.grains = {srn: grains for srn, grains in found.grains.items() if srn in found.srns}

@@ -144,6 +144,7 @@ class _Life:
         """What was asked for before the type was ready."""
         self._why = ""
         """Why the type cannot be called."""
+        self._initialised = False
         self._ready_by = math.inf
         self._tired = False
         self._stopping = False
@@ -231,6 +232,7 @@ class _Life:
         if why and self._type is not None:
             log.error("%s", why)
         self._ready_by, self._why = math.inf, why
+        self._initialised = self._type is not None and not why
         early, self._early = self._early, None
         for message in early or ():
             self._one(message)
@@ -304,6 +306,8 @@ class _Life:
                 self._find(message["n"])
 
     def _find(self, number: int) -> None:
+        loaded, initialised = self._type is not None, self._initialised
+        self._say({"t": "stands", "loaded": loaded, "initialised": initialised, "why": self._why})
         if self._finding is None or self._files is None:
             self._say({"t": "found", "n": number, "ids": [], "functions": [], "why": self._why, "faulty": True})
         elif find_type(self._start.name, self._start.surroundings.opts, self._files) is not self._files:

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from saltlite.adapters.process import start_ticks
@@ -16,12 +16,13 @@ from saltlite.errors import JournalError, LocalProtocolError
 from saltlite.minion.asks import Asks
 from saltlite.minion.jobprocess import JobCall, Surroundings
 from saltlite.minion.resources.declared import Declared
-from saltlite.minion.resources.keeper import Events, Keeper, Part
+from saltlite.minion.resources.keeper import LOOK_BYTES, Events, Keeper, Part
 from saltlite.minion.resources.ports import Runs
 from saltlite.minion.resources.process import Start, TypeProcess, fork_type
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState
 from saltlite.model.parts import segment_id
+from saltlite.model.resourcelook import TypeReport
 from saltlite.model.srn import parse_srn
 from saltlite.wire.document import encode_document
 from saltlite.wire.segment import SegmentRow, encode_segment
@@ -32,6 +33,9 @@ REGISTER_SOON_S = 1.0
 """When grains take longer, what was found is registered without them, and again as they come."""
 PILLAR_WAIT_S = 60.0
 """How long a part waits for the first pillar, which says what types there are."""
+LOOK_AGAIN_S = 120.0
+"""When the master wants to be sure that resources are gone, the minion looks again after so long: an inventory that was
+read half-way, or a pillar that somebody is writing, is whole again by then."""
 NO_PILLAR = "this minion has no pillar yet, so it does not know which resources it manages"
 NOT_OURS = "this minion does not manage it"
 ENDED = "ended on demand"
@@ -47,6 +51,8 @@ class Around:
     """Told the document that registers all resources."""
     inventory: Callable[[dict[str, list[str]]], None]
     """Told type -> bare ids, of those types that have any, when that has changed."""
+    before: Mapping[str, int] = field(default_factory=dict)
+    """Type -> how many resources were found before the minion was started, where that is known."""
 
 
 class ResourceServer:
@@ -82,6 +88,9 @@ class ResourceServer:
         self._next: list[Callable[[], None]] = []
         self._inventory: dict[str, list[str]] = {}
         self._stopped: Callable[[], None] | None = None
+        self._look_name = ""
+        self._again: Timer | None = None
+        self._was_asked_again = False
 
     # -- parts
 
@@ -156,6 +165,28 @@ class ResourceServer:
         else:
             self.refresh(done)
 
+    def look_again(self) -> None:
+        """The master wants to be sure that what was not found is gone: look once more, in a while."""
+        self._was_asked_again = True
+        if self._again is None:
+            self._again = self._reactor.call_later(LOOK_AGAIN_S, self._looks_again)
+
+    def _looks_again(self) -> None:
+        self._again = None
+        self.refresh(lambda: None)
+
+    def reports(self) -> dict[str, TypeReport]:
+        """Type -> what is to be told of it."""
+        pillar = self._pillar or {}
+        return {
+            name: keeper.found.report(self._declared.looked_at(name, pillar))
+            for name, keeper in sorted(self._keepers.items())
+        }
+
+    def looked_at(self) -> str:
+        """Why there is no type at all, "" when there is one."""
+        return "" if self._keepers else self._declared.nothing_declared(self._pillar)
+
     def stop(self, done: Callable[[], None]) -> None:
         """Have every type shut down; `done` when their processes are gone."""
         self._stopped = done
@@ -180,7 +211,8 @@ class ResourceServer:
             asked=lambda process, raw: asks.heard(process.errands, raw),
             ended=lambda process: asks.ended(process.errands),
         )
-        return Keeper(name, self._reactor, lambda grains: self._fork(name, grains), events)
+        was = self._around.before.get(name)
+        return Keeper(name, self._reactor, lambda grains: self._fork(name, grains), events, was)
 
     def _fork(self, name: str, grains: Mapping[TargetId, Mapping[str, Any]]) -> TypeProcess:
         declared, pillar = self._declared, self._pillar or {}
@@ -273,6 +305,9 @@ class ResourceServer:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
+        if self._keepers or self._was_asked_again:
+            # A minion without types says the same after each start: nothing is sent then.
+            self._look_name = os.urandom(LOOK_BYTES).hex()
         self._register()
         self._settle()
 
@@ -290,6 +325,8 @@ class ResourceServer:
             "grains": {srn: grains for one in found.values() for srn, grains in one.grains.items()},
             "stale": [srn for one in found.values() for srn in one.stale],
             "functions": {name: list(one.functions) for name, one in found.items()},
+            "look": self._look_name,
+            "reports": {name: report.to_map() for name, report in self.reports().items()},
         }
         try:
             self._around.registration(encode_document(content))

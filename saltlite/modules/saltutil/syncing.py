@@ -16,7 +16,7 @@ from saltlite.model.extmods import MINION_TYPES, ExtmodFilter, SyncRules, names_
 from saltlite.model.files import BASE_ENV
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __file_client__, __opts__
+    from saltlite.loader.hints import __context__, __file_client__, __opts__
 
 log = logging.getLogger(__name__)
 
@@ -257,9 +257,14 @@ def pillar_refresh(wait: bool = True, timeout: float = 30) -> bool:
     return refresh_pillar(wait, timeout)
 
 
-def refresh_resources() -> bool:
+def refresh_resources() -> dict[str, Any]:
     """
-    Have the minion look for its resources and their grains, and register them; True when the master has the resources.
+    Have the minion look for its resources and their grains, register them, and tell how that went.
+
+    ``types`` has of each resource type whether it was ``loaded`` and ``initialised``, how many resources were ``found``
+    and how many it ``was`` in the look before, and the ``error`` that kept it from that, if any. Where nothing was
+    found, ``looked_at`` says which keys of the pillar declare resources. ``kept_back`` is what the master did not take,
+    or keeps although it was not found. With an error of a type, or anything kept back, the return code is 1.
 
     Grains that take longer than a second are registered as they come.
 
@@ -267,8 +272,10 @@ def refresh_resources() -> bool:
 
         saltlite '*' saltutil.refresh_resources
     """
-    _client().refresh("resources")
-    return True
+    told: dict[str, Any] = _client().refresh("resources")
+    if told["kept_back"] or any("error" in one for one in told["types"].values()):
+        __context__["retcode"] = 1
+    return told if told["looked_at"] else {name: value for name, value in told.items() if name != "looked_at"}
 
 
 def list_extmods() -> dict[str, list[str]]:

@@ -150,7 +150,20 @@ STATUS = {
         {**MINION, "id": "new1", "state": "pending", "version": ""},
     ],
     "counts": {"up": 1, "away": 1, "never": 1, "pending": 1},
-    "resources": {"count": 24, "minions": 1, "refused": 1, "incomplete": True},
+    "resources": {
+        "count": 24,
+        "minions": 1,
+        "refused": 1,
+        "incomplete": True,
+        "missing": {"gate1": {"dummy": 12}},
+        "types": {
+            "dummy": {
+                "count": 24,
+                "minions": 1,
+                "problems": ["gate1: nothing was found: pillar resources:dummy, which is empty"],
+            }
+        },
+    },
     "queues": {"targets": {"queued": 2, "running": 1}, "minions_away_with_jobs": 1},
     "readers": {"returner http": {"behind": 412, "lag_s": 310.0}, "hooks": {"behind": 0, "lag_s": 0.0}},
     "link": {

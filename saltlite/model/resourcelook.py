@@ -1,0 +1,69 @@
+"""What a minion tells of its resource types: whether each could be used, and what the last look found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+TEXT_MAX = 500
+"""Characters of a text of a report; the rest is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeReport:
+    """One resource type of a minion."""
+
+    loaded: bool = False
+    """Whether its files are there and could be loaded; `error` says why not."""
+    initialised: bool = False
+    """Whether its init() has succeeded."""
+    found: int | None = None
+    """How many resources the last look found; None when there was no look, or it failed."""
+    was: int | None = None
+    """How many the look before found."""
+    error: str = ""
+    """Why it could not be loaded, initialised or looked at."""
+    looked_at: str = ""
+    """Which keys of the pillar declare its resources, where nothing was found."""
+    look: str = ""
+    """The name of the last look that succeeded: two of the same name are one look. "" before the first."""
+
+    def to_map(self) -> dict[str, Any]:
+        """As a map of plain values."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def shown(self) -> dict[str, Any]:
+        """The same for people: without the name of the look, and without texts that say nothing."""
+        return {name: value for name, value in self.to_map().items() if name != "look" and value != ""}
+
+    def problem(self) -> str:
+        """One sentence about what an operator has to see to, "" when there is nothing."""
+        if not self.loaded:
+            return f"not loaded: {self.error}"
+        if self.error:
+            return self.error if self.initialised else f"not initialised: {self.error}"
+        return f"nothing was found: {self.looked_at}" if self.found == 0 and self.looked_at else ""
+
+
+def read_report(value: object) -> TypeReport:
+    """The report in a map. Raises ValueError for what is none; texts are cut, and made fit for a terminal."""
+    if not isinstance(value, Mapping):
+        raise ValueError("a report is a map")  # noqa: TRY004 - what is wrong is a document, and not a call
+    given = {name: value[name] for name in (one.name for one in fields(TypeReport)) if name in value}
+    for name, content in given.items():
+        if name in ("loaded", "initialised"):
+            good = isinstance(content, bool)
+        elif name in ("found", "was"):
+            good = content is None or (type(content) is int and 0 <= content < 2**53)
+        else:
+            good = isinstance(content, str)
+            given[name] = plain_text(content) if good else ""
+        if not good:
+            raise ValueError(f"{name} of a report is {str(content)[:40]!r}")
+    return TypeReport(**given)
+
+
+def plain_text(text: str) -> str:
+    """The first TEXT_MAX characters, with a space for each that cannot be shown in one line."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:TEXT_MAX])
