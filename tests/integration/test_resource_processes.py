@@ -684,18 +684,17 @@ def test_each_type_is_told_of_loaded_or_why_not_found_and_what_was_before(make: 
 
 
 def test_a_type_that_cannot_be_initialised_or_looked_at_says_why(make: MakeRig) -> None:
-    rig = make({**FILES, "resources/probe/__init__": CONNECTION.replace("def discover(opts):", DISCOVER_FAILS)})
-    rig.server.pillar_is({"resources": {"probe": {"ids": ["p1"]}}})
+    rig = make()
+    rig.server.pillar_is({"resources": {"probe": {}}, "init_fails": True})
     rig.until(lambda: rig.registered and rig.registered[-1]["reports"])
     told = rig.registered[-1]["reports"]["probe"]
-    assert (told["loaded"], told["found"], told["look"]) == (True, None, "")
-    assert told["error"] == "discover() raised OSError: no inventory"
-
-
-DISCOVER_FAILS = """def discover(opts):
-    raise OSError("no inventory")
-
-def discovered(opts):"""
+    assert (told["loaded"], told["initialised"], told["found"], told["look"]) == (True, False, None, "")
+    assert told["error"] == "discover() raised KeyError: 'ids'"
+    # It can be looked at now, and still not be called.
+    rig.server.pillar_is({"resources": {"probe": {"ids": ["p1"]}}, "init_fails": True})
+    rig.until(lambda: rig.registered[-1]["reports"]["probe"]["found"] == 1)
+    told = rig.registered[-1]["reports"]["probe"]
+    assert (told["initialised"], "init() raised ValueError: no route" in told["error"]) == (False, True)
 
 
 def test_the_minion_looks_again_when_the_master_wants_to_be_sure_and_once_for_several_times(

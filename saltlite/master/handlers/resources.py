@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -14,6 +14,7 @@ from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.missing import missing_rows
 from saltlite.master.handlers.register import conflict
 from saltlite.master.handlers.resource_grains import drop_grains
+from saltlite.master.registrations import Registered
 from saltlite.model.events import tag_resource_conflict
 from saltlite.model.ids import MinionId, TargetId, parse_minion_id
 from saltlite.model.srn import check_resource_id, check_resource_type, parse_srn
@@ -37,15 +38,13 @@ def handle_resource_list(master: Master, principal: Principal, request: Mapping[
     found = fleet.resources_of_type(request["type"]) if "type" in request else fleet.resources()
     wanted = ((srn, minion) for srn, minion in found if srn > after and owner in (None, minion))
     rows = heapq.nsmallest(ROWS_MAX + 1, wanted)
-    return Answer(
-        {"resources": [_row(master, srn, minion) for srn, minion in rows[:ROWS_MAX]], "more": len(rows) > ROWS_MAX}
-    )
+    return Answer({"resources": _rows(master, rows[:ROWS_MAX]), "more": len(rows) > ROWS_MAX})
 
 
 def handle_resource_owner(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Answers `resources`: a row for each resource with this SRN or bare id, as `handle_resource_list` has them."""
     authorize(principal, Action("resource_owner"), master.terms)
-    return Answer({"resources": [_row(master, srn, minion) for srn, minion in _named(master, request["id"])]})
+    return Answer({"resources": _rows(master, _named(master, request["id"]))})
 
 
 def handle_resource_grains(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -166,9 +165,13 @@ def _named(master: Master, name: str) -> list[tuple[TargetId, MinionId]]:
     return [(name, owner)] if owner is not None else sorted(master.fleet.with_bare_id(name))
 
 
-def _row(master: Master, srn: TargetId, minion: MinionId) -> dict[str, Any]:
+def _rows(master: Master, found: Sequence[tuple[TargetId, MinionId]]) -> list[dict[str, Any]]:
+    known = {minion: master.registrations.of(minion) for minion in {minion for _srn, minion in found}}
+    return [_row(master, srn, minion, known[minion]) for srn, minion in found]
+
+
+def _row(master: Master, srn: TargetId, minion: MinionId, known: Registered | None) -> dict[str, Any]:
     kind, bare_id = parse_srn(srn)
-    row = master.registrations.of(minion)
-    stale_since = row.missing_since(srn) if row is not None else None
+    stale_since = known.missing_since(srn) if known is not None else None
     told = {"srn": srn, "type": kind, "id": bare_id, "minion": minion}
     return {**told, "up": minion in master.present, "stale_since": stale_since}
