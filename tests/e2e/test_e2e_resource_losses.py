@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.fleet import Fleet, wait_until
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 class Site:
