@@ -164,8 +164,12 @@ class Site:
         write(self.pillar / f"of_{minion}.sls", text)
 
     def refresh(self, minion: str) -> None:
-        """Have a minion fetch its pillar, and register what follows from it."""
+        """Have a minion fetch its pillar, and register what follows from it; what it does not find any more goes."""
         assert self.run(minion, "saltutil.refresh_pillar") == {minion: True}
+        with self.fleet.client() as client:
+            rows = client.call("resource_list", minion=minion)["resources"]
+            if any(row["stale_since"] is not None for row in rows):
+                client.call("resource_confirm", minion=minion)
 
     def owners(self) -> dict[str, str]:
         """SRN -> managing minion, of all that are registered."""
