@@ -77,7 +77,7 @@ class Stranger:
         answer = frames.parse(self.receive())
         assert isinstance(answer, frames.Reply)
         self.handshake.read(answer.message)
-        said = {"id": self.name, "boot": "b", "incarnation": "i", "version": "1", "functions": "", "token": ""}
+        said = {"id": self.name, "boot": "b", "incarnation": "i", "version": "1", "functions": "", "token": b""}
         self.send(frames.auth(self.handshake.write(codec.encode(said))))
         self.session = Session(self.handshake)
         # A beat may come first: the master feels whether a connection is there whose number was another's before.
