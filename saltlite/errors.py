@@ -44,6 +44,10 @@ class RefusedError(SaltliteError):
     exit_code = 6
 
 
+class CostlyRuleError(RefusedError):
+    """A pattern of the configuration takes too long on what the caller gave, so what it would grant is denied."""
+
+
 class LoginError(RefusedError):
     """The caller has not shown who he is: a wrong password, a token that is none or has expired."""
 

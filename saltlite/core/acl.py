@@ -29,6 +29,7 @@ from saltlite.core.acl_rules import (
     Rules,
     call_within,
 )
+from saltlite.core.matching.budget import Budget
 from saltlite.errors import RefusedError
 from saltlite.model.ids import MinionId, TargetId
 
@@ -149,6 +150,8 @@ class Action:
     name: str = ""
     executors: Sequence[str] = ()
     returners: Sequence[str] = ()
+    budget: Budget = field(default_factory=Budget, compare=False)
+    """What it may cost to compare `call` with the patterns of rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +258,7 @@ def knows_pillars(principal: Principal, terms: Terms) -> bool:
     blacklist = terms.granted.blacklist
     if blacklist.user(principal.user) or blacklist.function(call.fun):
         return False
-    return any(rule.allows(call) and not rule.where for rule in terms.granted.of(principal))
+    return any(rule.allows(call, Budget()) and not rule.where for rule in terms.granted.of(principal))
 
 
 def judge(principal: Principal, action: Action, terms: Terms, selects: Selects | None = None) -> Verdict:
@@ -285,7 +288,7 @@ def _judge_one(principal: Principal, call: Call, action: Action, terms: Terms, s
     missing = _unnamed(rules, action)
     if missing:
         return Verdict((), targets, f"{principal} may not have a job use {missing}: no rule grants it")
-    about = tuple(rule for rule in rules if rule.allows(call))
+    about = tuple(rule for rule in rules if rule.allows(call, action.budget))
     left, used = targets, []
     for rule in sorted(about, key=lambda one: one.where != ""):
         covered = _covered(rule, targets, selects)
@@ -318,7 +321,7 @@ def places_of(principal: Principal, terms: Terms) -> frozenset[str]:
 def too_wide(principal: Principal, call: Call, terms: Terms) -> str:
     """The refusal for a target that rules do not cover. It must not tell how many targets there are, or whether any."""
     rules = terms.granted.of(principal)
-    places = ", ".join(sorted({rule.where for rule in rules if rule.where and rule.allows(call)}))
+    places = ", ".join(sorted({rule.where for rule in rules if rule.where and rule.allows(call, Budget())}))
     return (
         f"{principal} may not run {call.fun} on this target, which selects others as well or nobody, but on {places} "
         "only: nothing was published"
@@ -330,10 +333,8 @@ def _may_publish(rules: Sequence[Rule], names: Sequence[str], action: Action, te
     if action.call is not None:
         return True
     if names:
-        calls = [Call(name, kwargs=None) for name in names]
-        return any(
-            rule.allows(call) for rule in rules for call in calls if not terms.granted.blacklist.function(call.fun)
-        )
+        calls = [Call(name, kwargs=None) for name in names if not terms.granted.blacklist.function(name)]
+        return any(rule.allows(call, action.budget) for rule in rules for call in calls)
     return any(not rule.kind for rule in rules)
 
 
@@ -350,7 +351,7 @@ def _unnamed(rules: Sequence[Rule], action: Action) -> str:
 
 
 def _no_function(principal: Principal, call: Call, rules: Sequence[Rule]) -> str:
-    with_any = any(rule.allows(Call(call.fun, kwargs=None)) for rule in rules)
+    with_any = any(rule.allows(Call(call.fun, kwargs=None), Budget()) for rule in rules)
     what = f"{call.fun} with these arguments" if with_any else call.fun
     return f"{principal} may not run {what}: no rule grants it; `saltlite acl explain` shows what is granted"
 

@@ -17,12 +17,14 @@ target when its value is a list.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase, translate
+from functools import lru_cache
 from typing import Any
 
-from saltlite.errors import UsageError
+from saltlite.core.matching.budget import Budget, BudgetError
+from saltlite.core.matching.patterns import Pattern, glob_pattern, regex_pattern
+from saltlite.errors import CostlyRuleError, UsageError
 
 RUNNER, WHEEL, EXECUTOR, RETURNER, HOOK = "runner", "wheel", "executor", "returner", "hook"
 PATTERN_MAX = 500
@@ -31,12 +33,14 @@ TEXT_MAX = 4096
 """An argument with more characters matches no pattern."""
 RULES_MAX = 10_000
 """Rules of one user."""
-
+NAME_MAX = 255
+"""Characters of a function or a user for which every pattern is run. Patterns that no automaton can match may deny
+longer texts, as they could take too long."""
 
 _NO_MODULES = ("", RUNNER, WHEEL, EXECUTOR, RETURNER, HOOK)
 """Kinds that no module of runners gives its name to."""
 _MODULE = re.compile(r"([A-Za-z0-9_]+)\.\*", re.ASCII)
-_ANY = re.compile(".*", re.DOTALL)
+_ANY = regex_pattern(".*", flags=re.DOTALL, whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,45 +79,55 @@ class Rule:
 
     text: str
     """As it can be shown: where it is from, and what it says."""
-    fun: re.Pattern[str]
+    fun: Pattern
     where: str = ""
     """The target expression that it holds for, "" for every target. Not looked at for `kind` other than ""."""
     kind: str = ""
     """"" for functions on targets; RUNNER, WHEEL, EXECUTOR, RETURNER, HOOK, or the name of a module of runners."""
-    args: tuple[re.Pattern[str], ...] = ()
-    kwargs: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    args: tuple[Pattern, ...] = ()
+    kwargs: tuple[tuple[str, Pattern], ...] = ()
 
-    def allows(self, call: Call) -> bool:
-        """Whether the rule is about this call, wherever it is to run."""
-        if self.kind or not self.fun.fullmatch(call.fun):
+    def allows(self, call: Call, budget: Budget) -> bool:
+        """Whether the rule is about this call, wherever it is to run.
+
+        Raises CostlyRuleError when to find that out costs more than is left of `budget`.
+        """
+        if self.kind:
             return False
-        if call.kwargs is None:
-            return True
-        return self._args_match(call.args) and self._kwargs_match(call.kwargs)
+        try:
+            if not self.fun.matches(call.fun, budget):
+                return False
+            if call.kwargs is None:
+                return True
+            return self._args_match(call.args, budget) and self._kwargs_match(call.kwargs, budget)
+        except BudgetError:
+            raise CostlyRuleError(
+                f"{call.fun} is denied: a pattern of the rule {self.text[:200]!r} takes too long on what it is given"
+            ) from None
 
     def allows_name(self, kind: str, name: str) -> bool:
         """Whether the rule grants `name` of a kind other than functions, such as ("runner", "jobs.list_jobs")."""
         if kind in (RUNNER, WHEEL) and self.kind not in _NO_MODULES:
             module, _, function = name.partition(".")
-            return self.kind == module and self.fun.fullmatch(function) is not None
-        return self.kind == kind and self.fun.fullmatch(name) is not None
+            return self.kind == module and self.fun.matches(function, Budget())
+        return self.kind == kind and self.fun.matches(name, Budget())
 
-    def _args_match(self, args: Sequence[Any]) -> bool:
+    def _args_match(self, args: Sequence[Any], budget: Budget) -> bool:
         # A pattern for an argument that is not there does not hold; arguments without a pattern are free, as in Salt.
         if len(args) < len(self.args):
             return False
-        return all(_matches(pattern, value) for pattern, value in zip(self.args, args, strict=False))
+        return all(_matches(pattern, value, budget) for pattern, value in zip(self.args, args, strict=False))
 
-    def _kwargs_match(self, kwargs: Mapping[str, Any]) -> bool:
-        return all(name in kwargs and _matches(pattern, kwargs[name]) for name, pattern in self.kwargs)
+    def _kwargs_match(self, kwargs: Mapping[str, Any], budget: Budget) -> bool:
+        return all(name in kwargs and _matches(pattern, kwargs[name], budget) for name, pattern in self.kwargs)
 
 
-def _matches(pattern: re.Pattern[str], value: Any) -> bool:
+def _matches(pattern: Pattern, value: Any, budget: Budget) -> bool:
     """Only plain values have one text; a list or a map has none that a pattern could be sure of."""
     if not isinstance(value, str | int | float | bool):
         return False
     text = str(value)
-    return len(text) <= TEXT_MAX and pattern.fullmatch(text) is not None
+    return len(text) <= TEXT_MAX and pattern.matches(text, budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,31 +162,43 @@ class Blacklist:
     """Whom and what `publisher_acl_blacklist` forbids, whatever is granted elsewhere."""
 
     users: tuple[str, ...] = ()
-    modules: tuple[re.Pattern[str], ...] = ()
+    modules: tuple[Pattern, ...] = ()
 
     def user(self, user: str) -> bool:
         return any(is_user(user, name) for name in self.users)
 
     def function(self, fun: str) -> bool:
-        return any(pattern.fullmatch(fun) for pattern in self.modules)
+        """Raises CostlyRuleError when to find that out takes too long."""
+        budget = Budget()
+        try:
+            return any(pattern.matches(fun, budget) for pattern in self.modules)
+        except BudgetError:
+            raise CostlyRuleError(
+                f"{fun[:NAME_MAX]} is denied: a pattern of publisher_acl_blacklist takes too long on its name"
+            ) from None
 
 
 def is_user(user: str, written: str) -> bool:
     """Whether a user is meant by a name, a glob or a regular expression for the whole name."""
-    return user == written or fnmatchcase(user, written) or _user_pattern(written).fullmatch(user) is not None
+    return user == written or any(pattern.matches(user, Budget()) for pattern in _user_patterns(written))
 
 
-def _user_pattern(written: str) -> re.Pattern[str]:
+@lru_cache(RULES_MAX)
+def _user_patterns(written: str) -> tuple[Pattern, ...]:
+    """The glob, and the regular expression where it is one. Raises UsageError for one that cannot be run."""
     try:
-        return re.compile(written)
-    except re.error:  # a glob such as `*`
-        return re.compile(re.escape(written))
+        re.compile(written)
+    except (re.error, OverflowError, RecursionError):  # a glob such as `*`
+        return (glob_pattern(written),)
+    return glob_pattern(written), regex_pattern(written, whole=True, longest=NAME_MAX)
 
 
 def read_rules(written: Any, place: str, *, patterns: bool = False) -> Rules:
     """A map from users to lists of rules. Raises UsageError with the place of what is none."""
     if not isinstance(written, dict):
         raise UsageError(f"{place} is a map from users to lists of what they may")
+    if patterns:
+        _check_users(map(str, written), place)
     return Rules({str(user): _of_user(rows, f"{place}.{user}") for user, rows in written.items()}, patterns)
 
 
@@ -183,7 +209,16 @@ def read_blacklist(written: Any) -> Blacklist:
     users, modules = written.get("users") or [], written.get("modules") or []
     if not all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in (users, modules)):
         raise UsageError("`users` and `modules` of publisher_acl_blacklist are lists of texts")
+    _check_users(users, "publisher_acl_blacklist.users")
     return Blacklist(tuple(users), tuple(_fun_pattern(text, "publisher_acl_blacklist.modules") for text in modules))
+
+
+def _check_users(written: Iterable[str], place: str) -> None:
+    for user in written:
+        try:
+            _user_patterns(user)
+        except UsageError as error:
+            raise UsageError(f"{place}: {error}") from None
 
 
 def _of_user(rows: Any, place: str) -> tuple[Rule, ...]:
@@ -262,29 +297,29 @@ def _kind_of(key: str, function: str | None, place: str) -> Rule:
     return Rule(text, _fun_pattern(".*" if function is None else function, place), kind=kind)
 
 
-def _path_pattern(glob: str, place: str) -> re.Pattern[str]:
+def _path_pattern(glob: str, place: str) -> Pattern:
     """A glob for the whole path of a hook, as event tags are matched: `*` matches slashes too."""
     if not 1 <= len(glob) <= PATTERN_MAX or glob.startswith("/") or glob.endswith("/"):
         raise UsageError(
             f"{place}: {glob[:80]!r} is no path of a hook: write it without the slash at either end, as in ci/*, "
             f"with 1 to {PATTERN_MAX} characters"
         )
-    return re.compile(translate(glob))
+    return glob_pattern(glob)
 
 
-def _fun_pattern(text: str, place: str) -> re.Pattern[str]:
+def _fun_pattern(text: str, place: str) -> Pattern:
     """As `_pattern`, but `test.*` is every function of the module `test`, and none of `testing`."""
     module = _MODULE.fullmatch(text)
-    return re.compile(rf"{module[1]}\..*") if module else _pattern(text, place)
+    return _pattern(rf"{module[1]}\..*" if module else text, place)
 
 
-def _pattern(text: Any, place: str) -> re.Pattern[str]:
+def _pattern(text: Any, place: str) -> Pattern:
     """A regular expression for a whole text of one line; None stands for any value, as in Salt."""
     if text is None:
         return _ANY
     if not isinstance(text, str | int | float | bool) or len(str(text)) > PATTERN_MAX:
         raise UsageError(f"{place}: {str(text)[:80]!r} is no pattern of at most {PATTERN_MAX} characters")
     try:
-        return re.compile(str(text))
-    except re.error as error:
-        raise UsageError(f"{place}: {text!r} is no regular expression: {error}") from None
+        return regex_pattern(str(text), whole=True, longest=NAME_MAX)
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None

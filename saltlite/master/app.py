@@ -24,6 +24,7 @@ from saltlite.adapters.logrelay import LogRelay
 from saltlite.adapters.privileges import Account, account_of, drop_to, private_dir, start_log
 from saltlite.adapters.process import raise_open_files, write_no_files
 from saltlite.adapters.reactor import Reactor
+from saltlite.adapters.shared_debts import SharedDebts
 from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.config.master import MasterConfig, returner_names
 from saltlite.core.acl import Granted
@@ -34,6 +35,7 @@ from saltlite.core.hub import Hub
 from saltlite.core.ports import Store
 from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.claims import Conflict
+from saltlite.core.wrongpace import WrongPace
 from saltlite.errors import MisconfiguredError, StartupError
 from saltlite.master import identity, inside
 from saltlite.master.arguments import DROP_S, EndedArguments
@@ -96,7 +98,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         sockets.append(paths.auth_socket)
     for path in sockets if os.geteuid() == 0 else ():
         os.chown(path, account.uid, account.gid)
-    started_at = SystemClock().wall()
+    started_at, debts = SystemClock().wall(), SharedDebts()
     specs = [
         Spec(
             LINK,
@@ -106,7 +108,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         *(
             Spec(
                 f"{MWORKER}-{number}",
-                lambda ready: _run_mworker(config, paths, client_listener, ready, started_at=started_at),
+                lambda ready: _run_mworker(config, paths, client_listener, debts, ready, started_at=started_at),
                 lambda: (client_listener.fileno(),),
             )
             for number in range(config.worker_threads)
@@ -275,7 +277,13 @@ def _run_link(
 
 
 def _run_mworker(
-    config: MasterConfig, paths: Paths, clients: socket.socket, ready: Callable[[], None], *, started_at: float
+    config: MasterConfig,
+    paths: Paths,
+    clients: socket.socket,
+    debts: SharedDebts,
+    ready: Callable[[], None],
+    *,
+    started_at: float,
 ) -> None:
     from saltlite.adapters.file_desk import FileDesk  # noqa: PLC0415 - the link process never loads handlers
     from saltlite.adapters.file_roots import DiskFileRoots  # noqa: PLC0415 - as above
@@ -305,6 +313,7 @@ def _run_mworker(
     def make_with_files(link: LinkChannel) -> Master:
         master = make_master(link)
         master.files = roots
+        master.pillar_pace = WrongPace(debts)
         master.pillars.evaluator = evaluations
         return master
 

@@ -21,7 +21,7 @@ from saltlite.adapters.packing import pack, unpack
 from saltlite.adapters.process import Child, close_all_but, expect_large, freeze_heap, watch_exit
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Channel
-from saltlite.core.loginpace import LoginPace
+from saltlite.core.wrongpace import WrongPace
 from saltlite.errors import SaltliteError
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class AuthProcess:
     def __init__(self, reactor: Reactor, functions: Functions) -> None:
         self._reactor = reactor
         self._functions = functions
-        self._pace = LoginPace()
+        self._pace = WrongPace()
         self._waiting: deque[_Check] = deque()
         self._running = 0
         freeze_heap()

@@ -13,12 +13,14 @@ from saltlite.core.cache.ports import Banks
 from saltlite.core.file_ports import FileRoots
 from saltlite.core.logins import Logins
 from saltlite.core.matching import resolve
+from saltlite.core.matching.budget import Budget, BudgetError
 from saltlite.core.matching.fleet import Selection
 from saltlite.core.parts import SignedPart, SignedParts, signed_parts
 from saltlite.core.ports import Clock, FunctionSet, OpenJob, Store, StoreReader
 from saltlite.core.resources.admission import Rules
 from saltlite.core.resources.registry import Registry
-from saltlite.errors import UsageError
+from saltlite.core.wrongpace import WrongPace
+from saltlite.errors import CostlyRuleError, UsageError
 from saltlite.master.fleet import Indexes, MasterFleet, Nodegroups, indexes_of
 from saltlite.master.left_out import LeftOut
 from saltlite.master.pillars import Pillars
@@ -159,6 +161,12 @@ class Master:
     proofs: RecentProofs = field(default_factory=RecentProofs)
     functions: RecentFunctions = field(default_factory=RecentFunctions)
     left_out: LeftOut = field(default_factory=LeftOut)
+    budget: Budget = field(default_factory=Budget)
+    """What the patterns of the request that is being answered may still cost."""
+    selected: dict[str, frozenset[TargetId]] = field(default_factory=dict)
+    """Whom the targets of rules select that this request has asked for."""
+    pillar_pace: WrongPace | None = field(default_factory=WrongPace)
+    """How often somebody may target by a wrong value of pillar; None where nobody but the operator chooses targets."""
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions that have a session now, and since when; kept up to date by the link."""
 
@@ -167,10 +175,15 @@ class Master:
         self.indexes = indexes_of(self.banks, pillar=self.pillars.cached)
         self.logins = Logins(self.identity.job_private)
 
+    def begin_request(self) -> None:
+        """To be called before each request: it has a budget of its own, and sees the fleet as it is now."""
+        self.budget = Budget()
+        self.selected = {}
+
     @property
     def fleet(self) -> MasterFleet:
         """The fleet as it is now; for one question."""
-        return MasterFleet(self.store.accepted_ids, self.registry, self.indexes, self.terms.nodegroups)
+        return MasterFleet(self.store.accepted_ids, self.registry, self.indexes, self.terms.nodegroups, self.budget)
 
     def resolve(self, target: Target) -> Selection:
         """What the target selects now. Raises UsageError for what is no target."""
@@ -178,15 +191,25 @@ class Master:
 
     def selects(self, expression: str) -> frozenset[TargetId]:
         """The minions and resources that a target expression of a rule selects now. One that is none selects nobody.
+        Raises CostlyRuleError when nothing is left of the request's budget.
 
         A single word is a glob, and so selects what a job with that target is for; anything else is compound.
         """
         kind = TargetKind.COMPOUND if _COMPOUND.intersection(expression) else TargetKind.GLOB
+        found = self.selected.get(expression)
+        if found is None:
+            found = self.selected[expression] = self._selects(Target(expression, kind))
+        return found
+
+    def _selects(self, target: Target) -> frozenset[TargetId]:
         try:
-            chosen = self.resolve(Target(expression, kind))
+            chosen = self.resolve(target)
+            return frozenset((*chosen.minions, *chosen.resources))
+        except BudgetError as error:
+            where = target.expression[:80]
+            raise CostlyRuleError(f"denied: whom the rule for {where!r} is for cannot be found out: {error}") from None
         except UsageError:
             return frozenset()
-        return frozenset((*chosen.minions, *chosen.resources))
 
 
 @dataclass(frozen=True, slots=True)

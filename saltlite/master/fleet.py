@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from saltlite.core.cache.bank_index import BankIndex, of_resources
 from saltlite.core.cache.ports import GRAINS, PILLAR, RESOURCE_GRAINS, Banks
+from saltlite.core.matching.budget import Budget
 from saltlite.core.matching.fleet import Fleet, Query
 from saltlite.core.matching.ipcidr import ADDRESS_GRAINS, lies_in, parse_network
 from saltlite.core.resources.registry import Registry
@@ -14,6 +15,9 @@ from saltlite.core.resources.views import Views
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.srn import parse_srn, resource_index_srn_key
+
+_STEPS_OF_AN_ADDRESS = 40
+"""Steps of the budget for an address that is compared with a network."""
 
 Nodegroups = Mapping[str, str | list[str]]
 
@@ -38,15 +42,25 @@ class MasterFleet(Fleet):
     """The fleet at one moment: one object resolves one target, for it looks at the accepted keys once."""
 
     def __init__(
-        self, accepted: Callable[[], Sequence[MinionId]], registry: Registry, indexes: Indexes, nodegroups: Nodegroups
+        self,
+        accepted: Callable[[], Sequence[MinionId]],
+        registry: Registry,
+        indexes: Indexes,
+        nodegroups: Nodegroups,
+        budget: Budget | None = None,
     ) -> None:
-        """`accepted`: the ids of all accepted keys."""
+        """`accepted`: the ids of all accepted keys. `budget`: what the whole request may still cost."""
+        self._budget = budget or Budget()
         self._ask_accepted = accepted
         self._accepted: dict[MinionId, None] | None = None
         self._seen: Views | None = None
         self._registry = registry
         self._indexes = indexes
         self._nodegroups = nodegroups
+
+    @property
+    def budget(self) -> Budget:
+        return self._budget
 
     def minions(self) -> Collection[MinionId]:
         return self._minions().keys()
@@ -81,8 +95,8 @@ class MasterFleet(Fleet):
                 yield resource_index_srn_key(held.type, bare_id), owner
 
     def grains(self, query: Query) -> tuple[Collection[MinionId], Collection[TargetId]]:
-        minions = self._minions().keys() & self._indexes.grains.select(query)
-        return minions, self._indexes.resource_grains.select(query)
+        minions = self._minions().keys() & self._indexes.grains.select(query, self._budget)
+        return minions, self._indexes.resource_grains.select(query, self._budget)
 
     def pillar(self, query: Query) -> Collection[MinionId]:
         if self._indexes.pillar is None:
@@ -90,12 +104,13 @@ class MasterFleet(Fleet):
                 "this master keeps no pillar to select by: minion_data_cache is false in its configuration. Target by "
                 "id or grains instead, or set it to true"
             )
-        return self._minions().keys() & self._indexes.pillar.select(query)
+        return self._minions().keys() & self._indexes.pillar.select(query, self._budget)
 
     def addresses(self, network: str) -> Collection[MinionId]:
         wanted, found = parse_network(network), set[str]()
         for grain in ADDRESS_GRAINS:
             for text, minions in self._indexes.grains.texts(grain):
+                self._budget.spend(_STEPS_OF_AN_ADDRESS)
                 if lies_in(text, wanted):
                     found |= minions
         return self._minions().keys() & found

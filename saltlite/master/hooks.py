@@ -66,6 +66,7 @@ class Hooks:
     ) -> None:
         self._reactor = reactor
         self._master = master
+        master.pillar_pace = None  # targets of hooks are the operator's: he does not guess
         self._hooks = hooks
         self._cursor = cursor
         self._runners = runners
@@ -166,6 +167,7 @@ class Hooks:
             "calls": [[wanted.fun, wanted.args, wanted.kwargs]],
             "origin": f"hook {hook.name}, event {event.seq}",
         }
+        self._master.begin_request()
         return str(handle_publish(self._master, principal, request).fields["jid"])
 
     def _runner(self, principal: Principal, hook: Hook, wanted: Firing) -> str:

@@ -20,7 +20,7 @@ from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer
 from saltlite.core.acl import Principal
 from saltlite.core.filelane import file_said
-from saltlite.errors import LoginError, ProtocolError, RefusedError, SaltliteError, StoreError
+from saltlite.errors import CostlyRuleError, LoginError, ProtocolError, RefusedError, SaltliteError, StoreError
 from saltlite.master import inside
 from saltlite.master.backends import Backends, Verdict
 from saltlite.master.context import Answer, Follow, LoginCheck, Master, Stream, Watch
@@ -372,7 +372,8 @@ class MWorker:
         said = {"ok": False, "exit": error.exit_code, "error": str(error)}
         self._say(client, {**said, "login": True} if isinstance(error, LoginError) else said)
         if isinstance(error, RefusedError):
-            log.info("refused: %s", error)
+            # That a rule cannot be used is the operator's business; that somebody may not do something is not news.
+            log.log(logging.WARNING if isinstance(error, CostlyRuleError) else logging.INFO, "refused: %s", error)
 
     def _answer(self, client: Client, answer: Answer) -> None:
         if answer.committed:

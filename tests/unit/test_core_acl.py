@@ -9,7 +9,8 @@ import pytest
 
 from saltlite.core.acl import RIGHTS, Action, Granted, Principal, authorize, judge, knows_pillars, may
 from saltlite.core.acl_rules import RULES_MAX, TEXT_MAX, Call, read_blacklist, read_rules
-from saltlite.errors import RefusedError, UsageError
+from saltlite.core.matching.budget import STEPS_MAX, Budget
+from saltlite.errors import CostlyRuleError, RefusedError, UsageError
 from saltlite.master.handlers import operator_verbs
 from saltlite.model.ids import MinionId, TargetId
 
@@ -319,3 +320,29 @@ def test_patterns_for_arguments_hold_for_what_is_called_within() -> None:
     assert not allowed(FRED, Action("publish", odd, [MinionId("web1")]), rules)
     ping = Call("test.cross_test", ["test.ping"], {})
     assert allowed(FRED, Action("publish", ping, [MinionId("web1")]), rules)
+
+
+def test_a_rule_whose_pattern_takes_too_long_denies_and_is_named() -> None:
+    budget = Budget(2_000)
+    rules = read_rules({"fred": [{"cmd.run": {"args": ["(a|b)*a(a|b){151}c"]}}]}, "publisher_acl")
+    [rule] = rules.of("fred", ())
+    assert rule.allows(Call("cmd.run", ["ab" * 80 + "c"], {}), Budget())
+    named = r"cmd.run is denied: a pattern of the rule .publisher_acl.fred: cmd.run .* takes too long"
+    with pytest.raises(CostlyRuleError, match=named):
+        rule.allows(Call("cmd.run", ["ab" * 2000 + "c"], {}), budget)
+
+
+def test_a_rule_with_a_pattern_that_nothing_can_run_in_bounded_time_is_refused_where_it_is_read() -> None:
+    with pytest.raises(UsageError, match=r"^publisher_acl.fred: the regular expression .* could take for ever"):
+        read_rules({"fred": [{"cmd.run": {"args": ["(?=(a*)*b)a"]}}]}, "publisher_acl")
+    with pytest.raises(UsageError, match=r"^publisher_acl: the regular expression .* could take for ever"):
+        read_rules({"(a+)+\\1": ["test.ping"]}, "publisher_acl", patterns=True)
+
+
+@pytest.mark.parametrize("argument", ["a" * 28 + "!", "a" * 4000 + "!"])
+def test_arguments_that_make_a_rule_backtrack_are_compared_at_once(argument: str) -> None:
+    [rule] = read_rules({"fred": [{"cmd.run": {"args": ["(a+)+"]}}]}, "publisher_acl").of("fred", ())
+    budget = Budget()
+    assert not rule.allows(Call("cmd.run", [argument], {}), budget)
+    assert rule.allows(Call("cmd.run", [argument.rstrip("!")], {}), budget)
+    assert budget.left > STEPS_MAX * 0.9

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from saltlite.core.cache.index import Index
 from saltlite.core.cache.ports import Bank, Value
+from saltlite.core.matching.budget import Budget
 from saltlite.core.matching.fleet import Query
 
 Rows = Callable[[str, Value], Mapping[str, Mapping[str, object]]]
@@ -42,10 +43,13 @@ class BankIndex:
         self._again: dict[str, int] = {}
         """Ids that more than one key has, with how many more."""
 
-    def select(self, query: Query) -> frozenset[str]:
-        """The ids that the question holds for, as the bank is now. Raises UsageError for a bad question, StoreError."""
+    def select(self, query: Query, budget: Budget | None = None) -> frozenset[str]:
+        """The ids that the question holds for, as the bank is now. What that takes is paid from `budget`.
+
+        Raises UsageError for a bad question, BudgetError, StoreError.
+        """
         self.refresh()
-        return self._index.select(query)
+        return self._index.select(query, budget)
 
     def texts(self, expression: str) -> Iterator[tuple[str, frozenset[str]]]:
         """Each text that the keys `a:b:c` lead to, with the ids where they do. Raises UsageError, StoreError."""

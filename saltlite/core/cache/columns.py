@@ -12,6 +12,8 @@ from typing import TypeAlias
 from saltlite.core.cache.ports import NAMES, RESOURCE_GRAINS
 from saltlite.core.cache.values import limits_of
 from saltlite.core.cache.views import Ends, Path, View
+from saltlite.core.matching.budget import Budget
+from saltlite.core.matching.subdict import STEPS_OF_A_VALUE
 from saltlite.wire.codec import decode, encode
 
 INTERNED_MAX = 1024
@@ -99,8 +101,11 @@ class Column:
             if cell is not ABSENT:
                 yield number, cell  # type: ignore[misc]  # ABSENT is the only one of its kind
 
-    def make_view(self, path: Path, names: Sequence[str]) -> View:
-        """The view of that path, kept up from now on. `names` has the id of each number."""
+    def make_view(self, path: Path, names: Sequence[str], budget: Budget) -> View:
+        """The view of that path, kept up from now on. `names` has the id of each number.
+
+        Raises BudgetError when the ways through nested values are more than `budget` pays for; then there is none.
+        """
         view = View(path)
         known: dict[str | bytes, Ends] = {}
         for number, cell in self.items():
@@ -112,6 +117,7 @@ class Column:
                 if len(known) >= INTERNED_MAX:
                     known.clear()
                 ends = known[cell] = view.ends(value_of(cell))
+                budget.spend(ends.steps * STEPS_OF_A_VALUE)
             view.add(names[number], ends)
         self.views[path] = view
         return view

@@ -12,12 +12,22 @@ from collections.abc import Iterator, Mapping
 
 from saltlite.core.cache.columns import INTERNED_MAX, Column, value_of
 from saltlite.core.cache.views import Path, View, as_number
+from saltlite.core.matching.budget import Budget
 from saltlite.core.matching.fleet import Query
 from saltlite.core.matching.subdict import Subdict
 
 VIEWS_COST_MAX = 1_500_000
 """What all views together may cost, in ids that they hold; a text or a key counts as four. The one that was asked for
 last is kept whatever it costs. A view of a million is some 50 MB."""
+
+STEPS_OF_A_NEW_ROW = 30
+"""Steps of the budget for each id of a view that is made."""
+
+STEPS_OF_AN_ID = 1 / 4
+"""Steps of the budget for an id that is found."""
+
+CELLS_PAID_AT_ONCE = 256
+"""Values that are compared before the next ones are paid for."""
 
 SHAPES_MAX = 4096
 """Different lists of top-level keys that are looked for again."""
@@ -69,9 +79,13 @@ class Index:
         self._shapes[number] = ()
         self._free.append(number)
 
-    def select(self, query: Query) -> frozenset[str]:
-        """The ids for whose data the question holds. Raises UsageError for a bad regular expression."""
-        question = Subdict(query)
+    def select(self, query: Query, budget: Budget | None = None) -> frozenset[str]:
+        """The ids for whose data the question holds, paid from `budget`.
+
+        Raises UsageError for a bad regular expression, BudgetError.
+        """
+        question = Subdict(query, budget)
+        budget = question.budget
         found: set[str] = set()
         if any(key == "*" for _, key in question.keys[0]):
             # Any top-level key: views of all of them would be as large as the data.
@@ -83,21 +97,23 @@ class Index:
             for column in self._named(key):
                 here: set[str] = set()
                 for place in range(end, len(pieces) if column.nested else end + 1):
-                    view = self._view(column, Path.of(tuple(pieces[end:place]), query.delimiter))
+                    view = self._view(column, Path.of(tuple(pieces[end:place]), query.delimiter), budget)
                     view.collect(here, question, place, regex=query.regex)
                 if here:
                     here -= self._shadowed(column, key)
+                budget.spend(len(here) * STEPS_OF_AN_ID)
                 found |= here
         return frozenset(found)
 
-    def texts(self, expression: str) -> Iterator[tuple[str, frozenset[str]]]:
+    def texts(self, expression: str, budget: Budget | None = None) -> Iterator[tuple[str, frozenset[str]]]:
         """Each text that the keys `a:b:c` lead to, with the ids where they do; a `*` among them, but for the first, is
         any key. A text may come more than once. Raises UsageError for an expression that is too long.
         """
+        budget = budget or Budget()
         first, *others = expression.split(":")
         for column in self._named(first):
             shadowed = self._shadowed(column, first)
-            for text, ids in self._view(column, Path.of(tuple(others), ":")).texts():
+            for text, ids in self._view(column, Path.of(tuple(others), ":"), budget).texts():
                 if ids - shadowed:
                     yield text, ids - shadowed
 
@@ -114,15 +130,23 @@ class Index:
 
     def _scan(self, column: Column, question: Subdict) -> Iterator[str]:
         """The ids whose value in that column is what is asked for, of every value in turn."""
+        question.budget.spend(column.count)
         ends = [end for end, key in question.keys[0] if key == "*" or column in self._named(key)]
         tests = [question.tests[end] for end in ends]
         verdicts: dict[str | bytes, bool] = {}
+        count = characters = 0
         for number, cell in column.items():
             holds = verdicts.get(cell) if isinstance(cell, str | bytes) else None
             if holds is None:
                 if isinstance(cell, bytes):
                     holds = question.match({column.key: value_of(cell)})  # type: ignore[dict-item]  # or a number
                 else:
+                    count += 1
+                    characters += len(cell) if isinstance(cell, str) else 1
+                    if count == CELLS_PAID_AT_ONCE:
+                        for end in ends:
+                            question.pay(end, count, characters)
+                        count = characters = 0
                     holds = any(test(cell) for test in tests)
                 if isinstance(cell, str | bytes):
                     if len(verdicts) >= INTERNED_MAX:
@@ -131,10 +155,11 @@ class Index:
             if holds:
                 yield self._names[number]
 
-    def _view(self, column: Column, path: Path) -> View:
+    def _view(self, column: Column, path: Path, budget: Budget) -> View:
         view = column.views.get(path)
         if view is None:
-            view = self._views[column.key, path] = column.make_view(path, self._names)
+            budget.spend(column.count * STEPS_OF_A_NEW_ROW)
+            view = self._views[column.key, path] = column.make_view(path, self._names, budget)
             self._make_room()
         self._views.move_to_end((column.key, path))
         return view

@@ -15,6 +15,9 @@ from saltlite.core.matching.fleet import Query
 from saltlite.core.matching.patterns import has_wildcard
 from saltlite.core.matching.subdict import Subdict, value_text
 
+OWN_COST = 2_000
+"""What a view costs that holds nothing: whoever asks for keys that nobody has makes no end of these."""
+
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _Key = TypeVar("_Key", str, str | int)
 
@@ -41,6 +44,8 @@ class Ends:
     """Of maps."""
     reached: bool = False
     """Whether it ends anywhere: empty maps and lists have neither."""
+    steps: int = 1
+    """Values that were looked at on the way."""
 
 
 class Steps:
@@ -65,6 +70,7 @@ class Steps:
         ahead: list[tuple[object, int]] = [(value, 0)]
         while ahead:
             found, place = ahead.pop()
+            ends.steps += 1
             ended = place == self.length
             ends.reached = ends.reached or ended
             if not isinstance(found, Mapping | list | tuple):
@@ -115,10 +121,12 @@ class View:
         """Ids where the path ends, but at nothing that has a text or a key."""
         self.size = 0
         """Ids that are held, each as often as it is."""
+        self._characters = 0
+        """Of all texts."""
 
     def cost(self) -> int:
         """What the view costs in memory, in units of an id in a set."""
-        return self.size + 4 * (len(self._texts) + len(self._keys))
+        return OWN_COST + self.size + 4 * (len(self._texts) + len(self._keys))
 
     def ends(self, value: object) -> Ends:
         """Where the view's path ends in that value."""
@@ -127,8 +135,10 @@ class View:
     def add(self, name: str, ends: Ends) -> None:
         """Take up what `name` has."""
         for text in ends.texts:
-            if text not in self._texts and (lower := text.lower()) != text:
-                self._spelled.setdefault(lower, set()).add(text)
+            if text not in self._texts:
+                self._characters += len(text)
+                if (lower := text.lower()) != text:
+                    self._spelled.setdefault(lower, set()).add(text)
             _put(self._texts, text, name)
         for key in ends.keys:
             _put(self._keys, key, name)
@@ -140,8 +150,10 @@ class View:
         """Forget what `name` had, which is this."""
         for text in ends.texts:
             _take(self._texts, text, name)
-            if text not in self._texts and (lower := text.lower()) != text:
-                self._forget_spelling(lower, text)
+            if text not in self._texts:
+                self._characters -= len(text)
+                if (lower := text.lower()) != text:
+                    self._forget_spelling(lower, text)
         for key in ends.keys:
             _take(self._keys, key, name)
         self.size -= len(ends.texts) + len(ends.keys)
@@ -158,6 +170,7 @@ class View:
         number = as_number(tail)
         _gather(found, [self._keys.get(tail, ()), () if number is None else self._keys.get(number, ())])
         if regex or has_wildcard(tail):
+            question.pay(place, len(self._texts), self._characters)
             test = question.tests[place]
             _gather(found, (ids for text, ids in self._texts.items() if test(text)))
         else:

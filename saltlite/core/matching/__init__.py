@@ -89,6 +89,29 @@ def selects_alone(target: Target, fleet: Fleet, minion: MinionId, delimiter: str
     return minion in Evaluation(expression, fleet, globs_take_resources=target.kind is TargetKind.GLOB).minions
 
 
+def pillar_values(target: Target, fleet: Fleet) -> int:
+    """How many whole values of pillar the target itself asks for. What a nodegroup says does not count.
+
+    Raises UsageError for what is no target.
+    """
+    return len(_pillar_values(_expression(target, fleet)))
+
+
+def wrong_pillar_values(target: Target, fleet: Fleet, explained: str = "") -> int:
+    """How many of these are wrong: without them the target would select the same minions.
+
+    It is not enough that some minion has the value: `web1 and I@pin:1234` asks for that of one. When the target is
+    explained for a minion, one that is not true of that minion is wrong, too. Raises UsageError, as `resolve` does.
+    """
+    evaluation, minion = _evaluation(target, fleet), MinionId(explained)
+    is_known = minion in fleet.minions()
+    wrong = 0
+    for term in _pillar_values(evaluation.expression):
+        not_of_it = is_known and not evaluation.is_true_of_minion(minion, term)
+        wrong += not_of_it or evaluation.minions_without(term) == evaluation.minions
+    return wrong
+
+
 def pillar_pattern(target: Target, fleet: Fleet) -> str:
     """The first word by which the target asks pillars for a pattern, and not for one whole value; "" without any.
 
@@ -99,6 +122,11 @@ def pillar_pattern(target: Target, fleet: Fleet) -> str:
         if by_pattern and not term.place.group:
             return term.place.word
     return ""
+
+
+def _pillar_values(expression: Expression) -> list[Term]:
+    terms = (term for term, _positive in terms_of(expression) if term.engine is Engine.PILLAR)
+    return [term for term in terms if not term.place.group and not has_wildcard(term.pattern)]
 
 
 class _Resources(Mapping[TargetId, MinionId]):

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import cached_property
 from typing import TypeAlias
 
+from saltlite.core.matching.budget import Budget, BudgetError
 from saltlite.core.matching.expression import And, Engine, Expression, Not, Or, Term, terms_of
 from saltlite.core.matching.fleet import Fleet, Query
 from saltlite.core.matching.glob import GlobMatcher
 from saltlite.core.matching.ipcidr import parse_network
-from saltlite.core.matching.known import GrainMatcher, address_matcher, pillar_matcher
+from saltlite.core.matching.known import GrainMatcher, MinionMatcher, address_matcher, pillar_matcher
 from saltlite.core.matching.listing import ListMatcher, WordMatcher
 from saltlite.core.matching.matcher import GUESS_OF_ALL, Matcher, Named, as_set
 from saltlite.core.matching.nodegroups import located
@@ -26,6 +27,8 @@ from saltlite.core.matching.resourcetype import TypeMatcher
 from saltlite.core.matching.subdict import Subdict
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
+
+_OF_NOBODY = MinionMatcher(frozenset, "nothing is true")
 
 Truth: TypeAlias = Callable[[TargetId, MinionId], bool]
 """Whether something is true of a resource with this owner."""
@@ -37,7 +40,7 @@ class Evaluation:
     def __init__(self, expression: Expression, fleet: Fleet, *, globs_take_resources: bool = False) -> None:
         """`globs_take_resources`: globs select the resources of the minions that match.
 
-        Raises UsageError for whatever is wrong with any term; nothing that is done later does.
+        Raises UsageError for whatever is wrong with any term; what is done later only raises BudgetError.
         """
         self.expression = expression
         self._fleet = fleet
@@ -46,6 +49,8 @@ class Evaluation:
         for term, _positive in terms_of(expression):
             try:
                 self.matchers[term] = _matcher(term, fleet, globs_take_resources=globs_take_resources)
+            except BudgetError:
+                raise
             except UsageError as error:
                 raise UsageError(located(term.place, str(error))) from None
 
@@ -57,6 +62,14 @@ class Evaluation:
     def minions(self) -> frozenset[MinionId]:
         """The minions that the expression is true of."""
         return frozenset(self._minions(self.expression, as_set(self._fleet.minions())))
+
+    def minions_without(self, term: Term) -> Set[MinionId]:
+        """The minions that the expression would be true of if this term of it were true of none."""
+        matcher, self.matchers[term] = self.matchers[term], _OF_NOBODY
+        try:
+            return self._minions(self.expression, as_set(self._fleet.minions()))
+        finally:
+            self.matchers[term] = matcher
 
     def resources(self) -> dict[TargetId, MinionId]:
         """The resources that are selected, with their owners. The fleet is walked each time."""
@@ -94,6 +107,7 @@ class Evaluation:
         return [self.matchers[term].names_resource for term in self._positive]
 
     def _minions(self, expression: Expression, among: Set[MinionId]) -> Set[MinionId]:
+        self._fleet.budget.spend(_STEPS_OF_A_PART + len(among) * _STEPS_OF_A_MEMBER)
         match expression:
             case Term():
                 return self.matchers[expression].minions(among)
@@ -132,6 +146,12 @@ class Evaluation:
             case And(parts):
                 return min((self._bound(part) for part in parts), key=lambda bound: bound[0])
 
+
+_STEPS_OF_A_PART = 20
+"""Steps of the budget for a part of the expression ..."""
+
+_STEPS_OF_A_MEMBER = 1 / 4
+"""... and for each minion in the sets that are joined."""
 
 _UNBOUND = GUESS_OF_ALL**2
 """More than all alternatives of any other kind add up to."""
@@ -188,14 +208,14 @@ def _matcher(term: Term, fleet: Fleet, *, globs_take_resources: bool) -> Matcher
             parse_network(pattern)
             return address_matcher(fleet, pattern)
         case Engine.GRAIN | Engine.GRAIN_PCRE:
-            return GrainMatcher(fleet, _query(term))
+            return GrainMatcher(fleet, _query(term, fleet.budget))
         case Engine.PILLAR | Engine.PILLAR_PCRE:
-            return pillar_matcher(fleet, _query(term))
+            return pillar_matcher(fleet, _query(term, fleet.budget))
         case Engine.NODEGROUP | Engine.RANGE:
             raise AssertionError("the parser expands nodegroups and refuses ranges")
 
 
-def _query(term: Term) -> Query:
+def _query(term: Term, budget: Budget) -> Query:
     """The question of the term. Raises UsageError for one that has no answer."""
     query = Query(term.pattern, term.delimiter, term.engine in {Engine.GRAIN_PCRE, Engine.PILLAR_PCRE})
     key, delimiter, pattern = term.pattern.partition(term.delimiter)
@@ -204,5 +224,5 @@ def _query(term: Term) -> Query:
         raise UsageError(
             f"{pattern or term.pattern!r} has no key and value with a {term.delimiter!r} between: {example}"
         )
-    Subdict(query)
+    Subdict(query, budget)
     return query

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from saltlite.core.matching.budget import Budget
 from saltlite.model.ids import MinionId, TargetId
 
 
@@ -28,6 +29,11 @@ class Query:
 
 class Fleet(Protocol):
     """Accepted minions, and the resources that accepted minions manage. An SRN is `type:id`."""
+
+    @property
+    def budget(self) -> Budget:
+        """What the questions to it may still cost, together: each answer spends of it, and may raise BudgetError."""
+        ...
 
     def minions(self) -> Collection[MinionId]:
         """All accepted ids; asking whether one is among them is cheap."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from saltlite.core.matching.fleet import Fleet
-from saltlite.core.matching.matcher import GUESS_OF_OWNER, Named, Row, as_set
-from saltlite.core.matching.patterns import glob_matcher, has_wildcard
+from saltlite.core.matching.matcher import GUESS_OF_OWNER, ID_LENGTH, Named, Row, as_set
+from saltlite.core.matching.patterns import glob_pattern, has_wildcard
 from saltlite.model.ids import MinionId, TargetId
 
 
@@ -21,7 +21,8 @@ class GlobMatcher:
         """`takes_resources`: it selects the resources of the minions that match. Raises UsageError for a long glob."""
         self._fleet = fleet
         self._pattern = pattern
-        self._matches = glob_matcher(pattern)
+        self._asked = glob_pattern(pattern, fleet.budget)
+        self._matches = self._asked.over(fleet.budget)
         self._takes = takes_resources
         self._owners: Set[MinionId] | None = None
 
@@ -31,6 +32,7 @@ class GlobMatcher:
         if not has_wildcard(self._pattern):
             name = MinionId(self._pattern)
             return {name} if name in among else frozenset()
+        self._asked.pay(self._fleet.budget, len(among), len(among) * ID_LENGTH)
         return {minion for minion in among if self._matches(minion)}
 
     def of_resource(self, _srn: TargetId, owner: MinionId) -> bool:

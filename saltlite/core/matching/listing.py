@@ -9,6 +9,9 @@ from saltlite.core.matching.fleet import Fleet
 from saltlite.core.matching.matcher import GUESS_OF_OWNER, Named, Row, bare_id, look_up, registered
 from saltlite.model.ids import MinionId, TargetId
 
+STEPS_OF_A_NAME = 30
+"""Steps of the budget for a name that is looked up."""
+
 
 def listed(expression: str) -> list[str]:
     """The names in a list expression, in the order in which they were typed, each once."""
@@ -21,6 +24,7 @@ class ListMatcher:
     def __init__(self, fleet: Fleet, expression: str) -> None:
         self._fleet = fleet
         self._names = dict.fromkeys(listed(expression))
+        fleet.budget.spend(len(self._names) * STEPS_OF_A_NAME)
 
     def minions(self, among: Set[MinionId]) -> Set[MinionId]:
         return {minion for name in self._names if (minion := MinionId(name)) in among}

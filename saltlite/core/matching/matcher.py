@@ -17,6 +17,13 @@ GUESS_OF_ALL = 10_000_000
 """How many resources there may be to walk, of one minion, of one type and of all: only their order matters."""
 
 
+ID_LENGTH = 32
+"""Characters that an id counts for where many are compared with a pattern: to measure each would cost too much."""
+
+ROWS_PAID_AT_ONCE = 1024
+"""Resources that are compared with a pattern before the next ones are paid for."""
+
+
 class Named(NamedTuple):
     """A name that a term has one by one, and what has it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from saltlite.core.matching.budget import Budget
 from saltlite.core.matching.fleet import Fleet, Query
 from saltlite.core.matching.ipcidr import has_address, parse_network
 from saltlite.core.matching.subdict import Subdict
@@ -30,12 +31,17 @@ class MemoryFleet(Fleet):
         minions: Mapping[MinionId, Member],
         nodegroups: Mapping[str, str | list[str]] | None = None,
     ) -> None:
+        self._budget = Budget()
         self._minions = dict(minions)
         self._nodegroups = dict(nodegroups or {})
         self._owners: dict[TargetId, MinionId] = {}
         for minion, member in self._minions.items():
             for srn in member.resources:
                 self._owners.setdefault(srn, minion)
+
+    @property
+    def budget(self) -> Budget:
+        return self._budget
 
     def minions(self) -> Collection[MinionId]:
         return self._minions.keys()
@@ -57,12 +63,12 @@ class MemoryFleet(Fleet):
         return [row for row in self._owners.items() if parse_srn(row[0]).id == bare_id]
 
     def grains(self, query: Query) -> tuple[Collection[MinionId], Collection[TargetId]]:
-        asked = Subdict(query)
+        asked = Subdict(query, self._budget)
         minions = {minion for minion, member in self._minions.items() if asked.match(member.grains)}
         return minions, {srn for srn, grains in self._resource_grains() if asked.match(grains)}
 
     def pillar(self, query: Query) -> Collection[MinionId]:
-        asked = Subdict(query)
+        asked = Subdict(query, self._budget)
         return {minion for minion, member in self._minions.items() if asked.match(member.pillar)}
 
     def addresses(self, network: str) -> Collection[MinionId]:

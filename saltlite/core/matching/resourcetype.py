@@ -6,7 +6,7 @@ from collections.abc import Iterable, Set
 
 from saltlite.core.matching.fleet import Fleet
 from saltlite.core.matching.matcher import GUESS_OF_TYPE, Named, Row
-from saltlite.core.matching.patterns import glob_matcher, has_wildcard
+from saltlite.core.matching.patterns import glob_pattern, has_wildcard
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.srn import parse_srn, resource_index_srn_key
 
@@ -20,7 +20,7 @@ class TypeMatcher:
         self._pattern = pattern
         self._type, self._id = parse_srn(pattern)
         self._wide = self._id is None or has_wildcard(self._id)
-        self._matches = glob_matcher(self._id) if self._id is not None else None
+        self._matches = glob_pattern(self._id, fleet.budget).over(fleet.budget) if self._id is not None else None
 
     def minions(self, _among: Set[MinionId]) -> Set[MinionId]:
         return frozenset()

@@ -19,16 +19,22 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from saltlite.core.matching.budget import Budget, BudgetError
 from saltlite.core.matching.fleet import Query
-from saltlite.core.matching.patterns import check_length, glob_matcher, regex_matcher
+from saltlite.core.matching.patterns import TEXT_MAX, Pattern, check_length, glob_pattern, regex_pattern
 from saltlite.errors import UsageError
 
 PIECES_MAX = 64
 """Pieces that an expression is cut into; delimiters after those belong to the last of them."""
 
-VALUE_MAX = 4096
-"""Characters of a value up to which it is compared with patterns: a regular expression can take a time that grows with
-the square of the text, and worse, and minions say of themselves what they want."""
+VALUE_MAX = TEXT_MAX
+"""Characters of a value up to which it is compared with patterns."""
+
+STEPS_OF_A_VALUE = 4
+"""Steps of the budget for a value, a map or a list that is looked at on the way through nested data."""
+
+STEPS_OF_A_DOCUMENT = 100
+"""Steps of the budget for a document that a question is put to, whatever is in it."""
 
 ValueTest = Callable[[object], bool]
 
@@ -46,9 +52,14 @@ def value_text(value: object) -> str:
 class Subdict:
     """A question, ready to be put to many."""
 
-    def __init__(self, query: Query) -> None:
-        """Raises UsageError for a regular expression that can be read in no way, and for a long question."""
+    def __init__(self, query: Query, budget: Budget | None = None) -> None:
+        """Whoever compares values pays from `budget`; without one it has its own.
+
+        Raises UsageError for a regular expression that can be read in no way, and for a long question.
+        """
         check_length(query.expression, "question to grains or pillar")
+        self.budget = budget = budget or Budget()
+        budget.spend(len(query.expression) + query.expression.count(query.delimiter) * STEPS_OF_A_VALUE)
         self._pieces = pieces = query.expression.split(query.delimiter, PIECES_MAX - 1)
         count = len(pieces)
         self.tails = [query.delimiter.join(pieces[place:]) for place in range(count)]
@@ -58,15 +69,30 @@ class Subdict:
             for place in range(count)
         ]
         """By place: the keys that may begin there, each with the place after it."""
-        self.tests = _tests(self.tails, regex=query.regex)
+        self._patterns = _patterns(self.tails, budget, regex=query.regex)
+        self.tests = [_test(pattern, budget, lower=not query.regex) for pattern in self._patterns]
         """By place: the test of a value for that tail; never of the first, since a key comes before the pattern."""
+
+    def pay(self, place: int, count: int, characters: int) -> None:
+        """For so many values, with so many characters, that are put to the test of that place. Raises BudgetError."""
+        pattern = self._patterns[place]
+        if pattern is not None:
+            pattern.pay(self.budget, count, characters)
+
+    def holds(self, value: object, place: int) -> bool:
+        """Whether a plain value passes the test of that place, paid for."""
+        if isinstance(value, str | bytes):
+            self.pay(place, 1, len(value))
+        return self.tests[place](value)
 
     def match(self, data: Mapping[str, object]) -> bool:
         """Whether the question holds for this data: maps, lists and plain values, without cycles."""
+        self.budget.spend(STEPS_OF_A_DOCUMENT)
         walk = _Walk(self)
         walk.maps[0].append(data)
         for place in range(len(self._pieces) - 1):
             for found in walk.maps[place]:
+                self.budget.spend(len(self.keys[place]) * STEPS_OF_A_VALUE)
                 if any(walk.reaches(value, end) for end, key in self.keys[place] for value in _under(found, key)):
                     return True
         return False
@@ -95,6 +121,7 @@ class _Walk:
         ahead = [(value, place)]
         while ahead:
             value, place = ahead.pop()
+            self._subdict.budget.spend(STEPS_OF_A_VALUE)
             if isinstance(value, Mapping | list | tuple):
                 if (id(value), place) in self._seen:
                     continue
@@ -110,7 +137,7 @@ class _Walk:
                     if self._subdict.tails[place + 1] == "*":
                         return True
                     ahead.append((value[at], place + 1))
-            elif self._subdict.tests[place](value):
+            elif self._subdict.holds(value, place):
                 return True
         return False
 
@@ -132,19 +159,41 @@ def _number(key: str) -> int | None:
     return int(key) if _NUMBER.fullmatch(key) else None
 
 
-def _tests(tails: list[str], *, regex: bool) -> list[ValueTest]:
-    """Raises the UsageError of the first tail when no tail at all is a regular expression."""
-    tests: list[ValueTest] = [_never]
-    refusals: list[UsageError] = []
+def _patterns(tails: list[str], budget: Budget, *, regex: bool) -> list[Pattern | None]:
+    """By place, None where there is none. Raises the UsageError of the last tail when no tail at all is one."""
+    patterns: list[Pattern | None] = [None]
+    refusal: UsageError | None = None
     for tail in tails[1:]:
         try:
-            tests.append(_regex_test(tail) if regex else _glob_test(tail))
-        except UsageError as refusal:
-            refusals.append(refusal)
-            tests.append(_never)
-    if refusals and len(refusals) == len(tails) - 1:
-        raise refusals[-1]
-    return tests
+            patterns.append(_pattern(tail, budget, regex=regex))
+        except BudgetError:
+            raise
+        except UsageError as error:
+            refusal = error
+            patterns.append(None)
+    if refusal is not None and not any(patterns):
+        raise refusal
+    return patterns
+
+
+def _pattern(tail: str, budget: Budget, *, regex: bool) -> Pattern:
+    if tail == "*":
+        return _ANYTHING
+    return regex_pattern(tail, budget, flags=re.IGNORECASE) if regex else glob_pattern(tail.lower(), budget)
+
+
+_ANYTHING = Pattern("*")
+
+
+def _test(pattern: Pattern | None, budget: Budget, *, lower: bool) -> ValueTest:
+    if pattern is None:
+        return _never
+    if pattern is _ANYTHING:
+        return _always
+    matches = pattern.over(budget)
+    if lower:
+        return lambda value: len(text := value_text(value)) <= VALUE_MAX and bool(matches(text.lower()))
+    return lambda value: len(text := value_text(value)) <= VALUE_MAX and bool(matches(text))
 
 
 def _never(_value: object) -> bool:
@@ -153,17 +202,3 @@ def _never(_value: object) -> bool:
 
 def _always(_value: object) -> bool:
     return True
-
-
-def _regex_test(tail: str) -> ValueTest:
-    if tail == "*":
-        return _always
-    matches = regex_matcher(tail, re.IGNORECASE)
-    return lambda value: len(text := value_text(value)) <= VALUE_MAX and bool(matches(text))
-
-
-def _glob_test(tail: str) -> ValueTest:
-    if tail == "*":
-        return _always
-    matches = glob_matcher(tail.lower())
-    return lambda value: len(text := value_text(value)) <= VALUE_MAX and bool(matches(text.lower()))

@@ -25,7 +25,7 @@ from saltlite.master.handlers.fitting import fitting
 from saltlite.master.handlers.hook import checked_path
 from saltlite.master.handlers.publish import checked_function, target_of
 from saltlite.master.handlers.reach import reach, selected_within_reach
-from saltlite.master.handlers.targets import narrowed, refuse_pillar_patterns
+from saltlite.master.handlers.targets import narrowed, refuse_pillar_guesses
 from saltlite.model.target import Target
 
 TARGETS_MAX = 100
@@ -55,7 +55,7 @@ def handle_acl_explain(master: Master, principal: Principal, request: Mapping[st
         name = checked_path(request["fun"]) if kind == HOOK else checked_function(request["fun"])
         return Answer({**common, **_of_kind(master, who, kind, name)})
     target = target_of(request)
-    refuse_pillar_patterns(master, principal, target)
+    refuse_pillar_guesses(master, principal, target)
     call = Call(checked_function(request["fun"]), request["args"], request["kwargs"])
     try:
         chosen = _chosen(master, principal, target, call)

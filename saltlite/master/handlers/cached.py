@@ -11,7 +11,7 @@ from saltlite.core.cache.ports import GRAINS, PILLAR, RESOURCE_GRAINS
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.publish import target_of
-from saltlite.master.handlers.targets import refuse_pillar_patterns
+from saltlite.master.handlers.targets import refuse_pillar_guesses
 from saltlite.model.ids import MinionId
 from saltlite.wire.document import encode_document
 from saltlite.wire.limits import MIB
@@ -89,5 +89,5 @@ def _require(
 
 def _minions(master: Master, principal: Principal, request: Mapping[str, Any]) -> list[MinionId]:
     target = target_of(request)
-    refuse_pillar_patterns(master, principal, target)
+    refuse_pillar_guesses(master, principal, target)
     return sorted(master.resolve(target).minions)

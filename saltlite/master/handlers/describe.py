@@ -14,7 +14,7 @@ from saltlite.master.handlers.fitting import fitting
 from saltlite.master.handlers.functions import Known, parsed
 from saltlite.master.handlers.publish import checked_function, target_of
 from saltlite.master.handlers.reach import selected_within_reach
-from saltlite.master.handlers.targets import refuse_pillar_patterns
+from saltlite.master.handlers.targets import refuse_pillar_guesses
 from saltlite.model.ids import TargetId
 from saltlite.wire.jobbody import CALLS_MAX
 
@@ -36,7 +36,7 @@ def handle_describe(master: Master, principal: Principal, request: Mapping[str, 
     if not 1 <= len(funs) <= CALLS_MAX:
         raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
     target = target_of(request)
-    refuse_pillar_patterns(master, principal, target)
+    refuse_pillar_guesses(master, principal, target)
     for fun in funs:
         authorize(principal, Action("describe", Call(fun, kwargs=None)), master.terms)
     chosen = selected_within_reach(master, principal, target, Call(funs[0], kwargs=None))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from fnmatch import translate
 from typing import Any
 
 from saltlite.core.acl import ALL_EVENTS, Action, Principal, authorize, may, sees_jobs_of_others
 from saltlite.core.acl_rules import RUNNER
+from saltlite.core.matching.patterns import glob_pattern
 from saltlite.errors import UsageError
 from saltlite.master.context import Answer, Master, Watch
 from saltlite.model.events import Event
@@ -18,6 +17,8 @@ PAGE = 500
 """Events that are read at once; so many at most are in one message of the stream."""
 PAGES = 8
 """Pages that are read in one go for a reader who wants none of their events: what takes 30 ms."""
+STEPS = 1_000_000
+"""Or less pages, when to compare their tags with the glob takes so many steps (`saltlite.core.matching.budget`)."""
 PATTERN_MAX = 256
 OWNED_MAX = 1000
 """Jobs of which a stream remembers whose they are."""
@@ -53,7 +54,7 @@ class EventStream:
 
     def __init__(self, master: Master, watch: Watch) -> None:
         self._store = master.store
-        self._matches = re.compile(translate(watch.pattern)).match
+        self._glob = glob_pattern(watch.pattern)
         self._after = watch.after
         self._watch = watch
         self._skipped: list[dict[str, Any]] = []
@@ -67,10 +68,14 @@ class EventStream:
         It has no events when PAGES were read without a match: then there is more to read. `skipped` names events that
         cannot be read.
         """
+        spent = 0.0
         for _ in range(PAGES):
+            if spent > STEPS:
+                break
             events = self._store.events(self._after, PAGE)
             if not events:
                 return None
+            spent += sum(len(event.tag) for event in events) * self._glob.rate
             rows = self._matching(events)
             if rows or self._skipped:
                 return self._message(rows)
@@ -95,7 +100,7 @@ class EventStream:
             self._after = event.seq
             if event.damage:
                 self._skip(event)
-            elif self._matches(event.tag) and self._is_shown(event):
+            elif self._glob.native(event.tag) and self._is_shown(event):
                 rows.append({"seq": event.seq, "tag": event.tag, "data": event.data, "at": event.at})
                 size += len(repr(event.data))
                 if size >= SIZE:

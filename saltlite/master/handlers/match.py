@@ -10,7 +10,7 @@ from saltlite.core.matching import explain
 from saltlite.core.matching.explanation import Explanation
 from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.publish import target_of
-from saltlite.master.handlers.targets import by_owner, refuse_pillar_patterns
+from saltlite.master.handlers.targets import by_owner, refuse_pillar_guesses
 
 
 def handle_match(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
@@ -22,7 +22,7 @@ def handle_match(master: Master, principal: Principal, request: Mapping[str, Any
     """
     authorize(principal, Action("match"), master.terms)
     target, fleet = target_of(request), master.fleet
-    refuse_pillar_patterns(master, principal, target)
+    refuse_pillar_guesses(master, principal, target, request.get("explain", ""))
     chosen = master.resolve(target)
     resources = {owner: list(srns) for owner, srns in by_owner(chosen.resources).items()}
     fields: dict[str, Any] = {

@@ -196,6 +196,7 @@ def handle_request(master: Master, principal: Principal, request: object) -> Ans
     _check(str(name), verb, request)
     if "token" in request:
         principal = master.logins.holder(master.store, request["token"], master.clock.wall())
+    master.begin_request()
     return verb.handle(master, principal, request)
 
 

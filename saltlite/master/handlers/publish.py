@@ -26,7 +26,7 @@ from saltlite.master.handlers.room import refuse_when_full
 from saltlite.master.handlers.targets import (
     by_owner,
     nobody,
-    refuse_pillar_patterns,
+    refuse_pillar_guesses,
     still_accepted,
     subset_of,
     unknown_names,
@@ -124,10 +124,16 @@ def _targets(
     No writer waits for this: a regular expression, the functions of a whole fleet and a near name take their time.
     """
     target = target_of(request)
-    refuse_pillar_patterns(master, principal, target)
+    refuse_pillar_guesses(master, principal, target)
     executors, returners = _granted(asked), _named(request.get("ret"))
     actions = [
-        Action("publish", Call(call.fun, call.args, call.kwargs), executors=executors, returners=returners)
+        Action(
+            "publish",
+            Call(call.fun, call.args, call.kwargs),
+            executors=executors,
+            returners=returners,
+            budget=master.budget,
+        )
         for call in calls
     ]
     # Before the target is looked at: what no rule grants anywhere is refused whatever the target selects.

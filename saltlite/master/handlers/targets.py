@@ -7,10 +7,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from saltlite.core.acl import Principal, knows_pillars
-from saltlite.core.matching import pillar_pattern
+from saltlite.core.matching import pillar_pattern, pillar_values, wrong_pillar_values
 from saltlite.core.matching.fleet import Selection
 from saltlite.core.matching.listing import listed
 from saltlite.core.ports import StoreReader
+from saltlite.core.wrongpace import WRONG_AT_ONCE
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.context import Master
 from saltlite.master.handlers.reach import shown_key_states
@@ -18,6 +19,9 @@ from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import Job
 from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
+
+_PILLAR = "pillar"
+"""Under what wrong values of pillar are counted."""
 
 _REASONS_MAX = 10
 _NOT_ACCEPTED = {
@@ -32,10 +36,11 @@ _NO_RESOURCE = "no such resource is registered"
 """Of an SRN: the ids of minions have no colon."""
 
 
-def refuse_pillar_patterns(master: Master, principal: Principal, target: Target) -> None:
-    """Raises RefusedError for whoever may not see pillars: by one pattern after the other he could read them.
+def refuse_pillar_guesses(master: Master, principal: Principal, target: Target, explained: str = "") -> None:
+    """Raises RefusedError for whoever may not see pillars, and could read them by such targets.
 
-    Whether a target selects anybody says whether a pattern fits. A whole value is for who knows it already.
+    Whether a target selects anybody says whether a pattern fits, or a value is right. So patterns are refused, and
+    wrong values are paced as wrong passwords are. `explained`: the minion or resource that the target is explained for.
     """
     if knows_pillars(principal, master.terms):
         return
@@ -45,6 +50,22 @@ def refuse_pillar_patterns(master: Master, principal: Principal, target: Target)
             f"{principal} may not target by patterns of pillar, as in {word[:80]!r}: name a whole value, as in "
             "I@role:web, or a nodegroup"
         )
+    pace, values = master.pillar_pace, pillar_values(target, master.fleet)
+    if pace is None or not values:
+        return
+    if values > WRONG_AT_ONCE:
+        raise RefusedError(f"{principal} may target by {WRONG_AT_ONCE} values of pillar at once, and not by {values}")
+    now = master.clock.monotonic()
+    wait_s = pace.wait_s(_PILLAR, principal.label, now)
+    if wait_s > 0:
+        raise RefusedError(f"{principal} has named too many wrong values of pillar: try again in {wait_s:.0f} s")
+    # Until it is known better: an error may tell how far the target was looked at.
+    wrong = values
+    try:
+        wrong = wrong_pillar_values(target, master.fleet, explained)
+    finally:
+        if wrong:
+            pace.wrong(_PILLAR, principal.label, now, wrong)
 
 
 def subset_of(master: Master, selection: Selection, subset: int | None) -> Selection:

@@ -1,0 +1,166 @@
+"""Targets by values of pillar, of users who may not see pillars: guesses are paced as those of passwords are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from saltlite.adapters.shared_debts import PLACES, SharedDebts
+from saltlite.core.acl import Granted, Principal
+from saltlite.core.acl_rules import read_rules
+from saltlite.core.cache.ports import PILLAR
+from saltlite.core.matching import wrong_pillar_values
+from saltlite.core.wrongpace import WRONG_AT_ONCE, WRONG_EVERY_S, WrongPace
+from saltlite.errors import NoTargetError, RefusedError, UsageError
+from saltlite.master.context import Answer
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.model.target import Target, TargetKind
+from tests.master_office import ROOT, Office
+
+FRED = Principal("fred", 1000)
+GINA = Principal("gina", 1001)
+PUBLISHER = {"fred": ["test.*"], "gina": ["test.ping", {"@runner": ["resource.match"]}]}
+PING = ["test.ping", [], {}]
+
+
+class Place(Office):
+    """A master whose pillars have pins."""
+
+    def __init__(self) -> None:
+        granted = Granted(publisher=read_rules(PUBLISHER, "publisher_acl"))
+        super().__init__("web1", "web2", "db1", granted=granted, nodegroups={"nobody": "I@pin:9999"})
+        bank = self.master.banks.bank(PILLAR)
+        bank.put("web1", {"pin": "1111", "role": "web"})
+        bank.put("web2", {"pin": "2222", "role": "web"})
+        bank.put("db1", {"pin": "3333", "role": "db"})
+
+    def by(self, who: Principal, verb: str, **fields: Any) -> Answer:
+        return handle_request(self.master, who, {"v": 1, "verb": verb, **fields})
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def guessed(place: Place, who: Principal, expression: str, verb: str = "describe", **fields: Any) -> str:
+    """The sentence with which a target that asks for pillar is refused, "" when it is not."""
+    more: dict[str, dict[str, Any]] = {
+        "describe": {"funs": ["test.ping"]},
+        "match": {},
+        "acl_explain": {"user": who.label, "fun": "test.ping"},
+    }
+    if verb == "acl_explain":
+        fields = {"args": [], "kwargs": {}, **fields}
+    try:
+        place.by(who, verb, tgt=expression, tgt_type="compound", **more.get(verb, {}), **fields)
+    except RefusedError as error:
+        return str(error)
+    except NoTargetError:
+        pass
+    return ""
+
+
+WRONG_VALUES = [
+    "I@pin:{}",
+    "web1 and I@pin:{}",
+    "I@pin:{} and web1",
+    "web1 and not I@pin:{}",
+    "not I@pin:{} and web1",
+    "web1 or I@pin:{}",
+    "not ( web* or I@pin:{} )",
+]
+"""None of these has a right value when no minion that it is asked of has it."""
+
+
+@pytest.mark.parametrize("target", WRONG_VALUES)
+def test_wrong_values_of_pillar_are_paced_as_wrong_passwords_are(place: Place, target: str) -> None:
+    for number in range(WRONG_AT_ONCE):
+        assert "wrong values" not in guessed(place, GINA, target.format(f"9{number:03d}"))
+    wait = f"gina .* has named too many wrong values of pillar: try again in {WRONG_EVERY_S:.0f} s"
+    assert re.search(wait, guessed(place, GINA, target.format("9999")))
+    # The right one is refused as well: else the refusals would tell it. Others, and other targets, are not concerned.
+    assert re.search(wait, guessed(place, GINA, "I@pin:1111"))
+    assert "wrong values" not in guessed(place, FRED, "I@pin:9999")
+    assert "wrong values" not in guessed(place, GINA, "web1")
+    place.clock.advance(WRONG_EVERY_S)
+    assert "wrong values" not in guessed(place, GINA, "I@pin:1111")
+
+
+@pytest.mark.parametrize("target", ["I@pin:1111", "web1 and I@pin:1111", "* and not I@role:db", "I@role:web and web2"])
+def test_right_values_never_wait(place: Place, target: str) -> None:
+    for _ in range(3 * WRONG_AT_ONCE):
+        assert "wrong values" not in guessed(place, GINA, target)
+
+
+def test_a_value_that_another_minion_has_is_wrong_for_this_one(place: Place) -> None:
+    for _ in range(WRONG_AT_ONCE):
+        guessed(place, GINA, "web1 and I@pin:2222")
+    assert "too many wrong values" in guessed(place, GINA, "web1 and I@pin:2222")
+
+
+def test_who_may_see_pillars_is_not_paced(place: Place) -> None:
+    for _ in range(3 * WRONG_AT_ONCE):
+        assert not guessed(place, ROOT, "I@pin:9999")
+
+
+def test_values_of_nodegroups_are_no_guesses(place: Place) -> None:
+    for _ in range(3 * WRONG_AT_ONCE):
+        assert "wrong values" not in guessed(place, GINA, "N@nobody or web1")
+
+
+def test_many_guesses_in_one_target_are_refused_before_they_are_looked_at(place: Place) -> None:
+    many = " or ".join(f"I@pin:{number:04d}" for number in range(1111, 1111 + WRONG_AT_ONCE + 1))
+    assert "may target by 10 values of pillar at once, and not by 11" in guessed(place, GINA, many)
+    assert not guessed(place, ROOT, many)
+
+
+@pytest.mark.parametrize("verb", ["describe", "publish", "acl_explain", "match"])
+def test_each_verb_with_a_target_counts(place: Place, verb: str) -> None:
+    for number in range(WRONG_AT_ONCE):
+        fields = {"request_id": f"{number:032x}", "calls": [PING]} if verb == "publish" else {}
+        guessed(place, GINA, "I@pin:9999", verb, **fields)
+    assert "too many wrong values" in guessed(place, GINA, "I@pin:9999")
+
+
+def test_an_explanation_counts_what_is_wrong_of_whom_it_is_for(place: Place) -> None:
+    """db1 has the value, so the target selects somebody; that web1 has it not is told, too."""
+    target = Target("I@pin:3333", TargetKind.COMPOUND)
+    assert wrong_pillar_values(target, place.master.fleet) == 0
+    assert wrong_pillar_values(target, place.master.fleet, "web1") == 1
+    assert wrong_pillar_values(target, place.master.fleet, "db1") == 0
+
+
+def test_a_target_that_is_given_up_counts_as_wrong(place: Place) -> None:
+    """Whether the second term was looked at tells whether the first is true."""
+    for _ in range(WRONG_AT_ONCE):
+        with pytest.raises(UsageError):
+            place.by(GINA, "describe", tgt="I@pin:9999 and E@(a", tgt_type="compound", funs=["test.ping"])
+    assert "too many wrong values" in guessed(place, GINA, "I@pin:9999")
+
+
+def test_an_explanation_that_is_asked_for_counts(place: Place) -> None:
+    for _ in range(WRONG_AT_ONCE):
+        guessed(place, GINA, "I@pin:3333", "match", explain="web1")
+    assert "too many wrong values" in guessed(place, GINA, "I@pin:3333", "match", explain="web1")
+
+
+def test_mworkers_count_together() -> None:
+    debts = SharedDebts()
+    one, two = WrongPace(debts), WrongPace(debts)
+    one.wrong("pillar", "gina", 100.0, WRONG_AT_ONCE - 1)
+    assert two.wait_s("pillar", "gina", 100.0) == 0.0
+    two.wrong("pillar", "gina", 100.0)
+    assert one.wait_s("pillar", "gina", 100.0) == pytest.approx(WRONG_EVERY_S)
+    assert one.wait_s("pillar", "fred", 100.0) == one.wait_s("file", "gina", 100.0) == 0.0
+
+
+def test_names_that_share_a_line_are_told_apart_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saltlite.adapters.shared_debts.LINES", PLACES)
+    debts = SharedDebts()
+    names = [("pillar", f"user{number}") for number in range(PLACES + 1)]
+    for number, name in enumerate(names):
+        debts.put(name, 100.0 + number)
+    assert [debts.get(name) for name in names] == [0.0, *(101.0 + number for number in range(PLACES))]
