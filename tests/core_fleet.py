@@ -66,7 +66,7 @@ class Master:
     def start(self) -> None:
         """A link process begins: no session is known."""
         self.hub = make_hub(self.clock)
-        self.link = self.fleet.network.server(self._frame, self.hub.hangup)
+        self.link = self.fleet.network.server(self._frame, self.hub.hangup, self.hub.connected)
         self.present.clear()
         self._tick_at = self._sweep_at = self.clock.monotonic()
 

@@ -47,8 +47,10 @@ TOKEN = JoinToken(fingerprint(FLEET_PUBLIC), "tok00001", "a" * 32)
 """A join token that the master of the scripted fleets knows."""
 
 
-def certificate(now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE) -> MasterCertificate:
-    """A certificate of this master by the fleet, valid from an hour ago."""
+def certificate(
+    now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE, fleet: bytes = FLEET_PRIVATE
+) -> MasterCertificate:
+    """A certificate of this master by the fleet with that private key, valid from an hour ago."""
     terms = CertificateTerms(
         static_public=public_of(static),
         job_public=JOB_PUBLIC,
@@ -58,7 +60,7 @@ def certificate(now: float, *, days: int = 30, static: bytes = MASTER_PRIVATE) -
         not_before=int(now) - 3600,
         not_after=int(now) - 3600 + days * DAY,
     )
-    return issue(FLEET_PRIVATE, terms)
+    return issue(fleet, terms)
 
 
 def make_hub(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> Hub:

@@ -16,6 +16,7 @@ from saltlite.core.connection import (
 from saltlite.core.doorway import Doorway
 from saltlite.wire import codec, frames
 from saltlite.wire.session import Session
+from saltlite.wire.succession import decode_chain
 from tests.core_keys import (
     FLEET,
     FLEET_PUBLIC,
@@ -35,16 +36,22 @@ class Scripted:
     """A connection, and a master that says what the test tells it to."""
 
     def __init__(
-        self, *, fleet: bytes | None = FLEET, cert: bytes | None = None, private: bytes = MASTER_PRIVATE
+        self,
+        *,
+        fleet: bytes | None = FLEET,
+        cert: bytes | None = None,
+        private: bytes = MASTER_PRIVATE,
+        chain: bytes = b"",
     ) -> None:
         self.clock = ManualClock(seed=3, wall=NOW)
         self.connection = Connection(identity("web1", good_token("web1")), MASTERS, fleet, self.clock)
         self.doorway = Doorway(
-            fleet_public=FLEET_PUBLIC,
+            fleet_public=decode_chain(chain)[-1].new_public if chain else FLEET_PUBLIC,
             certificate=certificate(NOW).encode() if cert is None else cert,
             private=private,
             handshakes_per_address=100.0,
             clock=self.clock,
+            chain=chain,
         )
         self.session: Session | None = None
         self.seen: list[Effect] = []

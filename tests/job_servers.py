@@ -76,7 +76,7 @@ class Minion:
             Disk(self.journal, self.spool, str(folder / "running"), str(folder)),
             clock,
             surroundings,
-            fleet_of=lambda _: b"",
+            believe=lambda *_: None,
             fail=self.failed.append,
         )
         if resources is not None:

@@ -42,7 +42,7 @@ class NotedLink:
     def publish(self, job: Any, parts: Any) -> None:
         self.published.append((job, parts))
 
-    def decided(self, session: int, state: str, minion: str) -> None:
+    def decided(self, session: int, state: str, minion: str, gone: Any = ()) -> None:
         """Verdicts are read from the store here."""
 
 

@@ -56,10 +56,19 @@ OnServerFrame = Callable[[bytes, int, str, bytes], None]
 """route, connection, address, frame. DATA frames come with connection -1 and address ""."""
 
 
+OnConnect = Callable[[int, str], None]
+"""connection, address."""
+
+
+def nobody_counts(_connection: int, _address: str) -> None:
+    """For an owner that does not limit connections."""
+
+
 class ServerLink(Protocol):
     """The master's end: many peers, each known by an opaque route that is never used twice.
 
-    The owner gives `on_frame(route, connection, address, frame)` and `on_hangup(connection)`. `connection` is
+    The owner gives `on_frame(route, connection, address, frame)`, `on_hangup(connection)`, and may give
+    `on_connect(connection, address)`, which comes before the first frame of that connection. `connection` is
     a number that belongs to one open connection and may be used again for a later one; `address` is the
     peer's IP address without a port. A hangup is only a bell: it may come before the last frames, so that
     whoever wants to be sure sends to the route and looks for GONE.

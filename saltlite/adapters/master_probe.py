@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.zmq_link import DealerLink
 from saltlite.errors import LinkError, RemoteProtocolError
-from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes
+from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes, unspell_fingerprint
 from saltlite.wire import codec, frames
 from saltlite.wire.certificate import MasterCertificate
 from saltlite.wire.messages import REPLY_FIELDS, check_payload
 from saltlite.wire.noise import Handshake, Role
+from saltlite.wire.succession import successors
 
 
 @dataclass(frozen=True, slots=True)
 class MasterProof:
     """What a master proved. Times are seconds since 1970.
 
-    `ahead_s` is how far this machine's clock is ahead of the master's (negative: behind), to about a second.
+    `ahead_s` is how far this machine's clock is ahead of the master's (negative: behind), to about a second. `former`
+    is the fleet that was asked for, where the master proved that its own took that one's place.
     """
 
     fleet: Fingerprint
@@ -32,15 +34,16 @@ class MasterProof:
     not_before: int
     not_after: int
     ahead_s: float
+    former: Fingerprint | None = None
 
 
-def probe_master(address: str, timeout_s: float) -> MasterProof:
-    """Connect to `host:port` and have the master prove itself.
+def probe_master(address: str, timeout_s: float, pinned: Fingerprint | None = None) -> MasterProof:
+    """Connect to `host:port` and have the master prove itself; with `pinned`, as that fleet or a successor of it.
 
     Raises LinkError when nobody or somebody else answers there, RemoteProtocolError for a proof that is none.
     """
     reactor = Reactor()
-    probe = _Probe(reactor)
+    probe = _Probe(reactor, pinned)
     link = DealerLink(reactor, probe.up, probe.frame, probe.down)
     probe.link = link
     try:
@@ -60,7 +63,8 @@ def probe_master(address: str, timeout_s: float) -> MasterProof:
 class _Probe:
     """The few steps: QUERY, FLEET, HELLO, REPLY."""
 
-    def __init__(self, reactor: Reactor) -> None:
+    def __init__(self, reactor: Reactor, pinned: Fingerprint | None) -> None:
+        self._pinned = pinned
         self.link: DealerLink | None = None
         self.proof: MasterProof | None = None
         self.problem: LinkError | RemoteProtocolError | None = None
@@ -82,7 +86,7 @@ class _Probe:
 
     def _step(self, frame: frames.Frame) -> None:
         if isinstance(frame, frames.Fleet) and self._handshake is None:
-            self._fleet = fingerprint_bytes(frame.public)
+            self._fleet = unspell_fingerprint(self._pinned) if self._pinned else fingerprint_bytes(frame.public)
             # A key made for this look: nobody could know it, and nobody is told it.
             self._handshake = Handshake(Role.INITIATOR, os.urandom(32), frames.prologue(self._fleet), os.urandom(32))
             self._send(frames.hello(self._handshake.write(b""), self._fleet))
@@ -99,13 +103,15 @@ class _Probe:
         if certificate.static_public != static:
             raise RemoteProtocolError("wrong-certificate", "it names another key than the handshake proved")
         # By the master's own clock: whether this machine's clock is right is another question.
-        certificate.verify(self._fleet, max(certificate.not_before, min(said["now"], certificate.not_after)))
+        way = (self._fleet, *successors(self._fleet, certificate.fleet_public, said["chain"]))
+        certificate.verify(way[-1], max(certificate.not_before, min(said["now"], certificate.not_after)))
         self.proof = MasterProof(
             fingerprint(certificate.fleet_public),
             certificate.name,
             certificate.not_before,
             certificate.not_after,
             time.time() - said["now"] - 0.5,  # it is told in whole seconds, rounded down
+            self._pinned if len(way) > 1 else None,
         )
         self._reactor.stop()
 

@@ -20,8 +20,10 @@ from saltlite.adapters.link import (
     LINK_FRAME_MAX,
     NO_CONNECTION,
     QUEUE_FRAMES,
+    OnConnect,
     OnServerFrame,
     SendResult,
+    nobody_counts,
     split_address,
 )
 from saltlite.errors import LinkError
@@ -79,13 +81,14 @@ class MemoryNetwork:
         self,
         on_frame: OnServerFrame,
         on_hangup: Callable[[int], None],
+        on_connect: OnConnect = nobody_counts,
         *,
         address: str = DEFAULT_ADDRESS,
     ) -> MemoryServerLink:
         """A server that clients find at `address`. Raises LinkError if another one has it."""
         if address in self._servers:
             raise LinkError(f"{address} is in use by another server of this network")
-        server = MemoryServerLink(self, address, on_frame, on_hangup)
+        server = MemoryServerLink(self, address, on_frame, on_hangup, on_connect)
         self._servers[address] = server
         return server
 
@@ -151,6 +154,7 @@ class MemoryNetwork:
     def _rise(self, pipe: _Pipe) -> None:
         if not pipe.client_ended and not pipe.server_ended:
             pipe.up = True
+            pipe.server.risen(pipe)
             pipe.client.risen()
 
     def _fly(self, pipe: _Pipe, flight: Flight) -> None:
@@ -186,8 +190,10 @@ class MemoryServerLink:
         address: str,
         on_frame: OnServerFrame,
         on_hangup: Callable[[int], None],
+        on_connect: OnConnect,
     ) -> None:
         self.bad_shape = 0
+        self._on_connect = on_connect
         self.pipes: dict[bytes, _Pipe] = {}
         self._network = network
         self._address = address
@@ -219,6 +225,10 @@ class MemoryServerLink:
             pipe.server_ended = True
             self._network.later(partial(self._network.end_client, pipe, f"{self._address} closed the connection"))
         self.pipes.clear()
+
+    def risen(self, pipe: _Pipe) -> None:
+        """Called by the network."""
+        self._on_connect(pipe.number, pipe.client.ip)
 
     def arrived(self, pipe: _Pipe, frame: bytes) -> None:
         """Called by the network."""

@@ -34,6 +34,7 @@ from saltlite.core.ports import (
     FunctionSet,
     MinionRow,
     PartRow,
+    PendingKey,
     ReturnCommit,
     Stored,
     StoreWriter,
@@ -87,9 +88,12 @@ class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
     def accepted_ids(self) -> list[MinionId]:
         return [key.id for key in self.keys(frozenset({KeyState.ACCEPTED}))]
 
-    def count_keys(self, state: KeyState, address: str | None = None) -> int:
-        keys = self.keys(frozenset({state}))
-        return sum(1 for key in keys if address is None or key.address == address)
+    def count_keys(self, state: KeyState) -> int:
+        return len(self.keys(frozenset({state})))
+
+    def pending_keys(self) -> list[PendingKey]:
+        keys = self.keys(frozenset({KeyState.PENDING}))
+        return [PendingKey(key.fingerprint, key.address, key.first_seen, key.changed_at) for key in keys]
 
     def token(self, token_id: str) -> TokenRecord | None:
         return self._tables.tokens.get(token_id)

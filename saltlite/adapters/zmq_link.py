@@ -26,8 +26,10 @@ import zmq
 from saltlite.adapters.link import (
     DATA_PREFIX,
     NO_CONNECTION,
+    OnConnect,
     OnServerFrame,
     SendResult,
+    nobody_counts,
     split_address,
 )
 from saltlite.adapters.reactor import Reactor, Timer
@@ -76,10 +78,12 @@ class RouterLink:
         listener: socket.socket,
         on_frame: OnServerFrame,
         on_hangup: Callable[[int], None],
+        on_connect: OnConnect = nobody_counts,
     ) -> None:
         self.bad_shape = 0
         self._on_frame = on_frame
         self._on_hangup = on_hangup
+        self._on_connect = on_connect
         ipv6 = listener.family == socket.AF_INET6
         self._socket = new_socket(zmq.ROUTER, ipv6=int(ipv6))
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
@@ -152,6 +156,9 @@ class RouterLink:
     def _event(self, event: int, connection: int) -> None:
         if event == zmq.EVENT_ACCEPTED:
             self._silent.add(connection)
+            address = _address_of(connection)
+            if address:
+                self._on_connect(connection, address)
         else:
             self._silent.remove(connection)
             self._on_hangup(connection)
@@ -209,6 +216,15 @@ def _shut_down(connection: int, address: str | None) -> None:
         is_tcp = peer.family in (socket.AF_INET, socket.AF_INET6)
         if is_tcp and address in (None, _plain_address(peer.getpeername()[0])):
             peer.shutdown(socket.SHUT_RDWR)
+
+
+def _address_of(connection: int) -> str:
+    """Whose TCP connection that descriptor is; "" when it is over already."""
+    try:
+        with socket.socket(fileno=os.dup(connection)) as peer:
+            return _plain_address(str(peer.getpeername()[0]))
+    except OSError:
+        return ""
 
 
 def _origin(frame: zmq.Frame) -> tuple[int, str] | None:

@@ -104,6 +104,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite key finger [ID|GLOB...] [options]",
         "Show fingerprints: of fleet and master, or of minions.",
     ),
+    "key fleet new": (
+        "saltlite key fleet new --lost [options]",
+        "Begin a new fleet where the fleet key is lost for good.",
+    ),
+    "key fleet rotate": (
+        "saltlite key fleet rotate [options]",
+        "Change the fleet key; every minion follows by itself.",
+    ),
+    "key fleet show": (
+        "saltlite key fleet show [options]",
+        "Show the fleet key of this machine's master, and its past.",
+    ),
     "key list": (
         "saltlite key list [STATE...] [options]",
         "List keys: all, or the pending, accepted, rejected, ...",
@@ -152,6 +164,8 @@ CONFIG_DIR = Option(
 )
 _ASK_THE_MASTER = ("acl explain", "auth token", "events", "job", "key", "match", "status")
 """Commands, and groups of such, that can be run as whoever has logged in."""
+_ON_THE_DISK = ("key fleet",)
+"""Commands among them that work on files of this machine."""
 LOGIN_OPTIONS = (
     Option("-a", "--eauth", "--auth", metavar="BACKEND", help="log in: pam, file, sharedsecret"),
     Option("-T", "--make-token", help="keep that login, and use it next time"),
@@ -167,7 +181,8 @@ def command_table(name: str, *options: Option, formats: tuple[str, ...] = ("text
     usage, summary = COMMANDS[name]
     *first, last = formats
     out = Option("--out", metavar="FORMAT", convert=choice(*formats), help=f"{', '.join(first)} or {last}")
-    login = LOGIN_OPTIONS if name.startswith(_ASK_THE_MASTER) else ()
+    asks = name.startswith(_ASK_THE_MASTER) and not name.startswith(_ON_THE_DISK)
+    login = LOGIN_OPTIONS if asks else ()
     return Table(usage, summary, (*options, *login, CONFIG_DIR, out, QUIET))
 
 

@@ -46,6 +46,7 @@ from saltlite.wire.messages import (
 )
 from saltlite.wire.noise import Handshake, Role
 from saltlite.wire.session import Session
+from saltlite.wire.succession import successors
 
 CONNECT_TIMEOUT_S = 10.0
 BACKOFF_MIN_S = 1.0
@@ -113,10 +114,14 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """This fleet's certificate was verified: pin it at first contact, and hand it to the job side."""
+    """This fleet's certificate was verified: hand it to the job side, which pins the fleet.
+
+    `fleet` is the 25-byte fingerprint of the key that signed the certificate, `chain` leads there from what was pinned.
+    """
 
     fleet: bytes
     certificate: MasterCertificate
+    chain: bytes
 
 
 Effect = Open | Close | SendFrame | Deliver | Changed | Trust
@@ -281,9 +286,9 @@ class Connection:
     def _reply(self, frame: frames.Reply, handshake: Handshake) -> None:
         payload = check_payload(codec.decode(handshake.read(frame.message)), REPLY_FIELDS)
         certificate = MasterCertificate.decode(payload["cert"])
-        fleet = self._claimed
-        if fleet is None or handshake.remote_static != certificate.static_public:
+        if self._claimed is None or handshake.remote_static != certificate.static_public:
             raise RemoteProtocolError("wrong-certificate", "it names another key than the handshake proved")
+        fleet = (self._claimed, *successors(self._claimed, certificate.fleet_public, payload["chain"]))[-1]
         certificate.verify(fleet, int(max(self._clock.wall(), BUILD_DATE_S)), self._epoch)
         self._fleet = fleet
         self._epoch = certificate.epoch
@@ -296,7 +301,7 @@ class Connection:
             "functions": me.functions,
             "token": me.token,
         }
-        self._effects.append(Trust(fleet, certificate))
+        self._effects.append(Trust(fleet, certificate, payload["chain"]))
         self._effects.append(SendFrame(frames.auth(handshake.write(codec.encode(said)))))
         self._session = Session(handshake)
 

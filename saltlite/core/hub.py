@@ -27,7 +27,7 @@ from typing import Any
 
 from saltlite.core.assembly import Assembly, Key
 from saltlite.core.clones import Clones, Contest
-from saltlite.core.doorway import Doorway
+from saltlite.core.doorway import Arrival, Doorway
 from saltlite.core.filelane import FileLane
 from saltlite.core.hub_effects import Decide, Effect, HangUp, Presence, Pull, Report, Send, Suspect
 from saltlite.core.outbox import Parcel
@@ -35,6 +35,7 @@ from saltlite.core.pace import Pace
 from saltlite.core.peer import Peer, comes_whole
 from saltlite.core.ports import Clock
 from saltlite.core.sessions import Sessions
+from saltlite.core.strangers import Strangers
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
 from saltlite.model.parts import part_of_segment
@@ -57,12 +58,27 @@ UNANSWERED_S = 5.0
 """A fresh pull that was not answered is asked again after so long: the store failed, or its MWorker died with it."""
 
 
+def _arrived(arrival: Arrival, route: bytes, now: float) -> Peer:
+    """The session of a peer that has proved its key."""
+    return Peer(
+        session=arrival.session,
+        route=route,
+        connection=arrival.connection,
+        address=arrival.address,
+        fingerprint=fingerprint(arrival.session.peer),
+        said=arrival.said,
+        since=now,
+        last_heard=now,
+    )
+
+
 class Hub:
     """The machine. Strangers are answered by `doorway`, which goes by the same clock."""
 
     def __init__(self, doorway: Doorway, clock: Clock) -> None:
         self._clock = clock
         self._doorway = doorway
+        self._strangers = Strangers(doorway.handshakes_per_network)
         self.sessions = Sessions()
         self._laden: dict[int, Peer] = {}
         self._hung_up: set[int] = set()
@@ -83,21 +99,19 @@ class Hub:
         return effects
 
     def figures(self) -> dict[str, Any]:
-        """How many sessions, handshakes (finished since the start), parcels (not acknowledged yet), refused frames."""
+        """How many sessions, strangers connected, handshakes finished, parcels not acknowledged, refused frames."""
         return {
             **self.sessions.figures(),
             "parcels": sum(len(peer.outbox) for peer in self._laden.values()),
             "handshakes": self._handshakes,
+            "strangers": len(self._strangers),
             "refused": dict(self.refused_frames),
         }
 
     # -- what the link says
 
     def frame(self, route: bytes, connection: int, address: str, raw: bytes) -> None:
-        """A frame arrived. A bad one is counted, ends the session it came in if any, and is hung up on.
-
-        For DATA frames the link knows no connection: they come with a negative one.
-        """
+        """A frame arrived, DATA with a negative connection. A bad one is counted, ends its session, is hung up on."""
         try:
             frame = frames.parse(raw)
             if isinstance(frame, frames.Data):
@@ -111,11 +125,13 @@ class Hub:
             if connection >= 0:
                 self._effects.append(HangUp(connection, address))
 
-    def hangup(self, connection: int) -> None:
-        """The link lost a connection. It is only a bell: each session on it is probed by sending.
+    def connected(self, connection: int, address: str) -> None:
+        """The link took a connection; it is hung up on if strangers of its network have too many."""
+        self._effects += self._strangers.connected(connection, address, self._clock.monotonic())
 
-        They are probed once more at the next tick, for the link may ring before it refuses to send.
-        """
+    def hangup(self, connection: int) -> None:
+        """The link lost a connection, perhaps before it refuses to send: its sessions are probed, twice."""
+        self._strangers.over(connection)
         self._probe(connection)
         self._hung_up.add(connection)
 
@@ -137,12 +153,12 @@ class Hub:
         """Time has passed; called every TICK_S, and after BLOCKED_RETRY_S when the link was full."""
         now = self._clock.monotonic()
         self._effects += [HangUp(*origin) for origin in self._doorway.overdue()]
+        self._effects += self._strangers.overdue(now)
         self.files.retry()
         if now >= self._look_due:
             self._look_due = now + TICK_S
-            hung_up, self._hung_up = self._hung_up, set()
-            for connection in hung_up:
-                self._probe(connection)
+            while self._hung_up:
+                self._probe(self._hung_up.pop())
             for peer in list(self.sessions.by_number.values()):
                 self._look_after(peer, now)
             self._grant(self._assembly.expire(now))
@@ -156,8 +172,10 @@ class Hub:
 
     # -- what the MWorkers say
 
-    def decided(self, session: int, state: str, minion: str) -> None:
-        """The verdict about a key: a KeyState, or "busy" when the store could not say."""
+    def decided(self, session: int, state: str, minion: str, gone: Iterable[Fingerprint] = ()) -> None:
+        """The verdict about a key: a KeyState or "busy"; the pending keys `gone` made room, and are presented anew."""
+        for key in gone:
+            self.key_changed(key, "deleted", "")
         peer = self.sessions.by_number.get(session)
         if peer is None or peer.state is not None:
             return
@@ -175,6 +193,7 @@ class Hub:
         elif state == KeyState.PENDING and self.sessions.has_room_for_pending(peer):
             self._welcome(peer, state)
             peer.state = KeyState.PENDING
+            self._strangers.at_home(peer.connection)
             self._replace(older, peer)
             self.sessions.by_key[peer.fingerprint] = peer
         else:
@@ -281,16 +300,7 @@ class Hub:
         if session.id in self.sessions.by_number:
             raise RemoteProtocolError("session-taken")
         now = self._clock.monotonic()
-        peer = Peer(
-            session=session,
-            route=route,
-            connection=arrival.connection,
-            address=arrival.address,
-            fingerprint=fingerprint(session.peer),
-            said=arrival.said,
-            since=now,
-            last_heard=now,
-        )
+        peer = _arrived(arrival, route, now)
         self.sessions.add(peer)
         if len(self.sessions.deciding) >= DECIDING_MAX:
             self._send_away(peer)
@@ -360,6 +370,7 @@ class Hub:
 
     def _accept(self, peer: Peer, minion: str) -> None:
         peer.state, peer.id = KeyState.ACCEPTED, minion
+        self._strangers.at_home(peer.connection)
         same_id = self.sessions.by_id.get(minion)
         # In the table first: the id stays up, whoever held it until now.
         self.sessions.by_id[minion] = peer
@@ -425,6 +436,8 @@ class Hub:
         if self.sessions.is_up(peer):
             self._effects.append(peer.presence(up=False))
         self.sessions.remove(peer)
+        if not self.sessions.on(peer.connection):
+            self._effects += self._strangers.without_session(peer.connection, self._clock.monotonic())
         self._laden.pop(number, None)
         self.files.forget(number)
         self._grant(self._assembly.forget(number, self._clock.monotonic()))

@@ -7,14 +7,17 @@ fingerprint or an operator accepts.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from saltlite.core.ports import StoreReader, TokenRecord
+from saltlite.core.ports import PendingKey, StoreReader, TokenRecord
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import TRANSITIONS, Fingerprint, KeyRecord, KeyState
+from saltlite.model.networks import network_of, site_of
 from saltlite.wire.joinproof import proves, token_of
-from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_ADDRESS, SESSION_MAX_AGE_S
+from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_NETWORK, SESSION_MAX_AGE_S
 
 CONFLICTS_KEPT = 3
 CONFLICT_EVERY_S = 60.0
@@ -46,7 +49,7 @@ class Verdict:
     put: KeyRecord | None = None
     use_token: str = ""
     drop: tuple[Fingerprint, ...] = ()
-    """Keys to delete: the oldest conflict on the id beyond those kept, or a pending key not seen for long."""
+    """Keys to delete: the oldest conflict on the id beyond those kept, or a pending key that makes room."""
 
 
 def decide(presented: Presented, store: StoreReader, now: float) -> Verdict:
@@ -87,17 +90,41 @@ def refusal(record: KeyRecord, wanted: KeyState, store: StoreReader) -> str:
 
 
 def _first_contact(presented: Presented, store: StoreReader, now: float) -> Verdict:
-    if store.count_keys(KeyState.PENDING, presented.address) >= PENDING_KEYS_PER_ADDRESS:
+    waiting = store.pending_keys()
+    network = network_of(presented.address)
+    if sum(network_of(key.address) == network for key in waiting) >= PENDING_KEYS_PER_NETWORK:
         return Verdict("busy")
     drop: tuple[Fingerprint, ...] = ()
-    if store.count_keys(KeyState.PENDING) >= PENDING_KEYS:
-        waiting = store.keys(frozenset({KeyState.PENDING}))
-        longest_unseen = min(waiting, key=lambda record: record.changed_at)
-        if now - longest_unseen.changed_at < UNSEEN_S:
+    if len(waiting) >= PENDING_KEYS:
+        drop = _makes_room(presented.address, waiting, now)
+        if not drop:
             return Verdict("busy")
-        drop = (longest_unseen.fingerprint,)
     how = "first contact" if not presented.proof else "first contact; its join token was not accepted"
     return Verdict(KeyState.PENDING, _record(presented, None, KeyState.PENDING, how, now), drop=drop)
+
+
+def _makes_room(address: str, waiting: Sequence[PendingKey], now: float) -> tuple[Fingerprint, ...]:
+    """Which key of a full table goes for one from that address; () when none does.
+
+    One whose minion gave up; else the newest one of the network that has the most, in the site that has the most (the
+    network around it, `saltlite.model.networks`), if that site has at least two more than the newcomer's. So a key that
+    waits alone in its site is never displaced, and of two sites with equally many keys the later one loses.
+    """
+    longest_unseen = min(waiting, key=lambda key: key.changed_at)
+    if now - longest_unseen.changed_at >= UNSEEN_S:
+        return (longest_unseen.fingerprint,)
+    by_site = Counter(site_of(key.address) for key in waiting)
+    if max(by_site.values()) < by_site[site_of(address)] + 2:
+        return ()
+    crowded = _with_most(waiting, site_of)
+    return (max(_with_most(crowded, network_of), key=lambda key: key.first_seen).fingerprint,)
+
+
+def _with_most(waiting: Sequence[PendingKey], place_of: Callable[[str], str]) -> list[PendingKey]:
+    """The keys of the place (or the places) that has the most of them."""
+    count = Counter(place_of(key.address) for key in waiting)
+    most = max(count.values())
+    return [key for key in waiting if count[place_of(key.address)] == most]
 
 
 def _conflict(presented: Presented, known: KeyRecord | None, store: StoreReader, now: float) -> Verdict:

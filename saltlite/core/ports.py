@@ -174,6 +174,16 @@ OPEN_JOBS_SIZE = 1024 * 1024
 """Bytes of job bodies that are read at once, and one more body."""
 
 
+@dataclass(frozen=True, slots=True)
+class PendingKey:
+    """A key that waits for an operator, and what is needed to tell who makes room for another. Wall-clock seconds."""
+
+    fingerprint: Fingerprint
+    address: str
+    first_seen: float
+    changed_at: float
+
+
 class StoreReader(Protocol):
     """Questions; each sees the last committed state, and all of them see one state inside `write()`."""
 
@@ -195,7 +205,11 @@ class StoreReader(Protocol):
         """Ids of all accepted keys, sorted: what a target is resolved against."""
         ...
 
-    def count_keys(self, state: KeyState, address: str | None = None) -> int: ...
+    def count_keys(self, state: KeyState) -> int: ...
+
+    def pending_keys(self) -> list[PendingKey]:
+        """Who waits for an operator, in no order."""
+        ...
 
     def token(self, token_id: str) -> TokenRecord | None: ...
 

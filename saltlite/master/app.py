@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,9 @@ from saltlite.master import identity, inside
 from saltlite.master.arguments import DROP_S, EndedArguments
 from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.paths import HOOKS, Paths
+from saltlite.master.renewal import PKI_LOOK_S, RENEW_S, Renewal
 from saltlite.master.services import auth_spec, evaluators_spec, until_sigterm
+from saltlite.master.storecheck import prepare_store
 from saltlite.master.supervisor import Supervisor
 from saltlite.model.keys import fingerprint
 
@@ -66,8 +68,6 @@ SHARED_USER = (
     "`link_user` and `user` are one user: a link process that was taken over could change the store and what is in "
     "cachedir; make a user of its own (`useradd --system --no-create-home saltlite-link`) and set link_user to it"
 )
-RENEW_S = 12 * 3600.0
-"""How often the certificate is looked at."""
 
 
 def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -82,8 +82,8 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     start_log(config.log_level, config.log_file, account)
     paths = Paths(config)
     lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
-    identity.ensure_identity(config.pki_dir, config.master_name or socket.gethostname().lower(), SystemClock())
-    _prepare_store(config, paths)
+    accepted = prepare_store(lambda: _loaded_store(paths), config.user)
+    _ensure_identity(config, accepted)
     if os.geteuid() == 0 and link_account.uid == account.uid:
         log.warning("%s", SHARED_USER)
     relay = LogRelay(LINK)
@@ -122,14 +122,21 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
     reactor = Reactor()
     relay.listen(reactor)
     supervisor = Supervisor(reactor, specs, what="the master", on_ready=on_ready)
-    # Minions believe a certificate for 90 days at most; a link process with the old one makes way for the next.
-    supervisor.every(RENEW_S, lambda: supervisor.restart(LINK) if _ensure_identity(config) else None)
+    _keep_certificate(config, supervisor, specs)
     problem = supervisor.run()
     for path in sockets:
         os.unlink(path)
     lock.close()
     if problem:
         raise StartupError(problem)
+
+
+def _keep_certificate(config: MasterConfig, supervisor: Supervisor, specs: Sequence[Spec]) -> None:
+    """Renew the certificate in time, and use a fleet key that was changed."""
+    showing = [spec.name for spec in specs if _shows_certificate(spec.name)]
+    renewal = Renewal(config.pki_dir, lambda: _ensure_identity(config), lambda: supervisor.restart_in_turn(showing))
+    supervisor.every(RENEW_S, renewal.renew)
+    supervisor.every(PKI_LOOK_S, renewal.look)
 
 
 def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, *, started_at: float) -> list[Spec]:
@@ -142,9 +149,12 @@ def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, *, started
     return specs
 
 
-def _ensure_identity(config: MasterConfig) -> bool:
-    name = config.master_name or socket.gethostname().lower()
-    return identity.ensure_identity(config.pki_dir, name, SystemClock())
+def _ensure_identity(config: MasterConfig, accepted: int = 0) -> None:
+    identity.ensure_identity(config.pki_dir, identity.name_of(config), SystemClock().wall(), accepted)
+
+
+def _shows_certificate(process: str) -> bool:
+    return process in (LINK, HOOKS) or process.startswith(MWORKER)
 
 
 def listen_for_minions(config: MasterConfig) -> socket.socket:
@@ -159,30 +169,6 @@ def listen_for_minions(config: MasterConfig) -> socket.socket:
             if time.monotonic() >= give_up_at:
                 raise
             time.sleep(PORT_RETRY_S)
-
-
-def _prepare_store(config: MasterConfig, paths: Paths) -> None:
-    """Create the store, or find out that it cannot be used, as the user that will use it, in a process of its own."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.close(reading)
-            open_store = _loaded_store(paths)
-            drop_to(config.user)
-            open_store().close()
-            status = 0
-        except Exception as error:  # noqa: BLE001 - named supervision point: the last frame of a child process
-            os.write(writing, str(error).encode()[:4096])
-        finally:
-            os._exit(status)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        problem = pipe.read().decode(errors="replace")
-    _, status = os.waitpid(pid, 0)
-    if status != 0:
-        raise StartupError(problem or "the store could not be opened")
 
 
 def _loaded_store(paths: Paths) -> Callable[[], Store]:
@@ -230,6 +216,7 @@ def _run_link(
     from saltlite.master.link import LinkProcess  # noqa: PLC0415 - as in listen_for_minions
 
     certificate = identity.certificate_of(config.pki_dir)
+    chain = identity.chain_of(config.pki_dir)
     private = identity.link_key(config.pki_dir)
     raise_open_files(OPEN_FILES)
     mworker_uid = account_of(config.user).uid
@@ -244,10 +231,13 @@ def _run_link(
             private=private,
             handshakes_per_address=config.handshakes_per_address,
             clock=SystemClock(),
+            chain=chain,
         ),
         SystemClock(),
     )
-    link = LinkProcess(reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup))
+    link = LinkProcess(
+        reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup, owner.on_connect)
+    )
 
     def accept(sock: socket.socket, peer: Peer) -> None:
         if peer.uid != mworker_uid:

@@ -119,9 +119,9 @@ def hello(role: str) -> Inside:
     return {"t": "hello", "role": role}
 
 
-def decided(session: int, state: str, minion: str) -> Inside:
-    """The verdict about a key."""
-    return {"t": "decided", "session": session, "state": state, "id": minion}
+def decided(session: int, state: str, minion: str, gone: Sequence[str] = ()) -> Inside:
+    """The verdict about a key; `gone` are keys that made room for it, and lose their sessions."""
+    return {"t": "decided", "session": session, "state": state, "id": minion, "gone": list(gone)}
 
 
 def committed(number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> Inside:

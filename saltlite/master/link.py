@@ -107,6 +107,11 @@ class LinkProcess:
         self._hub.hangup(connection)
         self._soon()
 
+    def on_connect(self, connection: int, address: str) -> None:
+        """A connection of the network was made."""
+        self._hub.connected(connection, address)
+        self._soon()
+
     # -- MWorkers
 
     def add_mworker(self, make_channel: MakeChannel, released: Callable[[], None]) -> None:
@@ -304,7 +309,7 @@ class LinkProcess:
             case "publish" | "pulled":
                 self._deliver(mworker, message)
             case "decided":
-                hub.decided(message["session"], message["state"], message["id"])
+                hub.decided(message["session"], message["state"], message["id"], message["gone"])
             case "keys":
                 for key, state, minion in message["changes"]:
                     hub.key_changed(Fingerprint(key), state, minion)

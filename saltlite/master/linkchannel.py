@@ -49,9 +49,9 @@ class LinkChannel:
         self._numbers = 0
         self._connect()
 
-    def decided(self, session: int, state: str, minion: str) -> None:
-        """The verdict about a key."""
-        self._send(inside.decided(session, state, minion))
+    def decided(self, session: int, state: str, minion: str, gone: Sequence[str] = ()) -> None:
+        """The verdict about a key; `gone` are keys that made room for it, and lose their sessions."""
+        self._send(inside.decided(session, state, minion, gone))
 
     def publish(self, job: Job, parts: Sequence[SignedPart]) -> None:
         """Send parts of a committed job to those of its minions that are up."""

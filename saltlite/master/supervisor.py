@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import signal
 from collections.abc import Callable, Sequence
@@ -11,6 +12,9 @@ from saltlite.adapters.children import Children, Spec
 from saltlite.adapters.reactor import Reactor
 
 log = logging.getLogger(__name__)
+
+TURN_S = 0.5
+"""Between the restarts of two children: one starts in a fifth of that, so the others serve meanwhile."""
 
 
 class Supervisor:
@@ -51,8 +55,12 @@ class Supervisor:
 
         self._reactor.call_later(seconds, run)
 
-    def restart(self, name: str) -> None:
-        """Have a child end as if by a planned stop; it is started again at once."""
+    def restart_in_turn(self, names: Sequence[str]) -> None:
+        """Have children end one after the other, as if by a planned stop; each is started again at once."""
+        for number, name in enumerate(names):
+            self._reactor.call_later(number * TURN_S, functools.partial(self._restart, name))
+
+    def _restart(self, name: str) -> None:
         log.info("%s starts anew", name)
         self._children.end(name)
 

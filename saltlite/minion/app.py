@@ -128,7 +128,7 @@ class _Minion:
         )
         jobs = Jobs(self._id, clock, limit=config.jobs_max, longest_s=config.run_timeout)
         self._server = JobServer(
-            self._reactor, jobs, disk, clock, surroundings, fleet_of=self._fleet.of, fail=self._fail
+            self._reactor, jobs, disk, clock, surroundings, believe=self._fleet.believe, fail=self._fail
         )
         self._callers = Callers(self._reactor, self._server.asks, config.data_dir)
         self._resources = self._make_resources(surroundings, disk)

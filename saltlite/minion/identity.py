@@ -2,11 +2,12 @@
 
 minion.key    X25519, 32 bytes, made on the first start; it never leaves
 minion_id     the id of the first start, so that a changed host name does not make another minion
-fleet.pin     the fleet that this minion has joined; the network process cannot write it
+fleet.pin     the fleet that this minion has joined, and its former keys; the network process cannot write it
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 
@@ -18,7 +19,8 @@ from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.keys import (
     Fingerprint,
     JoinToken,
-    fingerprint,
+    fingerprint_bytes,
+    format_fingerprint,
     parse_fingerprint,
     parse_token,
     unspell_fingerprint,
@@ -26,8 +28,14 @@ from saltlite.model.keys import (
 from saltlite.wire.certificate import MasterCertificate
 from saltlite.wire.joinproof import prove
 from saltlite.wire.noise import public_of
+from saltlite.wire.succession import successors
+
+log = logging.getLogger(__name__)
 
 KEY_BYTES = 32
+
+FORMER_KEPT = 1000
+"""Former fleet keys that a minion remembers: far more than a fleet ever has."""
 
 
 def minion_key(pki_dir: str, clock: Clock) -> bytes:
@@ -80,27 +88,30 @@ def join_proof(pki_dir: str, clock: Clock, token: JoinToken | None, name: Minion
 
 
 class Fleet:
-    """The fleet that this minion belongs to, and how it came to know it."""
+    """The fleet that this minion belongs to, how it came to know it, and the fleets of which it is the successor.
+
+    The file names the pinned fleet in its first line, and in the others the former ones that led there, newest first.
+    A former one in the configuration or in a join token means the present one: whoever holds a former fleet key, which
+    may be why it was changed, can never have this minion back.
+    """
 
     def __init__(self, config: MinionConfig, token: JoinToken | None) -> None:
         self._path = os.path.join(config.pki_dir, "fleet.pin")
         self._may_trust_first = config.trust_on_first_use
-        pinned = read_secret(self._path)
-        try:
-            self.pinned = parse_fingerprint(pinned.decode(errors="replace")) if pinned is not None else None
-        except UsageError as error:
-            raise StartupError(f"{self._path} is damaged: {error}") from error
-        self._choose(config, token)
+        self._kept, self.former = read_pin(self._path)
+        self.pinned = pinned_fleet(config, self._kept, self.former)
+        if self.pinned != self._kept:
+            self.former = ()
+        self._choose(token)
 
-    def _choose(self, config: MinionConfig, token: JoinToken | None) -> None:
-        if config.fleet:
-            self.pinned = parse_fingerprint(config.fleet)
+    def _choose(self, token: JoinToken | None) -> None:
         if token is not None and self.pinned is None:
             self.pinned = token.fleet
-        if token is not None and token.fleet != self.pinned:
+        if token is not None and token.fleet not in (self.pinned, *self.former):
             raise MisconfiguredError(
                 f"the join token is one of fleet {token.fleet}, and this minion belongs to {self.pinned}: "
-                f"if it really moves, remove {self._path} or correct `fleet`"
+                f"if it really moves, remove {self._path} or correct `fleet`; if only the key of its fleet was "
+                "changed, remove the token: the minion learns the new key from its master"
             )
         if self.pinned is None and not self._may_trust_first:
             raise MisconfiguredError(
@@ -112,22 +123,57 @@ class Fleet:
         """The 25 bytes to prove against, None for a first contact."""
         return unspell_fingerprint(self.pinned) if self.pinned is not None else None
 
-    def of(self, certificate: MasterCertificate) -> bytes:
-        """The fingerprint that this certificate must verify against; a first contact is pinned here."""
-        if self.pinned is None:
-            if not self._may_trust_first:
-                raise RemoteProtocolError("wrong-fleet", "no fleet is pinned")
-            self.pin(fingerprint(certificate.fleet_public))
-        if self.pinned is None:
-            raise RemoteProtocolError("wrong-fleet", "no fleet is pinned")
-        return unspell_fingerprint(self.pinned)
+    def believe(self, certificate: MasterCertificate, chain: bytes, now_s: int) -> None:
+        """Verify what a master showed, and pin its fleet: at first contact, or as the successor of the pinned one.
 
-    def pin(self, fleet: Fingerprint) -> None:
-        """Belong to that fleet from now on."""
-        self.pinned = fleet
-        write_secret(self._path, fleet.encode() + b"\n")
+        `chain` holds the encoded successions, `now_s` is seconds since 1970. Raises RemoteProtocolError.
+        """
+        pinned = self.raw()
+        if pinned is None and not self._may_trust_first:
+            raise RemoteProtocolError("wrong-fleet", "no fleet is pinned")
+        begin = pinned if pinned is not None else fingerprint_bytes(certificate.fleet_public)
+        way = (begin, *successors(begin, certificate.fleet_public, chain))
+        certificate.verify(way[-1], now_s)
+        *former, fleet = [format_fingerprint(raw) for raw in way]
+        if fleet != self.pinned:
+            self.pinned, self.former = fleet, (*reversed(former), *self.former)[:FORMER_KEPT]
+            log.warning("this minion belongs to fleet %s from now on%s", fleet, _why(former))
+        if fleet != self._kept:
+            try:
+                self._write(fleet)
+            except StartupError as error:
+                # In memory it holds already; the next handshake tries again.
+                log.error("the pinned fleet is not on the disk yet: %s", error)  # noqa: TRY400 - a sentence
 
     def keep(self) -> None:
-        """Remember a fleet that came by token, so that the token may be removed."""
-        if self.pinned is not None and read_secret(self._path) is None:
-            self.pin(self.pinned)
+        """Remember a fleet that came by token, so that the token may be removed. Raises StartupError."""
+        if self.pinned is not None and self._kept is None:
+            self._write(self.pinned)
+
+    def _write(self, fleet: Fingerprint) -> None:
+        write_secret(self._path, "".join(f"{each}\n" for each in (fleet, *self.former)).encode())
+        self._kept = fleet
+
+
+def read_pin(path: str) -> tuple[Fingerprint | None, tuple[Fingerprint, ...]]:
+    """The pinned fleet that the file names, and the former ones, newest first. Raises StartupError."""
+    raw = read_secret(path)
+    if raw is None:
+        return None, ()
+    try:
+        pinned, *former = [parse_fingerprint(line) for line in raw.decode(errors="replace").splitlines() or [""]]
+    except UsageError as error:
+        raise StartupError(f"{path} is damaged: {error}") from error
+    return pinned, tuple(former)
+
+
+def pinned_fleet(config: MinionConfig, kept: Fingerprint | None, former: tuple[Fingerprint, ...]) -> Fingerprint | None:
+    """The fleet that a minion belongs to which keeps these: the configured one, unless that is a former one."""
+    if not config.fleet:
+        return kept
+    configured = parse_fingerprint(config.fleet)
+    return kept if configured in former else configured
+
+
+def _why(former: list[Fingerprint]) -> str:
+    return f": its key took the place of that of {former[-1]}" if former else ", the first one that it met"

@@ -36,9 +36,9 @@ def ready(session: int) -> Inside:
     return {"t": "ready", "session": session}
 
 
-def trust(certificate: bytes) -> Inside:
-    """A master proved itself with this certificate; the job server verifies it again."""
-    return {"t": "trust", "cert": certificate}
+def trust(certificate: bytes, chain: bytes) -> Inside:
+    """A master proved itself with this certificate, and these successions; the job server verifies both again."""
+    return {"t": "trust", "cert": certificate, "chain": chain}
 
 
 def phase(name: str, reason: str) -> Inside:

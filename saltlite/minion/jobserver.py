@@ -58,6 +58,9 @@ from saltlite.wire.messages import Message, Sender, check
 
 log = logging.getLogger(__name__)
 
+Believe = Callable[[MasterCertificate, bytes, int], None]
+"""certificate, encoded successions, seconds since 1970: pins their fleet, or raises RemoteProtocolError."""
+
 STATUS_S = 1.0
 """Heartbeats are seconds apart: what they report need not be fresher."""
 
@@ -76,9 +79,9 @@ class Disk:
 class JobServer:
     """Joins the jobs machine, the disk, the processes of jobs and the network process.
 
-    `fleet_of` answers the pinned fleet fingerprint (25 bytes) for a certificate that a master showed, or raises
-    RemoteProtocolError. `fail` is called when the disk fails: what cannot be remembered must not be run, so the
-    daemon ends and says why. A disk that is only full ends nothing: new jobs are refused until there is room.
+    `believe` takes a certificate that a master showed, the encoded successions that came with it, and the time in
+    seconds since 1970: it pins their fleet, or raises RemoteProtocolError. `fail` is called when the disk fails: what
+    cannot be remembered must not be run, so the daemon ends. A full disk only has new jobs refused until there is room.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class JobServer:
         clock: Clock,
         surroundings: Surroundings,
         *,
-        fleet_of: Callable[[MasterCertificate], bytes],
+        believe: Believe,
         fail: Callable[[str], None],
     ) -> None:
         self._reactor = reactor
@@ -97,7 +100,7 @@ class JobServer:
         self._disk = disk
         self._clock = clock
         self._surroundings = surroundings
-        self._fleet_of = fleet_of
+        self._believe = believe
         self._fail = fail
         self._channel: Channel | None = None
         self._session = 0
@@ -191,7 +194,7 @@ class JobServer:
     def _from_network(self, message: Inside) -> None:
         match message["t"]:
             case "trust":
-                self._trust(message["cert"])
+                self._trust(message["cert"], message["chain"])
             case "ready":
                 self._session = message["session"]
                 self._handing.connected()
@@ -222,8 +225,8 @@ class JobServer:
             case "want":
                 self.documents.wanted(message["what"])
 
-    def _trust(self, raw: bytes) -> None:
-        certificate = _verified(raw, self._fleet_of, int(max(self._clock.wall(), BUILD_DATE_S)))
+    def _trust(self, raw: bytes, chain: bytes) -> None:
+        certificate = _believed(raw, chain, self._believe, int(max(self._clock.wall(), BUILD_DATE_S)))
         if certificate is not None:
             self._jobs.trust(certificate.job_public, certificate.not_after)
 
@@ -475,11 +478,11 @@ class JobServer:
         self._jobs.forgotten(self._disk.journal.floor)
 
 
-def _verified(raw: bytes, fleet_of: Callable[[MasterCertificate], bytes], now: int) -> MasterCertificate | None:
+def _believed(raw: bytes, chain: bytes, believe: Believe, now: int) -> MasterCertificate | None:
     """The certificate in `raw`, when its fleet has signed it and it is valid; None otherwise."""
     try:
         certificate = MasterCertificate.decode(raw)
-        certificate.verify(fleet_of(certificate), now)
+        believe(certificate, chain, now)
     except ProtocolError as error:
         log.error("a certificate that the network process passed on was refused: %s", error)  # noqa: TRY400 - a sentence
         return None

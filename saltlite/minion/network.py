@@ -145,8 +145,8 @@ class NetworkProcess:
                         self._link.close()
                     case Changed(phase, reason):
                         self._changed(phase, reason)
-                    case Trust(_, certificate):
-                        self._tell(inside.trust(certificate.encode()))
+                    case Trust(_, certificate, chain):
+                        self._tell(inside.trust(certificate.encode(), chain))
         self._arm()
 
     def _open(self, address: str) -> None:

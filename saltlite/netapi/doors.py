@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from ipaddress import IPv6Address, ip_address
 
-_NETWORK = 0xFFFFFFFFFFFFFFFF << 64
-"""The first half of an IPv6 address: in the other half everybody has as many as he likes."""
-
-
-def neighbourhood(address: str) -> str:
-    """What limits for one address are kept by: itself, or of IPv6 its network of 64 bits."""
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if not isinstance(found, IPv6Address):
-        return str(found)
-    return str(found.ipv4_mapped or IPv6Address(int(found) & _NETWORK))
+from saltlite.model.networks import network_of
 
 
 class Doors:
@@ -32,7 +19,7 @@ class Doors:
 
     def enter(self, connection: Hashable, address: str) -> bool:
         """Count a connection; False when there is no room for it."""
-        host = neighbourhood(address)
+        host = network_of(address)
         if len(self._inside) >= self._most or self._of[host] >= self._most_of_one:
             return False
         self._inside[connection] = host

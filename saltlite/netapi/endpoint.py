@@ -21,7 +21,8 @@ from saltlite.errors import (
     UnreachableError,
     UsageError,
 )
-from saltlite.netapi.doors import Doors, neighbourhood
+from saltlite.model.networks import network_of
+from saltlite.netapi.doors import Doors
 from saltlite.netapi.feed import Feeds
 from saltlite.netapi.formats import (
     JSON,
@@ -144,7 +145,7 @@ class Endpoint(RequestHandler):
     @property
     def address(self) -> str:
         """Who asks, as limits know him."""
-        return neighbourhood(self.request.remote_ip or "")
+        return network_of(self.request.remote_ip or "")
 
     def token(self) -> str:
         """The caller's token: of the header, or of the cookie when nothing is changed. Raises LoginError."""

@@ -15,6 +15,7 @@ price of two hashes.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import struct
@@ -24,7 +25,7 @@ from typing import NamedTuple
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.model.keys import FINGERPRINT_BYTES
-from saltlite.wire.limits import FRAME_MAX, FRAME_MAX_BEFORE_AUTH
+from saltlite.wire.limits import FLEET_CHAIN_RECORDS, FRAME_MAX, FRAME_MAX_BEFORE_AUTH, REPLY_MAX
 from saltlite.wire.noise import KEY_BYTES, TAG_BYTES
 
 VERSION = 1
@@ -48,7 +49,7 @@ class FrameType(IntEnum):
 # Whole frames, in bytes: (shortest, longest).
 _BOUNDS: dict[FrameType, tuple[int, int]] = {
     FrameType.HELLO: (2 + KEY_BYTES + MAC1_BYTES, 2 + KEY_BYTES + MAC1_BYTES),
-    FrameType.REPLY: (2 + KEY_BYTES + KEY_BYTES + 2 * TAG_BYTES, FRAME_MAX_BEFORE_AUTH),
+    FrameType.REPLY: (2 + KEY_BYTES + KEY_BYTES + 2 * TAG_BYTES, REPLY_MAX),
     FrameType.AUTH: (2 + KEY_BYTES + 2 * TAG_BYTES, FRAME_MAX_BEFORE_AUTH),
     FrameType.DATA: (DATA_MIN, FRAME_MAX),
     FrameType.BUSY: (2 + 4, 2 + 4),
@@ -216,8 +217,13 @@ def _frame(kind: FrameType, body: bytes) -> bytes:
 
 
 def _mac1(message: bytes, fleet: bytes) -> bytes:
-    key = hashlib.sha256(b"mac1" + _checked_fleet(fleet)).digest()
-    return hmac.digest(key, message, "sha256")[:MAC1_BYTES]
+    return hmac.digest(_mac1_key(fleet), message, "sha256")[:MAC1_BYTES]
+
+
+@functools.lru_cache(maxsize=FLEET_CHAIN_RECORDS + 1)
+def _mac1_key(fleet: bytes) -> bytes:
+    """Made once: a master whose fleet key was changed tries one for each former key on every HELLO."""
+    return hashlib.sha256(b"mac1" + _checked_fleet(fleet)).digest()
 
 
 def _checked_fleet(fleet: bytes) -> bytes:

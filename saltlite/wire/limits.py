@@ -15,6 +15,19 @@ MIB = 1024 * KIB
 FRAME_MAX_BEFORE_AUTH = 512
 """Bytes of one whole frame of the handshake. A longer one is refused and costs the sender its connection."""
 
+SUCCESSION_BYTES = 209
+"""Bytes of one record that one fleet key has followed another."""
+
+FLEET_CHAIN_RECORDS = 32
+"""Such records that travel to one minion: one that missed more changes of the fleet key needs a new pin."""
+
+FLEET_CHAIN_BYTES = FLEET_CHAIN_RECORDS * SUCCESSION_BYTES
+"""Bytes of these records. A minion refuses a reply with more."""
+
+REPLY_MAX = FRAME_MAX_BEFORE_AUTH + FLEET_CHAIN_BYTES
+"""Bytes of the master's frame of the handshake, the only one that carries records of successions. A longer one is
+refused; the minion ends the connection."""
+
 FRAME_MAX = 128 * KIB
 """Bytes of one whole DATA frame, header and tag included. A longer one is refused; the session ends."""
 
@@ -54,19 +67,32 @@ HANDSHAKES_PER_S = 1000
 """Handshakes begun each second on one master. Above it the answer is BUSY."""
 
 HANDSHAKES_PER_S_PER_ADDRESS = 10
-"""Handshakes begun each second from one network address. Above it the answer is BUSY."""
+"""Handshakes begun each second from one network. Above it the answer is BUSY."""
 
 OPEN_HANDSHAKES = 4096
-"""Unfinished handshakes on one master. Above it the answer is BUSY; nothing already begun is dropped."""
+"""Unfinished handshakes on one master. When full, a newcomer takes the place of the oldest one of the network that has
+the most; from such a network the answer is BUSY."""
 
 OPEN_HANDSHAKES_PER_ADDRESS = 32
-"""Unfinished handshakes from one network address. Above it the answer is BUSY."""
+"""Unfinished handshakes from one network. Above it the answer is BUSY."""
+
+STRANGERS = 8192
+"""Connections without a session on one master, of the 20,000 descriptors that it asks for. When full, a newcomer takes
+the place of the oldest one of the network that has the most; from such a network it is hung up on."""
+
+STRANGERS_PER_NETWORK = 256
+"""Connections without a session from one network. A further one is hung up on."""
+
+STRANGER_S = 45.0
+"""Seconds that a connection may stay without a session. It is hung up on then: a handshake, and what an MWorker may
+take to decide about its key, are over."""
 
 PENDING_KEYS = 1000
-"""Keys that wait for an operator. When full, the one that was not seen for longest makes room."""
+"""Keys that wait for an operator. When full, one that was not seen for two days makes room, else the newest one of the
+network that has the most."""
 
-PENDING_KEYS_PER_ADDRESS = 16
-"""Keys from one network address that wait for an operator. A further one is refused."""
+PENDING_KEYS_PER_NETWORK = 16
+"""Keys from one network that wait for an operator. A further one is refused."""
 
 # Sessions -----------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from saltlite.wire.limits import (
     EVENT_DATA_MAX,
     EVENT_TAG_MAX,
     FILE_NAMES,
+    FLEET_CHAIN_BYTES,
     JOB_BODY_MAX,
     KIB,
     SEGMENT_MAX,
@@ -314,9 +315,11 @@ AUTH_FIELDS: dict[str, Check] = {
 
 REPLY_FIELDS: dict[str, Check] = {
     "cert": _octets(1, 320),
+    "chain": _octets(0, FLEET_CHAIN_BYTES),
     "now": _whole(0, 2**53),
 }
-"""The payload of REPLY: the master's proof, and its clock in seconds since 1970 (to be logged, never
+"""The payload of REPLY: the master's proof, the successions that lead to its fleet key from the one that the minion
+named (`saltlite.wire.succession`), and its clock in seconds since 1970 (to be logged, never
 trusted)."""
 
 

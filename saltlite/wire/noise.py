@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
-from saltlite.wire.limits import FRAME_MAX_BEFORE_AUTH
+from saltlite.wire.limits import REPLY_MAX
 
 PROTOCOL_NAME = b"Noise_XX_25519_ChaChaPoly_SHA256"
 KEY_BYTES = 32
@@ -52,7 +52,7 @@ _DH: dict[_Token, tuple[_Token, _Token]] = {
     _Token.SE: (_Token.S, _Token.E),
 }
 
-MESSAGE_MAX = FRAME_MAX_BEFORE_AUTH - 2
+MESSAGE_MAX = REPLY_MAX - 2
 """Bytes of one handshake message: what fits beside the two bytes of frame header."""
 
 PAYLOAD_MAX = MESSAGE_MAX - KEY_BYTES - (KEY_BYTES + TAG_BYTES) - TAG_BYTES

@@ -24,6 +24,7 @@ class Events:
 
     def __init__(self) -> None:
         self.seen: list[tuple[object, ...]] = []
+        self.connections: list[tuple[int, str]] = []
 
     def up(self) -> None:
         self.seen.append(("up",))
@@ -36,6 +37,9 @@ class Events:
 
     def server_frame(self, route: bytes, connection: int, address: str, frame: bytes) -> None:
         self.seen.append(("frame", route, connection, address, frame))
+
+    def connected(self, connection: int, address: str) -> None:
+        self.connections.append((connection, address))
 
     def hangup(self, connection: int) -> None:
         self.seen.append(("hangup", connection))
@@ -71,7 +75,9 @@ class MemoryRig:
     def __init__(self) -> None:
         self.network = MemoryNetwork()
         self.events = Events()
-        self.server: ServerLink = self.network.server(self.events.server_frame, self.events.hangup)
+        self.server: ServerLink = self.network.server(
+            self.events.server_frame, self.events.hangup, self.events.connected
+        )
 
     def client(self, events: Events) -> ClientLink:
         return self.network.client(events.up, events.frame, events.down)
@@ -97,7 +103,9 @@ class ZmqRig:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.nobody = f"127.0.0.1:{free.getsockname()[1]}"
-        self.server: ServerLink = RouterLink(self.reactor, self.listener, self.events.server_frame, self.events.hangup)
+        self.server: ServerLink = RouterLink(
+            self.reactor, self.listener, self.events.server_frame, self.events.hangup, self.events.connected
+        )
         self.listener.close()
         self.clients: list[ClientLink] = []
 
@@ -163,6 +171,25 @@ def test_frames_arrive_in_order_in_both_directions(rig: Rig) -> None:
     rig.until(lambda: len(rig.events.seen) == QUEUE_FRAMES - 3 and len(events.seen) == QUEUE_FRAMES - 3)
     assert [event[4] for event in rig.events.seen[1:]] == [DATA + bytes([n]) for n in range(QUEUE_FRAMES - 4)]
     assert [event[1] for event in events.seen[1:]] == [b"answer" + bytes([n]) for n in range(QUEUE_FRAMES - 4)]
+
+
+def test_a_connection_is_reported_with_its_address_before_it_has_said_anything(rig: Rig) -> None:
+    silent = Events()
+    rig.client(silent).open(rig.address)
+    rig.until(lambda: bool(rig.events.connections))
+    ((_, address),) = rig.events.connections
+    assert rig.events.seen == []
+    _, _, _, number, same_address = connected(rig)
+    assert rig.events.connections[1:] == [(number, same_address)]
+    assert address == same_address
+
+
+def test_a_connection_that_said_nothing_can_be_hung_up_on(rig: Rig) -> None:
+    silent = Events()
+    rig.client(silent).open(rig.address)
+    rig.until(lambda: bool(rig.events.connections) and "up" in silent.names())
+    rig.server.hang_up(*rig.events.connections[0])
+    rig.until(lambda: "down" in silent.names() and "hangup" in rig.events.names())
 
 
 def test_every_frame_of_a_connection_comes_by_the_same_route(rig: Rig) -> None:

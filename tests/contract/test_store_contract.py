@@ -11,6 +11,7 @@ import pytest
 from saltlite.adapters.memory_store import MemoryStore
 from saltlite.adapters.sqlite_store import SqliteStore
 from saltlite.core.ports import (
+    PendingKey,
     Store,
     StoreWriter,
     TargetRow,
@@ -171,14 +172,17 @@ def test_accepted_ids_are_sorted(store: Store) -> None:
     assert store.accepted_ids() == sorted(ids)
 
 
-def test_keys_are_counted_by_state_and_address(store: Store) -> None:
+def test_keys_are_counted_by_state_and_pending_ones_listed(store: Store) -> None:
     with store.write() as tx:
         tx.put_key(key(WEB1, KeyState.PENDING))
         tx.put_key(key(WEB2, KeyState.PENDING, address="10.0.0.2"))
         tx.put_key(key(WEB3))
     assert store.count_keys(KeyState.PENDING) == 2
-    assert store.count_keys(KeyState.PENDING, "10.0.0.2") == 1
-    assert store.count_keys(KeyState.PENDING, "10.0.0.9") == 0
+    pending = store.keys(frozenset({KeyState.PENDING}))
+    assert {row.fingerprint: row for row in store.pending_keys()} == {
+        row.fingerprint: PendingKey(row.fingerprint, row.address, row.first_seen, row.changed_at) for row in pending
+    }
+    assert {row.address for row in store.pending_keys()} == {key(WEB1).address, "10.0.0.2"}
     assert store.count_keys(KeyState.REVOKED) == 0
 
 

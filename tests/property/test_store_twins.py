@@ -184,8 +184,9 @@ def everything(store: Any) -> dict[str, Any]:
     return {
         "keys": store.keys(),
         "pending": store.keys(frozenset({KeyState.PENDING})),
+        "pending keys": sorted(store.pending_keys(), key=lambda row: row.fingerprint),
         "accepted": store.accepted_ids(),
-        "counts": [(store.count_keys(state), store.count_keys(state, "web1")) for state in KeyState],
+        "counts": [store.count_keys(state) for state in KeyState],
         "holders": [store.holder(minion) for minion in IDS],
         "token": store.token(TOKEN),
         "preaccepted": [store.preaccepted(minion) for minion in IDS],

@@ -122,7 +122,7 @@ class SimMinion:
             Disk(journal, SimSpool(self), "running", "the disk"),
             self.clock,
             surroundings,
-            fleet_of=lambda _certificate: fingerprint_bytes(FLEET_PUBLIC),
+            believe=lambda certificate, _chain, now_s: certificate.verify(fingerprint_bytes(FLEET_PUBLIC), now_s),
             fail=lambda sentence: self._fail(process, sentence),
         )
         server.manage_resources(lambda runs: SimRuns(self, reactor, runs))

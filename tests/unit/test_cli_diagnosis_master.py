@@ -10,6 +10,7 @@ import pytest
 from saltlite.adapters.master_probe import MasterProof
 from saltlite.cli.diagnosis.evidence import (
     DiskSeen,
+    FleetSeen,
     MasterEvidence,
     PathSeen,
     ProcessSeen,
@@ -32,6 +33,8 @@ FOLDER, FILE, SOCKET = Sort.FOLDER, Sort.FILE, Sort.SOCKET
 PATHS = {
     "pki_dir": PathSeen("/pki", FOLDER, 0o700, 0),
     "pki_dir/fleet.key": PathSeen("/pki/fleet.key", FILE, 0o600, 0),
+    "pki_dir/fleet.chain": PathSeen("/pki/fleet.chain", Sort.MISSING),
+    "pki_dir/fleet.id": PathSeen("/pki/fleet.id", FILE, 0o644, 0),
     "pki_dir/master.key": PathSeen("/pki/master.key", FILE, 0o600, 0),
     "pki_dir/job.key": PathSeen("/pki/job.key", FILE, 0o600, 0),
     "pki_dir/master.cert": PathSeen("/pki/master.cert", FILE, 0o600, 0),
@@ -77,6 +80,7 @@ WELL = MasterEvidence(
     probe_problem="",
     processes=(ProcessSeen("master link", "S", 20_000, 991), ProcessSeen("MWorker-0", "S", 1024, USER)),
     link_uid=991,
+    fleet=FleetSeen("AAAAA", ""),
 )
 
 
@@ -119,6 +123,7 @@ def test_a_master_that_is_well_has_only_good_findings() -> None:
         "open files",
         "pki_dir",
         "data_dir",
+        "fleet",
         "keys",
         "minions",
     } <= {finding.check for finding in check_master(WELL)}
@@ -139,6 +144,10 @@ PROBLEMS: list[tuple[MasterEvidence, str, str, str]] = [
     (replace(around(paths=NO_LOGINS), config=LOGINS), "auth_file", "'file', and there is no /auth", ""),
     (replace(WELL, config=LOGINS), "sharedsecret_file", "'sharedsecret', and sharedsecret_file names no file", ""),
     (replace(WELL, config=OPEN_PILLAR), "pillar_roots", "/srv/salt/pillar is inside /srv/salt", ""),
+    (replace(WELL, fleet=FleetSeen("", "there is no fleet.key")), "fleet", "there is no fleet.key", ""),
+    (replace(WELL, fleet=FleetSeen("BBBBB", "")), "fleet", "the running master shows AAAAA", "saltlite-master"),
+    (with_path("pki_dir/fleet.id", mode=0o666), "fleet.id", "others may write", "chmod go-w /pki/fleet.id"),
+    (with_path("pki_dir/fleet.chain", sort=FILE, mode=0o644), "keys", "/pki/fleet.chain", "chmod 600"),
     (around(user_uid=None), "user", "no user 'saltlite'", "useradd --system --no-create-home saltlite"),
     (replace(WELL, link_uid=None), "link_user", "no user 'saltlite-link'", "useradd --system"),
     (replace(around(pid=None), silence="x"), "socket", "does not run here", "saltlite-master &"),
@@ -167,6 +176,8 @@ PROBLEMS: list[tuple[MasterEvidence, str, str, str]] = [
 ]  # fmt: skip
 
 WARNINGS: list[tuple[MasterEvidence, str, str, str]] = [
+    (replace(WELL, fleet=FleetSeen("AAAAA", "", ("master.cert",))), "fleet", "master.cert still name a former", ""),
+    (replace(WELL, fleet=FleetSeen("", "")), "fleet", "no fleet.key beside a store", ""),
     (with_disk(free=DISK_LOW - 1), "disk (data_dir)", "512 MiB of", "du -xh"),
     (replace(WELL, processes=ONE_USER), "link_user", "run as one user: a stranger who took it over", ""),
     (with_status(store={"size": 95, "limit": 100, "seq": 1}), "store", "store_max", ""),

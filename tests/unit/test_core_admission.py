@@ -1,24 +1,18 @@
-"""How many strangers are listened to: rates, open handshakes, and a table that does not grow."""
+"""How many strangers are listened to: rates, and a table that does not grow."""
 
 from __future__ import annotations
 
 import pytest
 
-from saltlite.core.admission import ADDRESSES_MAX, Admission
+from saltlite.core.admission import NETWORKS_MAX, Admission
 
 
-def door(*, per_second: float = 1000.0, per_address: float = 10.0, open_per_address: int = 32) -> Admission:
-    return Admission(per_second, per_address, open_per_address, 0.0)
+def door(*, per_second: float = 1000.0, per_network: float = 10.0) -> Admission:
+    return Admission(per_second, per_network, 0.0)
 
 
-def admitted(door: Admission, address: str, tries: int, now: float = 0.0, *, ended: bool = True) -> int:
-    count = 0
-    for _ in range(tries):
-        if door.begin(address, now):
-            count += 1
-            if ended:
-                door.end(address)
-    return count
+def admitted(door: Admission, address: str, tries: int, now: float = 0.0) -> int:
+    return sum(door.begin(address, now) for _ in range(tries))
 
 
 def test_an_address_gets_its_rate_and_no_more() -> None:
@@ -39,24 +33,11 @@ def test_all_addresses_together_have_a_rate() -> None:
     assert sum(admitted(it, f"10.0.{n}.1", 10) for n in range(200)) == 100
 
 
-def test_what_is_open_counts_until_it_ends() -> None:
-    it = door(per_address=1000.0, open_per_address=3)
-    assert admitted(it, "10.0.0.1", 10, ended=False) == 3
-    it.end("10.0.0.1")
-    assert admitted(it, "10.0.0.1", 10, ended=False) == 1
-
-
 def test_a_rate_below_one_a_second_still_lets_one_in() -> None:
-    it = door(per_address=0.5)
+    it = door(per_network=0.5)
     assert admitted(it, "10.0.0.1", 5) == 1
     assert admitted(it, "10.0.0.1", 5, 1.0) == 0
     assert admitted(it, "10.0.0.1", 5, 2.0) == 1
-
-
-def test_the_end_of_a_handshake_of_an_unknown_address_gives_nobody_anything() -> None:
-    it = door(open_per_address=1)
-    it.end("10.0.0.1")
-    assert admitted(it, "10.0.0.1", 5, ended=False) == 1
 
 
 @pytest.mark.parametrize("other", ["2001:db8:1:2:ffff::7", "2001:db8:1:2::1%eth0"])
@@ -73,11 +54,11 @@ def test_an_address_that_cannot_be_read_is_an_address_like_another() -> None:
 
 
 def test_the_table_of_addresses_keeps_the_ones_used_last_and_no_more() -> None:
-    it = door(per_second=1e9, per_address=1.0)
+    it = door(per_second=1e9, per_network=1.0)
     admitted(it, "10.0.0.1", 1)
-    for number in range(ADDRESSES_MAX - 1):
+    for number in range(NETWORKS_MAX - 1):
         admitted(it, f"address {number}", 1)
     assert admitted(it, "10.0.0.1", 1) == 0
-    for number in range(ADDRESSES_MAX):
+    for number in range(NETWORKS_MAX):
         admitted(it, f"other {number}", 1)
     assert admitted(it, "10.0.0.1", 1) == 1

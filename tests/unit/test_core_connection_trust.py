@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from saltlite.core.connection import (
     Phase,
     SendFrame,
     Trust,
 )
+from saltlite.errors import RemoteProtocolError
+from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire import frames
+from saltlite.wire.limits import FLEET_CHAIN_RECORDS
+from saltlite.wire.succession import encode_chain, succeed
 from tests.core_keys import (
     DAY,
     FLEET,
+    FLEET_PRIVATE,
     FLEET_PUBLIC,
     NOW,
     certificate,
@@ -118,3 +125,79 @@ def test_a_pinned_fleet_is_not_talked_out_of_by_a_fleet_frame() -> None:
     it.connection.frame(frames.fleet(ed25519_public(seed("false fleet"))))
     assert it.phase() is Phase.BACKOFF
     assert it.sent() == []
+
+
+# -- a fleet key that was changed
+
+SUCCESSOR = seed("successor")
+RECORD = succeed(FLEET_PRIVATE, SUCCESSOR, serial=1, time=0)
+
+
+def of_the_successor(chain: bytes = RECORD.encode(), *, pinned: bytes | None = FLEET) -> Scripted:
+    """A minion of the former key, and a master of the present one."""
+    return Scripted(fleet=pinned, cert=certificate(NOW, fleet=SUCCESSOR).encode(), chain=chain)
+
+
+def test_a_minion_follows_to_the_successor_of_the_fleet_that_it_pins() -> None:
+    it = of_the_successor().welcomed()
+    (trust,) = [effect for effect in it.seen if isinstance(effect, Trust)]
+    assert trust == Trust(fingerprint_bytes(RECORD.new_public), certificate(NOW, fleet=SUCCESSOR), RECORD.encode())
+    assert it.phase() is Phase.READY
+
+
+def test_a_minion_that_has_followed_names_the_successor_next_time_and_gets_no_chain() -> None:
+    it = of_the_successor().welcomed()
+    it.connection.link_down("gone")
+    it.wait(it.rest_s())
+    it.prove()
+    first, second = [effect for effect in it.seen if isinstance(effect, Trust)]
+    assert (first.chain, second.chain) == (RECORD.encode(), b"")
+
+
+def test_a_minion_that_has_followed_refuses_a_master_of_the_former_key() -> None:
+    it = of_the_successor().welcomed()
+    it.connection.link_down("gone")
+    it.wait(it.rest_s())
+    it.take()
+    it.connect()
+    (raw,) = it.sent()
+    hello = frames.parse(raw)
+    assert isinstance(hello, frames.Hello)
+    assert not frames.hello_is_for(hello, FLEET)
+
+
+def test_a_master_shows_no_more_of_its_chain_than_the_minion_needs() -> None:
+    """Two changes were made, and the minion missed one of them."""
+    third = seed("third")
+    later = succeed(SUCCESSOR, third, serial=2, time=0)
+    chain = RECORD.encode() + later.encode()
+    pinned = fingerprint_bytes(RECORD.new_public)
+    it = Scripted(fleet=pinned, cert=certificate(NOW, fleet=third).encode(), chain=chain).welcomed()
+    (trust,) = [effect for effect in it.seen if isinstance(effect, Trust)]
+    assert trust.chain == later.encode()
+
+
+def test_a_master_whose_certificate_is_by_another_key_than_its_chain_says_is_refused() -> None:
+    it = Scripted(cert=certificate(NOW, fleet=seed("another")).encode(), chain=RECORD.encode())
+    assert "wrong-fleet" in refused_because(it)
+
+
+def test_a_chain_longer_than_the_limit_keeps_its_newest_records() -> None:
+    seeds = [seed(f"fleet {number}") for number in range(FLEET_CHAIN_RECORDS + 2)]
+    records = [succeed(old, new, serial=at + 1, time=0) for at, (old, new) in enumerate(pairwise(seeds))]
+
+    def connects(pinned: bytes) -> bool:
+        cert = certificate(NOW, fleet=seeds[-1]).encode()
+        it = Scripted(fleet=fingerprint_bytes(pinned), cert=cert, chain=encode_chain(records))
+        it.connect()
+        (raw,) = it.sent()
+        hello = frames.parse(raw)
+        assert isinstance(hello, frames.Hello)
+        try:
+            it.connection.frame(it.doorway.hello(b"r", 1, "10.0.0.1", hello))
+        except RemoteProtocolError:
+            return False
+        return any(isinstance(effect, Trust) for effect in it.take())
+
+    assert connects(records[1].old_public)
+    assert not connects(records[0].old_public)

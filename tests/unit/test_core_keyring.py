@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,7 @@ from saltlite.core.ports import TokenRecord
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import TRANSITIONS, JoinToken, KeyRecord, KeyState, fingerprint
 from saltlite.wire.joinproof import PROOF_BYTES, prove, token_public
-from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_ADDRESS, SESSION_MAX_AGE_S
+from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_NETWORK, SESSION_MAX_AGE_S
 
 NOW = 1_800_000_000.0
 JOIN = JoinToken(fingerprint(b"fleet"), "tok00001", "a" * 32)
@@ -244,31 +245,66 @@ def test_a_conflict_is_still_one_when_the_holder_is_gone_until_somebody_decides(
 # -- limits
 
 
-def test_pending_keys_of_one_address_have_a_limit() -> None:
-    rows = [record(f"m{number}", KeyState.PENDING) for number in range(PENDING_KEYS_PER_ADDRESS)]
+@pytest.mark.parametrize(
+    ("addresses", "another", "elsewhere"),
+    [
+        (["10.0.0.1", "::ffff:10.0.0.1"], "10.0.0.1", "10.0.0.2"),
+        ([f"2001:db8:1:2:{number:x}::1" for number in range(16)], "2001:db8:1:2::ffff", "2001:db8:1:3::1"),
+    ],
+)
+def test_pending_keys_of_one_network_have_a_limit(addresses: list[str], another: str, elsewhere: str) -> None:
+    rows = [
+        record(f"m{number}", KeyState.PENDING, address=addresses[number % len(addresses)])
+        for number in range(PENDING_KEYS_PER_NETWORK)
+    ]
     it = store(*rows)
-    assert decide(presented(), it, NOW) == Verdict("busy")
-    assert decide(presented(address="10.0.0.2"), it, NOW).state == KeyState.PENDING
-    assert decide(presented(proof=proof()), it, NOW).state == KeyState.ACCEPTED
+    assert decide(presented(address=another), it, NOW) == Verdict("busy")
+    assert decide(presented(address=elsewhere), it, NOW).state == KeyState.PENDING
+    assert decide(presented(proof=proof(), address=another), it, NOW).state == KeyState.ACCEPTED
 
 
-@pytest.fixture(scope="module")
-def crowd() -> list[KeyRecord]:
+def crowd(address_of: Callable[[int], str]) -> list[KeyRecord]:
+    """As many keys as there are places, each a second later than the one before."""
     return [
-        record(f"m{number}", KeyState.PENDING, at=NOW + number, address=f"10.1.{number // 16}.1")
+        record(f"m{number}", KeyState.PENDING, at=NOW + number, address=address_of(number))
         for number in range(PENDING_KEYS)
     ]
 
 
-def test_when_all_places_are_taken_a_key_that_still_comes_is_not_displaced(crowd: list[KeyRecord]) -> None:
-    it = store(*crowd)
-    assert decide(presented(), it, NOW + UNSEEN_S - 1.0) == Verdict("busy")
+LATER = NOW + PENDING_KEYS
 
 
-def test_when_all_places_are_taken_the_key_not_seen_for_longest_makes_room(crowd: list[KeyRecord]) -> None:
-    it = store(*crowd)
-    verdict = decide(presented(), it, NOW + UNSEEN_S)
-    assert (verdict.state, verdict.drop) == (KeyState.PENDING, (crowd[0].fingerprint,))
+def test_when_all_places_are_taken_the_newest_of_the_network_that_has_the_most_makes_room() -> None:
+    rows = crowd(lambda number: f"10.{number // 16}.0.1" if number < 992 else f"10.100.{number - 992}.1")
+    verdict = decide(presented(address="192.0.2.1"), store(*rows), LATER)
+    assert (verdict.state, verdict.drop) == (KeyState.PENDING, (rows[991].fingerprint,))
+
+
+def test_a_whole_site_of_networks_with_one_key_each_makes_room_for_another_site() -> None:
+    """A /48 has 65,536 networks of one owner."""
+    rows = crowd(lambda number: f"2001:db8:bad:{number:x}::1" if number else "2001:db8:900d:1::1")
+    it = store(*rows)
+    first = decide(presented(address="192.0.2.1"), it, LATER)
+    assert (first.state, first.drop) == (KeyState.PENDING, (rows[-1].fingerprint,))
+    assert decide(presented(address="2001:db8:bad:ffff::1"), it, LATER) == Verdict("busy")
+
+
+def test_a_key_that_waits_alone_in_its_site_is_never_displaced() -> None:
+    rows = crowd(lambda number: f"10.{number // 256}.{number % 256}.1")
+    assert decide(presented(address="192.0.2.1"), store(*rows), LATER) == Verdict("busy")
+
+
+def test_of_sites_with_equally_many_keys_the_later_one_loses() -> None:
+    """So a site that waited before a flood of others keeps its places."""
+    rows = crowd(lambda number: f"10.{number // 4 // 256}.{number // 4 % 256}.{number % 4}")
+    verdict = decide(presented(address="192.0.2.1"), store(*rows), LATER)
+    assert verdict.drop == (rows[-1].fingerprint,)
+
+
+def test_when_all_places_are_taken_a_key_not_seen_for_long_makes_room_before_others() -> None:
+    rows = crowd(lambda number: f"10.{number // 16}.0.1")
+    verdict = decide(presented(address="192.0.2.1"), store(*rows), NOW + UNSEEN_S)
+    assert (verdict.state, verdict.drop) == (KeyState.PENDING, (rows[0].fingerprint,))
 
 
 def test_a_session_cannot_last_as_long_as_a_key_counts_as_seen() -> None:

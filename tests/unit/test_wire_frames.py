@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError
 from saltlite.wire import frames
-from saltlite.wire.limits import FRAME_MAX, FRAME_MAX_BEFORE_AUTH
+from saltlite.wire.limits import FRAME_MAX, FRAME_MAX_BEFORE_AUTH, REPLY_MAX
 
 FLEET = hashlib.sha256(b"fleet").digest()[:25]
 OTHER_FLEET = hashlib.sha256(b"other").digest()[:25]
@@ -85,7 +85,7 @@ def test_less_than_a_header_is_refused(raw: bytes) -> None:
 # type, shortest and longest whole frame
 BOUNDS = [
     (1, 50, 50),
-    (2, 98, FRAME_MAX_BEFORE_AUTH),
+    (2, 98, REPLY_MAX),
     (3, 66, FRAME_MAX_BEFORE_AUTH),
     (4, 34, FRAME_MAX),
     (5, 6, 6),
@@ -105,9 +105,9 @@ def test_a_frame_is_read_within_its_bounds_and_refused_outside(kind: int, shorte
 
 
 def test_a_frame_that_the_peer_would_refuse_is_not_built() -> None:
-    for build in (frames.reply, frames.auth):
+    for build, longest in ((frames.reply, REPLY_MAX), (frames.auth, FRAME_MAX_BEFORE_AUTH)):
         with pytest.raises(LocalProtocolError):
-            build(bytes(FRAME_MAX_BEFORE_AUTH - 1))
+            build(bytes(longest - 1))
         with pytest.raises(LocalProtocolError):
             build(b"short")
     with pytest.raises(LocalProtocolError):

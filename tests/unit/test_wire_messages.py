@@ -235,9 +235,20 @@ def test_auth_is_checked_field_by_field(changed: dict[str, Any]) -> None:
         check_payload({**AUTH, **changed}, AUTH_FIELDS)
 
 
-@pytest.mark.parametrize("payload", [None, [], {"cert": b""}, {"cert": b"c", "now": -1}, {"cert": "c", "now": 1}])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        None,
+        [],
+        {"cert": b""},
+        {"cert": b"c", "now": 1},
+        {"cert": b"c", "chain": b"", "now": -1},
+        {"cert": "c", "chain": b"", "now": 1},
+        {"cert": b"c", "chain": "", "now": 1},
+    ],
+)
 def test_reply_is_checked_field_by_field(payload: object) -> None:
-    check_payload({"cert": b"c", "now": 1}, REPLY_FIELDS)
+    check_payload({"cert": b"c", "chain": b"", "now": 1}, REPLY_FIELDS)
     with pytest.raises(RemoteProtocolError, match="bad-message"):
         check_payload(payload, REPLY_FIELDS)
 

@@ -20,6 +20,7 @@ from saltlite.core.ports import (
     RETURNS_SIZE,
     FunctionSet,
     MinionRow,
+    PendingKey,
     TargetRow,
     TokenRecord,
 )
@@ -96,11 +97,12 @@ class SqliteReader(PartReader, HistoryReader, BatchReader, AuthTokenReader):
         sql = "SELECT json_group_array(id) FROM keys INDEXED BY keys_holder WHERE state = 'accepted'"
         return sorted(json.loads(self._queries.value(sql)))
 
-    def count_keys(self, state: KeyState, address: str | None = None) -> int:
-        if address is None:
-            return int(self._queries.value("SELECT count(*) FROM keys WHERE state = ?", (state,)))
-        sql = "SELECT count(*) FROM keys WHERE state = ? AND address = ?"
-        return int(self._queries.value(sql, (state, address)))
+    def count_keys(self, state: KeyState) -> int:
+        return int(self._queries.value("SELECT count(*) FROM keys WHERE state = ?", (state,)))
+
+    def pending_keys(self) -> list[PendingKey]:
+        sql = "SELECT fingerprint, address, first_seen, changed_at FROM keys WHERE state = 'pending'"
+        return [PendingKey(*row) for row in self._queries.rows(sql)]
 
     def token(self, token_id: str) -> TokenRecord | None:
         sql = (

@@ -96,6 +96,19 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetSeen:
+    """What the files of a master say of its fleet."""
+
+    fingerprint: str
+    """That of fleet.key; "" without one."""
+    problem: str
+    """Why the master would not start with these files."""
+    behind: Sequence[str] = ()
+    """Files that name a former fleet key."""
+    changes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class MasterEvidence:
     """One master."""
 
@@ -116,6 +129,8 @@ class MasterEvidence:
     processes: Sequence[ProcessSeen]
     link_uid: int | None = None
     """The uid of `link_user`; None when there is no such user."""
+    fleet: FleetSeen | None = None
+    """None where the files could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

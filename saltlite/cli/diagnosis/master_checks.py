@@ -119,6 +119,38 @@ def _login_file(seen: MasterEvidence, name: str, found: PathSeen) -> Iterator[Fi
         yield ok(name, f"{found.path} belongs to its owner alone")
 
 
+def _fleet(seen: MasterEvidence) -> Iterator[Finding]:
+    fleet, around = seen.fleet, seen.around
+    id_file = around.paths.get("pki_dir/fleet.id")
+    if id_file is not None:
+        yield from shared.owner(id_file, "fleet.id", around.paths["pki_dir"].uid)
+    keys = [around.paths[f"pki_dir/{name}"] for name in KEY_FILES]
+    if fleet is None or any(key.sort is Sort.FILE and key.mode & shared.OTHERS for key in keys):
+        return
+    if fleet.problem:
+        yield problem("fleet", fleet.problem)
+    elif not fleet.fingerprint:
+        if around.paths["data_dir/store.sqlite"].sort is Sort.FILE:
+            yield warning(
+                "fleet",
+                "there is no fleet.key beside a store: if minions were accepted already, the master does not start "
+                "without it; restore the keys from a backup",
+            )
+    elif fleet.behind:
+        names = " and ".join(fleet.behind)
+        yield warning("fleet", f"{names} still name a former fleet key: the master renews them when it runs")
+    elif seen.proof is not None and seen.proof.fleet != fleet.fingerprint:
+        yield problem(
+            "fleet",
+            f"fleet.key is that of {fleet.fingerprint}, and the running master shows {seen.proof.fleet}: the log says "
+            "why",
+            shared.start(around, "saltlite-master"),
+        )
+    else:
+        changed = f", changed {fleet.changes} times" if fleet.changes else ""
+        yield ok("fleet", f"fleet.key, fleet.id and master.cert are of {fleet.fingerprint}{changed}")
+
+
 def _pillar(seen: MasterEvidence) -> Iterator[Finding]:
     if seen.config is None:
         return
@@ -311,6 +343,7 @@ CHECKS: tuple[Callable[[MasterEvidence], Iterator[Finding]], ...] = (
     _open_files,
     _folders,
     _logins,
+    _fleet,
     _pillar,
     _disks,
     _clock,

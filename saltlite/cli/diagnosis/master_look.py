@@ -7,18 +7,20 @@ from typing import Any, NamedTuple
 
 from saltlite.adapters.master_probe import MasterProof, probe_master
 from saltlite.cli.diagnosis import look
-from saltlite.cli.diagnosis.evidence import MasterEvidence
+from saltlite.cli.diagnosis.evidence import FleetSeen, MasterEvidence
 from saltlite.client.local import LocalClient
 from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
 from saltlite.config.paths import master_socket
-from saltlite.errors import ConfigError, LinkError, RemoteProtocolError, SaltliteError
+from saltlite.errors import ConfigError, LinkError, RemoteProtocolError, SaltliteError, StartupError
+from saltlite.master.identity import fleet_files
+from saltlite.model.keys import KeyState, fingerprint
 from saltlite.wire.certificate import MasterCertificate
 
 PROBE_S = 5.0
 """How long the port may take to answer."""
 
-KEY_FILES = ("fleet.key", "master.key", "job.key", "master.cert")
+KEY_FILES = ("fleet.key", "fleet.chain", "master.key", "job.key", "master.cert")
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}  # noqa: S104 - nothing listens here
 
@@ -40,7 +42,8 @@ def look_at_master(config_dir: str) -> MasterEvidence:
         return MasterEvidence(around, None, None, None, None, None, "", "", None, "", ())
     around = look.around("master", config_dir, config, _paths(config), problems)
     said = _ask(master_socket(config.sock_dir))
-    address, proof, probe_problem = _probe(config)
+    address = own_address(config)
+    proof, probe_problem = _probe(address)
     since, until = _certificate(os.path.join(config.pki_dir, "master.cert"))
     return MasterEvidence(
         around=around,
@@ -55,6 +58,7 @@ def look_at_master(config_dir: str) -> MasterEvidence:
         probe_problem=probe_problem,
         processes=look.children(around.pid) if around.pid is not None else [],
         link_uid=look.uid_of(config.link_user),
+        fleet=_fleet(config.pki_dir, sum(row["state"] == KeyState.ACCEPTED for row in said.keys or ())),
     )
 
 
@@ -65,11 +69,22 @@ def _config(config_dir: str) -> tuple[MasterConfig | None, list[str]]:
         return None, str(error).split("\n")
 
 
+def _fleet(pki_dir: str, accepted: int) -> FleetSeen | None:
+    """What the files say of the fleet; `accepted` is how many minions the running master has let in."""
+    try:
+        found = fleet_files(pki_dir, accepted)
+    except StartupError as error:
+        return FleetSeen("", str(error)) if os.access(pki_dir, os.R_OK | os.X_OK) else None
+    fleet = fingerprint(found.public) if found.public is not None else ""
+    return FleetSeen(fleet, found.problem(), found.behind(), len(found.chain))
+
+
 def _paths(config: MasterConfig) -> dict[str, str]:
     files = {f"pki_dir/{name}": os.path.join(config.pki_dir, name) for name in KEY_FILES}
     return {
         "pki_dir": config.pki_dir,
         **files,
+        "pki_dir/fleet.id": os.path.join(config.pki_dir, "fleet.id"),
         "data_dir": config.data_dir,
         "data_dir/store.sqlite": os.path.join(config.data_dir, "store.sqlite"),
         "sock_dir": config.sock_dir,
@@ -91,13 +106,17 @@ def _ask(socket: str) -> _Said:
         return _Said(silence=str(error))
 
 
-def _probe(config: MasterConfig) -> tuple[str, MasterProof | None, str]:
+def own_address(config: MasterConfig) -> str:
+    """`host:port` at which this machine reaches its own master."""
     host = _ANY.get(config.interface, config.interface)
-    address = f"[{host}]:{config.port}" if ":" in host else f"{host}:{config.port}"
+    return f"[{host}]:{config.port}" if ":" in host else f"{host}:{config.port}"
+
+
+def _probe(address: str) -> tuple[MasterProof | None, str]:
     try:
-        return address, probe_master(address, PROBE_S), ""
+        return probe_master(address, PROBE_S), ""
     except (LinkError, RemoteProtocolError) as error:
-        return address, None, str(error)
+        return None, str(error)
 
 
 def _certificate(where: str) -> tuple[int | None, int | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
+from saltlite.adapters.master_probe import MasterProof
 from saltlite.cli.diagnosis import shared_checks as shared
 from saltlite.cli.diagnosis.evidence import MasterSeen, MinionEvidence, Sort
 from saltlite.cli.diagnosis.findings import Finding, ok, problem, warning
@@ -108,12 +109,13 @@ def _master(seen: MinionEvidence, master: MasterSeen) -> Iterator[Finding]:
         yield problem(check, f"what listens there does not prove to be a master: {master.proof_problem}")
     else:
         proof = master.proof
-        yield from _fleet(seen, check, proof.fleet, proof.name)
+        yield from _fleet(seen, check, proof)
         yield from _skew(check, proof.ahead_s)
         yield from shared.certificate(seen.around, proof.not_before, proof.not_after, proof.name)
 
 
-def _fleet(seen: MinionEvidence, check: str, fleet: str, name: str) -> Iterator[Finding]:
+def _fleet(seen: MinionEvidence, check: str, proof: MasterProof) -> Iterator[Finding]:
+    fleet, name = proof.fleet, proof.name
     if not seen.pinned:
         first_use = seen.config is not None and seen.config.trust_on_first_use
         if first_use:
@@ -124,6 +126,8 @@ def _fleet(seen: MinionEvidence, check: str, fleet: str, name: str) -> Iterator[
                 f"this minion knows no fleet: if {fleet} is what `saltlite key finger` shows on the master, pin it",
                 f"echo 'fleet: {fleet}' >> {shlex.quote(seen.around.config_dir)}/minion",
             )
+    elif proof.former == seen.pinned:
+        yield ok(check, f"the master {name} proves that {fleet} took the place of this minion's fleet, which follows")
     elif fleet != seen.pinned:
         yield problem(
             check,

@@ -7,7 +7,7 @@ import socket
 from typing import NamedTuple
 
 from saltlite.adapters import journal_format, spool
-from saltlite.adapters.master_probe import probe_master
+from saltlite.adapters.master_probe import MasterProof, probe_master
 from saltlite.adapters.privileges import read_secret
 from saltlite.cli.configs import missing_folders
 from saltlite.cli.diagnosis import look
@@ -17,7 +17,7 @@ from saltlite.config.load import load_minion
 from saltlite.config.minion import MinionConfig
 from saltlite.config.values import parse_address
 from saltlite.errors import ConfigError, JournalError, LinkError, RemoteProtocolError, StartupError, UsageError
-from saltlite.minion.identity import join_token
+from saltlite.minion.identity import join_token, pinned_fleet, read_pin
 from saltlite.minion.statusfile import Status, read_status
 from saltlite.model.keys import parse_fingerprint
 
@@ -53,7 +53,7 @@ def look_at_minion(config_dir: str) -> MinionEvidence:
         id=_id(config),
         pinned=pinned,
         pin_source=source,
-        masters=[_master(*parse_address(text, config.port)) for text in config.master],
+        masters=[_master(*parse_address(text, config.port), pinned) for text in config.master],
         phase=status.phase,
         reason=status.reason,
         phase_at=status.at,
@@ -104,20 +104,19 @@ def _id(config: MinionConfig) -> str:
 
 def _pinned(config: MinionConfig) -> tuple[str, str]:
     """The fingerprint of the fleet that this minion belongs to, and where that is written; as the minion does."""
-    if config.fleet:
-        return config.fleet, "the option 'fleet'"
     where = os.path.join(config.pki_dir, "fleet.pin")
     try:
-        raw = read_secret(where)
-        if raw is not None:
-            return parse_fingerprint(raw.decode(errors="replace")), where
+        kept, former = read_pin(where)
+        pinned = pinned_fleet(config, kept, former)
+        if pinned is not None:
+            return pinned, where if pinned == kept else "the option 'fleet'"
         token = join_token(config)
     except (StartupError, UsageError):
         return "", ""
     return (token.fleet, "the join token") if token is not None else ("", "")
 
 
-def _master(host: str, port: int) -> MasterSeen:
+def _master(host: str, port: int, pinned: str) -> MasterSeen:
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -129,9 +128,20 @@ def _master(host: str, port: int) -> MasterSeen:
     except OSError as error:
         return MasterSeen(address, resolved, "", error.strerror or str(error), None, "")
     try:
-        return MasterSeen(address, resolved, "", "", probe_master(address, CONNECT_S), "")
+        return MasterSeen(address, resolved, "", "", _proof(address, pinned), "")
     except (LinkError, RemoteProtocolError) as error:
         return MasterSeen(address, resolved, "", "", None, str(error))
+
+
+def _proof(address: str, pinned: str) -> MasterProof:
+    """What the master proves: of the pinned fleet, or one that took its place; else of its own."""
+    proof = probe_master(address, CONNECT_S)
+    if not pinned or proof.fleet == pinned:
+        return proof
+    try:
+        return probe_master(address, CONNECT_S, parse_fingerprint(pinned))
+    except (LinkError, RemoteProtocolError):
+        return proof
 
 
 def _journal(where: str) -> tuple[str, int | None]:

@@ -28,10 +28,10 @@ def handle_decide(master: Master, ask: dict[str, Any]) -> None:
         proof=said["token"],
     )
     try:
-        state = _decide(master, presented)
+        verdict = _decide(master, presented)
     except StoreError:
-        state = "busy"
-    master.link.decided(ask["session"], state, presented.id)
+        verdict = Verdict("busy")
+    master.link.decided(ask["session"], verdict.state, presented.id, verdict.drop)
 
 
 def handle_suspect(master: Master, ask: dict[str, Any]) -> None:
@@ -56,16 +56,16 @@ def handle_suspect(master: Master, ask: dict[str, Any]) -> None:
         store.put_event(tag_auth(), data, master.clock.wall())
 
 
-def _decide(master: Master, presented: Presented) -> str:
+def _decide(master: Master, presented: Presented) -> Verdict:
     known = master.store.key(presented.fingerprint)
     if known is not None and known.id == presented.id and known.state is KeyState.ACCEPTED:
         # The usual case at a reconnection storm: nothing to write, so no transaction.
-        return KeyState.ACCEPTED
+        return Verdict(KeyState.ACCEPTED)
     now = master.clock.wall()
     with master.store.write() as store:
         verdict = _without_namesake(master, decide(presented, store, now))
         if verdict.use_token and not store.use_token(verdict.use_token):
-            return "busy"
+            return Verdict("busy")
         for old in verdict.drop:
             store.delete_key(old)
         if verdict.put is not None:
@@ -80,7 +80,7 @@ def _decide(master: Master, presented: Presented) -> str:
                 "how": verdict.put.how,
             }
             store.put_event(tag_auth(), data, now)
-    return verdict.state
+    return verdict
 
 
 def _without_namesake(master: Master, verdict: Verdict) -> Verdict:
