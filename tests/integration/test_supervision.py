@@ -168,8 +168,8 @@ def test_a_message_that_the_job_server_cannot_handle_does_not_end_it(
 ) -> None:
     minion = Minion(tmp_path, MinionDisk())
     try:
-        monkeypatch.setattr(minion.server, "_trust", lambda _raw: [].pop())
-        minion.says({"t": "trust", "cert": b""})
+        monkeypatch.setattr(minion.server, "_trust", lambda _raw, _chain: [].pop())
+        minion.says({"t": "trust", "cert": b"", "chain": b""})
         assert "a message of the network process met a defect" in caplog.text
     finally:
         minion.close()
