@@ -140,7 +140,9 @@ class Messages:
     def _answer(self, ask: Mapping[str, Any]) -> None:
         site, minion, message = self._site, MinionId(ask["id"]), ask["message"]
         if message["t"] not in FOR_FILES:
-            said = answer(site.master, site.documents, minion, message)
+            answers: list[Mapping[str, Any]] = []
+            answer(site.master, site.documents, minion, message, answers.append)
+            (said,) = answers
         elif message["t"] == "file_put":
             arrival = site.uploads.put(minion, message)
             said = arrival if isinstance(arrival, Mapping) else arrival.step() or file_said(message["n"], "busy")
