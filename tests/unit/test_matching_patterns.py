@@ -135,6 +135,45 @@ def test_steps_are_never_fewer_than_the_engine_takes() -> None:
         assert steps >= ways
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "[a-z]+-[0-9]+-[a-z]+",
+        "[a-z]+\\d+\\.[a-z]+\\.example\\.org",
+        "web[0-9]+-(?:[a-z]+)-[0-9]{2,}x",
+        "[^-]*-[^-]*-[^-]*-x",
+        "\\d+\\.\\d+\\.\\d+\\.\\d+",
+    ],
+)
+def test_repeats_that_end_where_the_next_item_begins_are_for_pythons_engine_at_any_length(pattern: str) -> None:
+    assert regex_pattern(pattern).native_length == TEXT_MAX
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["[a-z]+a[a-z]+b[a-z]+c", "[a-z]+x?[a-z]+-[a-z]+c[a-z]+d", "(?i:[a-z]+A[a-z]+B[a-z]+C)", "\\w+\\d+\\w+\\d+-"],
+)
+def test_repeats_that_could_take_what_follows_them_are_not(pattern: str) -> None:
+    assert regex_pattern(pattern).native_length < TEXT_MAX
+
+
+def test_steps_of_repeats_that_lead_on_once_are_counted_too() -> None:
+    items, flags = tree.parsed("[a-z]+-[a-z]+-[a-z]+-x", 0)
+    steps, _looked_at = steps_bound(items, 1000, 10**9, flags, whole=False)
+    assert 3 * 1000 <= steps <= 30 * 1000  # of a text of 1000 letters the engine tries each end of the first run
+
+
+@pytest.mark.parametrize("repeated", ["[a-z]", "[^a-z]", "\\d", "\\w", "a", "[^a]", ".", "[\\w-]"])
+@pytest.mark.parametrize("following", ["-", "[0-9]", "[^-]", "\\d", "\\W", "z", "\n", "(a)", "[x-z]+", "(?:[0-9]+)"])
+def test_no_character_is_taken_by_an_item_that_excludes_what_follows(repeated: str, following: str) -> None:
+    items, flags = tree.parsed(f"{repeated}+{following}", 0)
+    first, second = list(items)
+    if tree.excludes(first[1][2][0], second, flags):
+        begins = re.compile(following.rstrip("+"))
+        both = [chr(code) for code in range(0x3000) if re.match(repeated, chr(code)) and begins.match(chr(code))]
+        assert both == []
+
+
 def test_an_analysis_looks_at_few_items() -> None:
     for pattern in [*HOSTILE, "((((a{9}){9}){9}){9}){9}", "((((){9}){9}){9}){9}b"]:
         items, _flags = tree.parsed(pattern, 0)

@@ -176,20 +176,20 @@ def _read(pattern: str, flags: int, whole: bool) -> _Read:
     items, flags = tree.parsed(pattern, flags)
     native = tree.native(items, flags)
     hindrance = tree.not_regular(items)
-    fit = _fit(items, CHEAP_PER_CHARACTER * TEXT_MAX if hindrance else BACKTRACKING_MAX, whole=whole)
+    fit = _fit(items, flags, CHEAP_PER_CHARACTER * TEXT_MAX if hindrance else BACKTRACKING_MAX, whole=whole)
     return _Read(items, flags, native.fullmatch if whole else native.match, hindrance, *fit)
 
 
-def _fit(items: tree.Items, few: float, *, whole: bool) -> tuple[int, float, int]:
+def _fit(items: tree.Items, flags: int, few: float, *, whole: bool) -> tuple[int, float, int]:
     """Up to which length Python's engine takes few steps, what a character of it costs, and how many items were looked
     at to find that out."""
     cheap = CHEAP_PER_CHARACTER * TEXT_MAX
-    steps, looked_at = steps_bound(items, TEXT_MAX, cheap, whole=whole)
+    steps, looked_at = steps_bound(items, TEXT_MAX, cheap, flags, whole=whole)
     if steps <= cheap:
         return TEXT_MAX, steps / TEXT_MAX * _STEPS_OF_RE, looked_at
     length, rate = 0, 0.0
     for size in _LENGTHS:
-        steps, also_looked_at = steps_bound(items, size, few, whole=whole)
+        steps, also_looked_at = steps_bound(items, size, few, flags, whole=whole)
         looked_at += also_looked_at
         if steps > few:
             break

@@ -30,6 +30,8 @@ LITERAL, ANY = _constants.LITERAL, _constants.ANY
 CHARACTERS = frozenset({LITERAL, _constants.NOT_LITERAL, ANY, _constants.IN})
 """What one character matches, or does not."""
 UNLIMITED: int = _constants.MAXREPEAT
+FEW_CHARACTERS = 128
+"""Sets of characters up to this size are compared character by character."""
 AT_START_STRING = _constants.AT_BEGINNING_STRING
 AT_STARTS = frozenset({_constants.AT_BEGINNING, AT_START_STRING})
 AT_END, AT_END_STRING = _constants.AT_END, _constants.AT_END_STRING
@@ -127,6 +129,50 @@ def character_test(operation: Any, argument: Any, flags: int) -> Callable[[str],
     one = _parser.SubPattern(state, [(operation, argument)])
     test: Callable[[str], object] = _compiler.compile(one, flags).fullmatch
     return test
+
+
+def excludes(repeated: Item, following: Item, flags: int) -> bool:
+    """Whether an item of CHARACTERS never takes a character that the item behind it can begin with.
+
+    `flags` are those of the whole pattern. False where that is not certain, or would take long to find out.
+    """
+    first = _first_character(following)
+    if first is None or flags & re.IGNORECASE:
+        return False
+    for some, others in ((first, repeated), (repeated, first)):
+        characters = _few_characters(some)
+        if characters is not None:
+            taken = character_test(*others, flags)
+            return not any(taken(character) for character in characters)
+    return False
+
+
+def _first_character(item: Item) -> Item | None:
+    """The item of CHARACTERS that an item has to begin with, None where it may begin with something else."""
+    operation, argument = item
+    if operation in CHARACTERS:
+        return item
+    if operation in (MAX_REPEAT, MIN_REPEAT, POSSESSIVE) and argument[0] > 0 and len(argument[2]) > 0:
+        return _first_character(argument[2][0])
+    if operation is SUBPATTERN and not argument[1] and not argument[2] and len(argument[3]) > 0:
+        return _first_character(argument[3][0])
+    return None
+
+
+def _few_characters(item: Item) -> list[str] | None:
+    """All characters that the item takes, None for more than FEW_CHARACTERS and for those that no list gives."""
+    operation, argument = item
+    if operation not in (LITERAL, _constants.IN):
+        return None
+    found: list[str] = []
+    for kind, value in [item] if operation is LITERAL else argument:
+        if kind is LITERAL:
+            found.append(chr(value))
+        elif kind is _constants.RANGE and value[1] - value[0] < FEW_CHARACTERS:
+            found += map(chr, range(value[0], value[1] + 1))
+        else:
+            return None
+    return found if len(found) <= FEW_CHARACTERS else None
 
 
 def _everything(_character: str) -> bool:
