@@ -104,11 +104,11 @@ class Children:
         self._reactor.call_later(STOP_S, self._end_all)
         self._all_gone()
 
-    def end(self, name: str) -> None:
-        """Ask one child to end; it is started again."""
+    def signal(self, name: str, signum: int) -> None:
+        """Send one child a signal; when it ends, it is started again."""
         running = self._running.get(name)
         if running is not None:
-            running.child.signal(signal.SIGTERM)
+            running.child.signal(signum)
 
     def _fork(self, spec: Spec) -> None:
         if self._stopping is not None:

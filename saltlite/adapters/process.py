@@ -159,6 +159,16 @@ def cpu_seconds(pid: int) -> float:
         return 0.0
 
 
+def state_of(pid: int) -> str:
+    """The letter of its state in proc(5), such as R, S, D, T; "X" when there is none of that pid."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+    return chr(text[text.rindex(b")") + 2])
+
+
 def start_ticks(pid: int) -> int | None:
     """When the process began, in clock ticks since boot; None when there is none (or only its zombie).
 

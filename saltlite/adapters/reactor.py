@@ -16,8 +16,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from saltlite.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from saltlite.adapters.turnboard import Marks
 
 Callback = Callable[[], None]
 
@@ -113,10 +117,11 @@ class Reactor:
     """Runs callbacks when descriptors are ready, times have come or signals arrived.
 
     An exception of a callback leaves `run`, because a daemon that lost a callback must not limp on; with
-    `on_error` it is handed over instead and the loop goes on.
+    `on_error` it is handed over instead and the loop goes on. `marks` are told of each turn, so that a supervisor can
+    end one that does not end.
     """
 
-    def __init__(self, on_error: Callable[[Exception], None] | None = None) -> None:
+    def __init__(self, on_error: Callable[[Exception], None] | None = None, *, marks: Marks | None = None) -> None:
         self._epoll = select.epoll()
         self._watches: dict[int, _Watch] = {}
         self._timers = TimerQueue()
@@ -127,6 +132,7 @@ class Reactor:
         self._stopping = False
         self._turn = 0
         self._on_error = on_error
+        self._marks = marks
 
     def now(self) -> float:
         """Seconds of the monotonic clock that `call_at` uses."""
@@ -244,11 +250,15 @@ class Reactor:
     def _run_turn(self) -> None:
         events = self._epoll.poll(self._wait_s())
         self._turn += 1
+        if self._marks is not None:
+            self._marks.begin()
         for fd, mask in events:
             self._dispatch(fd, mask)
         self._run_timers(time.monotonic())
         for _ in range(len(self._soon)):
             self._call(self._soon.popleft())
+        if self._marks is not None:
+            self._marks.idle()
 
     def _run_timers(self, now: float) -> None:
         # No more than there are at the start: a timer that sets a due timer must not lock out the

@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from saltlite.adapters.children import Spec
@@ -26,6 +27,7 @@ from saltlite.adapters.process import raise_open_files, write_no_files
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.shared_debts import SharedDebts
 from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
+from saltlite.adapters.turnboard import TurnBoard
 from saltlite.config.master import MasterConfig, returner_names
 from saltlite.core.acl import Granted
 from saltlite.core.acl_rules import read_blacklist, read_rules
@@ -45,6 +47,7 @@ from saltlite.master.renewal import PKI_LOOK_S, RENEW_S, Renewal
 from saltlite.master.services import auth_spec, evaluators_spec, until_sigterm
 from saltlite.master.storecheck import prepare_store
 from saltlite.master.supervisor import Supervisor
+from saltlite.master.watchdog import LOOK_S, MAINTENANCE, MWORKER, Watchdog, board_of, mworkers, without_board
 from saltlite.model.keys import fingerprint
 
 if TYPE_CHECKING:
@@ -59,7 +62,6 @@ SOCKET_MODE = 0o600
 OPEN_SOCKET_MODE = 0o666
 """That of the clients' socket when others than operators were granted something: who they are, the kernel says."""
 MIB = 1024 * 1024
-MWORKER = "MWorker"
 LINK = "master link"
 PORT_WAIT_S = 2.0
 """How long to try for the port: the link process of a master that was killed holds it until its good-byes are said."""
@@ -68,6 +70,16 @@ SHARED_USER = (
     "`link_user` and `user` are one user: a link process that was taken over could change the store and what is in "
     "cachedir; make a user of its own (`useradd --system --no-create-home saltlite-link`) and set link_user to it"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the processes of a master have from before they were forked: when it started, in wall-clock seconds, and
+    memory that they share."""
+
+    started_at: float
+    debts: SharedDebts
+    board: TurnBoard
 
 
 def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -98,7 +110,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         sockets.append(paths.auth_socket)
     for path in sockets if os.geteuid() == 0 else ():
         os.chown(path, account.uid, account.gid)
-    started_at, debts = SystemClock().wall(), SharedDebts()
+    shared = Shared(SystemClock().wall(), SharedDebts(), board_of(config.worker_threads))
     specs = [
         Spec(
             LINK,
@@ -107,21 +119,22 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         ),
         *(
             Spec(
-                f"{MWORKER}-{number}",
-                lambda ready: _run_mworker(config, paths, client_listener, debts, ready, started_at=started_at),
+                name,
+                functools.partial(_run_mworker, config, paths, client_listener, name, shared),
                 lambda: (client_listener.fileno(),),
             )
-            for number in range(config.worker_threads)
+            for name in mworkers(config.worker_threads)
         ),
-        Spec("maintenance", lambda ready: _run_maintenance(config, paths, ready), tuple),
+        Spec(MAINTENANCE, lambda ready: _run_maintenance(config, paths, shared, ready), tuple),
         evaluators_spec(config, evaluator_listener),
     ]
-    specs += _beside_jobs(config, paths, os.path.abspath(config_dir), started_at=started_at)
+    specs += _beside_jobs(config, paths, os.path.abspath(config_dir), shared)
     if auth_listener is not None:
         specs.append(auth_spec(config, auth_listener))
     reactor = Reactor()
     relay.listen(reactor)
-    supervisor = Supervisor(reactor, specs, what="the master", on_ready=on_ready)
+    supervisor = Supervisor(reactor, without_board(specs, shared.board), what="the master", on_ready=on_ready)
+    supervisor.every(LOOK_S, Watchdog(shared.board, supervisor.children, reactor.now).look)
     _keep_certificate(config, supervisor, specs)
     problem = supervisor.run()
     for path in sockets:
@@ -139,12 +152,12 @@ def _keep_certificate(config: MasterConfig, supervisor: Supervisor, specs: Seque
     supervisor.every(PKI_LOOK_S, renewal.look)
 
 
-def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, *, started_at: float) -> list[Spec]:
+def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared) -> list[Spec]:
     """The processes that read the event log and act on it."""
     names = returner_names(config)
     specs = [Spec(f"returner {name}", functools.partial(_run_returner, config, paths, name), tuple) for name in names]
     if config.hooks:
-        run = functools.partial(_run_hooks, config, paths, config_dir, started_at=started_at)
+        run = functools.partial(_run_hooks, config, paths, config_dir, shared)
         specs.append(Spec(HOOKS, run, tuple))
     return specs
 
@@ -270,10 +283,9 @@ def _run_mworker(
     config: MasterConfig,
     paths: Paths,
     clients: socket.socket,
-    debts: SharedDebts,
+    name: str,
+    shared: Shared,
     ready: Callable[[], None],
-    *,
-    started_at: float,
 ) -> None:
     from saltlite.adapters.file_desk import FileDesk  # noqa: PLC0415 - the link process never loads handlers
     from saltlite.adapters.file_roots import DiskFileRoots  # noqa: PLC0415 - as above
@@ -286,8 +298,9 @@ def _run_mworker(
 
     started_as = os.geteuid()
     place = LinkPlace(paths.link_socket, started_as)
-    make_master, close = _open_master(config, paths, started_at=started_at)
-    reactor = Reactor()
+    make_master, close = _open_master(config, paths, started_at=shared.started_at)
+    marks = shared.board.marks(name)
+    reactor = Reactor(marks=marks)
     roots = DiskFileRoots(
         config.file_roots,
         ignore=config.file_ignore_glob,
@@ -295,7 +308,7 @@ def _run_mworker(
         areas=paths.copies,
     )
     uploads = Uploads(paths.minions, config.file_recv_max_size * MIB) if config.file_recv else None
-    files = FileServer(reactor, FileDesk(roots), uploads)
+    files = FileServer(reactor, FileDesk(roots), uploads, marks)
     backends = Backends(reactor, paths.auth_socket, started_as) if config.external_auth else None
 
     evaluations = Evaluations(reactor, paths.evaluator_socket, started_as)
@@ -303,11 +316,11 @@ def _run_mworker(
     def make_with_files(link: LinkChannel) -> Master:
         master = make_master(link)
         master.files = roots
-        master.pillar_pace = WrongPace(debts)
+        master.pillar_pace = WrongPace(shared.debts)
         master.pillars.evaluator = evaluations
         return master
 
-    mworker = MWorker(reactor, make_with_files, files, place, backends=backends)
+    mworker = MWorker(reactor, make_with_files, files, place, backends=backends, marks=marks)
     mworker.serve(clients)
     until_sigterm(reactor, ready)
     close()
@@ -368,9 +381,7 @@ def _granted(config: MasterConfig, own: frozenset[int]) -> Granted:
     )
 
 
-def _run_hooks(
-    config: MasterConfig, paths: Paths, config_dir: str, ready: Callable[[], None], *, started_at: float
-) -> None:
+def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared, ready: Callable[[], None]) -> None:
     from saltlite.core.hooks import read_hooks  # noqa: PLC0415 - the other processes have no hooks
     from saltlite.master.hookrunners import HookRunners, start_starter  # noqa: PLC0415 - as above
     from saltlite.master.hooks import Hooks  # noqa: PLC0415 - as above
@@ -379,8 +390,8 @@ def _run_hooks(
     place = LinkPlace(paths.link_socket, os.geteuid())
     hooks = read_hooks(config.hooks)
     sock = start_starter(hooks, config_dir)
-    make_master, close = _open_master(config, paths, started_at=started_at)
-    reactor = Reactor()
+    make_master, close = _open_master(config, paths, started_at=shared.started_at)
+    reactor = Reactor(marks=shared.board.marks(HOOKS))
     link = LinkChannel(reactor, place, inside.MAINTENANCE, lambda _batch: None)
     runners = HookRunners(reactor, sock) if sock is not None else None
     Hooks(reactor, make_master(link), hooks, CursorFile(paths.hooks), runners=runners, bell=link.bell).look()
@@ -395,7 +406,7 @@ def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable
     run_returner(config, name, cursor, _loaded_store(paths), SystemClock(), ready)
 
 
-def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], None]) -> None:
+def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
     from saltlite.adapters.copy_areas import CopyAreas  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.linkchannel import LinkChannel, LinkPlace  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.maintenance import Maintenance  # noqa: PLC0415 - as in _run_mworker
@@ -406,7 +417,7 @@ def _run_maintenance(config: MasterConfig, paths: Paths, ready: Callable[[], Non
     place = LinkPlace(paths.link_socket, os.geteuid())
     drop_to(config.user)
     store = open_store()
-    reactor = Reactor()
+    reactor = Reactor(marks=shared.board.marks(MAINTENANCE))
     link = LinkChannel(reactor, place, inside.MAINTENANCE, lambda _batch: None)
     store_max = config.store_max * MIB
     clean = [CopyAreas(paths.copies).expire]

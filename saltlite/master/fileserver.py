@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from saltlite.adapters.file_desk import FileDesk, Finding
 from saltlite.adapters.reactor import Reactor
+from saltlite.adapters.turnboard import Marks, Turn, TurnBoard
 from saltlite.adapters.uploads import Arrival, Uploads
 from saltlite.core.filelane import file_said
 from saltlite.model.ids import MinionId
@@ -19,13 +20,14 @@ Say = Callable[[Message], None]
 
 
 class FileServer:
-    """`uploads` is None where minions may not send files."""
+    """`uploads` is None where minions may not send files. `marks` tell the supervisor of each slice."""
 
-    def __init__(self, reactor: Reactor, desk: FileDesk, uploads: Uploads | None) -> None:
+    def __init__(self, reactor: Reactor, desk: FileDesk, uploads: Uploads | None, marks: Marks | None = None) -> None:
+        self._marks = marks or TurnBoard([""]).marks("")
         self._reactor = reactor
         self._desk = desk
         self._uploads = uploads
-        self._hashing: deque[tuple[Finding | Arrival, Say]] = deque()
+        self._hashing: deque[tuple[Finding | Arrival, Say, Turn]] = deque()
 
     def ask(self, minion: MinionId, message: Message, say: Say) -> None:
         """Answer a `file_ask` or `file_put` of that minion by `say`, now or in a later turn."""
@@ -49,13 +51,14 @@ class FileServer:
             return
         if not self._hashing:
             self._reactor.call_soon(self._next_slice)
-        self._hashing.append((work, say))
+        self._hashing.append((work, say, self._marks.now))
 
     def _next_slice(self) -> None:
-        work, say = self._hashing.popleft()
-        said = work.step()
+        work, say, turn = self._hashing.popleft()
+        with self._marks.named(turn):
+            said = work.step()
         if said is None:
-            self._hashing.append((work, say))
+            self._hashing.append((work, say, turn))
         if self._hashing:
             self._reactor.call_soon(self._next_slice)
         if said is not None:

@@ -18,6 +18,7 @@ from saltlite.adapters.defects import DEFECT, log_defect, supervised
 from saltlite.adapters.packing import Inside, pack, unpack
 from saltlite.adapters.reactor import Reactor
 from saltlite.adapters.stream import Acceptor, Channel, Peer
+from saltlite.adapters.turnboard import NAMELESS, Marks, Turn, TurnBoard
 from saltlite.core.acl import Principal
 from saltlite.core.filelane import file_said
 from saltlite.errors import CostlyRuleError, LoginError, ProtocolError, RefusedError, SaltliteError, StoreError
@@ -37,8 +38,11 @@ from saltlite.master.handlers.left_out import tell_left_out
 from saltlite.master.handlers.login import WRONG
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import handle_pull
-from saltlite.master.handlers.reports import Passing, Reported, Settled, store_passing, store_reports
+from saltlite.master.handlers.reports import Passing, Reported, store_passing
+from saltlite.master.handlers.turns import tell_ended
 from saltlite.master.linkchannel import LinkChannel, LinkPlace
+from saltlite.master.settling import settle
+from saltlite.master.turnnames import refusal, refuse_ended, turn_of_link, turn_of_question, turn_of_request
 from saltlite.master.turns import Line, Turns
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
@@ -80,6 +84,8 @@ class Client:
     """What the stream was opened with; it ends with it."""
     told_at: float = 0.0
     telling_due: bool = False
+    turn: Turn = NAMELESS
+    """The name of what is done for it: of its last request."""
 
 
 class MWorker:
@@ -93,8 +99,10 @@ class MWorker:
         link: LinkPlace,
         *,
         backends: Backends | None = None,
+        marks: Marks | None = None,
     ) -> None:
-        """`backends` check passwords; without them nobody can log in."""
+        """`backends` check passwords; without them nobody can log in. `marks` tell the supervisor of each turn."""
+        self._marks = marks or TurnBoard([inside.MWORKER]).marks(inside.MWORKER)
         self._reactor = reactor
         self._link = LinkChannel(reactor, link, inside.MWORKER, self._from_link)
         self._master = make_master(self._link)
@@ -143,6 +151,18 @@ class MWorker:
             self._reports(numbers, reported)
 
     def _one_from_link(self, message: dict[str, Any]) -> None:
+        if message["t"] == "file_ask":
+            self._ask(MinionId(message["id"]), message["session"], message["message"])
+            return
+        turn = turn_of_link(self._marks.board, message)
+        with self._marks.named(turn):
+            ended = self._marks.board.ended(turn.digest)
+            if ended is not None:
+                log.error("%s is left out, for it held %s for %.0f s", ended.text, ended.process, ended.held_s)
+                return
+            self._carry_out(message)
+
+    def _carry_out(self, message: dict[str, Any]) -> None:
         match message["t"]:
             case "decide":
                 handle_decide(self._master, message)
@@ -162,12 +182,19 @@ class MWorker:
                 self._committed()
             case "bell":
                 self._ring()
-            case "file_ask":
-                self._ask(MinionId(message["id"]), message["session"], message["message"])
 
     def _ask(self, minion: MinionId, session: int, message: Message) -> None:
         """A minion asks for a file or a document, or sends a piece of one."""
         say = functools.partial(self._answer_minion, minion, session, message)
+        turn = turn_of_question(self._marks.board, minion, message)
+        ended = self._marks.board.ended(turn.digest)
+        if ended is not None:
+            say(file_said(message["n"], "refused", names=[refusal(ended)]))
+            return
+        with self._marks.named(turn):
+            self._answer_question(minion, message, say)
+
+    def _answer_question(self, minion: MinionId, message: Message, say: Callable[[Message], None]) -> None:
         try:
             if message["t"] in FOR_FILES:
                 self._files.ask(minion, message, say)
@@ -196,7 +223,7 @@ class MWorker:
 
     def _reports(self, numbers: list[int], reported: list[Reported]) -> None:
         try:
-            settled = self._stored(reported)
+            settled = settle(self._master, reported, self._passing, self._marks)
         except StoreError as error:
             # Not acknowledged: the minions keep their results, and the link tries again (G6).
             log.error("%d reports cannot be stored for now: %s", len(reported), error)  # noqa: TRY400 - as above
@@ -213,26 +240,6 @@ class MWorker:
         if self._passing.rows and not self._passing_due:
             self._passing_due = True
             self._reactor.call_later(PASSING_S, self._store_passing)
-
-    def _stored(self, reported: list[Reported]) -> Settled:
-        """Store these; one that is beyond this version is left out, and its minion keeps what it has.
-
-        Otherwise it would end this MWorker, and the next that gets the batch, and every one after that.
-        """
-        try:
-            return store_reports(self._master, reported, self._passing)
-        except StoreError:
-            raise
-        except Exception:  # named supervision point: what one minion says must not end MWorkers (S8)
-            if len(reported) == 1:
-                log.exception("a report of %s cannot be stored and is left out: please report this", reported[0].id)
-                return Settled([], moved=frozenset())
-        one_by_one = [self._stored([one]) for one in reported]
-        return Settled(
-            [pair for settled in one_by_one for pair in settled.acknowledge],
-            moved=frozenset(jid for settled in one_by_one for jid in settled.moved),
-            left_out=sum(settled.left_out for settled in one_by_one),
-        )
 
     def _release(self, jids: frozenset[Jid]) -> None:
         master = self._master
@@ -260,8 +267,13 @@ class MWorker:
         if tell_left_out(self._master):
             self._committed()
 
+    def _tell_ended(self) -> None:
+        if tell_ended(self._master, self._marks):
+            self._committed()
+
     def _look(self) -> None:
         self._guarded(self._tell_left_out)
+        self._guarded(self._tell_ended)
         self._ring()
         self._reactor.call_later(LOOK_S, self._look)
 
@@ -341,9 +353,11 @@ class MWorker:
         except ProtocolError as error:
             self._say(client, {"ok": False, "exit": 2, "error": f"the request could not be read: {error}"})
             return
+        client.turn = turn_of_request(self._marks.board, client.principal, request)
         self._supervised(client, lambda: self._handle(client, request))
 
     def _handle(self, client: Client, request: object) -> None:
+        refuse_ended(self._marks.board, client.turn)
         if client.line is not None:
             # Users of the API share a uid, and are told from each other by their tokens.
             token = request.get("token") if isinstance(request, dict) else None
@@ -358,15 +372,16 @@ class MWorker:
 
         What a handler had begun in the store is undone, because its transaction ends with the exception.
         """
-        try:
-            work()
-        except SaltliteError as error:
-            client.stream = None
-            self._refuse(client, error)
-        except Exception:  # noqa: BLE001 - named supervision point: a request costs its caller, and never the MWorker
-            client.stream = None
-            log_defect(f"a request of {client.principal}")
-            self._say(client, {"ok": False, "exit": 1, "error": DEFECT})
+        with self._marks.named(client.turn):
+            try:
+                work()
+            except SaltliteError as error:
+                client.stream = None
+                self._refuse(client, error)
+            except Exception:  # noqa: BLE001 - named supervision point: a request costs its caller, not the MWorker
+                client.stream = None
+                log_defect(f"a request of {client.principal}")
+                self._say(client, {"ok": False, "exit": 1, "error": DEFECT})
 
     def _refuse(self, client: Client, error: SaltliteError) -> None:
         said = {"ok": False, "exit": error.exit_code, "error": str(error)}

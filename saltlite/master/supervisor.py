@@ -36,13 +36,13 @@ class Supervisor:
         self._what = what
         self._tell_ready = on_ready
         self._problem = ""
-        self._children = Children(reactor, specs, on_ready=self._ready, on_failed=self._failed)
+        self.children = Children(reactor, specs, on_ready=self._ready, on_failed=self._failed)
 
     def run(self) -> str:
         """Start, and stay until SIGTERM or SIGINT."""
         for signum in (signal.SIGTERM, signal.SIGINT):
             self._reactor.on_signal(signum, self._stop)
-        self._children.start()
+        self.children.start()
         self._reactor.run()
         return self._problem
 
@@ -62,18 +62,18 @@ class Supervisor:
 
     def _restart(self, name: str) -> None:
         log.info("%s starts anew", name)
-        self._children.end(name)
+        self.children.signal(name, signal.SIGTERM)
 
     def _ready(self) -> None:
         log.info("%s is ready", self._what)
-        systemd.notify(["READY=1", f"STATUS={len(self._children.pids())} processes run"])
+        systemd.notify(["READY=1", f"STATUS={len(self.children.pids())} processes run"])
         self._tell_ready()
         systemd.feed_watchdog(self._reactor)
 
     def _failed(self, sentence: str) -> None:
         self._problem = self._problem or sentence
-        self._children.stop(self._reactor.stop)
+        self.children.stop(self._reactor.stop)
 
     def _stop(self) -> None:
         systemd.notify(["STOPPING=1"])
-        self._children.stop(self._reactor.stop)
+        self.children.stop(self._reactor.stop)

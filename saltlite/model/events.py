@@ -139,6 +139,11 @@ def tag_pillar_ended(minion: MinionId) -> str:
     return f"salt/pillar/{minion}/ended"
 
 
+def tag_turn_ended(process: str) -> str:
+    """A process of the master was ended, for its turn was over its time: which work, and for how long."""
+    return f"salt/master/{process}/turn_ended"
+
+
 def tag_resource_refresh(minion: MinionId) -> str:
     """What a minion manages was registered anew."""
     return f"resource/refresh/{minion}"
