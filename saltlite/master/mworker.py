@@ -189,6 +189,7 @@ class MWorker:
         turn = turn_of_question(self._marks.board, minion, message)
         ended = self._marks.board.ended(turn.digest)
         if ended is not None:
+            log.warning("%s is refused, for it held %s for %.0f s", ended.text, ended.process, ended.held_s)
             say(file_said(message["n"], "refused", names=[refusal(ended)]))
             return
         with self._marks.named(turn):

@@ -138,7 +138,7 @@ class Watchdog:
         # It is refused before it is ended: the link process hands on what the process had at the moment of its end.
         self._board.end(name, seen.turn, held.s)
         log.error(
-            "%s (pid %d) was %g s in one turn and used %.0f s of a processor: %s; it is ended, and that work is not "
+            "%s (pid %d) was %.0f s in one turn and used %.0f s of a processor: %s; it is ended, and that work is not "
             "handed to the next",
             name,
             pid,
