@@ -30,6 +30,7 @@ def sync_runners(
     saltenv: str | list[str] = "base",
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -54,6 +55,7 @@ def sync_modules(
     saltenv: str | list[str] = "base",
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -70,6 +72,7 @@ def sync_clouds(
     saltenv: str | list[str] = "base",
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -86,6 +89,7 @@ def sync_grains(
     saltenv: str | list[str] = "base",
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -102,6 +106,7 @@ def sync_interfaces(
     saltenv: str | list[str] = "base",
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -118,6 +123,7 @@ def sync_output(
     saltenv: str | list[str] = "base",
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -134,6 +140,7 @@ def sync_returners(
     saltenv: str | list[str] = "base",
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -150,6 +157,7 @@ def sync_utils(
     saltenv: str | list[str] = "base",
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -166,6 +174,7 @@ def sync_all(
     saltenv: str | list[str] = "base",
     extmod_whitelist: dict[str, Any] | None = None,
     extmod_blacklist: dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> dict[str, list[str]]:
     """

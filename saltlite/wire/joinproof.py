@@ -18,11 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import JoinToken, unspell_fingerprint
+from saltlite.wire.limits import PROOF_BYTES
 
 TOKEN_ID_CHARACTERS = 8
-SIGNATURE_BYTES = 64
-PROOF_BYTES = TOKEN_ID_CHARACTERS + SIGNATURE_BYTES
-"""Bytes of a whole proof; none at all where a minion has no token."""
 
 _SEED_DOMAIN = b"saltlite join token 1\0"
 _PROOF_DOMAIN = b"saltlite join proof 1\0"

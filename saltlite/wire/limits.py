@@ -15,6 +15,9 @@ MIB = 1024 * KIB
 FRAME_MAX_BEFORE_AUTH = 512
 """Bytes of one whole frame of the handshake. A longer one is refused and costs the sender its connection."""
 
+PROOF_BYTES = 72
+"""Bytes of the proof of a join token: the id of the token and a signature. None at all without a token."""
+
 SUCCESSION_BYTES = 209
 """Bytes of one record that one fleet key has followed another."""
 

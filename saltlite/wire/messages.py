@@ -28,7 +28,6 @@ from saltlite.model.signature import (
     parse_signature,
 )
 from saltlite.model.srn import check_resource_id, check_resource_type
-from saltlite.wire.joinproof import PROOF_BYTES
 from saltlite.wire.limits import (
     CHUNK,
     DOC_MAX,
@@ -38,6 +37,7 @@ from saltlite.wire.limits import (
     FLEET_CHAIN_BYTES,
     JOB_BODY_MAX,
     KIB,
+    PROOF_BYTES,
     SEGMENT_MAX,
 )
 from saltlite.wire.merkle import HASH_BYTES, PROOF_MAX

@@ -29,6 +29,7 @@ def sync_modules(
     refresh: bool = True,
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -56,6 +57,7 @@ def sync_grains(
     refresh: bool = True,
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -73,6 +75,7 @@ def sync_executors(
     refresh: bool = True,
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -90,6 +93,7 @@ def sync_interfaces(
     refresh: bool = True,
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -107,6 +111,7 @@ def sync_resources(
     refresh: bool = True,
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -124,6 +129,7 @@ def sync_output(
     refresh: bool = True,
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -141,6 +147,7 @@ def sync_outputters(
     refresh: bool = True,
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -158,6 +165,7 @@ def sync_utils(
     refresh: bool = True,
     extmod_whitelist: str | list[str] | dict[str, Any] | None = None,
     extmod_blacklist: str | list[str] | dict[str, Any] | None = None,
+    *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
     """
@@ -175,8 +183,8 @@ def sync_all(
     refresh: bool = True,
     extmod_whitelist: dict[str, Any] | None = None,
     extmod_blacklist: dict[str, Any] | None = None,
-    extmod_empty: bool | None = None,
     *,
+    extmod_empty: bool | None = None,
     report: bool = False,
 ) -> dict[str, Any]:
     """
