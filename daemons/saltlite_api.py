@@ -1,4 +1,4 @@
-"""The `saltlite-api` service: reads its configuration and runs `saltlite.netapi`."""
+"""The `saltlite-api` service: reads its configuration and runs `saltlite.api`."""
 
 import sys
 
@@ -10,8 +10,8 @@ def main(argv: list[str] | None = None) -> int:
     args = options("saltlite-api", "Run the HTTP API of a saltlite master.", argv)
 
     def run() -> None:
+        from saltlite.api.app import run_api  # noqa: PLC0415 - as above
         from saltlite.config.load import load_api  # noqa: PLC0415 - `--help` stays quick
-        from saltlite.netapi.app import run_api  # noqa: PLC0415 - as above
 
         run_api(load_api(args.config_dir).config, args.config_dir)
 

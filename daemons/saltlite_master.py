@@ -1,4 +1,4 @@
-"""The `saltlite-master` service: reads its configuration and runs `saltlite.master`."""
+"""The `saltlite-master` service: reads its configuration and runs `saltlite.master.processes`."""
 
 import sys
 
@@ -11,7 +11,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> None:
         from saltlite.config.load import load_master  # noqa: PLC0415 - `--help` stays quick
-        from saltlite.master.app import run_master  # noqa: PLC0415 - as above
+        from saltlite.master.processes.app import run_master  # noqa: PLC0415 - as above
 
         run_master(load_master(args.config_dir).config, args.config_dir)
 

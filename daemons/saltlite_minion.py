@@ -1,4 +1,4 @@
-"""The `saltlite-minion` service: reads its configuration and runs `saltlite.minion`."""
+"""The `saltlite-minion` service: reads its configuration and runs `saltlite.minion.processes`."""
 
 import sys
 
@@ -11,7 +11,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> None:
         from saltlite.config.load import load_minion  # noqa: PLC0415 - `--help` stays quick
-        from saltlite.minion.app import run_minion  # noqa: PLC0415 - as above
+        from saltlite.minion.processes.app import run_minion  # noqa: PLC0415 - as above
 
         run_minion(load_minion(args.config_dir).config)
 

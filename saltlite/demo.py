@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from saltlite.adapters.process import set_parent_death_signal
 from saltlite.client.local import LocalClient
 from saltlite.config.load import load_master, load_minion
 from saltlite.config.paths import master_socket
 from saltlite.errors import SaltliteError, StartupError
+from saltlite.platform.process import set_parent_death_signal
 
 MINIONS = ("demo-1", "demo-2", "demo-3")
 START_S = 20.0
@@ -153,13 +153,13 @@ def _become(config_dir: str, pipe: int, parent: int, run: Callable[[str, Callabl
 
 
 def _run_master(config_dir: str, on_ready: Callable[[], None]) -> None:
-    from saltlite.master.app import run_master  # noqa: PLC0415 - in the process that needs it
+    from saltlite.master.processes.app import run_master  # noqa: PLC0415 - in the process that needs it
 
     run_master(load_master(config_dir).config, config_dir, on_ready)
 
 
 def _run_minion(config_dir: str, on_ready: Callable[[], None]) -> None:
-    from saltlite.minion.app import run_minion  # noqa: PLC0415 - in the process that needs it
+    from saltlite.minion.processes.app import run_minion  # noqa: PLC0415 - in the process that needs it
 
     run_minion(load_minion(config_dir).config, on_ready)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from saltlite.cloudapi import port
+from saltlite.cloud.api import port
 
 SIX = {"id": str, "image": str, "size": str, "state": str, "private_ips": list, "public_ips": list}
 
@@ -76,7 +76,7 @@ def loaded(driver: str, settings: Mapping[str, Any], **opts: Any) -> Iterator[tu
         **opts,
     }
     program = Program(every)
-    module = importlib.import_module(f"saltlite.clouds.{driver}")
+    module = importlib.import_module(f"saltlite.cloud.drivers.{driver}")
     with injected(module, {"__opts__": every, "__active_provider_name__": f"lab:{driver}"}), port.running(program):
         yield module, program
 

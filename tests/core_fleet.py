@@ -12,19 +12,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.link import SendResult
-from saltlite.adapters.memory_disk import MemoryDisk, memory_journal, memory_spool
-from saltlite.adapters.memory_link import DEFAULT_ADDRESS, Fate, Flight, MemoryNetwork
-from saltlite.core import connection, hub, job_effects
-from saltlite.core.connection import Connection, Phase
-from saltlite.core.dispatch import advance
-from saltlite.core.jobs import Jobs
-from saltlite.core.minion_ports import Record, SpoolEntry
-from saltlite.core.outbox import Parcel
+from saltlite.master.protocol import session_manager as hub
+from saltlite.master.protocol.outbox import Delivery
+from saltlite.master.store.target_states import advance
+from saltlite.minion.protocol import connection
+from saltlite.minion.protocol import effects as job_effects
+from saltlite.minion.protocol.connection import Connection, Phase
+from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.ports import Record, SpoolEntry
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.model.keys import Fingerprint, fingerprint
+from saltlite.platform.clock import ManualClock
+from saltlite.platform.link import SendResult
+from saltlite.testing.disk import MemoryDisk, memory_journal, memory_spool
+from saltlite.testing.link import DEFAULT_ADDRESS, Fate, Flight, MemoryNetwork
 from saltlite.wire import merkle
 from saltlite.wire.joinproof import proves, token_public
 from saltlite.wire.limits import CHUNK
@@ -180,11 +182,11 @@ class Master:
         rows = [(jid, name, state) for jid, job in self.jobs.items() for name, state in job.states.items()]
         return [row for row in rows if row[2] not in TERMINAL]
 
-    def _parcel(self, jid: str, name: str) -> Parcel:
+    def _parcel(self, jid: str, name: str) -> Delivery:
         job = self.jobs[jid]
         left_s = job.created_at + job.deliver_ms / 1000 - self.clock.wall()
         proof = merkle.proofs(job.minions)[name]
-        return Parcel(jid, job.body, job.signature, proof, self.clock.monotonic() + left_s)
+        return Delivery(jid, job.body, job.signature, proof, self.clock.monotonic() + left_s)
 
     def _pull(self, ask: hub.Pull) -> None:
         wanted = [
@@ -249,7 +251,7 @@ class Minion:
         self.spool = memory_spool(self.disk)
         entries = self.journal.open()
         self.spool.open()
-        self.jobs = Jobs(self.name, clock, limit=self.limit, longest_s=0.0)
+        self.jobs = JobMachine(self.name, clock, limit=self.limit, longest_s=0.0)
         self.connection = Connection(self._identity, (DEFAULT_ADDRESS,), self._fleet_key, clock)
         remembered = [
             job_effects.Remembered(
@@ -364,7 +366,7 @@ class Minion:
     def _told(self, message: Mapping[str, Any]) -> None:
         match message["t"]:
             case "job":
-                parcel = job_effects.Parcel(
+                parcel = job_effects.Delivery(
                     message["jid"], message["body"], message["sig"], message["proof"], message["deliver_ms"]
                 )
                 self.jobs.received(parcel)

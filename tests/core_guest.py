@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.core.hub import (
-    Effect,
-    Hub,
-    Send,
-)
-from saltlite.core.outbox import Parcel
+from saltlite.master.protocol.outbox import Delivery
+from saltlite.master.protocol.session_manager import Effect, Send, SessionManager
 from saltlite.model.keys import fingerprint
+from saltlite.platform.clock import ManualClock
 from saltlite.wire import codec, frames
 from saltlite.wire.noise import Handshake, Role, public_of
 from saltlite.wire.session import Session
@@ -31,7 +27,7 @@ class Table:
 
     def __init__(self, *, per_address: float = 100_000.0) -> None:
         self.clock = ManualClock(seed=5, wall=NOW)
-        self.hub: Hub = make_hub(self.clock, per_address=per_address)
+        self.hub: SessionManager = make_hub(self.clock, per_address=per_address)
         self.done: list[Effect] = []
         self.guests = 0
 
@@ -132,8 +128,8 @@ def of(kind: type[Any], effects: Sequence[object]) -> list[Any]:
     return [effect for effect in effects if isinstance(effect, kind)]
 
 
-def parcel(number: int, table: Table, size: int = 10) -> Parcel:
-    return Parcel(jid(number), b"b" * size, b"s" * 64, [], table.clock.monotonic() + 60.0)
+def parcel(number: int, table: Table, size: int = 10) -> Delivery:
+    return Delivery(jid(number), b"b" * size, b"s" * 64, [], table.clock.monotonic() + 60.0)
 
 
 MESSAGES: dict[str, dict[str, Any]] = {

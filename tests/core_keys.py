@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.core.connection import Identity
-from saltlite.core.doorway import Doorway
-from saltlite.core.hub import Hub
-from saltlite.minion.answercheck import AnswerCheck
+from saltlite.master.protocol.handshakes import Handshakes
+from saltlite.master.protocol.session_manager import SessionManager
+from saltlite.minion.jobs.answer_check import AnswerCheck
+from saltlite.minion.protocol.connection import Identity
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint, fingerprint_bytes
+from saltlite.platform.clock import ManualClock
 from saltlite.wire import jobbody, merkle
 from saltlite.wire.answers import signed as signed_by
 from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
@@ -63,10 +63,10 @@ def certificate(
     return issue(fleet, terms)
 
 
-def make_hub(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> Hub:
+def make_hub(clock: ManualClock, *, per_address: float = 1000.0, cert: bytes | None = None) -> SessionManager:
     """A hub of this fleet."""
-    return Hub(
-        Doorway(
+    return SessionManager(
+        Handshakes(
             fleet_public=FLEET_PUBLIC,
             certificate=certificate(clock.wall()).encode() if cert is None else cert,
             private=MASTER_PRIVATE,

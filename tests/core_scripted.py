@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.core.connection import (
-    Changed,
-    Connection,
-    Effect,
-    Phase,
-    SendFrame,
-)
-from saltlite.core.doorway import Doorway
+from saltlite.master.protocol.handshakes import Handshakes
+from saltlite.minion.protocol.connection import Changed, Connection, Effect, Phase, SendFrame
+from saltlite.platform.clock import ManualClock
 from saltlite.wire import codec, frames
 from saltlite.wire.session import Session
 from saltlite.wire.succession import decode_chain
@@ -45,7 +39,7 @@ class Scripted:
     ) -> None:
         self.clock = ManualClock(seed=3, wall=NOW)
         self.connection = Connection(identity("web1", good_token("web1")), MASTERS, fleet, self.clock)
-        self.doorway = Doorway(
+        self.doorway = Handshakes(
             fleet_public=decode_chain(chain)[-1].new_public if chain else FLEET_PUBLIC,
             certificate=certificate(NOW).encode() if cert is None else cert,
             private=private,

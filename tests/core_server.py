@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.core.job_effects import Effect, Fork, Go, Parcel, Tell, Write
-from saltlite.core.jobs import Jobs
-from saltlite.core.minion_ports import Step
+from saltlite.minion.protocol.effects import Delivery, Effect, Fork, Go, Tell, Write
+from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.ports import Step
 from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState
+from saltlite.platform.clock import ManualClock
 from saltlite.wire import merkle
 from tests.core_keys import DAY, JOB_PUBLIC, NOW, signed
 
@@ -27,7 +27,7 @@ class Server:
 
     def __init__(self, *, limit: int = 2, longest_s: float = 0.0, opened: bool = True) -> None:
         self.clock = ManualClock(seed=1, wall=NOW)
-        self.jobs = Jobs("web1", self.clock, limit=limit, longest_s=longest_s)
+        self.jobs = JobMachine("web1", self.clock, limit=limit, longest_s=longest_s)
         self.jobs.trust(JOB_PUBLIC, UNTIL)
         if opened:
             self.jobs.open()
@@ -62,10 +62,10 @@ def parcel(
     deliver_ms: int = 60_000,
     run_ms: int = 0,
     left_ms: int | None = None,
-) -> Parcel:
+) -> Delivery:
     body, signature = signed(jid(number), minions, deliver_ms=deliver_ms, run_ms=run_ms)
     proof = merkle.proofs(list(minions)).get("web1", [])
-    return Parcel(jid(number), body, signature, proof, deliver_ms if left_ms is None else left_ms)
+    return Delivery(jid(number), body, signature, proof, deliver_ms if left_ms is None else left_ms)
 
 
 def refusal(effects: list[Effect]) -> tuple[TargetState, str]:

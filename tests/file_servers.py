@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from saltlite.adapters.file_client import FileClient
-from saltlite.adapters.file_desk import FileDesk
-from saltlite.adapters.file_roots import DiskFileRoots
-from saltlite.adapters.memory_files import MemoryFileRoots
-from saltlite.adapters.reactor import Reactor
-from saltlite.core.file_ports import FileAsker
-from saltlite.master.fileserver import FileServer
+from saltlite.files.answers import FileService
+from saltlite.files.client import FileClient
+from saltlite.files.memory import MemoryFileRoots
+from saltlite.files.ports import FileAsker
+from saltlite.files.roots import DiskFileRoots
+from saltlite.files.server import FileServer
+from saltlite.platform.reactor import Reactor
 from saltlite.wire.messages import Message
 
 
 def no_files(reactor: Reactor) -> FileServer:
     """One without any file, to which minions may send none."""
-    return FileServer(reactor, FileDesk(MemoryFileRoots({})), None)
+    return FileServer(reactor, FileService(MemoryFileRoots({})), None)
 
 
 class Served:
@@ -28,7 +28,7 @@ class Served:
         self.cache = folder / "cache"
         self.extmods = folder / "extmods"
         self.root.mkdir(exist_ok=True)
-        desk = FileDesk(DiskFileRoots({"base": [str(self.root)], "dev": [str(folder / "dev")]}))
+        desk = FileService(DiskFileRoots({"base": [str(self.root)], "dev": [str(folder / "dev")]}))
         self.client = FileClient(asker(desk), str(self.cache), extmods=str(self.extmods))
 
     def put(self, path: str, content: str | bytes) -> Path:

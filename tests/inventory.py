@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from saltlite.adapters.memory_cache import MemoryBanks, MemoryCache
-from saltlite.adapters.memory_registry import MemoryPrimary, MemoryRows
-from saltlite.core.resources.registry import Registry
+from saltlite.resources.registry.memory import MemoryPrimary, MemoryRows
+from saltlite.resources.registry.registry import Registry
+from saltlite.testing.banks import MemoryBanks, MemoryCache
 from tests.core_keys import NOW
 
 

@@ -8,21 +8,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from saltlite.adapters.clock import SystemClock
-from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.memory_disk import MemoryDisk, memory_journal
-from saltlite.adapters.packing import pack, unpack
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.spool import DiskSpool
-from saltlite.core.job_effects import Parcel
-from saltlite.core.jobs import Jobs
 from saltlite.loader.finder import build_index
 from saltlite.loader.places import search_layers
-from saltlite.minion import inside
-from saltlite.minion.jobprocess import Surroundings
-from saltlite.minion.jobserver import Disk, JobServer
-from saltlite.minion.partruns import MakeRuns
-from saltlite.minion.returns import Returns
+from saltlite.minion.jobs.job_process import JobContext
+from saltlite.minion.jobs.job_server import Disk, JobServer
+from saltlite.minion.jobs.part_runs import MakeRuns
+from saltlite.minion.jobs.returns import Returns
+from saltlite.minion.jobs.spool import DiskSpool
+from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.protocol.effects import Delivery
+from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.platform.clock import SystemClock
+from saltlite.platform.folder import PosixFolder
+from saltlite.platform.reactor import Reactor
+from saltlite.testing.disk import MemoryDisk, memory_journal
+from saltlite.wire.ipc import pack, unpack
 from tests.core_keys import JOB_PUBLIC, NOW
 from tests.core_server import UNTIL, jid, parcel
 
@@ -62,12 +62,12 @@ class Minion:
         self.reactor = Reactor()
         (folder / "running").mkdir(exist_ok=True)
         clock = Clock()
-        self.jobs = Jobs("web1", clock, limit=2, longest_s=0.0)
+        self.jobs = JobMachine("web1", clock, limit=2, longest_s=0.0)
         self.jobs.trust(JOB_PUBLIC, UNTIL)
         index = build_index(search_layers({}))
         returns = Returns("web1", 1 << 20, str(folder / "kept"), 0)
         spool = str(folder / "spool")
-        surroundings = Surroundings({}, {}, lambda: index, spool, returns, lambda *_: None)
+        surroundings = JobContext({}, {}, lambda: index, spool, returns, lambda *_: None)
         self.journal = memory_journal(disk, entropy=bytes)
         self.spool = DiskSpool(PosixFolder(spool))
         self.server = JobServer(
@@ -95,7 +95,7 @@ class Minion:
     def job(self, number: int) -> None:
         self.parcel(parcel(number))
 
-    def parcel(self, it: Parcel) -> None:
+    def parcel(self, it: Delivery) -> None:
         """The network process passes it on."""
         message = {"t": "job", "jid": it.jid, "resources": list(it.srns), "body": it.body, "sig": it.signature}
         self.says({**message, "proof": list(it.proof), "deliver_ms": it.deliver_ms})

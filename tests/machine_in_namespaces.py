@@ -19,7 +19,7 @@ from saltlite.loader.call import call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _machinefiles
+from saltlite.plugins.modules import _machinefiles
 
 INDEX = build_index(search_layers({}))
 NAMES = ["plain", "with space", "quote'\"s", "semi;colon $(id)", "-leading", "ünï\tcode", "line\nend", "back\\slash"]

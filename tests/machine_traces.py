@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.machine_limits import folders_of
+from saltlite.cloud.machines.limits import folders_of
 
 
 def why_not() -> str:

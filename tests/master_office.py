@@ -6,20 +6,20 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_cache import MemoryCache
-from saltlite.adapters.memory_registry import MemoryRows
-from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
-from saltlite.core.acl import Principal
-from saltlite.core.resources.admission import Rules
-from saltlite.master.context import Answer, Identity, Master, Terms
-from saltlite.master.documents import Documents
+from saltlite.auth.acl import Principal
+from saltlite.master.handlers.digests import handle_holds
 from saltlite.master.handlers.documents import answer_document
-from saltlite.master.handlers.holds import handle_holds
 from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.processes.context import Answer, HandlerConfig, Identity, Master
+from saltlite.master.processes.documents import Documents
 from saltlite.model.events import Event
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
+from saltlite.platform.clock import ManualClock
+from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.memory import MemoryRows
+from saltlite.testing.banks import MemoryCache
+from saltlite.testing.store.store import MemoryDisk, MemoryStore
 from saltlite.wire.document import document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
@@ -67,7 +67,7 @@ class Office:
             self.store,
             self.clock,
             Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE),
-            Terms(5.0, 60.0, frozenset({0}), resources=rules or Rules(), **terms),
+            HandlerConfig(5.0, 60.0, frozenset({0}), resources=rules or Rules(), **terms),
             cast("Any", self.link),
             *inventory(self.shared.rows, self.shared.cache),
         )

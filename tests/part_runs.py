@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from saltlite.adapters.process import start_ticks
-from saltlite.core.minion_ports import Spool, SpoolEntry
-from saltlite.minion.jobprocess import JobCall
+from saltlite.minion.jobs.job_process import JobCall
+from saltlite.minion.protocol.ports import Spool, SpoolEntry
 from saltlite.minion.resources.ports import Runs
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState
 from saltlite.model.parts import segment_id
+from saltlite.platform.process import start_ticks
 from saltlite.wire.segment import SegmentRow, encode_segment
 
 

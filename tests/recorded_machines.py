@@ -28,7 +28,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _machinefiles, _programs
+from saltlite.plugins.modules import _machinefiles, _programs
 
 INDEX = build_index(search_layers({}))
 

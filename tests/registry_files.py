@@ -7,10 +7,10 @@ import os
 import time
 from pathlib import Path
 
-from saltlite.adapters.resource_registry import ResourceRegistry
-from saltlite.adapters.resource_registry.primary import FilePrimary, World
-from saltlite.adapters.resource_registry.registry import FILE
-from saltlite.core.resources.registry import Registry
+from saltlite.resources.registry.mmap import ResourceRegistry
+from saltlite.resources.registry.mmap.primary import FilePrimary, World
+from saltlite.resources.registry.mmap.registry import FILE
+from saltlite.resources.registry.registry import Registry
 
 
 def file_of(folder: Path) -> Path:

@@ -1,6 +1,6 @@
 """Stands in for the program of one runner: it says that it is there, waits for a file `go`, and answers.
 
-`python -m tests.slow_runner`, with the call on stdin as `saltlite.netapi.runnerprocess` gets it; the first argument of
+`python -m tests.slow_runner`, with the call on stdin as `saltlite.api.runnerprocess` gets it; the first argument of
 the call is the folder where all of them meet.
 """
 
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from saltlite.adapters.packing import unpack
+from saltlite.wire.ipc import unpack
 
 WAIT_S = 60.0
 

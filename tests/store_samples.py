@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from saltlite.core.ports import MinionRow, PartRow, ReturnCommit, Store, Stored, TargetRow, TokenRecord
+from saltlite.master.store.ports import MinionRow, PartRow, ReturnCommit, Store, Stored, TargetRow, TokenRecord
 from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId, jid_at
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint

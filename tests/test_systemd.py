@@ -59,7 +59,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit(daemon: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("daemon", DAEMONS)
 def test_a_unit_starts_what_the_install_of_the_readme_puts_there(daemon: str) -> None:
-    venv = re.search(r"python3 -m venv (/\S+)", (ROOT / "README.md").read_text())
+    venv = re.search(r"python3 -m venv (/\S+)", (ROOT / "saltlite" / "docs" / "install.md").read_text())
     assert venv is not None
     assert service(daemon)["ExecStart"] == f"{venv[1]}/bin/{daemon}"
 

@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli.configs import config_dir_of
-from saltlite.cli.ownoutput import master_opts
+from saltlite.cli.custom_output import master_opts
 from saltlite.cli.printing import Printing
-from saltlite.core.cloud.profiles import explanation as explain
-from saltlite.core.cloud.redaction import is_secret_name
+from saltlite.cloud.rules.profiles import explanation as explain
 from saltlite.errors import RefusedError, UsageError
+from saltlite.model.redaction import is_secret_name
 from saltlite.model.secretargs import HIDDEN
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
-    from saltlite.cloud.program import Program
+    from saltlite.cloud.program.program import Program
 
 _KEY = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 

@@ -13,8 +13,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from saltlite.adapters.privileges import read_secret, write_secret
 from saltlite.errors import LoginError, UsageError
+from saltlite.platform.privileges import read_secret, write_secret
 
 if TYPE_CHECKING:
     from saltlite.cli.options import Parsed

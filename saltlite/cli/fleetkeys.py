@@ -10,12 +10,12 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from saltlite.adapters.master_probe import probe_master
 from saltlite.cli.configs import config_dir_of
 from saltlite.cli.diagnosis.look import daemon_pid
 from saltlite.cli.diagnosis.master_look import own_address
 from saltlite.config.load import load_master
 from saltlite.errors import LinkError, RemoteProtocolError, SaltliteError, UsageError
+from saltlite.platform.master_probe import probe_master
 
 if TYPE_CHECKING:
     from saltlite.cli.console import Console

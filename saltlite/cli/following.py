@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from saltlite.cli.printers import Printer
     from saltlite.cli.progress import StatusLine
     from saltlite.client.local import LocalClient
-    from saltlite.client.waiting import Patience, Progress, Published
+    from saltlite.client.waiting import Progress, Published, WaitPolicy
 
     Message = dict[str, Any]
     Step = Callable[[], Message | None]
@@ -51,7 +51,7 @@ class Following:
         self._away_untold = bool(progress.published.away)
         self._interrupts = _held_interrupts() if console.can_ask() and not console.feeds_pipe() else None
 
-    def run(self, patience: Patience) -> tuple[int, list[Missing]]:
+    def run(self, patience: WaitPolicy) -> tuple[int, list[Missing]]:
         """Wait and print; the exit code, and who did not return.
 
         Raises Detached when it is interrupted, and UnreachableError when the master is gone: what has arrived is
@@ -76,7 +76,7 @@ class Following:
         self._printer.finish(missing, code)
         return code, missing
 
-    def _wait_and_ask(self, patience: Patience, interrupts: HeldInterrupts) -> None:
+    def _wait_and_ask(self, patience: WaitPolicy, interrupts: HeldInterrupts) -> None:
         from saltlite.cli.interrupt import ask_and_do
 
         waiting = True
@@ -88,7 +88,7 @@ class Following:
                 except KeyboardInterrupt:
                     held.run(lambda: ask_and_do(self._client, self._progress, self._console))
 
-    def _take_messages(self, patience: Patience, run: Callable[[Step], Message | None]) -> None:
+    def _take_messages(self, patience: WaitPolicy, run: Callable[[Step], Message | None]) -> None:
         """Until the stream ends or patience does; `run` calls what waits, and may be interrupted in it."""
         tick_s = self._status.tick_s if self._status is not None else FIRST_MESSAGE_S if self._away_untold else None
         messages = self._client.messages(self._progress, patience, tick_s=tick_s)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from saltlite.cli.fold import fold
+from saltlite.cli.nodeset import nodeset
 from saltlite.cli.targets import targets_text
-from saltlite.output._paint import BAD, TEXT, Paint
-from saltlite.output.nested import body
+from saltlite.plugins.output._paint import BAD, TEXT, Paint
+from saltlite.plugins.output.nested import body
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class EqualAnswers:
         marks = ("\u2713", "\u2717") if self._console.has_symbols() else ("ok:", "failed:")
         resources = len(self._resources.intersection(names))
         amount = targets_text(len(names) - resources, resources)
-        shown = fold(names) if len(names) == 1 else f"{amount}  {fold(names)}"
+        shown = nodeset(names) if len(names) == 1 else f"{amount}  {nodeset(names)}"
         first = f"{marks[failed]} {shown}"
         return self._paint(BAD if failed else TEXT, f"{first}  {how}" if how else first) + "\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from saltlite.cli import outcome
-from saltlite.cli.fold import fold
+from saltlite.cli.nodeset import nodeset
 from saltlite.errors import SaltliteError
 
 TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
@@ -80,4 +80,4 @@ def _kill(client: LocalClient, progress: Progress, console: Console) -> None:
         return
     console.note(f"saltlite: asked {outcome.amount(progress, answer['ids'])} to kill job {jid}")
     if away := answer["away"]:
-        console.note(f"not connected, so not asked: {fold(map(progress.published.name, away))}")
+        console.note(f"not connected, so not asked: {nodeset(map(progress.published.name, away))}")

@@ -12,7 +12,7 @@ from saltlite.cli.outputters import DEFAULT, FOR_PROGRAMS, STREAMS, Outputters
 from saltlite.cli.printers import EachEvent, EachReply, FullObject, OneObject, start_fields
 from saltlite.cli.printing import look_of, opened_output
 from saltlite.cli.targets import compound_hint, kinds_text, targets_text
-from saltlite.client.waiting import Patience, Progress
+from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
 from saltlite.errors import NoTargetError, UsageError
 
@@ -93,7 +93,7 @@ class _Format:
 
 
 def _master_opts(parsed: Parsed) -> dict[str, Any]:
-    from saltlite.cli.ownoutput import master_opts
+    from saltlite.cli.custom_output import master_opts
 
     return master_opts(parsed.options.get("config_dir", DEFAULT_CONFIG_DIR))
 
@@ -161,20 +161,20 @@ def _tell_start(published: Published, parsed: Parsed, console: Console) -> None:
     tell_skipped(published, console)
 
 
-def _patience(published: Published, parsed: Parsed) -> Patience:
+def _patience(published: Published, parsed: Parsed) -> WaitPolicy:
     timeout_s = parsed.options.get("timeout")
     if timeout_s is not None:
-        return Patience(timeout_s, away_quiet_s=timeout_s)
+        return WaitPolicy(timeout_s, away_quiet_s=timeout_s)
     if "deliver_by" not in parsed.options:
-        return Patience(published.timeout_s)
+        return WaitPolicy(published.timeout_s)
     # Who says how long the job may take to arrive waits so long for it to arrive.
     whole_s = published.deliver_s + EXPIRY_S
-    return Patience(max(published.timeout_s, whole_s), away_s=whole_s)
+    return WaitPolicy(max(published.timeout_s, whole_s), away_s=whole_s)
 
 
 def _print_jid(published: Published, out: str, console: Console) -> None:
     if out in ("json", "json-full", "jsonl"):
-        from saltlite.output import json
+        from saltlite.plugins.output import json
 
         console.use_utf8()
         shape = json.line if out == "jsonl" else json.document

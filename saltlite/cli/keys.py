@@ -16,7 +16,7 @@ from saltlite.cli.options import Option
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.model.keys import KeyState, parse_fingerprint
 from saltlite.model.printable import printable
-from saltlite.output.json import document
+from saltlite.plugins.output.json import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

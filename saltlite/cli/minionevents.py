@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.client.connection import Connection
 from saltlite.errors import CommandExecutionError, RefusedError, UnreachableError
-from saltlite.minion.callers import SOCKET_NAME
+from saltlite.minion.processes.callers import SOCKET_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -149,9 +149,9 @@ def lines(told: Sequence[tuple[str, str]], kind: str = "minions") -> list[str]:
     shown = [f"{name}: {sentence}" for name, sentence in told if sentence not in many]
     if not many:
         return shown
-    from saltlite.cli.fold import fold
+    from saltlite.cli.nodeset import nodeset
 
-    return shown + [f"{len(by_sentence[one])} {kind}: {one}: {fold(by_sentence[one])}" for one in sorted(many)]
+    return shown + [f"{len(by_sentence[one])} {kind}: {one}: {nodeset(by_sentence[one])}" for one in sorted(many)]
 
 
 def delivery_end(published: Published) -> float:

@@ -26,7 +26,7 @@ FOR_PROGRAMS = frozenset({"json", "json-full", "jsonl", "yaml"})
 DEFAULT = "nested"
 
 
-class Look:
+class OutputStyle:
     """How output is to look: colours, and spaces a level (None: as the outputter has it)."""
 
     __slots__ = ("color", "indent")
@@ -36,7 +36,7 @@ class Look:
         self.indent = indent
 
 
-PLAIN = Look()
+PLAIN = OutputStyle()
 
 
 class Outputters:
@@ -46,11 +46,11 @@ class Outputters:
         self._opts = opts
         self._found: dict[str, Outputter] = {}
 
-    def render(self, out: str, data: Any, look: Look = PLAIN, retcode: int = 0) -> str:
+    def render(self, out: str, data: Any, look: OutputStyle = PLAIN, retcode: int = 0) -> str:
         """`data` as text in the format `out`. Raises UsageError when there is no such outputter."""
         return str(self.find(out, look)(data, color=look.color, indent=look.indent, _retcode=retcode) or "")
 
-    def choose(self, asked: str, wanted: str | None, look: Look = PLAIN) -> str:
+    def choose(self, asked: str, wanted: str | None, look: OutputStyle = PLAIN) -> str:
         """The outputter that somebody asked for, or else the one that the function wants, where there is such a one."""
         if asked or not wanted:
             return asked or DEFAULT
@@ -60,19 +60,19 @@ class Outputters:
             return DEFAULT  # a module's wish is no reason to keep its return from anybody
         return wanted
 
-    def find(self, out: str, look: Look = PLAIN) -> Outputter:
+    def find(self, out: str, look: OutputStyle = PLAIN) -> Outputter:
         """The function of that outputter. Raises UsageError when there is none."""
         if out not in self._found:
             if out in SHIPPED:
-                self._found[out] = importlib.import_module(f"saltlite.output.{out}").output
+                self._found[out] = importlib.import_module(f"saltlite.plugins.output.{out}").output
             else:
-                from saltlite.cli.ownoutput import own_outputter
+                from saltlite.cli.custom_output import own_outputter
 
                 self._found[out] = own_outputter(out, self._opts(), look)
         return self._found[out]
 
 
-def render(out: str, data: Any, look: Look = PLAIN) -> str:
+def render(out: str, data: Any, look: OutputStyle = PLAIN) -> str:
     """`data` as text by an outputter that ships."""
     return Outputters(dict).render(out, data, look)
 

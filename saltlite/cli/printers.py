@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from saltlite.cli.console import Console
     from saltlite.cli.outcome import Missing
-    from saltlite.cli.outputters import Look, Outputters
+    from saltlite.cli.outputters import OutputStyle, Outputters
     from saltlite.client.waiting import Progress, Published, Reply, Update
 
     class Printer(Protocol):
@@ -41,7 +41,7 @@ class EachReply:
 
     names_failures = False
 
-    def __init__(self, console: Console, out: str, outputters: Outputters, look: Look) -> None:
+    def __init__(self, console: Console, out: str, outputters: Outputters, look: OutputStyle) -> None:
         self._console = console
         self._out = out
         self._outputters = outputters
@@ -69,7 +69,7 @@ class OneObject:
     names_failures = False
 
     def __init__(self, console: Console, indent: int | None) -> None:
-        from saltlite.output import json
+        from saltlite.plugins.output import json
 
         self._json = json
         self._indent = json.INDENT if indent is None else indent
@@ -96,7 +96,7 @@ class FullObject:
     names_failures = False
 
     def __init__(self, console: Console, progress: Progress) -> None:
-        from saltlite.output import json
+        from saltlite.plugins.output import json
 
         self._json = json
         self._console = console
@@ -142,7 +142,7 @@ class EachEvent:
     names_failures = False
 
     def __init__(self, console: Console, progress: Progress) -> None:
-        from saltlite.output.json import line
+        from saltlite.plugins.output.json import line
 
         self._line = line
         self._console = console

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from saltlite.cli.options import Option
-from saltlite.cli.outputters import FOR_PROGRAMS, SHIPPED, STREAMS, Look, Outputters, outputter
+from saltlite.cli.outputters import FOR_PROGRAMS, SHIPPED, STREAMS, OutputStyle, Outputters, outputter
 from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
 
@@ -61,12 +61,12 @@ JOB_FORMATS_TEXT = f"""\
   {" and ".join(STREAMS)} tell more than the returns"""
 
 
-def look_of(parsed: Parsed, console: Console) -> Look:
+def look_of(parsed: Parsed, console: Console) -> OutputStyle:
     """What the options say of the look. Raises UsageError when they contradict each other."""
     if parsed.on("no_color") and parsed.on("force_color"):
         raise UsageError("--no-color and --force-color exclude each other")
     color = parsed.on("force_color") or (not parsed.on("no_color") and console.wants_colors())
-    return Look(color=color, indent=parsed.options.get("out_indent"))
+    return OutputStyle(color=color, indent=parsed.options.get("out_indent"))
 
 
 @contextlib.contextmanager

@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli.arguments import parse_arguments, split_calls
-from saltlite.cli.inprocess import VALUE_MAX, Ran, caller, chain_of, new_jid, printing_to_stderr, run_calls
-from saltlite.core.matching import resolve
-from saltlite.core.matching.memory_fleet import Member, MemoryFleet
+from saltlite.cli.in_process import VALUE_MAX, Ran, caller, chain_of, new_jid, printing_to_stderr, run_calls
 from saltlite.errors import NoTargetError, UsageError
 from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
 from saltlite.loader.encode import decode_return
+from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources.answering import Work
 from saltlite.minion.resources.local import Here, LocalType, local_types
 from saltlite.minion.resources.timing import timing_of
-from saltlite.minion.returns import Returns
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import TargetState
 from saltlite.model.labels import labels
 from saltlite.model.signature import by_name
 from saltlite.model.srn import parse_srn
 from saltlite.model.target import Target
+from saltlite.targeting import resolve
+from saltlite.targeting.memory_fleet import Member, MemoryFleet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from saltlite.core.matching.fleet import Selection
     from saltlite.loader.compound import Call
     from saltlite.loader.loader import Loader
     from saltlite.minion.resources.declared import Declared
     from saltlite.model.execution import Execution
+    from saltlite.targeting.fleet import Selection
     from saltlite.wire.segment import SegmentRow
 
 

@@ -11,7 +11,7 @@ import os
 import time
 
 from saltlite.client.connection import Connection, ConnectionLostError
-from saltlite.client.waiting import Patience, Progress, Published
+from saltlite.client.waiting import Progress, Published, WaitPolicy
 from saltlite.errors import (
     LoginError,
     NoTargetError,
@@ -177,7 +177,7 @@ class LocalClient:
         return Published(answer, fun=job.fun, target=job.tgt)
 
     def messages(
-        self, progress: Progress, patience: Patience, *, tick_s: float | None = None
+        self, progress: Progress, patience: WaitPolicy, *, tick_s: float | None = None
     ) -> Generator[dict[str, Any] | None]:
         """The stream's messages for `progress.apply`, until every target is settled or waiting is over.
 
@@ -216,7 +216,7 @@ class LocalClient:
             self.close()
             raise
 
-    def watch(self, progress: Progress, patience: Patience) -> Iterator[Reply]:
+    def watch(self, progress: Progress, patience: WaitPolicy) -> Iterator[Reply]:
         """Replies as they arrive; ends as `messages` does. Afterwards `progress` says who is missing."""
         for message in self.messages(progress, patience):
             if message is not None:
@@ -240,7 +240,7 @@ class LocalClient:
         job = JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type)
         published = self.publish(job, follow=True)
         progress = Progress(published, now=time.monotonic())
-        patience = Patience(published.timeout_s) if timeout is None else Patience(timeout, away_quiet_s=timeout)
+        patience = WaitPolicy(published.timeout_s) if timeout is None else WaitPolicy(timeout, away_quiet_s=timeout)
         replies = self.watch(progress, patience)
         return {reply.name: reply.value for reply in replies if reply.has_value}
 

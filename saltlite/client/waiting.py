@@ -141,7 +141,7 @@ class Update:
         self.replies = replies
 
 
-class Patience:
+class WaitPolicy:
     """How long a client waits for minions of which there is no news; all times in seconds."""
 
     __slots__ = ("away_quiet_s", "away_s", "timeout_s")
@@ -247,7 +247,7 @@ class Progress:
             self._returned += 1
             self._failed += reply.retcode != 0
 
-    def patience_s(self, patience: Patience, *, now: float) -> float | None:
+    def patience_s(self, patience: WaitPolicy, *, now: float) -> float | None:
         """How long to wait for the next message: None is without limit, 0 means that it is over."""
         if self.ended:
             return 0.0

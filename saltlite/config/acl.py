@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from saltlite.auth.rules import read_blacklist, read_rules
 from saltlite.config.kinds import MisfitError
 from saltlite.config.written import Map, Written, value_of
-from saltlite.core.acl_rules import read_blacklist, read_rules
-from saltlite.core.hooks import read_hooks
 from saltlite.errors import UsageError
+from saltlite.hooks import read_hooks
 
 
 @dataclass(frozen=True, slots=True)

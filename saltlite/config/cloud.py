@@ -1,4 +1,6 @@
-"""The options of `saltlite cloud`: the file `cloud`. `saltlite.config.cloudfiles` reads it, providers and profiles."""
+"""The options of `saltlite cloud`: the file `cloud`. `saltlite.cloud.program.files` reads it, providers and
+profiles.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def shown_opts(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]
 
 
 def _shown(value: Any) -> Any:
-    from saltlite.core.cloud.redaction import is_secret_name  # noqa: PLC0415 - every command imports this file
+    from saltlite.model.redaction import is_secret_name  # noqa: PLC0415 - every command imports this file
     from saltlite.model.secretargs import HIDDEN  # noqa: PLC0415 - as above
 
     if isinstance(value, dict):

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from saltlite.interfaces.smi.differences import compare
 from saltlite.lint.source import Declaration, SourceInterface
-from saltlite.smi.differences import compare
 
 _BREAKING = {
     "renamed": "{other} was called {parameter}",

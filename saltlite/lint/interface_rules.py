@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from saltlite.interfaces.smi.differences import Level, compare
+from saltlite.interfaces.smi.platforms import Platforms
 from saltlite.lint.findings import Finding
 from saltlite.lint.source import SourceFunction, SourceInterface, SourceModule
-from saltlite.smi.differences import Level, compare
-from saltlite.smi.platforms import Platforms
 
 GRAINS = frozenset(
     """

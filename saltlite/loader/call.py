@@ -41,7 +41,7 @@ ERROR_OUTPUTTER = "nested"
 """Texts of failed calls are always printed this way, whatever the function asked for its results."""
 
 
-_BRIDGE = "saltlite.loader.saltguests"
+_BRIDGE = "saltlite.loader.salt_compat"
 
 
 @dataclass(frozen=True, slots=True)

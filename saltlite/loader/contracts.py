@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from saltlite.interfaces.smi.binding import Binding, Mode, Returns
+from saltlite.interfaces.smi.contract import Contract, contract_of
+from saltlite.interfaces.smi.declare import Interface, virtual_name
 from saltlite.loader.deadline import load_deadline
 from saltlite.loader.failure import FailureKind, failure_of
 from saltlite.loader.finder import ModuleFile
 from saltlite.loader.inject import build_module
 from saltlite.loader.places import SHIPPED, module_files, search_layers
-from saltlite.loader.straycalls import StrayCalls
-from saltlite.smi.binding import Binding, Mode, Returns
-from saltlite.smi.contract import Contract, contract_of
-from saltlite.smi.declare import Interface, virtual_name
+from saltlite.loader.undeclared_calls import UndeclaredCalls
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Contracts:
         self._mode = Mode(opts.get("smi_mode", Mode.OBSERVE))
         self._returns = Returns(opts.get("smi_returns", Returns.LOG))
         cachedir = str(opts.get("cachedir") or "")
-        self.strays = StrayCalls(os.path.join(cachedir, STRAY_FOLDER) if cachedir else "")
+        self.strays = UndeclaredCalls(os.path.join(cachedir, STRAY_FOLDER) if cachedir else "")
         self._files: dict[str, list[ModuleFile]] | None = None
         self._modules: dict[str, ModuleType | None] = {}
         self._contracts: dict[tuple[str, type[Interface] | None], Contract | None] = {}

@@ -12,7 +12,7 @@
     more than the limit     cut, and a text in its place says what is missing
 
 Encoding never fails: a job whose function returned has a return. What becomes of a return that was cut, and how it
-says so as a whole, is the minion's business (`saltlite.minion.returns`).
+says so as a whole, is the minion's business (`saltlite.minion.jobs.returns`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from saltlite.model.signature import (
 )
 
 if TYPE_CHECKING:
-    from saltlite.loader.lowest import Lowest
+    from saltlite.loader.salt_files import SaltFiles
 
 log = logging.getLogger(__name__)
 
@@ -117,14 +117,14 @@ class Index:
         """The visible file with that file name (without `.py`)."""
         return self._by_stem.get(stem)
 
-    def _lowest(self) -> Lowest | None:
+    def _lowest(self) -> SaltFiles | None:
         salts = next((layer for layer in self.layers if layer.salt), None)
         if salts is None:
             return None
-        from saltlite.loader.lowest import Lowest  # noqa: PLC0415 - most machines have no Salt, and it imports this file
+        from saltlite.loader.salt_files import SaltFiles  # noqa: PLC0415 - most machines have no Salt, and it imports this file
 
         # A file that somebody wrote hides Salt's of that name, as in Salt; one that ships with saltlite does not.
-        return Lowest(salts, frozenset(file.stem for file in self.files if file.layer != SHIPPED))
+        return SaltFiles(salts, frozenset(file.stem for file in self.files if file.layer != SHIPPED))
 
     def function_names(self) -> list[str]:
         """Every `module.function` that the files promise, whether or not they will load here; sorted."""

@@ -74,11 +74,13 @@ class Functions(Protocol):
         ...
 
     def interface(self, module: str) -> dict[str, Any] | None:
-        """The interface of a module as data (`saltlite.smi.report.describe`), with the states here; None for none."""
+        """The interface of a module as data (`saltlite.interfaces.smi.report.describe`), with the states here; None
+        for none.
+        """
         ...
 
     def conformance(self, module: str) -> dict[str, Any] | None:
-        """How a module keeps to its interface here (`saltlite.smi.report`); None where it has none."""
+        """How a module keeps to its interface here (`saltlite.interfaces.smi.report`); None where it has none."""
         ...
 
     def stubs(self, module: str) -> list[str]:
@@ -191,7 +193,7 @@ __opts__: dict[str, Any]
 __grains__: dict[str, Any]
 """What the minion knows of its machine."""
 
-__file_client__: Any  # saltlite.adapters.file_client.FileClient, where there is a file server
+__file_client__: Any  # saltlite.files.client.FileClient, where there is a file server
 __events__: EventSender
 """In execution modules: the way of an event to the master; an empty dict where there is none."""
 

@@ -1,6 +1,6 @@
 """The `import` statement as plug-in files have it: Python's own, and three things more.
 
-- Names of Salt are served by `saltlite.loader.saltnames` where Salt is not installed. `salt.interfaces`, which no Salt
+- Names of Salt are served by `saltlite.loader.salt_names` where Salt is not installed. `salt.interfaces`, which no Salt
   has, always is.
 - `from saltlite.interfaces.pkg import …` (or `salt.interfaces.pkg_module`, as Salt's RFC writes it) finds the plug-in
   files of that type before what ships.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from saltlite.loader.saltnames import is_ours_alone, is_salt_name, salt_is_installed, salt_part
+from saltlite.loader.salt_names import is_ours_alone, is_salt_name, salt_is_installed, salt_part
 
 Interfaces = Callable[[str], ModuleType | None]
 """The plug-in file of the type `interfaces` with that file name."""
@@ -61,7 +61,7 @@ def plugin_builtins(
 
 def _enter_salt() -> None:
     if "salt" not in sys.modules:
-        from saltlite.loader.saltguests import enter_salt  # noqa: PLC0415 - most minions have no Salt
+        from saltlite.loader.salt_compat import enter_salt  # noqa: PLC0415 - most minions have no Salt
 
         enter_salt()
 

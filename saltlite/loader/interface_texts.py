@@ -12,13 +12,13 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from saltlite.interfaces.smi.binding import Mode
+from saltlite.interfaces.smi.contract import contract_of
 from saltlite.loader.contracts import INTERFACES, SHIPPED_INTERFACES
 from saltlite.loader.interface_claims import text_of
 from saltlite.loader.places import SHIPPED, module_files, search_layers
 from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module
 from saltlite.model.signature import absent_text, by_name, format_signature, outputter_of, parse_signature
-from saltlite.smi.binding import Mode
-from saltlite.smi.contract import contract_of
 
 
 def with_interfaces(texts: Sequence[str], opts: Mapping[str, Any]) -> list[str]:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.decorators.notes import note
+from saltlite.interfaces.smi.binding import Binding
+from saltlite.interfaces.smi.standing import STUBS, State
 from saltlite.loader.contracts import Contracts
 from saltlite.loader.crosscalls import CrossCalls
 from saltlite.loader.describe import Description, Documents
@@ -21,11 +23,9 @@ from saltlite.loader.docfile import remembered_documents
 from saltlite.loader.dunders import Context, Injected
 from saltlite.loader.failure import Failure, FunctionUnavailable, join_failures
 from saltlite.loader.finder import Index, ModuleFile, build_index
-from saltlite.loader.owntargets import OwnTargets
+from saltlite.loader.local_matcher import LocalMatcher
 from saltlite.loader.places import MODULES, Form, search_layers
 from saltlite.loader.registry import LoadedModule, Registry
-from saltlite.smi.binding import Binding
-from saltlite.smi.standing import STUBS, State
 
 Function = Callable[..., Any]
 
@@ -73,7 +73,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
             "__proxy__": Injected(),
             "__file_client__": Injected(),
             "__events__": Injected(),
-            "__matches__": OwnTargets(self.opts, self._grains, self._pillar),
+            "__matches__": LocalMatcher(self.opts, self._grains, self._pillar),
             "__salt__": CrossCalls(lambda: self),
             "__utils__": CrossCalls(lambda: self.of_type("utils")),
             "__salt_system_encoding__": sys.getfilesystemencoding(),
@@ -169,8 +169,10 @@ class Loader(Mapping[str, Callable[..., Any]]):
         return sorted(fun for fun, standing in standings if standing is not None and standing.state in STUBS)
 
     def conformance(self, module: str) -> dict[str, Any] | None:
-        """How the module keeps to its interface here: the row of `saltlite.smi.report`; None where it has none."""
-        from saltlite.smi.report import conformance_of  # noqa: PLC0415 - digests and JSON, which jobs do without
+        """How the module keeps to its interface here: the row of `saltlite.interfaces.smi.report`; None where it has
+        none.
+        """
+        from saltlite.interfaces.smi.report import conformance_of  # noqa: PLC0415 - digests and JSON, which jobs do without
 
         binding = self._binding(module)
         if binding is None:
@@ -192,7 +194,7 @@ class Loader(Mapping[str, Callable[..., Any]]):
         contract = binding.contract if binding else self._contracts.contract(module)
         if contract is None:
             return None
-        from saltlite.smi.report import describe_contract  # noqa: PLC0415 - as above
+        from saltlite.interfaces.smi.report import describe_contract  # noqa: PLC0415 - as above
 
         report = self.conformance(module) or {"functions": {}}
         return describe_contract(contract, {fun: row["state"] for fun, row in report["functions"].items()})

@@ -7,7 +7,7 @@ The places of a type, in the order in which they are asked; the first that has a
     <type>_dirs           such as `utils_dirs`: folders of that type alone; the last one given first
     entry points          of installed packages, group `saltlite.loader` (`saltlite.loader.entrypoints`)
     shipped               what comes with saltlite
-    Salt's                of installed packages, group `salt.loader`, and Salt's own (`saltlite.loader.lowest`)
+    Salt's                of installed packages, group `salt.loader`, and Salt's own (`saltlite.loader.salt_files`)
 
 No folder of them is ever put on `sys.path`: a module named like a library would then import itself.
 """
@@ -27,7 +27,7 @@ from typing import Any
 import saltlite
 from saltlite.loader.entrypoints import OURS, SALTS, any_entries, entry_folders
 from saltlite.loader.extension import cython_is_installed
-from saltlite.loader.saltnames import salt_is_installed
+from saltlite.loader.salt_names import salt_is_installed
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +80,14 @@ _ENDINGS = (
 
 _IRREGULAR = {"grains": "grains_dirs", "utils": "utils_dirs", "output": "outputter_dirs"}
 
+_SHIPPED_IN = {
+    "auth": os.path.join("auth", "backends"),
+    "clouds": os.path.join("cloud", "drivers"),
+    "interfaces": "interfaces",
+    "resources": os.path.join("resources", "types"),
+}
+"""Where plug-ins that come with saltlite are, below its package, if not in `plugins/<type>`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
@@ -118,7 +126,7 @@ def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, 
         folders = _last_first(opts, dirs_option(kind))
         places += [(f"own{number}", folder) for number, folder in enumerate(folders)]
     installed = entry_places(OURS, kind)
-    installed.append((SHIPPED, os.path.join(os.path.dirname(saltlite.__file__), kind)))
+    installed.append((SHIPPED, shipped_folder(kind)))
     salts = []
     if opts.get("salt_compat", "auto") != "off":
         if kind not in SALT_KINDS and kind not in _OURS_ALONE:
@@ -129,6 +137,13 @@ def search_layers(opts: Mapping[str, Any], kind: str = MODULES) -> tuple[Layer, 
             salts = [Layer(SALT, remembered, kind, PLAIN_FORMS, installed=True, salt=True)]
     written = [Layer(name, path, kind, forms) for name, path in places]
     return (*written, *(Layer(name, path, kind, forms, installed=True) for name, path in installed), *salts)
+
+
+def shipped_folder(kind: str) -> str:
+    """The folder of the plug-ins of a type that come with saltlite."""
+    first = kind.partition("/")[0]  # the slots of a resource type are `resources/<type>/modules`
+    folder = _SHIPPED_IN.get(first, os.path.join("plugins", first))
+    return os.path.join(os.path.dirname(saltlite.__file__), folder + kind.removeprefix(first))
 
 
 def entry_places(group: str, kind: str) -> list[tuple[str, str]]:

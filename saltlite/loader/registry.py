@@ -7,7 +7,8 @@ Rules of this file
   answers to it. Providers of one layer are never mixed.
 - Between layers the higher one wins function by function; the lower one fills what is missing, unless the
   higher one sets `__replace__ = True`.
-- Where a file that ships with saltlite provides a name, of Salt's own files (`saltlite.loader.lowest`) only the one of
+- Where a file that ships with saltlite provides a name, of Salt's own files (`saltlite.loader.salt_files`) only the
+one of
   the same file name fills what is missing: two implementations of one thing are never mixed.
 - The option `providers` replaces the whole virtual name by the named file, whose `__virtual__` is not asked.
 - A file that failed is not tried again by this loader, and its failure is logged once: a fault of its text when the
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from saltlite.interfaces.smi.declare import Interface, virtual_name
 from saltlite.loader.deadline import DeadlineError, load_deadline
 from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.finder import Index, ModuleFile
@@ -32,9 +34,8 @@ from saltlite.loader.inject import build_module
 from saltlite.loader.offer import Function, Offer
 from saltlite.loader.parts import PartLoader
 from saltlite.loader.places import GRAINS, MODULES, SHIPPED, Form
-from saltlite.loader.saltnames import salt_is_installed
+from saltlite.loader.salt_names import salt_is_installed
 from saltlite.loader.virtual import initialise, names_of, own_interface
-from saltlite.smi.declare import Interface, virtual_name
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +222,7 @@ class Registry:
         """The dunder names as the file sees them: one that may speak Salt's language gets a translation of them."""
         if file.layer == SHIPPED or not (file.salts or salt_is_installed()):
             return self._names
-        from saltlite.loader.saltguests import GuestCalls, GuestOpts  # noqa: PLC0415 - _bridge says why
+        from saltlite.loader.salt_compat import GuestCalls, GuestOpts  # noqa: PLC0415 - _bridge says why
 
         given = {**self._names, "__salt__": GuestCalls(self._names["__salt__"])}
         if file.salts:
@@ -269,7 +270,7 @@ class Registry:
 
 def _bridge(module: ModuleType, given: Mapping[str, Any]) -> Callable[[Function], Function]:
     # Imported here because jobs of most minions have nothing to do with Salt.
-    from saltlite.loader.saltguests import adopt_requirements, bridged  # noqa: PLC0415 - see above
+    from saltlite.loader.salt_compat import adopt_requirements, bridged  # noqa: PLC0415 - see above
 
     adopt_requirements(module)
     return functools.partial(bridged, names=given)

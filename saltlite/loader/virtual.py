@@ -22,10 +22,10 @@ import logging
 from types import ModuleType
 from typing import Any
 
+from saltlite.interfaces.smi.declare import Interface, interface_in, virtual_name
 from saltlite.loader.deadline import DeadlineError, load_deadline
 from saltlite.loader.failure import Failure, FailureKind, failure_of
 from saltlite.loader.finder import ModuleFile
-from saltlite.smi.declare import Interface, interface_in, virtual_name
 
 log = logging.getLogger(__name__)
 

@@ -404,3 +404,9 @@ def _check_fields(message: Mapping[str, Any], fields: Mapping[str, Check], besid
     for field, fits in fields.items():
         if field not in message or not fits(message[field]):
             raise RemoteProtocolError("bad-message", field)
+
+
+def file_said(n: int, state: str, **fields: Any) -> Message:
+    """A `file_said` message; what is not given says nothing."""
+    nothing = {"size": 0, "sha256": b"", "mode": 0, "mtime": 0, "data": b"", "names": [], "more": False, "sig": b""}
+    return {"t": "file_said", "n": n, "state": state, **nothing, **fields}

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from saltlite.adapters.sqlite_store import SqliteStore
 from saltlite.client.local import JobCall, LocalClient
-from saltlite.client.waiting import Patience, Progress
+from saltlite.client.waiting import Progress, WaitPolicy
+from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.wire.noise import public_of
@@ -175,7 +175,7 @@ def swarm(fleet: BenchFleet) -> Report:
         began = time.perf_counter()
         launch_swarm(fleet, "swarm", range(SIMULATED))()
         connected_s = time.perf_counter() - began
-        returned = sum(reply.value is True for reply in client.watch(progress, Patience(30, away_s=30)))
+        returned = sum(reply.value is True for reply in client.watch(progress, WaitPolicy(30, away_s=30)))
         caught_up_s = time.perf_counter() - began
     if returned != SIMULATED:
         raise RuntimeError(f"{returned} minions returned the job that waited for them")

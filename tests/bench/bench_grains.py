@@ -18,10 +18,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from saltlite.adapters.localfs_cache import LocalBanks
-from saltlite.core.cache.bank_index import BankIndex
-from saltlite.core.cache.ports import Bank
-from saltlite.core.matching.fleet import Query
+from saltlite.master.store.banks import LocalBanks
+from saltlite.targeting.bank_index import BankIndex
+from saltlite.targeting.banks import Bank
+from saltlite.targeting.fleet import Query
 from tests.bench.measure import Figure, Others, machine
 
 MINIONS = (50_000,)

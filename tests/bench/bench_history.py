@@ -7,8 +7,8 @@ import os
 import sys
 import tempfile
 
-from saltlite.adapters.sqlite_store import SqliteStore
-from saltlite.core.ports import ReturnCommit
+from saltlite.master.store.ports import ReturnCommit
+from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Return, TargetState

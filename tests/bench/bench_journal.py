@@ -15,11 +15,11 @@ import tempfile
 import tracemalloc
 from time import perf_counter
 
-from saltlite.adapters.folder import PosixFolder, PosixHandle
-from saltlite.adapters.journal import DiskJournal
-from saltlite.adapters.spool import DiskSpool
-from saltlite.core.minion_ports import Record, SpoolEntry, Step
+from saltlite.minion.jobs.journal import DiskJournal
+from saltlite.minion.jobs.spool import DiskSpool
+from saltlite.minion.protocol.ports import Record, SpoolEntry, Step
 from saltlite.model.job import TargetState
+from saltlite.platform.folder import PosixFolder, PosixHandle
 
 ROUNDS = 500
 ENTRIES = 100_000

@@ -17,11 +17,11 @@ from functools import partial
 
 import zmq
 
-from saltlite.adapters.link import SendResult
-from saltlite.adapters.process import raise_open_files
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.zmq_link import DealerLink, RouterLink, listen
-from saltlite.adapters.zmq_socket import context
+from saltlite.platform.link import SendResult
+from saltlite.platform.process import raise_open_files
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.zmq_link import DealerLink, RouterLink, listen
+from saltlite.platform.zmq_socket import context
 
 ONE_WAY = {200: 100_000, 100_000: 10_000}
 ROUND_TRIPS = 5_000

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from saltlite.grains.collect import collect
 from saltlite.loader.call import call
 from saltlite.loader.finder import Index, build_index
 from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.parts import PREFIX
 from saltlite.loader.places import Layer, search_layers
+from saltlite.plugins.grains.collect import collect
 
 ROUNDS = 30
 

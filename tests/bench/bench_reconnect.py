@@ -17,14 +17,14 @@ import sys
 import time
 from typing import Any
 
-from saltlite.adapters.clock import SystemClock
-from saltlite.adapters.process import raise_open_files
-from saltlite.adapters.reactor import Reactor, Timer
-from saltlite.adapters.sqlite_store import SqliteStore
-from saltlite.adapters.zmq_link import DealerLink
-from saltlite.core.connection import Changed, Close, Connection, Deliver, Identity, Open, Phase, SendFrame
+from saltlite.master.store.sqlite import SqliteStore
+from saltlite.minion.protocol.connection import Changed, Close, Connection, Deliver, Identity, Open, Phase, SendFrame
 from saltlite.model.ids import parse_minion_id
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint, parse_fingerprint, unspell_fingerprint
+from saltlite.platform.clock import SystemClock
+from saltlite.platform.process import raise_open_files
+from saltlite.platform.reactor import Reactor, Timer
+from saltlite.platform.zmq_link import DealerLink
 from saltlite.wire.noise import public_of
 from tests.bench.fleet import BenchFleet
 from tests.bench.measure import Figure, Others, family, machine, rounded

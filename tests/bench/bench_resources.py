@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from saltlite.client.local import JobCall  # noqa: E402 - the path above is needed for it
-from saltlite.client.waiting import Patience, Progress  # noqa: E402 - as above
+from saltlite.client.waiting import Progress, WaitPolicy  # noqa: E402 - as above
 from tests.bench.fleet import BenchFleet, wait_until  # noqa: E402 - as above
 from tests.bench.measure import Figure, Others, cpu_s, machine, pss_mib, rounded, timed, title  # noqa: E402 - as above
 
@@ -190,7 +190,7 @@ def _arrivals(site: Site) -> list[float]:
         began = time.perf_counter()
         job = client.publish(JobCall("T@dummy", "test.ping", tgt_type="compound"), follow=True)
         progress = Progress(job, now=time.monotonic())
-        for reply in client.watch(progress, Patience(10, away_s=10)):
+        for reply in client.watch(progress, WaitPolicy(10, away_s=10)):
             if reply.value is True:
                 found.append(time.perf_counter() - began)
             if len(found) == GOOD:

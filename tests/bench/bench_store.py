@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from saltlite.adapters.sqlite_store import SqliteStore
-from saltlite.core.ports import MinionRow, PartRow, ReturnCommit
+from saltlite.master.store.ports import MinionRow, PartRow, ReturnCommit
+from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId, jid_at
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState

@@ -15,14 +15,14 @@ import time
 
 import zmq
 
-from saltlite.adapters.clock import SystemClock
-from saltlite.adapters.process import raise_open_files
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.zmq_drain import DrainReader
-from saltlite.adapters.zmq_socket import context, new_socket
-from saltlite.core.connection import Changed, Close, Connection, Deliver, Identity, Open, Phase, SendFrame
 from saltlite.loader.encode import encode_return
+from saltlite.minion.protocol.connection import Changed, Close, Connection, Deliver, Identity, Open, Phase, SendFrame
 from saltlite.model.keys import parse_fingerprint, unspell_fingerprint
+from saltlite.platform.clock import SystemClock
+from saltlite.platform.process import raise_open_files
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.zmq_drain import DrainReader
+from saltlite.platform.zmq_socket import context, new_socket
 from saltlite.wire.messages import functions_message
 
 HANDSHAKES_OPEN = 24

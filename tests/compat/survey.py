@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 import saltlite
-from saltlite.grains.collect import collect
 from saltlite.loader.finder import SALT_RANK, Index, ModuleFile, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.lowest import RESERVED
 from saltlite.loader.places import MODULES, SALT, Layer, search_layers
 from saltlite.loader.registry import LoadedModule, Registry
-from saltlite.loader.saltnames import salt_folder
+from saltlite.loader.salt_files import RESERVED
+from saltlite.loader.salt_names import salt_folder
+from saltlite.plugins.grains.collect import collect
 
 TABLE = Path(saltlite.__file__).parent / "loader" / "COMPATIBILITY.md"
 

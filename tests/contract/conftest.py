@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
-from saltlite.adapters.sqlite_store import SqliteStore
-from saltlite.core.ports import Store
+from saltlite.master.store.ports import Store
+from saltlite.master.store.sqlite import SqliteStore
+from saltlite.testing.store.store import MemoryDisk, MemoryStore
 
 OpenStore = Callable[[], Store]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.localfs_cache import LocalBanks
-from saltlite.adapters.memory_cache import MemoryBanks, MemoryCache
-from saltlite.core.cache.ports import DIGEST_MAX, GRAINS_MAX, NAMES, VALUE_DEPTH_MAX, Bank, Banks
 from saltlite.errors import UsageError
+from saltlite.master.store.banks import LocalBanks
+from saltlite.targeting.banks import DIGEST_MAX, GRAINS_MAX, NAMES, VALUE_DEPTH_MAX, Bank, Banks
+from saltlite.testing.banks import MemoryBanks, MemoryCache
 
 OpenBanks = Callable[[], Banks]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.file_desk import SLICE, FileDesk, Finding
-from saltlite.adapters.file_roots import DiskFileRoots
-from saltlite.adapters.memory_files import MemoryFileRoots
-from saltlite.core.file_ports import FileRoots
+from saltlite.files.answers import SLICE, FileService, Finding
+from saltlite.files.memory import MemoryFileRoots
+from saltlite.files.ports import FileRoots
+from saltlite.files.roots import DiskFileRoots
 from saltlite.wire.limits import CHUNK, FILE_NAMES, FILE_NAMES_BYTES
 from saltlite.wire.messages import Message, Sender, check
 
@@ -55,7 +55,7 @@ def ask(roots: FileRoots, act: str, path: str = "", *, env: str = "base", after:
         "offset": offset,
         "nonce": b"",
     }
-    (said,) = FileDesk(roots).ask([check({**question, "nonce": b""}, Sender.MINION, accepted=True)])
+    (said,) = FileService(roots).ask([check({**question, "nonce": b""}, Sender.MINION, accepted=True)])
     assert said["n"] == 7
     return check(said, Sender.MASTER, accepted=True)
 
@@ -97,7 +97,7 @@ def test_a_file_is_found_with_its_size_and_digest_and_read_in_pieces(make_roots:
 def test_a_long_listing_comes_in_pages_that_hold_every_name_once(make_roots: MakeRoots) -> None:
     names = [f"{number:05}" for number in range(2 * FILE_NAMES + 1)]
     roots = make_roots({"base": dict.fromkeys(names, b"")})
-    desk, found, after = FileDesk(roots), [], ""
+    desk, found, after = FileService(roots), [], ""
     while True:
         question = {
             "t": "file_ask",
@@ -129,7 +129,7 @@ def test_a_large_file_is_hashed_in_slices_and_remembered(tmp_path: Path) -> None
     big = tmp_path / "big"
     big.write_bytes(b"b" * (2 * SLICE))
     os.utime(big, (time.time() - 60, time.time() - 60))
-    desk = FileDesk(DiskFileRoots({"base": [str(tmp_path)]}))
+    desk = FileService(DiskFileRoots({"base": [str(tmp_path)]}))
     question = {
         "t": "file_ask",
         "n": 1,

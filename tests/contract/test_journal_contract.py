@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.folder import Folder, PosixFolder
-from saltlite.adapters.journal import DiskJournal
-from saltlite.adapters.journal_format import HEADER
-from saltlite.adapters.memory_disk import JOURNAL_FOLDER, MemoryDisk
-from saltlite.core.minion_ports import (
+from saltlite.errors import JournalError
+from saltlite.minion.jobs.journal import DiskJournal
+from saltlite.minion.jobs.journal_format import HEADER
+from saltlite.minion.protocol.ports import (
     JOURNAL_COMPACT_BYTES,
     JOURNAL_KEEP_ENTRIES,
     JOURNAL_KEEP_S,
@@ -22,8 +21,9 @@ from saltlite.core.minion_ports import (
     Record,
     Step,
 )
-from saltlite.errors import JournalError
 from saltlite.model.ids import Jid
+from saltlite.platform.folder import Folder, PosixFolder
+from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk
 
 NOW = 1_800_000_000_000
 OLD = NOW - JOURNAL_KEEP_S * 1000 - 1

@@ -9,11 +9,11 @@ from typing import Protocol
 
 import pytest
 
-from saltlite.adapters.link import LINK_FRAME_MAX, QUEUE_FRAMES, ClientLink, SendResult, ServerLink
-from saltlite.adapters.memory_link import DEFAULT_ADDRESS, MemoryNetwork
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.zmq_link import DealerLink, RouterLink, listen
 from saltlite.errors import LinkError
+from saltlite.platform.link import LINK_FRAME_MAX, QUEUE_FRAMES, ClientLink, SendResult, ServerLink
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.zmq_link import DealerLink, RouterLink, listen
+from saltlite.testing.link import DEFAULT_ADDRESS, MemoryNetwork
 
 HELLO = b"\x01\x01" + b"h" * 48
 DATA = b"\x01\x04" + b"d" * 40

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.memory_pillar import MemoryPillarFiles
-from saltlite.adapters.pillar_files import DiskPillarFiles
-from saltlite.core.pillar.ports import PillarFiles
 from saltlite.errors import RenderError
+from saltlite.pillar.files import DiskPillarFiles
+from saltlite.pillar.memory import MemoryPillarFiles
+from saltlite.pillar.ports import PillarFiles
 
 Make = Callable[[Mapping[str, Mapping[str, Any]]], PillarFiles]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.memory_registry import MemoryPrimary, MemoryRows
-from saltlite.adapters.resource_registry import ResourceRegistry
-from saltlite.core.resources.claims import Conflict
-from saltlite.core.resources.registry import Registry
 from saltlite.errors import StoreError, UsageError
+from saltlite.resources.registry.claims import Conflict
+from saltlite.resources.registry.memory import MemoryPrimary, MemoryRows
+from saltlite.resources.registry.mmap import ResourceRegistry
+from saltlite.resources.registry.registry import Registry
 
 OpenRegistry = Callable[[], Registry]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from saltlite.core.ports import Store
+from saltlite.master.store.ports import Store
 from saltlite.model.job import Batch, TargetState
 from tests.store_samples import NOW, WEB1, WEB2, job, move, publish
 

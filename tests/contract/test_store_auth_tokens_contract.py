@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from saltlite.core.ports import Store
+from saltlite.master.store.ports import Store
 from saltlite.model.authtoken import AuthToken
 
 NOW = 1_800_000_000.0

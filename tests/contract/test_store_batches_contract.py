@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.core.ports import Standing, Store
+from saltlite.master.store.ports import Standing, Store
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Batch, TargetState
 from tests.store_samples import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row

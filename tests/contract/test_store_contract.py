@@ -8,18 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.adapters.sqlite_store import SqliteStore
-from saltlite.core.ports import (
-    PendingKey,
-    Store,
-    StoreWriter,
-    TargetRow,
-)
 from saltlite.errors import StoreError
+from saltlite.master.store.ports import PendingKey, Store, StoreWriter, TargetRow
+from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState
+from saltlite.testing.store.store import MemoryStore
 from tests.store_samples import NOW, WEB1, WEB2, WEB3, commit, job, key, publish, ret, token
 
 OpenStore = Callable[[], Store]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.ports import Store
+from saltlite.master.store.ports import Store
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import Jid, jid_at
 from saltlite.model.job import TERMINAL, Job, TargetState

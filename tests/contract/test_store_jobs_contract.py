@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.ports import (
-    Store,
-    Stored,
-    TargetRow,
-)
 from saltlite.errors import StoreError, UsageError
+from saltlite.master.store.ports import Store, Stored, TargetRow
 from saltlite.model.ids import RequestId, jid_at
 from saltlite.model.job import TERMINAL, Batch, TargetState
 from saltlite.model.keys import KeyState

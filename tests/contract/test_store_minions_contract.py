@@ -6,11 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from saltlite.core.ports import (
-    FunctionSet,
-    Store,
-    Stored,
-)
+from saltlite.master.store.ports import FunctionSet, Store, Stored
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TERMINAL, Batch, TargetState
 from saltlite.model.keys import KeyState

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from saltlite.adapters import store_events
-from saltlite.core.ports import Store, Stored, TargetRow
 from saltlite.errors import StoreError
+from saltlite.master.store import events as store_events
+from saltlite.master.store.ports import Store, Stored, TargetRow
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import MinionId, TargetId, jid_at
 from saltlite.model.job import Batch, Job, TargetState

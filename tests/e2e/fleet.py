@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from saltlite.adapters.sqlite_store.store import SqliteStore
 from saltlite.client.local import LocalClient
+from saltlite.master.store.sqlite.store import SqliteStore
 from saltlite.model.ids import parse_jid
 
 T = TypeVar("T")

@@ -13,12 +13,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from saltlite.adapters.file_desk import FileDesk
-from saltlite.master import watchdog
-from saltlite.master.context import Answer
+from saltlite.files.answers import FileService
 from saltlite.master.handlers.fields import Text
 from saltlite.master.handlers.operator_verbs import VERBS, OperatorVerb
 from saltlite.master.handlers.results import Results
+from saltlite.master.processes import watchdog
+from saltlite.master.processes.context import Answer
 
 POISON = "poison"
 
@@ -37,18 +37,18 @@ def main() -> None:
     """Replace what is to hang, then be the daemon."""
     watchdog.LOOK_S, watchdog.TURN_MAX_S, watchdog.TURN_CPU_S = 0.2, 2.0, 0.5
     VERBS["hang"] = OperatorVerb(hang, {"request_id": Text(100)})
-    add, begin = Results.add, FileDesk.begin
+    add, begin = Results.add, FileService.begin
 
     def poisoned_add(self: Results, minion: Any, fingerprint: Any, message: Any, body: bytes) -> None:
         if POISON.encode() in body:
             spin()
         add(self, minion, fingerprint, message, body)
 
-    def poisoned_begin(self: FileDesk, ask: Any) -> Any:
+    def poisoned_begin(self: FileService, ask: Any) -> Any:
         return spin() if ask["path"].startswith(POISON) else begin(self, ask)
 
     setattr(Results, "add", poisoned_add)  # noqa: B010 - as below
-    setattr(FileDesk, "begin", poisoned_begin)  # noqa: B010 - mypy lets no method be replaced
+    setattr(FileService, "begin", poisoned_begin)  # noqa: B010 - mypy lets no method be replaced
     del sys.argv[0]
     runpy.run_path(sys.argv[0], run_name="__main__")
 

@@ -23,11 +23,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from saltlite.adapters.packing import Inside, pack, unpack
-from saltlite.core.hub import Decide
-from saltlite.master import link
+from saltlite.master.processes import link
+from saltlite.master.protocol.session_manager import Decide
 from saltlite.wire import answers
 from saltlite.wire.document import encode_document
+from saltlite.wire.ipc import Inside, pack, unpack
 
 log = logging.getLogger("attack")
 

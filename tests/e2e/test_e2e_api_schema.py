@@ -15,7 +15,7 @@ from tests.e2e.served import serve
 
 pytestmark = pytest.mark.e2e
 
-DOCUMENT = Path(__file__).parents[2] / "saltlite/netapi/openapi.json"
+DOCUMENT = Path(__file__).parents[2] / "saltlite/api/openapi.json"
 EXAMPLES = 6
 """Random requests for each operation, beside those that schemathesis derives from the document: thousands in all."""
 LIMIT_S = 55

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudException
+from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudException
 from tests.cloud_drivers import Program, assert_six, loaded, machine
 from tests.e2e.fleet import Fleet
 from tests.machine_traces import needs_machines, traces, traces_of

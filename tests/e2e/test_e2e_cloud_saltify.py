@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from saltlite import __version__
-from saltlite.cloudapi import port
-from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudNotFound
+from saltlite.cloud.api import port
+from saltlite.cloud.api.exceptions import SaltCloudException, SaltCloudNotFound
 from tests import sshd
 from tests.cloud_deploys import Program
 from tests.cloud_drivers import assert_six, injected
@@ -57,7 +57,7 @@ class Lab:
             "query.selection": ["id"],
         }
         self.program = Program(opts)
-        self.driver: Any = importlib.import_module("saltlite.clouds.saltify")
+        self.driver: Any = importlib.import_module("saltlite.cloud.drivers.saltify")
 
     def vm(self, **more: Any) -> dict[str, Any]:
         profile = self.program.opts["profiles"]["shop"]

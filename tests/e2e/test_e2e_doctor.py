@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.netapi.tls import LASTS, self_signed
+from saltlite.api.tls import LASTS, self_signed
 from tests.e2e.fleet import BIN, Fleet, free_port, wait_until, write_config
 from tests.e2e.served import serve
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from saltlite.client.local import JobCall, LocalClient
-from saltlite.client.waiting import Patience, Progress
+from saltlite.client.waiting import Progress, WaitPolicy
 from tests.api_client import Api, user_file
 from tests.e2e.fleet import BIN, Fleet, Said, wait_until
 from tests.other_users import OTHER, opening, why_not
@@ -208,7 +208,7 @@ WEAKENING: list[tuple[dict[str, Any], str]] = [
 def published(client: LocalClient, job: JobCall) -> str:
     """What the one target returned, as JSON."""
     progress = Progress(client.publish(job, follow=True), now=time.monotonic())
-    return json.dumps([reply.value for reply in client.watch(progress, Patience(20.0))])
+    return json.dumps([reply.value for reply in client.watch(progress, WaitPolicy(20.0))])
 
 
 @pytest.mark.parametrize(("asked", "said"), WEAKENING, ids=[json.dumps(row[0]) for row in WEAKENING])

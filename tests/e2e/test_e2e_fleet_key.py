@@ -125,7 +125,7 @@ def test_a_leaked_old_fleet_key_has_no_minion_back(fleet: Fleet) -> None:
 
 KILLED = """
 import os, sys, time
-from saltlite.master import identity
+from saltlite.master.processes import identity
 whole, left = identity.write_secret, [int(sys.argv[2])]
 def dying(path, data):
     left[0] -= 1

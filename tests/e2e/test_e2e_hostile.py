@@ -17,9 +17,9 @@ import pytest
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from saltlite.adapters.link import LINK_FRAME_MAX
 from saltlite.model.ids import parse_jid
 from saltlite.model.keys import Fingerprint, fingerprint, unspell_fingerprint
+from saltlite.platform.link import LINK_FRAME_MAX
 from saltlite.wire import codec, frames
 from saltlite.wire.limits import FRAME_MAX
 from saltlite.wire.noise import Handshake, Role, public_of

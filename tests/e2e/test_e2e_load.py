@@ -15,7 +15,7 @@ import pytest
 
 from saltlite.client.connection import Connection
 from saltlite.client.local import JobCall
-from saltlite.core.outbox import PARCELS_MAX
+from saltlite.master.protocol.outbox import PARCELS_MAX
 from tests.bench.bench_fleet import accept_simulated
 from tests.e2e.fleet import Fleet, wait_until
 

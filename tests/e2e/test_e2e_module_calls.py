@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from saltlite.client.local import JobCall
-from saltlite.client.waiting import Patience, Progress
+from saltlite.client.waiting import Progress, WaitPolicy
 from tests.e2e.fleet import Fleet
 
 pytestmark = pytest.mark.e2e
@@ -105,5 +105,5 @@ def test_it_returns_what_it_is_called_for(
     named = {name: filled(one) for name, one in kwargs.items()}
     with shared.client() as client:
         published = client.publish(JobCall("a", fun, arg=[*map(filled, args)], kwarg=named), follow=True)
-        [reply] = client.watch(Progress(published, now=time.monotonic()), Patience(30))
+        [reply] = client.watch(Progress(published, now=time.monotonic()), WaitPolicy(30))
     assert (reply.retcode, type(reply.value)) == (0, kind), reply.value

@@ -64,7 +64,7 @@ def test_what_reads_the_network_has_given_up_root_and_jobs_have_not(open_fleet: 
     open_fleet.join("a", user="nobody")
     minion = open_fleet.daemons["a"]
     users = {title(pid): uid_of(pid) for pid in children_of(master.pid)}
-    assert set(users) == {"master link", "MWorker-0", "MWorker-1", "maintenance"}
+    assert set(users) == {"master link", "MWorker-0", "MWorker-1", "evaluators", "maintenance"}
     assert users.pop("master link") == DAEMON.pw_uid
     assert set(users.values()) == {NOBODY.pw_uid}
     assert uid_of(minion.child("minion link")) == NOBODY.pw_uid
@@ -162,10 +162,8 @@ def test_keys_store_journal_and_sockets_are_closed_to_others(fleet: Fleet) -> No
         for path in fleet.root(name).rglob("*")
         if not path.is_dir()
     }
-    public = {"master/root/etc/saltlite/pki/master/fleet.id": 0o644}
     logs = {name: mode for name, mode in modes.items() if "/var/log/" in name}
-    secret = {name: mode for name, mode in modes.items() if name not in public and name not in logs}
-    assert {name: modes[name] for name in public} == public
+    secret = {name: mode for name, mode in modes.items() if name not in logs}
     assert set(logs.values()) == {0o640}
     assert set(secret.values()) == {0o600}, {name: oct(mode) for name, mode in secret.items() if mode != 0o600}
     assert {Path(name).name for name in secret} >= {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite.client.local import JobCall
-from saltlite.client.waiting import Patience, Progress
+from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.errors import LoginError, RefusedError, SaltliteError
 from tests.e2e.fleet import wait_until
 from tests.rights_site import LOCAL_USER, RightsSite, rights_site, rows
@@ -39,7 +39,7 @@ def secret(site: RightsSite) -> str:
     with site.asking("root") as client:
         job = JobCall("db1", "mark.here", arg=["a secret note"])
         progress = Progress(client.publish(job, follow=True), now=time.monotonic())
-        assert [reply.value for reply in client.watch(progress, Patience(20.0))] == ["db1"]
+        assert [reply.value for reply in client.watch(progress, WaitPolicy(20.0))] == ["db1"]
     return progress.published.jid
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from saltlite.api import runnerprocess
 from saltlite.cli.console import Console
 from saltlite.cli.main import run
 from saltlite.client.local import JobCall
-from saltlite.netapi import runnerprocess
 from tests.e2e.fleet import ME, Fleet, wait_until
 
 pytestmark = pytest.mark.e2e

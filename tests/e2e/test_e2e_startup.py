@@ -16,6 +16,8 @@ from tests.e2e.fleet import ME, Fleet, Said, free_port, run_daemon, write_config
 
 pytestmark = pytest.mark.e2e
 
+USERS = {"user": ME, "link_user": "daemon" if os.geteuid() == 0 else ME}
+"""Two users, so that the master has nothing to warn of."""
 DAEMONS = ("saltlite-master", "saltlite-minion")
 
 
@@ -77,7 +79,12 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", free_port()))
         taken.listen()
         port = taken.getsockname()[1]
-        options = {"root_dir": str(tmp_path / "root"), "interface": "127.0.0.1", "port": port, "user": ME}
+        options = {
+            "root_dir": str(tmp_path / "root"),
+            "interface": "127.0.0.1",
+            "port": port,
+            **USERS,
+        }
         write_config(tmp_path, "master", options)
         said = run_daemon("saltlite-master", tmp_path)
     assert said.code == 1
@@ -86,7 +93,12 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 
 def test_an_interface_that_this_machine_does_not_have_is_named(tmp_path: Path) -> None:
-    options = {"root_dir": str(tmp_path / "root"), "interface": "192.0.2.1", "port": free_port(), "user": ME}
+    options = {
+        "root_dir": str(tmp_path / "root"),
+        "interface": "192.0.2.1",
+        "port": free_port(),
+        **USERS,
+    }
     write_config(tmp_path, "master", options)
     said = run_daemon("saltlite-master", tmp_path)
     assert said.code == 1
@@ -95,7 +107,12 @@ def test_an_interface_that_this_machine_does_not_have_is_named(tmp_path: Path) -
 
 def test_a_second_master_on_the_same_root_dir_ends_and_the_first_goes_on(shared: Fleet) -> None:
     folder = shared.folder / "second"
-    options = {"root_dir": str(shared.root("master")), "interface": "127.0.0.1", "port": free_port(), "user": ME}
+    options = {
+        "root_dir": str(shared.root("master")),
+        "interface": "127.0.0.1",
+        "port": free_port(),
+        **USERS,
+    }
     write_config(folder, "master", options)
     said = run_daemon("saltlite-master", folder)
     assert said.code == 1

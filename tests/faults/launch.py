@@ -24,14 +24,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from saltlite.adapters.clock import SystemClock
-from saltlite.adapters.spool import DiskSpool
-from saltlite.adapters.sqlite_store.transaction import Transaction
-from saltlite.adapters.sqlite_store.writer import SqliteWriter
-from saltlite.core.jobs import Jobs
-from saltlite.core.ports import Stored
+from saltlite.master.store.ports import Stored
+from saltlite.master.store.sqlite.transaction import Transaction
+from saltlite.master.store.sqlite.writer import SqliteWriter
+from saltlite.minion.jobs.spool import DiskSpool
+from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.model.job import TERMINAL
 from saltlite.model.parts import split_part
+from saltlite.platform.clock import SystemClock
 from tests.faults.points import ERRORS, MASTER, MINION, PACE, POINTS, Point
 from tests.faults.trace import digest_of, note
 
@@ -203,9 +203,9 @@ def _state(writer: SqliteWriter, jid: Any, minion: str) -> str:
 
 
 def _trace_minion(trace: str, minion: str) -> None:
-    received, write = Jobs.received, DiskSpool.write
+    received, write = JobMachine.received, DiskSpool.write
 
-    def arrived(jobs: Jobs, parcel: Any) -> None:
+    def arrived(jobs: JobMachine, parcel: Any) -> None:
         note(trace, "received", jid=parcel.jid, minion=minion)
         received(jobs, parcel)
 
@@ -215,7 +215,7 @@ def _trace_minion(trace: str, minion: str) -> None:
             note(trace, "spooled", jid=jid, minion=minion, digest=digest_of(result.body))
         return is_new
 
-    _replace(Jobs, received=arrived)
+    _replace(JobMachine, received=arrived)
     _replace(DiskSpool, write=spooled)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.core.minion_ports import Step
+from saltlite.minion.protocol.ports import Step
 
 MASTER = "saltlite-master"
 MINION = "saltlite-minion"
@@ -58,12 +58,12 @@ class Point:
         return found
 
 
-_WRITER = "saltlite.adapters.sqlite_store.writer:SqliteWriter"
-_TO_LINK = "saltlite.master.linkchannel:LinkChannel"
-_HUB = "saltlite.core.hub:Hub"
-_JOURNAL = "saltlite.adapters.journal:DiskJournal"
-_SPOOL = "saltlite.adapters.spool:DiskSpool"
-_FOLDER = "saltlite.adapters.folder:PosixFolder"
+_WRITER = "saltlite.master.store.sqlite.writer:SqliteWriter"
+_TO_LINK = "saltlite.master.processes.link_channel:LinkChannel"
+_HUB = "saltlite.master.protocol.session_manager:SessionManager"
+_JOURNAL = "saltlite.minion.jobs.journal:DiskJournal"
+_SPOOL = "saltlite.minion.jobs.spool:DiskSpool"
+_FOLDER = "saltlite.platform.folder:PosixFolder"
 
 POINTS: dict[str, Point] = {
     # An MWorker.
@@ -78,7 +78,7 @@ POINTS: dict[str, Point] = {
     "after_news": Point(MASTER, "saltlite.master.handlers.follow:Follower.news", after=True),
     # The link process.
     "before_job_send": Point(MASTER, f"{_HUB}.deliver"),
-    "after_job_send": Point(MASTER, "saltlite.core.outbox:Outbox.put", after=True),
+    "after_job_send": Point(MASTER, "saltlite.master.protocol.outbox:Outbox.put", after=True),
     "before_ret_ack": Point(MASTER, f"{_HUB}.committed"),
     "after_ret_ack": Point(MASTER, f"{_HUB}.committed", after=True),
     "before_frame": Point(MASTER, f"{_HUB}.frame"),
@@ -88,11 +88,11 @@ POINTS: dict[str, Point] = {
     "before_started_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.STARTED)),
     "after_started_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(Step.STARTED)),
     "after_journal_sync": Point(MINION, f"{_JOURNAL}.sync", after=True),
-    "before_job_goes": Point(MINION, "saltlite.minion.jobprocess:JobProcess.go"),
-    "after_job_goes": Point(MINION, "saltlite.minion.jobprocess:JobProcess.go", after=True),
+    "before_job_goes": Point(MINION, "saltlite.minion.jobs.job_process:JobProcess.go"),
+    "after_job_goes": Point(MINION, "saltlite.minion.jobs.job_process:JobProcess.go", after=True),
     "before_done_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.DONE)),
     "after_done_written": Point(MINION, f"{_JOURNAL}.append", after=True, when=writes(Step.DONE)),
-    "before_offer": Point(MINION, "saltlite.minion.inside:result"),
+    "before_offer": Point(MINION, "saltlite.minion.processes.ipc_messages:result"),
     "before_acked_written": Point(MINION, f"{_JOURNAL}.append", when=writes(Step.ACKED)),
     "before_forget": Point(MINION, f"{_SPOOL}.remove"),
     "after_forget": Point(MINION, f"{_SPOOL}.remove", after=True),
@@ -104,9 +104,9 @@ POINTS: dict[str, Point] = {
     "after_spool_rename": Point(MINION, f"{_FOLDER}.rename", after=True),
     "after_spool_written": Point(MINION, f"{_SPOOL}.write", after=True),
     # The minion's network process.
-    "before_job_passed_on": Point(MINION, "saltlite.minion.network:NetworkProcess.on_frame"),
-    "before_result_sent": Point(MINION, "saltlite.core.connection:Connection.send"),
-    "after_result_sent": Point(MINION, "saltlite.core.connection:Connection.send", after=True),
+    "before_job_passed_on": Point(MINION, "saltlite.minion.processes.network:NetworkProcess.on_frame"),
+    "before_result_sent": Point(MINION, "saltlite.minion.protocol.connection:Connection.send"),
+    "after_result_sent": Point(MINION, "saltlite.minion.protocol.connection:Connection.send", after=True),
 }
 
 
@@ -119,7 +119,7 @@ def on_file(text: str) -> Callable[[Sequence[Any]], bool]:
     return when
 
 
-_FILE = "saltlite.adapters.folder:PosixHandle"
+_FILE = "saltlite.platform.folder:PosixHandle"
 
 ERRORS: dict[str, Point] = {
     "journal_write": Point(MINION, f"{_FILE}.write", when=on_file("/minion/journal")),
@@ -130,11 +130,11 @@ ERRORS: dict[str, Point] = {
 """Calls that can be made to fail as a disk fails. The store's are in C: tests use `strace` for those."""
 
 PACE: dict[str, float] = {
-    "saltlite.core.sessions:HEARTBEAT_MIN_S": 1.0,
-    "saltlite.core.connection:BACKOFF_MIN_S": 0.1,
-    "saltlite.core.connection:SETTLED_S": 0.0,
-    "saltlite.adapters.children:STEADY_S": 0.0,
-    "saltlite.master.maintenance:SWEEP_S": 2.0,
+    "saltlite.master.protocol.sessions:HEARTBEAT_MIN_S": 1.0,
+    "saltlite.minion.protocol.connection:BACKOFF_MIN_S": 0.1,
+    "saltlite.minion.protocol.connection:SETTLED_S": 0.0,
+    "saltlite.platform.children:STEADY_S": 0.0,
+    "saltlite.master.processes.maintenance:SWEEP_S": 2.0,
 }
 """Times of the product that are shorter here: "module:NAME" -> seconds. A fleet that takes a fault a second would
 otherwise mostly wait: its back-off would grow as it must when a master keeps dying, and so would pauses of restarts.

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from saltlite.client.local import JobCall, LocalClient
-from saltlite.client.waiting import Patience, Progress, Published, Update
-from saltlite.core.ports import Store
+from saltlite.client.waiting import Progress, Published, Update, WaitPolicy
 from saltlite.errors import SaltliteError
-from saltlite.minion.jobprocess import TITLE as JOB_TITLE
+from saltlite.master.store.ports import Store
+from saltlite.minion.jobs.job_process import TITLE as JOB_TITLE
 from saltlite.model.ids import Jid
 from tests.e2e.fleet import Daemon, Fleet, title, wait_until
 from tests.faults.launch import SLOW, arm
@@ -207,7 +207,7 @@ class FaultFleet(Fleet):
         def watch() -> bool:
             client.close()
             client.call("follow", jid=published.jid, after=progress.seq)
-            for _reply in client.watch(progress, Patience(SETTLE_S, away_s=SETTLE_S + DELIVER_S)):
+            for _reply in client.watch(progress, WaitPolicy(SETTLE_S, away_s=SETTLE_S + DELIVER_S)):
                 pass
             return True
 

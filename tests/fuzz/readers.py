@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from saltlite.netapi.feed import feed_event
-from saltlite.netapi.formats import JSON, YAML, rendered
-from saltlite.output import highstate, nested, pprint, raw, table, txt
-from saltlite.output import json as json_output
-from saltlite.output import yaml as yaml_output
-from saltlite.returners._plain import plain
+from saltlite.api.feed import feed_event
+from saltlite.api.formats import JSON, YAML, rendered
+from saltlite.plugins.output import highstate, nested, pprint, raw, table, txt
+from saltlite.plugins.output import json as json_output
+from saltlite.plugins.output import yaml as yaml_output
+from saltlite.plugins.returners._plain import plain
 
 OUTPUTS = (nested, json_output, yaml_output, raw, pprint, txt, table, highstate)
 

@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.file_desk import FileDesk
-from saltlite.adapters.file_roots import DiskFileRoots
-from saltlite.adapters.localfs_cache import LocalBanks
-from saltlite.adapters.pillar_files import DiskPillarFiles
-from saltlite.adapters.resource_registry import ResourceRegistry
-from saltlite.adapters.sqlite_store import SqliteStore
-from saltlite.adapters.uploads import Uploads
-from saltlite.core.acl import Granted, Principal
-from saltlite.core.acl_rules import read_rules
-from saltlite.core.resources.admission import Rules
+from saltlite.auth.acl import Granted, Principal
+from saltlite.auth.rules import read_rules
+from saltlite.files.answers import FileService
+from saltlite.files.roots import DiskFileRoots
+from saltlite.files.uploads import Uploads
 from saltlite.loader.encode import encode_return
-from saltlite.master.context import Identity, Master, Terms
-from saltlite.master.documents import Documents
-from saltlite.master.pillars import Pillars
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.documents import Documents
+from saltlite.master.processes.pillars import Pillars
+from saltlite.master.store.banks import LocalBanks
+from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
+from saltlite.pillar.files import DiskPillarFiles
+from saltlite.platform.clock import ManualClock
+from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.mmap import ResourceRegistry
 from saltlite.wire import jobbody, merkle
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.store_samples import job, key, ret, row
@@ -104,7 +104,7 @@ class Site:
             self.store,
             self.clock,
             Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE),
-            Terms(
+            HandlerConfig(
                 5.0,
                 60.0,
                 frozenset({0}),
@@ -121,7 +121,7 @@ class Site:
             DiskFileRoots({"base": [str(folder / "files")]}),
         )
         self.documents = Documents(self.clock)
-        self.desk = FileDesk(self.master.files)
+        self.desk = FileService(self.master.files)
         self.uploads = Uploads(str(folder / "uploads"), 1024 * 1024)
 
     def _close(self) -> None:

@@ -7,8 +7,8 @@ import signal
 import time
 from collections.abc import Callable
 
-from saltlite.adapters.children import Children, Spec
-from saltlite.adapters.reactor import Reactor
+from saltlite.platform.children import Children, Spec
+from saltlite.platform.reactor import Reactor
 
 WITHIN_S = 5.0
 """What is promised of SIGTERM."""

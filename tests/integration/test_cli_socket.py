@@ -270,7 +270,7 @@ def test_text_that_the_locale_does_not_have_is_written_without_a_traceback(
 
 HEAVY = {
     "argparse", "asyncio", "concurrent", "cryptography", "dataclasses", "inspect", "logging",
-    "saltlite.master", "saltlite.minion", "ssl", "tornado", "typing", "yaml", "zmq",
+    "saltlite.master.processes", "saltlite.minion.processes", "ssl", "tornado", "typing", "yaml", "zmq",
 }  # fmt: skip
 
 

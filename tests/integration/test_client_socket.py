@@ -13,7 +13,7 @@ import pytest
 
 from saltlite.client import connection, local
 from saltlite.client.local import JobCall, LocalClient
-from saltlite.client.waiting import Patience, Progress
+from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.errors import NoTargetError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
 from tests.integration.fakemaster import (
     DROP,
@@ -245,9 +245,9 @@ def test_a_stream_that_another_request_cut_off_is_taken_up_where_it_stood(tmp_pa
         LocalClient(master.socket_path) as client,
     ):
         progress = Progress(client.publish(JobCall("*", "test.ping"), follow=True), now=time.monotonic())
-        got = [next(client.watch(progress, Patience(5.0))).value]
+        got = [next(client.watch(progress, WaitPolicy(5.0))).value]
         client.call("job_kill", jid=JID)
-        got += [reply.value for reply in client.watch(progress, Patience(5.0))]
+        got += [reply.value for reply in client.watch(progress, WaitPolicy(5.0))]
     assert got == [1, 2]
     assert master.requests[-1]["after"] == 1
 
@@ -258,7 +258,7 @@ def test_a_stream_is_silent_in_ticks(tmp_path: Path) -> None:
         LocalClient(master.socket_path) as client,
     ):
         progress = Progress(client.publish(JobCall("*", "test.ping"), follow=True), now=time.monotonic())
-        messages = list(client.messages(progress, Patience(0.3), tick_s=0.05))
+        messages = list(client.messages(progress, WaitPolicy(0.3), tick_s=0.05))
     assert messages.count(None) > 1
 
 

@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 
 from saltlite import __version__
-from saltlite.cloud.deploy import bootstrap as bootstrap_module
-from saltlite.cloud.deploy.bootstrap import DeployError, bootstrap, retire
-from saltlite.cloudapi import port
-from saltlite.cloudapi.exceptions import (
+from saltlite.cloud.api import port
+from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudExecutionFailure,
     SaltCloudExecutionTimeout,
     SaltCloudPasswordError,
 )
-from saltlite.core.cloud.redaction import Secrets
+from saltlite.cloud.deploy import bootstrap as bootstrap_module
+from saltlite.cloud.deploy.bootstrap import DeployError, bootstrap, retire
+from saltlite.model.redaction import Secrets
 from tests import sshd
 from tests.cloud_deploys import Program
 from tests.e2e.fleet import wait_until

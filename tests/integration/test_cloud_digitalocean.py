@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloudapi.exceptions import (
+from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudException,
     SaltCloudExecutionFailure,
     SaltCloudNotFound,
     SaltCloudSystemExit,
 )
-from saltlite.cloudapi.rest import RestError
-from saltlite.clouds import _digitalocean_api
+from saltlite.cloud.api.rest import RestError
+from saltlite.cloud.drivers import _digitalocean_api
 from tests.cloud_drivers import Program, assert_six, loaded, machine
 from tests.http_answers import Answers, answering, recorded
 

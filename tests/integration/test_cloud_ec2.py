@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloudapi.exceptions import (
+from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudException,
     SaltCloudExecutionFailure,
     SaltCloudNotFound,
     SaltCloudSystemExit,
 )
-from saltlite.clouds import _ec2_api, _ec2_machines
+from saltlite.cloud.drivers import _ec2_api, _ec2_machines
 from tests.cloud_drivers import Program, assert_six, loaded, machine
 from tests.ec2_api import AMAZON, IMAGE, UBUNTU, ec2_api, empty, needs_moto
 

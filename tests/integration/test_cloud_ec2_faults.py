@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudException
-from saltlite.clouds import _ec2_api
+from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudException
+from saltlite.cloud.drivers import _ec2_api
 from tests.cloud_drivers import loaded
 from tests.http_answers import answering
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloudapi.exceptions import (
+from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudExecutionFailure,
     SaltCloudNotFound,

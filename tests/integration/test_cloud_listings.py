@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloud.drivers import Drivers
-from saltlite.cloudapi import port
-from saltlite.core.cloud.providers import Provider
-from saltlite.core.cloud.settings import Settings
+from saltlite.cloud.api import port
+from saltlite.cloud.program.drivers import Drivers
+from saltlite.cloud.rules.providers import Provider
+from saltlite.cloud.rules.settings import Settings
 from tests.cloud_drivers import Program, machine
 
 pytestmark = pytest.mark.skipif(

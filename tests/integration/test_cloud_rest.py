@@ -18,8 +18,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from saltlite.cloudapi import rest
-from saltlite.cloudapi.rest import Rest, RestError
+from saltlite.cloud.api import rest
+from saltlite.cloud.api.rest import Rest, RestError
 from tests.http_answers import answering
 
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloud import app, create, unfinished
-from saltlite.cloud.create import CreateFailed, Creation
-from saltlite.cloud.destroy import destroy
-from saltlite.cloud.program import Program
-from saltlite.core.cloud.flow import Unfinished
+from saltlite.cloud.program import app, create, unfinished
+from saltlite.cloud.program.create import CreateFailed, Creation
+from saltlite.cloud.program.destroy import destroy
+from saltlite.cloud.program.program import Program
+from saltlite.cloud.rules.flow import Unfinished
 from saltlite.errors import SaltliteError
 
 DRIVER = """
 import json, os
-from saltlite.cloudapi import events
-from saltlite.cloudapi.exceptions import SaltCloudExecutionFailure
+from saltlite.cloud.api import events
+from saltlite.cloud.api.exceptions import SaltCloudExecutionFailure
 
 def __virtual__():
     return "told"

@@ -15,7 +15,7 @@ import pytest
 from saltlite.cli.diagnosis.daemons import running
 from saltlite.cli.diagnosis.modules import idle_chain
 from saltlite.cli.main import main
-from saltlite.executors import audit, direct_call, dry, nice, splay, sudo, timeout
+from saltlite.plugins.executors import audit, direct_call, dry, nice, splay, sudo, timeout
 
 
 @contextlib.contextmanager

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters import evaluator_process
-from saltlite.adapters.pillar_files import DiskPillarFiles
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.stream import Acceptor, Channel, Peer, listen_unix
-from saltlite.core.pillar import evaluation_queue
-from saltlite.core.pillar.evaluation import Evaluation, Wanted
-from saltlite.master import evaluations, evaluators
-from saltlite.master.evaluations import Evaluations
-from saltlite.master.evaluators import BUFFER_MAX, MESSAGE_MAX, Evaluators
+from saltlite.master.processes import evaluations, evaluators
+from saltlite.master.processes.evaluations import Evaluations
+from saltlite.master.processes.evaluators import BUFFER_MAX, MESSAGE_MAX, Evaluators
 from saltlite.model.ids import MinionId
+from saltlite.pillar import evaluation_queue, evaluator_process
+from saltlite.pillar.evaluation import Evaluation, Wanted
+from saltlite.pillar.files import DiskPillarFiles
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.wire.document import decode_document
 
 TOP = """
@@ -155,7 +154,7 @@ def test_one_that_does_not_end_is_ended_and_named_and_the_others_go_on(
 @pytest.mark.parametrize(
     ("evil", "said"),
     [
-        ("fat", "fat.sls:1: Jinja: MemoryError"),
+        ("fat", "Jinja: MemoryError"),
         ("bomb", "aliases add more than"),
         ("fifo", "'fifo' in environment 'base' is not available"),
         ("huge", "huge.sls is larger than"),
@@ -248,7 +247,9 @@ def test_the_limits_of_a_process_are_the_kernels(site: Site) -> None:
     (pid,) = site.process.pids()
     limits = Path(f"/proc/{pid}/limits").read_text()
     (space,) = (line for line in limits.splitlines() if line.startswith("Max address space"))
-    assert evaluator_process.MEMORY < int(space.split()[3]) < 4 * evaluator_process.MEMORY
+    # The process was forked from the one that runs the tests, and may have so much more than that.
+    mine = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
+    assert evaluator_process.MEMORY < int(space.split()[3]) < 4 * evaluator_process.MEMORY + mine
     (cpu,) = (line for line in limits.splitlines() if line.startswith("Max cpu time"))
     assert int(cpu.split()[3]) <= evaluator_process.CPU_S + 2
     assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0) + evaluator_process.NICENESS

@@ -13,7 +13,7 @@ HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 ASKS = """
 import ctypes
 from pathlib import Path
-from saltlite.adapters.process import LARGE_BYTES, expect_large
+from saltlite.platform.process import LARGE_BYTES, expect_large
 
 if {prepared}:
     expect_large()

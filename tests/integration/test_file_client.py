@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.file_client import ATTEMPTS
-from saltlite.core.file_ports import FileAsker
 from saltlite.errors import CommandExecutionError
+from saltlite.files.client import ATTEMPTS
+from saltlite.files.ports import FileAsker
 from saltlite.model.files import FileAddress
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message

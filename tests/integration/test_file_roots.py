@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.beneath import LINKS_MAX, open_beneath
-from saltlite.adapters.file_roots import DEPTH_MAX, DiskFileRoots
+from saltlite.files.roots import DEPTH_MAX, DiskFileRoots
+from saltlite.platform.openat_walk import LINKS_MAX, open_beneath
 
 
 @pytest.fixture

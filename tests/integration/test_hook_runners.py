@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.packing import pack, unpack
-from saltlite.adapters.reactor import Reactor
-from saltlite.core.hooks import Firing, read_hooks
 from saltlite.errors import RefusedError
-from saltlite.master import hookrunners
-from saltlite.master.hookrunners import AT_ONCE_MAX, FAILED, MESSAGE_MAX, WAITING_MAX, HookRunners, Starter
+from saltlite.hooks import Firing, read_hooks
+from saltlite.master.processes import hook_runners as hookrunners
+from saltlite.master.processes.hook_runners import AT_ONCE_MAX, FAILED, MESSAGE_MAX, WAITING_MAX, HookRunners, Starter
+from saltlite.platform.reactor import Reactor
+from saltlite.wire.ipc import pack, unpack
 from tests.e2e.fleet import ME, alive, wait_until
 
 JID = "20260131235959123456"

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.file_client import FileClient
-from saltlite.adapters.file_desk import FileDesk
-from saltlite.adapters.file_roots import DiskFileRoots
-from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.packing import Inside, pack
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.spool import DiskSpool
+from saltlite.files.answers import FileService
+from saltlite.files.client import FileClient
+from saltlite.files.roots import DiskFileRoots
 from saltlite.loader.encode import decode_return
 from saltlite.loader.finder import build_index
 from saltlite.loader.places import search_layers
-from saltlite.minion.asks import Asks
-from saltlite.minion.jobprocess import DONE, JobCall, JobProcess, Surroundings, fork_waiting
-from saltlite.minion.returns import Returns
+from saltlite.minion.jobs.job_process import DONE, JobCall, JobContext, JobProcess, fork_waiting
+from saltlite.minion.jobs.returns import Returns
+from saltlite.minion.jobs.rpc_server import RpcServer
+from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.model.extmods import SyncRules
+from saltlite.platform.folder import PosixFolder
+from saltlite.platform.reactor import Reactor
+from saltlite.wire.ipc import Inside, pack
 from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
 from tests.core_keys import answer_check, signed_answer
 
@@ -38,18 +38,18 @@ class Minion:
     def __init__(self, folder: Path) -> None:
         self.root = folder / "root"
         self.root.mkdir()
-        self.desk = FileDesk(DiskFileRoots({"base": [str(self.root)]}))
+        self.desk = FileService(DiskFileRoots({"base": [str(self.root)]}))
         self.told: list[Any] = []
         self.refreshed: list[str] = []
         self.most = 0
         self.reactor = Reactor()
-        self.asks = Asks(self.reactor, self._tell, self._refresh, answer_check())
+        self.asks = RpcServer(self.reactor, self._tell, self._refresh, answer_check())
         self.connected = True
         self.spool = str(folder / "spool")
         opts = {"cachedir": str(folder / "cache"), "extension_modules": str(folder / "ext")}
         index = build_index(search_layers(opts))
         returns = Returns("web1", 1 << 24, str(folder / "kept"), 1 << 20)
-        around = Surroundings(opts, {}, lambda: index, self.spool, returns, lambda *_: None)
+        around = JobContext(opts, {}, lambda: index, self.spool, returns, lambda *_: None)
         self.process: JobProcess = fork_waiting(around)
         self.process.on_ask = lambda raw: self.asks.heard(self.process, raw)
 

@@ -9,25 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters import logs
-from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.spool import DiskSpool
 from saltlite.loader.encode import decode_return
 from saltlite.loader.finder import build_index
 from saltlite.loader.places import search_layers
-from saltlite.minion.jobprocess import (
+from saltlite.minion.jobs.job_process import (
     DONE,
     HELD_RESULT_MAX,
     JobCall,
+    JobContext,
     JobProcess,
-    Surroundings,
     fork_waiting,
     read_report,
 )
-from saltlite.minion.returns import Returns
-from saltlite.minion.spares import Spares
+from saltlite.minion.jobs.prefork_pool import PreforkPool
+from saltlite.minion.jobs.returns import Returns
+from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.model.job import TargetState
+from saltlite.platform import logs
+from saltlite.platform.folder import PosixFolder
+from saltlite.platform.reactor import Reactor
 
 JID = "20260131235959123456"
 MODULE = '''
@@ -62,13 +62,13 @@ def babble():
 
 
 @pytest.fixture
-def surroundings(tmp_path: Path) -> Surroundings:
+def surroundings(tmp_path: Path) -> JobContext:
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules/odd.py").write_text(MODULE)
     opts = {"module_dirs": [str(tmp_path)]}
     index = build_index(search_layers(opts))
     returns = Returns("web1", 1 << 20, str(tmp_path / "kept"), 1 << 20)
-    return Surroundings(opts, {}, lambda: index, str(tmp_path / "spool"), returns, lambda *_: None)
+    return JobContext(opts, {}, lambda: index, str(tmp_path / "spool"), returns, lambda *_: None)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def log_file(tmp_path: Path) -> Iterator[Path]:
     logs.configure("quiet", stderr_fd=None)
 
 
-def run(surroundings: Surroundings, fun: str, *args: object) -> tuple[bytes, int]:
+def run(surroundings: JobContext, fun: str, *args: object) -> tuple[bytes, int]:
     """What the process of that job said, and its exit status."""
     process = fork_waiting(surroundings)
     process.go(JobCall(JID, [(fun, args, {})], "root"))
@@ -94,13 +94,13 @@ def heard(process: JobProcess) -> bytes:
     return said
 
 
-def test_a_result_is_in_the_spool_when_the_process_says_so(surroundings: Surroundings) -> None:
+def test_a_result_is_in_the_spool_when_the_process_says_so(surroundings: JobContext) -> None:
     assert run(surroundings, "test.ping") == (DONE, 0)
     assert DiskSpool(PosixFolder(surroundings.spool_dir)).read(JID).state is TargetState.RETURNED
 
 
 @pytest.mark.parametrize("size", [10, HELD_RESULT_MAX - 10])
-def test_a_small_result_that_the_disk_does_not_take_is_handed_over_whole(surroundings: Surroundings, size: int) -> None:
+def test_a_small_result_that_the_disk_does_not_take_is_handed_over_whole(surroundings: JobContext, size: int) -> None:
     said, status = run(surroundings, "odd.fill", size)
     why, entry = read_report(JID, said)
     assert (why, status) == ("File too large", 0)
@@ -108,12 +108,12 @@ def test_a_small_result_that_the_disk_does_not_take_is_handed_over_whole(surroun
     assert (entry.state, entry.body[-10:]) == (TargetState.RETURNED, b"x" * 10)
 
 
-def test_of_a_large_one_only_the_reason_is_said(surroundings: Surroundings) -> None:
+def test_of_a_large_one_only_the_reason_is_said(surroundings: JobContext) -> None:
     said, _status = run(surroundings, "odd.fill", HELD_RESULT_MAX)
     assert read_report(JID, said) == ("File too large", None)
 
 
-def test_a_process_that_ends_without_a_word_is_heard_as_that(surroundings: Surroundings) -> None:
+def test_a_process_that_ends_without_a_word_is_heard_as_that(surroundings: JobContext) -> None:
     process = fork_waiting(surroundings)
     os.kill(process.pid, 9)
     os.waitpid(process.pid, 0)
@@ -121,7 +121,7 @@ def test_a_process_that_ends_without_a_word_is_heard_as_that(surroundings: Surro
     process.close()
 
 
-def test_a_function_that_writes_into_the_socket_makes_no_result(surroundings: Surroundings) -> None:
+def test_a_function_that_writes_into_the_socket_makes_no_result(surroundings: JobContext) -> None:
     said, _status = run(surroundings, "odd.babble")
     assert said == b"junk"
     with pytest.raises(ValueError, match=r"unpack|report"):
@@ -129,7 +129,7 @@ def test_a_function_that_writes_into_the_socket_makes_no_result(surroundings: Su
 
 
 def test_lines_that_a_module_logs_carry_minion_and_jid_and_repeats_are_counted(
-    surroundings: Surroundings, log_file: Path
+    surroundings: JobContext, log_file: Path
 ) -> None:
     with logs.log_context(id="web1"):
         assert run(surroundings, "odd.warn") == (DONE, 0)
@@ -140,7 +140,7 @@ def test_lines_that_a_module_logs_carry_minion_and_jid_and_repeats_are_counted(
     ]
 
 
-def test_a_job_does_not_report_repeats_of_its_minion(surroundings: Surroundings, log_file: Path) -> None:
+def test_a_job_does_not_report_repeats_of_its_minion(surroundings: JobContext, log_file: Path) -> None:
     import logging
 
     for _ in range(2):
@@ -149,7 +149,7 @@ def test_a_job_does_not_report_repeats_of_its_minion(surroundings: Surroundings,
     assert log_file.read_text().count("of the minion") == 1
 
 
-def test_a_job_has_no_descriptor_of_the_minion_but_log_and_socket(surroundings: Surroundings, log_file: Path) -> None:
+def test_a_job_has_no_descriptor_of_the_minion_but_log_and_socket(surroundings: JobContext, log_file: Path) -> None:
     with (log_file.parent / "secret").open("w"):
         run(surroundings, "odd.descriptors")
     found = decode_return(DiskSpool(PosixFolder(surroundings.spool_dir)).read(JID).body)
@@ -158,22 +158,24 @@ def test_a_job_has_no_descriptor_of_the_minion_but_log_and_socket(surroundings: 
 
 
 @pytest.fixture
-def spares(surroundings: Surroundings) -> Iterator[Spares]:
+def spares(surroundings: JobContext) -> Iterator[PreforkPool]:
     reactor = Reactor()
-    made = Spares(reactor, lambda: fork_waiting(surroundings), surroundings.loader)
+    made = PreforkPool(reactor, lambda: fork_waiting(surroundings), surroundings.loader)
     yield made
     made.let_go(keep=0)
     reactor.close()
 
 
-def test_a_spare_with_a_module_that_was_loaded_ahead_runs_its_job(surroundings: Surroundings, spares: Spares) -> None:
+def test_a_spare_with_a_module_that_was_loaded_ahead_runs_its_job(
+    surroundings: JobContext, spares: PreforkPool
+) -> None:
     spares.top_up()
     spares.began("test")
     assert returned(surroundings, spares.take(), "test.echo", "text") == "text"
 
 
 def test_a_spare_from_before_modules_changed_gets_no_job(
-    surroundings: Surroundings, spares: Spares, tmp_path: Path
+    surroundings: JobContext, spares: PreforkPool, tmp_path: Path
 ) -> None:
     spares.top_up()
     (tmp_path / "modules/new.py").write_text("def f():\n    return 'new'\n")
@@ -182,7 +184,7 @@ def test_a_spare_from_before_modules_changed_gets_no_job(
     assert returned(surroundings, spares.take(), "new.f") == "new"
 
 
-def returned(surroundings: Surroundings, process: JobProcess, fun: str, *args: object) -> object:
+def returned(surroundings: JobContext, process: JobProcess, fun: str, *args: object) -> object:
     """What that function returned in that process."""
     process.go(JobCall(JID, [(fun, args, {})], "root"))
     assert heard(process) == DONE

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.memory_disk import JOURNAL_FOLDER, MemoryDisk
-from saltlite.adapters.packing import pack
-from saltlite.core.minion_ports import Step
-from saltlite.minion import inside, room
+from saltlite.minion.jobs import disk_quota as room
+from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.protocol.ports import Step
+from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk
+from saltlite.wire.ipc import pack
 from tests.core_server import jid
 from tests.job_servers import Minion
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.memory_disk import MemoryDisk
-from saltlite.adapters.spool import DiskSpool
-from saltlite.core.job_effects import Parcel
+from saltlite.minion.jobs.spool import DiskSpool
+from saltlite.minion.protocol.effects import Delivery
 from saltlite.model.ids import Jid
 from saltlite.model.parts import part_id
+from saltlite.platform.folder import PosixFolder
+from saltlite.testing.disk import MemoryDisk
 from saltlite.wire import merkle
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.segment import SegmentRow, decode_segment, encode_segment
@@ -29,10 +29,10 @@ PART = part_id(Jid(jid()), 1)
 RESTARTED = "its process ended without a result (the minion was restarted while it ran)"
 
 
-def part() -> Parcel:
+def part() -> Delivery:
     member = merkle.member("web1", 1, SRNS)
     body, signature = signed(jid(), [member])
-    return Parcel(PART, body, signature, [], 60_000, SRNS)
+    return Delivery(PART, body, signature, [], 60_000, SRNS)
 
 
 class Managing:

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.journal import DiskJournal
-from saltlite.adapters.spool import DiskSpool
-from saltlite.core.minion_ports import Record, SpoolEntry, Step
 from saltlite.errors import JournalError
+from saltlite.minion.jobs.journal import DiskJournal
+from saltlite.minion.jobs.spool import DiskSpool
+from saltlite.minion.protocol.ports import Record, SpoolEntry, Step
 from saltlite.model.job import TargetState
+from saltlite.platform.folder import PosixFolder
 
 JID = "20260131235959123456"
 LATER = "20260131235959123457"
@@ -28,9 +28,9 @@ LATER = "20260131235959123457"
 # Appends until it is killed; says each jid only after the sync of its record.
 APPENDER = """
 import os, sys
-from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.journal import DiskJournal
-from saltlite.core.minion_ports import Record, Step
+from saltlite.platform.folder import PosixFolder
+from saltlite.minion.jobs.journal import DiskJournal
+from saltlite.minion.protocol.ports import Record, Step
 journal = DiskJournal(PosixFolder(sys.argv[1]), entropy=os.urandom)
 number = len(journal.open())
 while True:
@@ -47,9 +47,9 @@ while True:
 
 SPOOLER = """
 import sys, os
-from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.spool import DiskSpool
-from saltlite.core.minion_ports import SpoolEntry
+from saltlite.platform.folder import PosixFolder
+from saltlite.minion.jobs.spool import DiskSpool
+from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.model.job import TargetState
 spool = DiskSpool(PosixFolder(sys.argv[1]))
 spool.open()
@@ -228,7 +228,7 @@ def test_the_files_of_a_million_random_bytes_are_refused(tmp_path: Path) -> None
 
 def test_journal_and_spool_load_nothing_heavy(tmp_path: Path) -> None:
     script = (
-        "import sys; import saltlite.adapters.journal, saltlite.adapters.spool, saltlite.adapters.folder; "
+        "import sys; import saltlite.minion.jobs.journal, saltlite.minion.jobs.spool, saltlite.platform.folder; "
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

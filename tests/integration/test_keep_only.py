@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from saltlite.adapters.process import keep_only
+from saltlite.platform.process import keep_only
 
 
 def test_only_the_named_descriptors_go_on_leading_anywhere_and_no_number_becomes_free(tmp_path: Path) -> None:

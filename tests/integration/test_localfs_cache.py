@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.localfs_cache import LocalBanks
-from saltlite.adapters.localfs_cache.bank import LocalBank
-from saltlite.adapters.localfs_cache.feed import FILE, Feed
-from saltlite.core.cache.ports import GRAINS_MAX, Room
 from saltlite.errors import StoreError
+from saltlite.master.store.banks import LocalBanks
+from saltlite.master.store.banks.bank import LocalBank
+from saltlite.master.store.banks.feed import FILE, Feed
+from saltlite.targeting.banks import GRAINS_MAX, Room
 
 
 @pytest.fixture

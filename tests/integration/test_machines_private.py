@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloud.program import opts_of
-from saltlite.config.cloudfiles import load_cloud
+from saltlite.cloud.program.files import load_cloud
+from saltlite.cloud.program.program import opts_of
 from saltlite.config.load import load_master
 from tests.cloud_drivers import loaded, machine
 from tests.machine_traces import needs_machines

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from saltlite.adapters.zmq_link import PortInUseError
 from saltlite.config.master import MasterConfig
-from saltlite.master import app
+from saltlite.master.processes import app
+from saltlite.platform.zmq_link import PortInUseError
 
 
 def test_a_port_that_a_dying_master_still_holds_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

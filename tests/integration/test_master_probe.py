@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-from saltlite.adapters.master_probe import probe_master
-from saltlite.adapters.zmq_socket import context
 from saltlite.errors import LinkError, RemoteProtocolError
+from saltlite.platform.master_probe import probe_master
+from saltlite.platform.zmq_socket import context
 from saltlite.wire import frames
 from tests.core_keys import FLEET_PUBLIC
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.packing import Inside, pack, unpack
-from saltlite.adapters.reactor import Reactor
-from saltlite.core.filelane import file_said
-from saltlite.minion.asks import Asks
-from saltlite.minion.callers import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, Callers
+from saltlite.minion.jobs.rpc_server import RpcServer
+from saltlite.minion.processes.callers import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, Callers
+from saltlite.platform.reactor import Reactor
+from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.messages import file_said
 from tests.core_keys import answer_check
 
 NOBODY = pwd.getpwnam("nobody")
@@ -33,7 +33,7 @@ class Minion:
     def __init__(self, folder: Path) -> None:
         self.reactor = Reactor()
         self.told: list[Any] = []
-        self.asks = Asks(self.reactor, self._tell, lambda _what, done: done({}), answer_check())
+        self.asks = RpcServer(self.reactor, self._tell, lambda _what, done: done({}), answer_check())
         self.path = folder / SOCKET_NAME
         self.callers = Callers(self.reactor, self.asks, str(folder))
         self.callers.start()

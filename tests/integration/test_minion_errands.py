@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from saltlite.errors import CommandExecutionError
-from saltlite.minion import errands
-from saltlite.minion.errands import Errands
+from saltlite.minion.jobs import rpc_client as errands
+from saltlite.minion.jobs.rpc_client import RpcClient
 
 
 def test_a_refresh_that_takes_too_long_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,4 +19,4 @@ def test_a_refresh_that_takes_too_long_says_that_it_goes_on(monkeypatch: pytest.
         theirs,
         pytest.raises(CommandExecutionError, match=r"its pillar after 0\.01 s, and goes on"),
     ):
-        Errands(ours.fileno()).refresh("pillar")
+        RpcClient(ours.fileno()).refresh("pillar")

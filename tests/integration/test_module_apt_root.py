@@ -16,7 +16,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _restarts
+from saltlite.plugins.modules import _restarts
 from tests.apt_roots import Package, build, make_root, publish
 
 INDEX = build_index(search_layers({}))

@@ -14,7 +14,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _command
+from saltlite.plugins.modules import _command
 
 INDEX = build_index(search_layers({}))
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a command as another user")

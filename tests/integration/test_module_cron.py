@@ -15,7 +15,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _crontab
+from saltlite.plugins.modules import _crontab
 
 INDEX = build_index(search_layers({}))
 USER = "sltcron"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from saltlite.grains.kept import kept
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
+from saltlite.plugins.grains.kept import kept
 from tests.recorded_machines import Machine, machine_in
 
 INDEX = build_index(search_layers({}))

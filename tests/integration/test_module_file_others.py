@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError
-from saltlite.modules import _machinefiles, _pinned, _wholefile
+from saltlite.plugins.modules import _machinefiles, _pinned, _wholefile
 from tests.file_module import done, refusal, run
 
 UID, GID = 54321, 54322

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.memory_disk import MemoryDisk
-from saltlite.core.job_effects import Parcel
 from saltlite.errors import CommandExecutionError
 from saltlite.loader.encode import decode_return
+from saltlite.minion.protocol.effects import Delivery
 from saltlite.model.ids import Jid
-from saltlite.modules import _wholefile
-from saltlite.modules.file import _backups, _text, contents
+from saltlite.plugins.modules import _wholefile
+from saltlite.plugins.modules.file import _backups, _text, contents
+from saltlite.testing.disk import MemoryDisk
 from saltlite.wire import jobbody, merkle
 from tests.core_keys import JOB_PRIVATE
 from tests.core_server import jid
@@ -128,7 +128,7 @@ def test_a_job_that_meets_a_full_disk_fails_with_the_sentence(full: Path, tmp_pa
     assert (full / "file").read_text() == OLD
 
 
-def job_of(fun: str, *args: Any, **kwargs: Any) -> Parcel:
+def job_of(fun: str, *args: Any, **kwargs: Any) -> Delivery:
     body = jobbody.encode_body(
         jobbody.JobBody(
             jid=Jid(jid()),
@@ -140,14 +140,14 @@ def job_of(fun: str, *args: Any, **kwargs: Any) -> Parcel:
         )
     )
     proof = merkle.proofs(["web1"])["web1"]
-    return Parcel(jid(), body, jobbody.sign(JOB_PRIVATE, body), proof, 60_000)
+    return Delivery(jid(), body, jobbody.sign(JOB_PRIVATE, body), proof, 60_000)
 
 
 # --- a process that is killed
 
 HALF_WAY = """
 import sys, time
-from saltlite.modules import _wholefile
+from saltlite.plugins.modules import _wholefile
 
 def pieces():
     yield b"new" * 500_000
@@ -158,7 +158,7 @@ _wholefile.write_whole(sys.argv[1], pieces())
 """
 OVER_AND_OVER = """
 import itertools, sys
-from saltlite.modules import _wholefile
+from saltlite.plugins.modules import _wholefile
 
 print("begun", flush=True)
 for letter in itertools.cycle([b"a", b"b"]):

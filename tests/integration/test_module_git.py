@@ -355,7 +355,7 @@ def test_a_key_is_in_a_folder_in_which_its_user_can_put_nothing(
         Path(place).write_text("key")
         return place
 
-    from saltlite.modules.git import calls
+    from saltlite.plugins.modules.git import calls
 
     monkeypatch.setattr(calls, "__salt__", {"cp.get_file": fetched}, raising=False)
     key, _ = calls._key("salt://key", str(tmp_path), {"user": "nobody"})

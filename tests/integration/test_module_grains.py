@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from saltlite.errors import CommandExecutionError
-from saltlite.grains.kept import FILE_BYTES_MAX, kept
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _grains_file
+from saltlite.plugins.grains.kept import FILE_BYTES_MAX, kept
+from saltlite.plugins.modules import _grains_file
 
 INDEX = build_index(search_layers({}))
 FOUND = {"id": "web1", "os": "Debian", "os_family": "Debian", "ips": ["192.0.2.1"], "deep": {"a": {"b": 1}, "c": [1]}}

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from saltlite.grains.collect import collect
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _packages, _rpm
+from saltlite.plugins.grains.collect import collect
+from saltlite.plugins.modules import _packages, _rpm
 from tests import rpm_roots
 
 INDEX = build_index(search_layers({}))

@@ -21,7 +21,7 @@ from saltlite.loader.call import call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _systemd
+from saltlite.plugins.modules import _systemd
 
 INDEX = build_index(search_layers({}))
 GRAINS = {"kernel": "Linux", "os": "Fedora", "os_family": "RedHat", "osrelease": "40", "init": "systemd"}

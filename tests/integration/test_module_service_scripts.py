@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from saltlite.grains.collect import collect
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
+from saltlite.plugins.grains.collect import collect
 
 INDEX = build_index(search_layers({}))
 DEBIAN = collect({}) | {"os": "Debian", "os_family": "Debian", "init": "sysvinit"}

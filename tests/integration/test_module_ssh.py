@@ -15,7 +15,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _user_files
+from saltlite.plugins.modules import _user_files
 
 INDEX = build_index(search_layers({}))
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root has anything to fear of users")

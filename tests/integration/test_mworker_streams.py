@@ -9,21 +9,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from saltlite.adapters.clock import SystemClock
-from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
-from saltlite.adapters.packing import pack
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.stream import listen_unix
 from saltlite.client.connection import Connection
 from saltlite.client.events import EventReader
 from saltlite.client.local import LocalClient
-from saltlite.core.hub import Report
-from saltlite.core.ports import RETURNS_SIZE
-from saltlite.master import inside, linkchannel, mworker
-from saltlite.master.context import Identity, Master, Terms
-from saltlite.master.left_out import LeftOut, Refused
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as linkchannel
+from saltlite.master.processes import mworker
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.rejected_results import Refused, RejectedResults
+from saltlite.master.protocol.session_manager import Report
+from saltlite.master.store.ports import RETURNS_SIZE
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
+from saltlite.platform.clock import SystemClock
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import listen_unix
+from saltlite.testing.store.store import MemoryDisk, MemoryStore
+from saltlite.wire.ipc import pack
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.file_servers import no_files
 from tests.inventory import inventory
@@ -33,12 +35,12 @@ RETURN = {"t": "ret", "state": "returned", "code": 0, "size": 1, "start_ms": 0, 
 
 
 @contextmanager
-def serving(folder: Path, disk: MemoryDisk, left_out: LeftOut | None = None) -> Iterator[str]:
+def serving(folder: Path, disk: MemoryDisk, left_out: RejectedResults | None = None) -> Iterator[str]:
     """An MWorker on that disk, without a link process; the path of its socket."""
     path = str(folder / "master.ipc")
     listener = listen_unix(path, 0o600)
     started, stop = threading.Event(), threading.Event()
-    thread = threading.Thread(target=_run, args=(listener, folder, disk, left_out or LeftOut(), started, stop))
+    thread = threading.Thread(target=_run, args=(listener, folder, disk, left_out or RejectedResults(), started, stop))
     thread.start()
     try:
         assert started.wait(10)
@@ -53,13 +55,13 @@ def _run(
     listener: object,
     folder: Path,
     disk: MemoryDisk,
-    left_out: LeftOut,
+    left_out: RejectedResults,
     started: threading.Event,
     stop: threading.Event,
 ) -> None:
     reactor = Reactor()
     who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-    terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
+    terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({os.geteuid()}))
 
     def make(link: linkchannel.LinkChannel) -> Master:
         return Master(MemoryStore(disk), SystemClock(), who, terms, link, *inventory(), left_out=left_out)
@@ -102,7 +104,7 @@ def test_a_stream_goes_on_though_the_bell_was_lost(tmp_path: Path) -> None:
 
 def test_what_was_left_out_of_results_is_told_though_nothing_more_is_reported(tmp_path: Path) -> None:
     seen: list[object] = []
-    left_out = LeftOut()
+    left_out = RejectedResults()
     with serving(tmp_path, MemoryDisk(), left_out) as path, LocalClient(path) as client:
         reader = EventReader(client, "resource/refused/*")
         left_out.add(MinionId("web1"), Refused(job(1).jid, "why", 3))
@@ -138,7 +140,7 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
     publish(store, made)
     reactor = Reactor()
     who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-    terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset())
+    terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset())
     asked: list[bytes] = []
     with socket.socket(socket.AF_UNIX) as link:
         link.bind(str(tmp_path / "link.ipc"))

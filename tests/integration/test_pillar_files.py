@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.pillar_files import FILE_BYTES_MAX, DiskPillarFiles
 from saltlite.errors import RenderError
+from saltlite.pillar.files import FILE_BYTES_MAX, DiskPillarFiles
 
 SEEN: Mapping[str, Any] = {"grains": {"os": "Debian", "n": 3}, "pillar": {"port": 80}, "opts": {"id": "web1"}}
 

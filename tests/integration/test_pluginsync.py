@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.pluginsync import PLUGIN_MAX, SyncReport
 from saltlite.errors import CommandExecutionError, UsageError
+from saltlite.files.plugin_sync import PLUGIN_MAX, SyncReport
 from saltlite.model.extmods import NAMES_SHOWN, SyncRules
 from tests.file_servers import CutOff, Served
 

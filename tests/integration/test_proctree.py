@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.process import adopt_orphans
-from saltlite.adapters.proctree import ProcessTree
+from saltlite.platform.process import adopt_orphans
+from saltlite.platform.proctree import ProcessTree
 
 # Starts: a child in the group, one in a session of its own, and one whose parent ended at once (a daemon).
 FAMILY = """

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from saltlite.adapters.process import watch_exit
-from saltlite.adapters.reactor import CANCELLED_TIMERS_KEPT, Reactor, Timer, TimerQueue
 from saltlite.errors import LocalProtocolError
+from saltlite.platform.process import watch_exit
+from saltlite.platform.reactor import CANCELLED_TIMERS_KEPT, Reactor, Timer, TimerQueue
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.localfs_cache import LocalBanks
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.adapters.resource_registry import ResourceRegistry
-from saltlite.adapters.resource_registry.registry import FILE
-from saltlite.core.ports import MinionRow
-from saltlite.master.registrations import Registered, Registrations
-from saltlite.master.upkeep import ASK_AGAIN_S, LOOK_S, Upkeep
+from saltlite.master.processes.registrations import Registered, Registrations
+from saltlite.master.processes.registry_maintenance import ASK_AGAIN_S, LOOK_S, Upkeep
+from saltlite.master.store.banks import LocalBanks
+from saltlite.master.store.ports import MinionRow
 from saltlite.model.ids import MinionId
+from saltlite.platform.clock import ManualClock
+from saltlite.resources.registry.mmap import ResourceRegistry
+from saltlite.resources.registry.mmap.registry import FILE
+from saltlite.testing.store.store import MemoryStore
 from tests.core_keys import NOW
 from tests.store_samples import key, row
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _repofiles
+from saltlite.plugins.modules import _repofiles
 
 TEXT = """# kept by hand
 

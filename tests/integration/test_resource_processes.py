@@ -12,24 +12,25 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters import logs
-from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.spool import DiskSpool
-from saltlite.core.devices import DOUBT_S
 from saltlite.loader.encode import decode_return
 from saltlite.loader.finder import build_index
 from saltlite.loader.places import search_layers
-from saltlite.minion.asks import Asks
-from saltlite.minion.jobprocess import JobCall, Surroundings
-from saltlite.minion.resources import finding, keeper, server
+from saltlite.minion.jobs.job_process import JobCall, JobContext
+from saltlite.minion.jobs.returns import Returns
+from saltlite.minion.jobs.rpc_server import RpcServer
+from saltlite.minion.jobs.spool import DiskSpool
+from saltlite.minion.resources import finding, server
+from saltlite.minion.resources import type_supervisor as keeper
 from saltlite.minion.resources.declared import Declared
-from saltlite.minion.resources.keeper import RESTART_MIN_S
+from saltlite.minion.resources.device_queue import DOUBT_S
 from saltlite.minion.resources.ports import Runs
 from saltlite.minion.resources.process import HUNG_MAX
 from saltlite.minion.resources.server import Around, ResourceServer
-from saltlite.minion.returns import Returns
+from saltlite.minion.resources.type_supervisor import RESTART_MIN_S
 from saltlite.model.job import TargetState
+from saltlite.platform import logs
+from saltlite.platform.folder import PosixFolder
+from saltlite.platform.reactor import Reactor
 from saltlite.wire.document import decode_document
 from saltlite.wire.segment import SegmentRow, decode_segment
 from tests.core_keys import answer_check
@@ -196,7 +197,7 @@ def make(tmp_path: Path) -> Iterator[MakeRig]:
         opts = {"module_dirs": [str(tmp_path)], "cachedir": str(tmp_path / "cache"), "id": "ma"}
         index = build_index(search_layers(opts))
         returns = Returns("ma", 16 << 20, str(tmp_path / "kept"), 1 << 20)
-        around = Surroundings(opts, {"os": "Debian"}, lambda: index, str(tmp_path / "spool"), returns, lambda *_: None)
+        around = JobContext(opts, {"os": "Debian"}, lambda: index, str(tmp_path / "spool"), returns, lambda *_: None)
         reactor = Reactor()
         spool = DiskSpool(PosixFolder(str(tmp_path / "spool")))
         segments: list[str] = []
@@ -208,7 +209,7 @@ def make(tmp_path: Path) -> Iterator[MakeRig]:
             Declared(pillar_key, PLACES, timeout_s, {}),
             spool,
             around=Around(
-                Asks(reactor, lambda _message: None, lambda _what, done: done({}), answer_check("ma")),
+                RpcServer(reactor, lambda _message: None, lambda _what, done: done({}), answer_check("ma")),
                 lambda data: rig.registered.append(decode_document(data)),
                 inventories.append,
             ),

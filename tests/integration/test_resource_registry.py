@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.resource_registry import ResourceRegistry, get_registry
-from saltlite.adapters.resource_registry.primary import CHECKPOINT_BYTES, DAMAGED
-from saltlite.adapters.resource_registry.registry import COMPACT_MIN_RECORDS
-from saltlite.core.resources import layout
-from saltlite.core.resources.layout import CAPACITY_MIN, LOAD_MAX, SUPERSEDED
-from saltlite.core.resources.records import encoded, payload
 from saltlite.errors import StoreError
+from saltlite.resources.registry import layout
+from saltlite.resources.registry.layout import CAPACITY_MIN, LOAD_MAX, SUPERSEDED
+from saltlite.resources.registry.mmap import ResourceRegistry, get_registry
+from saltlite.resources.registry.mmap.primary import CHECKPOINT_BYTES, DAMAGED
+from saltlite.resources.registry.mmap.registry import COMPACT_MIN_RECORDS
+from saltlite.resources.registry.records import encoded, payload
 from tests.registry_files import after_a_restart_of_the_machine, file_of, no_report, opened, rows_of
 
 

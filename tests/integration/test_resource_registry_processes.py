@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.resource_registry import ResourceRegistry, compaction
-from saltlite.adapters.resource_registry.file import RegistryFile
-from saltlite.core.resources.layout import STATES, State
+from saltlite.resources.registry.layout import STATES, State
+from saltlite.resources.registry.mmap import ResourceRegistry, compaction
+from saltlite.resources.registry.mmap.file import RegistryFile
 from tests.registry_files import file_of, opened, rows_of
 
 KILLS = 25

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from saltlite.api.tls import self_signed
 from saltlite.errors import CommandExecutionError
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.netapi.tls import self_signed
 
 
 class Server(ThreadingHTTPServer):

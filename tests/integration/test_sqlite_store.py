@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 
 import saltlite
-from saltlite.adapters.sqlite_store import SqliteStore, connection
-from saltlite.adapters.sqlite_store.audience import AUDIENCES_KEPT, Audiences, Packed, pack_targets
-from saltlite.adapters.sqlite_store.connection import WAL_KEEP_BYTES
-from saltlite.adapters.sqlite_store.writer import VACUUM_PAGES
-from saltlite.core.ports import PartRow, ReturnCommit, Stored, StoreWriter, TargetRow, TokenRecord
 from saltlite.errors import StoreError
+from saltlite.master.store.ports import PartRow, ReturnCommit, Stored, StoreWriter, TargetRow, TokenRecord
+from saltlite.master.store.sqlite import SqliteStore, connection
+from saltlite.master.store.sqlite.audience import AUDIENCES_KEPT, Audiences, Packed, pack_targets
+from saltlite.master.store.sqlite.connection import WAL_KEEP_BYTES
+from saltlite.master.store.sqlite.writer import VACUUM_PAGES
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
 from saltlite.model.job import Job, Return, TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
@@ -202,7 +202,7 @@ def test_an_error_that_the_caller_swallowed_still_undoes_the_whole_transaction(s
 def test_a_forked_copy_refuses_and_leaves_the_lock_to_its_parent(path: str) -> None:
     program = """
 import os, sys
-from saltlite.adapters.sqlite_store import SqliteStore
+from saltlite.master.store.sqlite import SqliteStore
 from saltlite.errors import StoreError
 
 store = SqliteStore(sys.argv[1])

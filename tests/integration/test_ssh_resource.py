@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.resources.ssh._process import OUTPUT_BYTES_MAX
+from saltlite.resources.types.ssh._process import OUTPUT_BYTES_MAX
 from tests import sshd
 from tests.resource_types import TypeHere
 from tests.sshd import PASSWORD, USER, Sshd, make_key, start_sshd
@@ -224,7 +224,7 @@ def test_the_second_call_uses_the_connection_of_the_first_and_is_faster(hosts: H
 def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder in which private folders are made; other tests use another one."""
     with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as folder:
-        monkeypatch.setattr("saltlite.resources.ssh._client.SOCKETS_IN", folder)
+        monkeypatch.setattr("saltlite.resources.types.ssh._client.SOCKETS_IN", folder)
         yield Path(folder)
 
 
@@ -447,7 +447,7 @@ def test_hosts_are_reached_from_several_threads_at_once(server: Sshd, tmp_path: 
 def test_beyond_the_number_of_kept_connections_hosts_are_reached_anew(
     server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("saltlite.resources.ssh._client.CONNECTIONS_KEPT_MAX", 1)
+    monkeypatch.setattr("saltlite.resources.types.ssh._client.CONNECTIONS_KEPT_MAX", 1)
     type_ = TypeHere("ssh", tmp_path, {"hosts": {"web-1": server.pillar(), "web-2": server.pillar()}})
     try:
         before = server.logins()

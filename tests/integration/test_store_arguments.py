@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.sqlite_store import SqliteStore
-from saltlite.core.ports import TargetRow
-from saltlite.master.arguments import DROP_S, JOBS, EndedArguments
+from saltlite.master.processes.arguments import DROP_S, JOBS, EndedArguments
+from saltlite.master.store.ports import TargetRow
+from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.job import Job, TargetState
+from saltlite.platform.clock import ManualClock
 from saltlite.wire.jobbody import FunctionCall, JobBody, encode_body
 from tests.store_samples import NOW, WEB1, job, publish
 
@@ -81,9 +81,9 @@ def test_what_is_pruned_is_overwritten_too(tmp_path: Path, way: str) -> None:
 
 
 def test_a_log_that_somebody_reads_is_emptied_when_he_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.adapters.sqlite_store.connection.BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr("saltlite.master.store.sqlite.connection.BUSY_TIMEOUT_MS", 50)
     monkeypatch.setattr(
-        "saltlite.adapters.sqlite_store.connection._SETTINGS",
+        "saltlite.master.store.sqlite.connection._SETTINGS",
         ("PRAGMA secure_delete = ON", "PRAGMA synchronous = FULL", "PRAGMA busy_timeout = 50"),
     )
     store, reader = SqliteStore(f"{tmp_path}/store.db"), SqliteStore(f"{tmp_path}/store.db")

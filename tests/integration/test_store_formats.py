@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.sqlite_store import SqliteStore, connection
-from saltlite.core.ports import TargetRow
 from saltlite.errors import StoreError
+from saltlite.master.store.ports import TargetRow
+from saltlite.master.store.sqlite import SqliteStore, connection
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import MinionId, jid_at
 from saltlite.model.job import TargetState

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters import stream
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.stream import Acceptor, Channel, Peer, connect_unix, listen_unix, peer_of
 from saltlite.errors import LocalProtocolError, RefusedError, StartupError, UnreachableError
+from saltlite.platform import stream
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import Acceptor, Channel, Peer, connect_unix, listen_unix, peer_of
 
 MESSAGE_MAX = 1 << 20
 SEND_BUFFER_MAX = 4 << 20

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters import uploads
-from saltlite.adapters.uploads import ARRIVING_MAX, Arrival, Uploads
+from saltlite.files import uploads
+from saltlite.files.uploads import ARRIVING_MAX, Arrival, Uploads
 from saltlite.model.ids import MinionId
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message, Sender, check

@@ -16,12 +16,12 @@ from functools import partial
 import pytest
 import zmq
 
-from saltlite.adapters import zmq_link, zmq_socket
-from saltlite.adapters.link import SendResult
-from saltlite.adapters.reactor import Reactor
-from saltlite.adapters.zmq_drain import DrainReader
-from saltlite.adapters.zmq_link import DealerLink, RouterLink, listen
 from saltlite.errors import LinkError, LocalProtocolError, StartupError
+from saltlite.platform import zmq_link, zmq_socket
+from saltlite.platform.link import SendResult
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.zmq_drain import DrainReader
+from saltlite.platform.zmq_link import DealerLink, RouterLink, listen
 
 HELLO = b"\x01\x01" + b"h" * 48
 MORE, LAST = 1, 0
@@ -356,7 +356,7 @@ def test_the_routes_of_two_masters_begin_at_different_numbers() -> None:
     # A stranger who knows the next route can crash libzmq 4.3.5, so it must not be rand()'s first.
     program = (
         "import zmq\n"
-        "from saltlite.adapters.zmq_socket import new_socket\n"
+        "from saltlite.platform.zmq_socket import new_socket\n"
         "router = new_socket(zmq.ROUTER, ipv6=0)\n"
         "port = router.bind_to_random_port('tcp://127.0.0.1')\n"
         "dealer = new_socket(zmq.DEALER, ipv6=0)\n"

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.adapters.memory_cache import MemoryBanks, MemoryCache
-from saltlite.core.cache import columns
-from saltlite.core.cache import index as index_module
-from saltlite.core.cache.bank_index import BankIndex
-from saltlite.core.cache.index import Index
-from saltlite.core.matching.fleet import Query
-from saltlite.core.matching.patterns import PATTERN_MAX
-from saltlite.core.matching.subdict import VALUE_MAX, Subdict
 from saltlite.errors import UsageError
+from saltlite.targeting import columns
+from saltlite.targeting import index as index_module
+from saltlite.targeting.bank_index import BankIndex
+from saltlite.targeting.fleet import Query
+from saltlite.targeting.index import Index
+from saltlite.targeting.patterns import PATTERN_MAX
+from saltlite.targeting.subdict import VALUE_MAX, Subdict
+from saltlite.testing.banks import MemoryBanks, MemoryCache
 
 # Few different ones, so that questions meet data; what is rare is in the second list of each.
 KEYS = st.sampled_from(["a", "b", "1", 1, 0]) | st.sampled_from(["a", "a:b", "b:a", "0", "*", "", "Ä", "a.b", 7])

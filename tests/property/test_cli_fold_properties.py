@@ -7,7 +7,7 @@ import itertools
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from saltlite.cli.fold import fold
+from saltlite.cli.nodeset import nodeset
 
 MINION_IDS = st.from_regex(r"[a-z0-9_][a-z0-9._-]{0,9}", fullmatch=True)
 NUMBERED = st.builds(
@@ -50,16 +50,16 @@ def spread(text: str) -> list[str]:
 @example({"0", "00", "1", "01"})
 @example({"a1b1", "a1b2", "a2b1", "a3b1"})
 def test_folded_names_expand_back_to_the_same_names_each_once(names: set[str]) -> None:
-    expanded = expand(fold(names))
+    expanded = expand(nodeset(names))
     assert sorted(expanded) == sorted(names)
 
 
 @given(st.integers(0, 2000), st.integers(2, 300), st.sampled_from(["", ".example.org"]))
 def test_names_that_count_up_fold_into_one_range(first: int, count: int, behind: str) -> None:
     names = [f"web{number:05d}{behind}" for number in range(first, first + count)]
-    assert fold(names) == f"web[{first:05d}-{first + count - 1:05d}]{behind}"
+    assert nodeset(names) == f"web[{first:05d}-{first + count - 1:05d}]{behind}"
 
 
 @given(st.lists(NUMBERED, max_size=20))
 def test_the_order_of_names_and_repetitions_change_nothing(names: list[str]) -> None:
-    assert fold(names) == fold(reversed(names + names))
+    assert nodeset(names) == nodeset(reversed(names + names))

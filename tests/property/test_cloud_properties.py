@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from saltlite.core.cloud import listing
-from saltlite.core.cloud.flow import CREATING, Announcer, order_of_create
-from saltlite.core.cloud.maps import MapMachine, waves
-from saltlite.core.cloud.redaction import Secrets
-from saltlite.core.cloud.settings import Level, Settings, explained, flattened
+from saltlite.cloud.rules import listing
+from saltlite.cloud.rules.flow import CREATING, Announcer, order_of_create
+from saltlite.cloud.rules.maps import MapMachine, waves
+from saltlite.cloud.rules.settings import Level, Settings, explained, flattened
+from saltlite.model.redaction import Secrets
 
 TEXTS = st.text(max_size=8)
 PLAIN = st.none() | st.booleans() | st.integers() | TEXTS

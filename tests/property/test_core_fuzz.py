@@ -8,8 +8,8 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.core.hub import Decide, HangUp, Report
-from saltlite.core.job_effects import Fork, Parcel
+from saltlite.master.protocol.session_manager import Decide, HangUp, Report
+from saltlite.minion.protocol.effects import Delivery, Fork
 from saltlite.wire import frames, jobbody
 from saltlite.wire.messages import VERBS
 from tests.core_guest import MESSAGES, Guest, Table, of
@@ -128,7 +128,7 @@ def test_no_bytes_of_whoever_answers_crash_the_connection_or_make_it_say_who_it_
 def test_no_job_body_crashes_the_job_server_even_when_a_master_signed_it(body: bytes, deliver_ms: int) -> None:
     it = Server()
     signature = jobbody.sign(JOB_PRIVATE, body)
-    it.jobs.received(Parcel(jid(), body, signature, [], deliver_ms))
+    it.jobs.received(Delivery(jid(), body, signature, [], deliver_ms))
     assert of(Fork, it.take()) == []
     it.jobs.received(parcel())
     assert len(of(Fork, it.take())) == 1

@@ -11,10 +11,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.adapters.memory_link import Fate, Flight
-from saltlite.core.connection import Phase
-from saltlite.core.hub import PULL_AGAIN_S
+from saltlite.master.protocol.session_manager import PULL_AGAIN_S
+from saltlite.minion.protocol.connection import Phase
 from saltlite.model.job import TERMINAL, TargetState
+from saltlite.testing.link import Fate, Flight
 from saltlite.wire.limits import CHUNK, HEARTBEAT_MIN_S
 from tests.core_fleet import Fleet
 

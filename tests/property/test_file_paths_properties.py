@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saltlite.adapters.file_desk import FileDesk
-from saltlite.adapters.file_roots import DiskFileRoots
 from saltlite.errors import UsageError
+from saltlite.files.answers import FileService
+from saltlite.files.roots import DiskFileRoots
 from saltlite.model.files import parse_path
 
 SECRET = b"s3cret"
@@ -21,7 +21,7 @@ PATHS = st.one_of(st.lists(PARTS, max_size=8).map("/".join), st.text(max_size=40
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[FileDesk]:
+def desk() -> Iterator[FileService]:
     """A root with links of every kind, and the same file name inside and out."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -36,13 +36,13 @@ def desk() -> Iterator[FileDesk]:
         (root / "out").symlink_to("../outside")
         (root / "abs").symlink_to(folder)
         (root / "sub" / "out").symlink_to("../../outside")
-        yield FileDesk(DiskFileRoots({"base": [str(root)]}, areas=str(folder)))
+        yield FileService(DiskFileRoots({"base": [str(root)]}, areas=str(folder)))
 
 
 @given(
     path=PATHS, env=st.one_of(st.just("base"), st.sampled_from(["..", "root", "outside", "copy-"]), st.text(max_size=9))
 )
-def test_no_path_and_no_environment_reaches_a_file_outside(desk: FileDesk, path: str, env: str) -> None:
+def test_no_path_and_no_environment_reaches_a_file_outside(desk: FileService, path: str, env: str) -> None:
     for act in ("read", "files", "folders", "find"):
         question = {
             "t": "file_ask",

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.adapters.journal_format import HEADER, frame, header, record_map, replay
-from saltlite.core.journal_rules import FIELDS, MOVES, changes
-from saltlite.core.minion_ports import JournalEntry, Record, Step
 from saltlite.errors import JournalError
+from saltlite.minion.jobs.journal_format import HEADER, frame, header, record_map, replay
+from saltlite.minion.protocol.journal_rules import FIELDS, MOVES, changes
+from saltlite.minion.protocol.ports import JournalEntry, Record, Step
 
 HEAD = header(bytes(range(16)))
 SEED = int.from_bytes(HEAD[-4:], "big")

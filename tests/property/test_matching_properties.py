@@ -10,13 +10,13 @@ from fnmatch import fnmatchcase
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.core.matching import explain, resolve
-from saltlite.core.matching.expression import written
-from saltlite.core.matching.memory_fleet import Member, MemoryFleet
-from saltlite.core.matching.nodegroups import parse_compound
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
 from saltlite.model.target import Target, TargetKind
+from saltlite.targeting import explain, resolve
+from saltlite.targeting.expression import written
+from saltlite.targeting.memory_fleet import Member, MemoryFleet
+from saltlite.targeting.nodegroups import parse_compound
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.job_effects import Effect, Forget, Fork, Go, Keep, Offer, Parcel, Remembered, Write
-from saltlite.core.jobs import Jobs
-from saltlite.core.minion_ports import Step
 from saltlite.errors import RemoteProtocolError
-from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.reports import Passing, Reported, store_reports
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.minion.protocol.effects import Delivery, Effect, Forget, Fork, Go, Keep, Offer, Remembered, Write
+from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.ports import Step
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import TERMINAL
 from saltlite.model.keys import fingerprint
 from saltlite.model.parts import part_id, resource_parts, segment_id
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
 from saltlite.wire import merkle
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
 from saltlite.wire.messages import WALL_MAX_MS
@@ -98,7 +98,7 @@ def test_whatever_a_minion_returns_is_stored_for_itself_or_what_it_manages_and_o
 ) -> None:
     store = MemoryStore()
     who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-    terms = Terms(5.0, 60.0, frozenset({0}))
+    terms = HandlerConfig(5.0, 60.0, frozenset({0}))
     master = Master(store, ManualClock(wall=NOW), who, terms, cast("Any", None), *inventory())
     publish(store, JOB)
     stored: dict[str, bytes] = {}
@@ -128,9 +128,9 @@ BODY, SIGNATURE = signed(jid(), MEMBERS.values())
 PROOFS = merkle.proofs(MEMBERS.values())
 
 
-def parcel_of(number: int) -> Parcel:
+def parcel_of(number: int) -> Delivery:
     proof = PROOFS[MEMBERS[number]]
-    return Parcel(part_id(Jid(jid()), number), BODY, SIGNATURE, proof, 60_000, (PARTS[number],))
+    return Delivery(part_id(Jid(jid()), number), BODY, SIGNATURE, proof, 60_000, (PARTS[number],))
 
 
 class PartsMachine(RuleBasedStateMachine):
@@ -149,7 +149,7 @@ class PartsMachine(RuleBasedStateMachine):
 
     def start(self) -> None:
         self.running.clear()
-        self.jobs = Jobs("web1", self.clock, limit=1, longest_s=0.0)
+        self.jobs = JobMachine("web1", self.clock, limit=1, longest_s=0.0)
         self.jobs.trust(JOB_PUBLIC, UNTIL)
         self.jobs.replay(list(self.journal.values()), sorted(self.spool), "")
         self.jobs.open()

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
-from saltlite.adapters.packing import pack
 from saltlite.client.values import decode_message, decode_value
 from saltlite.errors import ProtocolError, UsageError
 from saltlite.loader.encode import decode_return, encode_return
@@ -21,9 +19,11 @@ from saltlite.master.handlers.minion_event import answer_event
 from saltlite.model.eventmatch import matches
 from saltlite.model.ids import MinionId
 from saltlite.model.plain import DEPTH_MAX, KEY_MAX, is_plain_key, with_text_keys
-from saltlite.returners._plain import plain
+from saltlite.plugins.returners._plain import plain
+from saltlite.testing.store.store import MemoryDisk, MemoryStore
 from saltlite.wire import codec
 from saltlite.wire.document import decode_document, encode_document
+from saltlite.wire.ipc import pack
 from tests.fuzz.readers import read_everywhere, show_everywhere
 from tests.master_office import Office
 

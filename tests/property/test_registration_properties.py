@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saltlite.core.resources.admission import REASONS_MAX, Registering, Rules, admit, read_registration
 from saltlite.errors import RefusedError
 from saltlite.model.ids import MinionId
 from saltlite.model.srn import check_resource_id, check_resource_type
+from saltlite.resources.registry.admission import REASONS_MAX, Registering, Rules, admit, read_registration
 from tests.master_office import Office
 
 names = st.text(max_size=8) | st.sampled_from(

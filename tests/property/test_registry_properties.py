@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from saltlite.adapters.resource_registry import ResourceRegistry
-from saltlite.adapters.resource_registry.registry import FILE
-from saltlite.core.resources.claims import Conflict
-from saltlite.core.resources.layout import STATES
+from saltlite.resources.registry.claims import Conflict
+from saltlite.resources.registry.layout import STATES
+from saltlite.resources.registry.mmap import ResourceRegistry
+from saltlite.resources.registry.mmap.registry import FILE
 
 MINIONS = [f"m{number}" for number in range(4)]
 TYPES = ["dummy", "ssh"]

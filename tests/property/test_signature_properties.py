@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saltlite.core.binding import bind
 from saltlite.errors import RemoteProtocolError
+from saltlite.model.binding import bind
 from saltlite.model.signature import TYPES, Kind, Parameter, Signature, format_signature, parse_signature, short_default
 
 NAMES = [f"p{number}" for number in range(6)]

@@ -9,9 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
-from saltlite.adapters.sqlite_store import SqliteStore
-from saltlite.core.ports import (
+from saltlite.errors import StoreError
+from saltlite.master.store.ports import (
     FunctionSet,
     MinionRow,
     PartRow,
@@ -21,7 +20,7 @@ from saltlite.core.ports import (
     TargetRow,
     TokenRecord,
 )
-from saltlite.errors import StoreError
+from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import Jid, MinionId, RequestId, jid_at
 from saltlite.model.job import TERMINAL, Batch, Job, Return, TargetState
@@ -29,6 +28,7 @@ from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.parts import part_id
 from saltlite.model.signature import by_name
 from saltlite.model.target import Target
+from saltlite.testing.store.store import MemoryDisk, MemoryStore
 
 IDS = [MinionId("web1"), MinionId("web10"), MinionId("db1")]
 JIDS = [jid_at(1_800_000_000_000_000 + n) for n in range(4)]

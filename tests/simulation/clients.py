@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from saltlite.adapters.packing import pack, unpack
 from saltlite.client.local import RESUME_FOR_S
-from saltlite.client.waiting import Patience, Progress, Published
+from saltlite.client.waiting import Progress, Published, WaitPolicy
 from saltlite.errors import UnreachableError
+from saltlite.wire.ipc import pack, unpack
 from tests.simulation.universe import End, Process, SimChannel, SimReactor
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ AGAIN_S = 0.2
 class SimClient:
     """One run of `saltlite`."""
 
-    def __init__(self, fleet: Fleet, master: SimMaster, request: Mapping[str, Any], patience: Patience) -> None:
+    def __init__(self, fleet: Fleet, master: SimMaster, request: Mapping[str, Any], patience: WaitPolicy) -> None:
         self.name = f"client{len(fleet.clients) + 1}"
         self.progress: Progress | None = None
         self.over = False

@@ -9,13 +9,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from saltlite.adapters import process, proctree, stream
-from saltlite.adapters.memory_link import Fate, Flight, MemoryClientLink, MemoryNetwork
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.ports import TokenRecord
-from saltlite.minion import jobprocess, running
+from saltlite.master.store.ports import TokenRecord
+from saltlite.minion.jobs import job_process as jobprocess
+from saltlite.minion.jobs import running
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.platform import process, proctree, stream
+from saltlite.testing.link import Fate, Flight, MemoryClientLink, MemoryNetwork
+from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.joinproof import token_public
 from saltlite.wire.noise import public_of
 from tests.core_keys import DAY, NOW, TOKEN, key_of, seed
@@ -164,7 +165,11 @@ def stage(universe: Universe) -> Iterator[None]:
         (proctree.ProcessTree, processes.tree),
         (running.RunningNotes, stand_ins.NoNotes),
     ]
-    modules = [m for name, m in sys.modules.items() if name.startswith(("saltlite.master.", "saltlite.minion."))]
+    modules = [
+        m
+        for name, m in sys.modules.items()
+        if name.startswith(("saltlite.master.", "saltlite.minion.", "saltlite.files."))
+    ]
     quiet = logging.root.manager.disable
     with ExitStack() as stack:
         for real, stand_in in replaced:

@@ -7,20 +7,22 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from saltlite.adapters import memory_store
-from saltlite.adapters.memory_cache import MemoryCache
-from saltlite.adapters.memory_link import MemoryServerLink
-from saltlite.adapters.memory_registry import MemoryRows
-from saltlite.adapters.stream import Peer
-from saltlite.core.doorway import Doorway
-from saltlite.core.hub import Hub
-from saltlite.core.ports import ReturnCommit, Stored, StoreWriter
 from saltlite.errors import StoreError
-from saltlite.master import inside, linkchannel, mworker
-from saltlite.master.context import Identity, Master, Terms
-from saltlite.master.link import LinkProcess
-from saltlite.master.maintenance import Maintenance
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as linkchannel
+from saltlite.master.processes import mworker
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.link import LinkProcess
+from saltlite.master.processes.maintenance import Maintenance
+from saltlite.master.protocol.handshakes import Handshakes
+from saltlite.master.protocol.session_manager import SessionManager
+from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter
 from saltlite.model.keys import fingerprint
+from saltlite.platform.stream import Peer
+from saltlite.resources.registry.memory import MemoryRows
+from saltlite.testing.banks import MemoryCache
+from saltlite.testing.link import MemoryServerLink
+from saltlite.testing.store import store as memory_store
 from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
 from saltlite.wire.noise import public_of
 from tests.core_keys import DAY, FLEET_PRIVATE, FLEET_PUBLIC, NOW, ed25519_public, seed
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from tests.simulation.fleet import Fleet
 
 ROOT = Peer(pid=1, uid=0, gid=0)
-TERMS = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+TERMS = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
 KEEP_S = 30.0 * DAY
 
 
@@ -130,7 +132,7 @@ class Listener:
 
 
 class SimAcceptor:
-    """`saltlite.adapters.stream.Acceptor`."""
+    """`saltlite.platform.stream.Acceptor`."""
 
     def __init__(self, reactor: SimReactor, listener: Listener, on_accept: Callable[[End, Peer], None]) -> None:
         listener.serve(reactor.process, on_accept)
@@ -223,8 +225,8 @@ class SimMaster:
 
     def _link(self, process: Process) -> None:
         reactor: Any = SimReactor(process)
-        hub = Hub(
-            Doorway(
+        hub = SessionManager(
+            Handshakes(
                 fleet_public=FLEET_PUBLIC,
                 certificate=certificate_of(self.name).encode(),
                 private=seed(self.name),

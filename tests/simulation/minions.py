@@ -1,7 +1,8 @@
 """A minion in the simulation: the real job server and network process, on a disk that forgets what was not synced.
 
 The process of a job is a row here: it is entered, returns or dies as chance has it, writes its result with the real
-spool, and outlives its job server. The names that `saltlite.minion.jobserver` gets its processes by are replaced by
+spool, and outlives its job server. The names that `saltlite.minion.jobs.job_server` gets its processes by are
+replaced by
 those at the end of this file (`stage` puts them there).
 """
 
@@ -13,23 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.adapters.journal import DiskJournal
-from saltlite.adapters.memory_disk import JOURNAL_FOLDER, SPOOL_FOLDER, MemoryDisk, nothing_landed
-from saltlite.adapters.packing import unpack
-from saltlite.adapters.spool import DiskSpool
-from saltlite.core.connection import Connection, Identity, Phase
-from saltlite.core.jobs import Jobs
-from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
 from saltlite.loader.finder import Index
 from saltlite.loader.loader import Loader
-from saltlite.minion.jobprocess import DONE, JobCall, Surroundings, _report
-from saltlite.minion.jobserver import Disk, JobServer
-from saltlite.minion.network import NetworkProcess
-from saltlite.minion.returns import Returns
+from saltlite.minion.jobs.job_process import DONE, JobCall, JobContext, _report
+from saltlite.minion.jobs.job_server import Disk, JobServer
+from saltlite.minion.jobs.journal import DiskJournal
+from saltlite.minion.jobs.returns import Returns
+from saltlite.minion.jobs.spool import DiskSpool
+from saltlite.minion.processes.network import NetworkProcess
+from saltlite.minion.protocol.connection import Connection, Identity, Phase
+from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint, fingerprint_bytes
 from saltlite.model.parts import is_resource_part, is_segment_id, part_of_segment, split_part
+from saltlite.testing.disk import JOURNAL_FOLDER, SPOOL_FOLDER, MemoryDisk, nothing_landed
+from saltlite.wire.ipc import unpack
 from saltlite.wire.limits import CHUNK, RETURN_MAX
 from saltlite.wire.noise import public_of
 from saltlite.wire.segment import decode_segment
@@ -108,7 +109,7 @@ class SimMinion:
         reactor: Any = SimReactor(process)
         self.reactor = reactor
         journal = DiskJournal(self.disk.folder(JOURNAL_FOLDER), entropy=self.clock.entropy)
-        surroundings = Surroundings(
+        surroundings = JobContext(
             opts={"minion": self},
             grains={},
             index=lambda: _NO_MODULES,
@@ -118,7 +119,7 @@ class SimMinion:
         )
         server = JobServer(
             reactor,
-            Jobs(self.name, self.clock, limit=4, longest_s=0.0),
+            JobMachine(self.name, self.clock, limit=4, longest_s=0.0),
             Disk(journal, SimSpool(self), "running", "the disk"),
             self.clock,
             surroundings,
@@ -298,7 +299,7 @@ class SimMinion:
 
 
 class JobRow:
-    """The process of a job: `saltlite.minion.jobprocess.JobProcess`, and what goes on in it."""
+    """The process of a job: `saltlite.minion.jobs.job_process.JobProcess`, and what goes on in it."""
 
     def __init__(self, minion: SimMinion, reactor: SimReactor, loader: Loader) -> None:
         self.minion = minion
@@ -427,11 +428,11 @@ def _call(callback: Callable[[int | None], None]) -> Callable[[], None]:
 _NO_MODULES = Index([], [])
 
 
-# -- in place of what `saltlite.minion.jobserver` imports
+# -- in place of what `saltlite.minion.jobs.job_server` imports
 
 
-def fork_waiting(surroundings: Surroundings) -> JobRow:
-    """`saltlite.minion.jobprocess.fork_waiting`."""
+def fork_waiting(surroundings: JobContext) -> JobRow:
+    """`saltlite.minion.jobs.job_process.fork_waiting`."""
     minion: SimMinion = surroundings.opts["minion"]
     assert minion.reactor is not None
     row = JobRow(minion, minion.reactor, surroundings.last_loader())
@@ -440,7 +441,7 @@ def fork_waiting(surroundings: Surroundings) -> JobRow:
 
 
 class SimChild:
-    """`saltlite.adapters.process.Child`."""
+    """`saltlite.platform.process.Child`."""
 
     def __init__(self, reactor: SimReactor, pid: int, on_exit: Callable[[int | None], None]) -> None:
         minion: SimMinion = reactor.process.owner
@@ -459,12 +460,12 @@ class SimProcesses:
         self._current = current
 
     def start_ticks(self, pid: int) -> int | None:
-        """`saltlite.adapters.process.start_ticks`."""
+        """`saltlite.platform.process.start_ticks`."""
         row = self._row(pid)
         return None if row is None else row.ticks
 
     def tree(self, leader: int) -> SimProcesses._Tree:
-        """`saltlite.adapters.proctree.ProcessTree`."""
+        """`saltlite.platform.proctree.ProcessTree`."""
         return self._Tree(self._row(leader))
 
     def _row(self, pid: int) -> JobRow | TypeProcess | None:
@@ -482,7 +483,7 @@ class SimProcesses:
 
 
 class NoNotes:
-    """`saltlite.minion.running.RunningNotes`: nobody lists the running jobs here."""
+    """`saltlite.minion.jobs.running.RunningNotes`: nobody lists the running jobs here."""
 
     def __init__(self, _folder: str) -> None: ...
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
-from saltlite.minion.jobprocess import JobCall
+from saltlite.minion.jobs.job_process import JobCall
+from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.minion.resources.ports import Runs
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState

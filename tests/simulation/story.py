@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from saltlite.adapters.packing import pack
-from saltlite.client.waiting import Patience
+from saltlite.client.waiting import WaitPolicy
 from saltlite.errors import UnreachableError
 from saltlite.model.job import TargetState
 from saltlite.model.parts import part_id, segment_id
+from saltlite.wire.ipc import pack
 from saltlite.wire.segment import SegmentRow, encode_segment
 from tests.core_keys import DAY, NOW, key_of
 from tests.history import Violation
@@ -143,7 +143,7 @@ class Story:
             }
         elif random.random() < 0.1:
             request["subset"] = 2
-        waits = (Patience(1.0), Patience(5.0), Patience(5.0, away_quiet_s=5.0), Patience(5.0, away_s=90.0))
+        waits = (WaitPolicy(1.0), WaitPolicy(5.0), WaitPolicy(5.0, away_quiet_s=5.0), WaitPolicy(5.0, away_s=90.0))
         client = SimClient(self.fleet, random.choice(self.fleet.masters), request, random.choice(waits))
         self.fleet.clients.append(client)
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters import memory_store
-from saltlite.adapters.journal import DiskJournal
-from saltlite.core.hub import Hub
-from saltlite.core.job_entry import Entry
-from saltlite.core.job_segments import Segments
-from saltlite.core.jobs import Jobs
-from saltlite.core.ports import ReturnCommit, Stored
 from saltlite.master.handlers.follow import Follower
-from saltlite.master.link import LinkProcess, MWorkerChannel
-from saltlite.master.mworker import MWorker
-from saltlite.minion.handing import Handing
+from saltlite.master.processes.link import LinkProcess, MWorkerChannel
+from saltlite.master.processes.mworker import MWorker
+from saltlite.master.protocol.session_manager import SessionManager
+from saltlite.master.store.ports import ReturnCommit, Stored
+from saltlite.minion.jobs.journal import DiskJournal
+from saltlite.minion.jobs.result_queue import ResultQueue
+from saltlite.minion.protocol.entry import Entry
+from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.segments import Segments
 from saltlite.model.parts import part_of_segment
+from saltlite.testing.store import store as memory_store
 from tests.simulation.story import play
 
 SEEDS = 40
@@ -62,14 +62,14 @@ def test_a_return_that_is_acknowledged_before_its_commit_is_lost(monkeypatch: py
 
 
 def test_a_result_that_is_forgotten_when_it_is_offered_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Handing._read
+    read = ResultQueue._read
 
-    def reads_once(self: Handing, result: str) -> Any:
+    def reads_once(self: ResultQueue, result: str) -> Any:
         entry = read(self, result)
         self._results.remove(result)
         return entry
 
-    monkeypatch.setattr(Handing, "_read", reads_once)
+    monkeypatch.setattr(ResultQueue, "_read", reads_once)
     assert found("G6")
 
 
@@ -107,19 +107,19 @@ def test_a_publish_that_is_not_idempotent_is_seen(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_job_that_is_sent_to_somebody_else_too_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    deliver = Hub.deliver
+    deliver = SessionManager.deliver
 
-    def wrong_door(self: Hub, minion: str, parcels: Any, **how: Any) -> None:
+    def wrong_door(self: SessionManager, minion: str, parcels: Any, **how: Any) -> None:
         parcels = list(parcels)
         deliver(self, minion, parcels, **how)
         deliver(self, min(self.sessions.by_id, default=minion), parcels)
 
-    monkeypatch.setattr(Hub, "deliver", wrong_door)
+    monkeypatch.setattr(SessionManager, "deliver", wrong_door)
     assert found("G3")
 
 
 def test_a_minion_that_does_not_offer_its_results_again_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Jobs, "connected", lambda self, spooled: None)
+    monkeypatch.setattr(JobMachine, "connected", lambda self, spooled: None)
     assert found("G5", "G6")
 
 
@@ -155,14 +155,14 @@ def test_news_that_nobody_looks_for_leave_a_client_waiting(monkeypatch: pytest.M
 
 
 def test_a_segment_that_is_acknowledged_as_the_whole_part_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    acknowledged = Jobs.acknowledged
+    acknowledged = JobMachine.acknowledged
 
-    def hasty(self: Jobs, jid: str) -> None:
+    def hasty(self: JobMachine, jid: str) -> None:
         for segment in self._segments.of(part_of_segment(jid)):
             acknowledged(self, segment)
         acknowledged(self, jid)
 
-    monkeypatch.setattr(Jobs, "acknowledged", hasty)
+    monkeypatch.setattr(JobMachine, "acknowledged", hasty)
     assert found("G5", "G6", "G7")
 
 

@@ -132,7 +132,7 @@ class Process:
 
 
 class SimTimer:
-    """`saltlite.adapters.reactor.Timer`."""
+    """`saltlite.platform.reactor.Timer`."""
 
     def __init__(self, callback: Callback) -> None:
         self._callback: Callback | None = callback
@@ -149,7 +149,7 @@ class SimTimer:
 
 
 class SimReactor:
-    """`saltlite.adapters.reactor.Reactor` of one process."""
+    """`saltlite.platform.reactor.Reactor` of one process."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -243,7 +243,7 @@ class End:
 
 
 class SimChannel:
-    """`saltlite.adapters.stream.Channel` on an End."""
+    """`saltlite.platform.stream.Channel` on an End."""
 
     def __init__(
         self,
@@ -307,7 +307,7 @@ class SimChannel:
 
 
 class SimClock:
-    """`saltlite.core.ports.Clock` of one machine: its wall clock goes wrong on its own."""
+    """`saltlite.master.store.ports.Clock` of one machine: its wall clock goes wrong on its own."""
 
     def __init__(self, universe: Universe, wall: float) -> None:
         self._universe = universe

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock, SystemClock
-from saltlite.core.ports import Clock
+from saltlite.model.clock import Clock
+from saltlite.platform.clock import ManualClock, SystemClock
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), ManualClock()])

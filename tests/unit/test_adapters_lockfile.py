@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.lockfile import InstanceLock
 from saltlite.errors import StartupError
+from saltlite.platform.lockfile import InstanceLock
 
 
 def lock(path: Path) -> InstanceLock:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters import logrelay, logs
-from saltlite.adapters.logrelay import LINE_MAX, LogRelay
-from saltlite.adapters.reactor import Reactor
+from saltlite.platform import log_relay as logrelay
+from saltlite.platform import logs
+from saltlite.platform.log_relay import LINE_MAX, LogRelay
+from saltlite.platform.reactor import Reactor
 
 
 def write(*lines: bytes) -> None:
@@ -90,12 +91,12 @@ def test_the_child_has_no_descriptor_of_the_log_file_and_none_of_a_terminal(pare
 
 def test_a_child_that_was_taken_over_forges_no_line(parent: Parent) -> None:
     def work() -> None:
-        os.write(2, b"40 harmless\n2026-11-21T03:30:01.123Z INFO saltlite.auth root logged in\x1b[2J\n  more")
+        os.write(2, b"40 harmless\n2026-11-21T03:30:01.123Z INFO saltlite.auth.backends root logged in\x1b[2J\n  more")
 
     parent.child(work)
     assert parent.lines() == [
         "harmless",
-        "  2026-11-21T03:30:01.123Z INFO saltlite.auth root logged in\\x1b[2J",
+        "  2026-11-21T03:30:01.123Z INFO saltlite.auth.backends root logged in\\x1b[2J",
         "  more",
     ]
 
@@ -117,7 +118,7 @@ def test_a_child_that_floods_costs_a_bounded_log_and_the_log_says_how_much_is_mi
     assert parent.lines() == [str(number) for number in range(10)]
     clock[0] += 1.0
     parent.child(lambda: write(b"20 last"))
-    assert parent.lines()[10:] == ["ERROR saltlite.adapters.logrelay 40 lines of master link were too many", "last"]
+    assert parent.lines()[10:] == ["ERROR saltlite.platform.log_relay 40 lines of master link were too many", "last"]
 
 
 def test_a_long_line_is_cut(parent: Parent) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters import logs
-from saltlite.adapters.logs import FileSink, LineHandler, Repeats, configure, log_context, set_log_context
 from saltlite.errors import StartupError
+from saltlite.platform import logs
+from saltlite.platform.logs import FileSink, LineHandler, Repeats, configure, log_context, set_log_context
 
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
@@ -219,7 +219,7 @@ def test_lines_that_could_not_be_written_are_counted_in_the_next_one_that_can(tm
     handler.close()
     texts = [line.split(" ", 1)[1] for line in path.read_text().splitlines()]
     assert texts == [
-        "ERROR saltlite.adapters.logs 2 log lines could not be written before this one",
+        "ERROR saltlite.platform.logs 2 log lines could not be written before this one",
         "WARNING saltlite.test three",
     ]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.adapters.link import QUEUE_FRAMES, SendResult
-from saltlite.adapters.memory_link import Fate, Flight, MemoryClientLink, MemoryNetwork
 from saltlite.errors import LinkError
+from saltlite.platform.link import QUEUE_FRAMES, SendResult
+from saltlite.testing.link import Fate, Flight, MemoryClientLink, MemoryNetwork
 
 
 class Fleet:

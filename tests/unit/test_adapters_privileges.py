@@ -10,17 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.privileges import (
-    SECRET_MAX,
-    account_of,
-    drop_to,
-    private_dir,
-    read_secret,
-    write_secret,
-)
 from saltlite.config.master import MasterConfig
 from saltlite.errors import StartupError
-from saltlite.master.app import accounts_of
+from saltlite.master.processes.app import accounts_of
+from saltlite.platform.privileges import SECRET_MAX, account_of, drop_to, private_dir, read_secret, write_secret
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="giving up root takes root")
 NOBODY = pwd.getpwnam("nobody")

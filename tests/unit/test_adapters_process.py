@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.process import (
+from saltlite.platform.process import (
     TITLE_BYTES,
     freeze_heap,
     raise_open_files,

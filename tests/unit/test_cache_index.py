@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.memory_cache import MemoryBank, MemoryBanks, MemoryCache
-from saltlite.core.cache import columns
-from saltlite.core.cache import index as index_module
-from saltlite.core.cache.bank_index import BankIndex, of_resources
-from saltlite.core.cache.index import Index
-from saltlite.core.cache.ports import GRAINS_MAX, VALUE_DEPTH_MAX
-from saltlite.core.matching.fleet import Query
-from saltlite.core.matching.subdict import VALUE_MAX, Subdict
 from saltlite.errors import StoreError, UsageError
+from saltlite.targeting import columns
+from saltlite.targeting import index as index_module
+from saltlite.targeting.bank_index import BankIndex, of_resources
+from saltlite.targeting.banks import GRAINS_MAX, VALUE_DEPTH_MAX
+from saltlite.targeting.fleet import Query
+from saltlite.targeting.index import Index
+from saltlite.targeting.subdict import VALUE_MAX, Subdict
+from saltlite.testing.banks import MemoryBank, MemoryBanks, MemoryCache
 
 
 def fleet(size: int = 200) -> Index:
@@ -89,7 +89,7 @@ def test_views_make_room_for_each_other_and_answers_stay_right(monkeypatch: pyte
 def size_of_what_the_index_made() -> int:
     # Not all that was allocated: Python's own table of interned texts, which the decoder fills with keys, grows in
     # jumps of megabytes at a moment that depends on what ran before, and in 3.12 it never shrinks.
-    made = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/saltlite/core/cache/*")])
+    made = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/saltlite/targeting/*")])
     return sum(trace.size for trace in made.traces)
 
 
@@ -227,7 +227,7 @@ def test_minions_that_went_while_the_feed_was_lost_are_found_no_more(monkeypatch
         bank.put(name, {"os": "Debian"})
     index = BankIndex(bank)
     assert index.select(Query("os:Debian")) == {"a", "b"}
-    monkeypatch.setattr("saltlite.adapters.memory_cache.FEED_ENTRIES", 1)
+    monkeypatch.setattr("saltlite.testing.banks.FEED_ENTRIES", 1)
     bank.delete("a")
     bank.put("c", {"os": "Debian"})
     bank.put("c", {"os": "Debian", "again": True})

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.cache.ports import GRAINS_MAX, VALUE_DEPTH_MAX
-from saltlite.core.cache.values import encoded, leaves_of
 from saltlite.errors import UsageError
+from saltlite.targeting.bank_values import encoded, leaves_of
+from saltlite.targeting.banks import GRAINS_MAX, VALUE_DEPTH_MAX
 
 
 @pytest.mark.parametrize(

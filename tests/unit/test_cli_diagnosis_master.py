@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.master_probe import MasterProof
 from saltlite.cli.diagnosis.evidence import (
     DiskSeen,
     FleetSeen,
@@ -23,6 +22,7 @@ from saltlite.cli.diagnosis.master_checks import check_master
 from saltlite.cli.diagnosis.shared_checks import DISK_FULL, DISK_LOW
 from saltlite.config.master import MasterConfig
 from saltlite.model.keys import Fingerprint
+from saltlite.platform.master_probe import MasterProof
 
 NOW = 1_800_000_000.0
 DAY = 86_400

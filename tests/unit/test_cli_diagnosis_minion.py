@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.master_probe import MasterProof
 from saltlite.cli.diagnosis.evidence import (
     DiskSeen,
     MasterSeen,
@@ -21,6 +20,7 @@ from saltlite.cli.diagnosis.findings import Finding, Severity, rows_of, text_of
 from saltlite.cli.diagnosis.minion_checks import check_minion
 from saltlite.config.minion import MinionConfig
 from saltlite.model.keys import Fingerprint
+from saltlite.platform.master_probe import MasterProof
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
 
 NOW = 1_800_000_000.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.cli.fold import fold
+from saltlite.cli.nodeset import nodeset
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from saltlite.cli.fold import fold
     ],
 )
 def test_names_fold(names: list[str], text: str) -> None:
-    assert fold(names) == text
+    assert nodeset(names) == text

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from saltlite.cli.outputters import SHIPPED, Look, Outputters, render
-from saltlite.output.table import CELL_MAX
+from saltlite.cli.outputters import SHIPPED, OutputStyle, Outputters, render
+from saltlite.plugins.output.table import CELL_MAX
 
 RETURNS: dict[str, Any] = {
     "web2": {"b": [1, [2, {"x": None}]], "a": "two\nlines", 3: b"\x00\xff"},
@@ -98,24 +98,24 @@ def test_an_odd_return_does_not_keep_others_from_being_shown(out: str, odd: Any,
 
 
 def test_a_failed_minion_has_a_red_name_and_a_good_one_does_not() -> None:
-    colors = Look(color=True)
+    colors = OutputStyle(color=True)
     assert "\x1b[31mbad\x1b[0m:" in Outputters(dict).render("nested", {"bad": 2}, colors, retcode=1)
     assert "\x1b[36mgood\x1b[0m:" in Outputters(dict).render("nested", {"good": 1}, colors)
 
 
 @pytest.mark.parametrize("out", SHIPPED)
 def test_without_colors_there_are_no_escape_sequences(out: str) -> None:
-    assert "\x1b" not in Outputters(dict).render(out, RETURNS, Look(), retcode=1)
+    assert "\x1b" not in Outputters(dict).render(out, RETURNS, OutputStyle(), retcode=1)
 
 
 def test_the_indent_is_that_of_a_level() -> None:
-    assert render("nested", {"web1": {"a": 1}}, Look(indent=2)) == "web1:\n  ----------\n  a:\n    1\n"
-    assert render("json", {"web1": {"a": 1}}, Look(indent=1)) == '{\n "web1": {\n  "a": 1\n }\n}\n'
-    assert render("yaml", {"web1": {"a": [1]}}, Look(indent=6)) == "web1:\n      a:\n      - 1\n"
+    assert render("nested", {"web1": {"a": 1}}, OutputStyle(indent=2)) == "web1:\n  ----------\n  a:\n    1\n"
+    assert render("json", {"web1": {"a": 1}}, OutputStyle(indent=1)) == '{\n "web1": {\n  "a": 1\n }\n}\n'
+    assert render("yaml", {"web1": {"a": [1]}}, OutputStyle(indent=6)) == "web1:\n      a:\n      - 1\n"
 
 
 def test_an_indent_below_zero_is_json_on_one_line() -> None:
-    assert render("json", {"web1": {"a": [1]}}, Look(indent=-1)) == '{"web1": {"a": [1]}}\n'
+    assert render("json", {"web1": {"a": [1]}}, OutputStyle(indent=-1)) == '{"web1": {"a": [1]}}\n'
 
 
 TABLES = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from saltlite.cli.outputters import SHIPPED, Look, render
+from saltlite.cli.outputters import SHIPPED, OutputStyle, render
 
 VALUES = [True, None, "text", ["web1", "web2"], {"up": ["web1"], "down": []}, [], {}]
 
@@ -34,7 +34,7 @@ def test_nested_has_the_keys_of_a_map_at_the_margin_and_items_as_in_a_return() -
 
 
 def test_nested_has_colours_where_they_are_wanted() -> None:
-    assert "\x1b[36m" in render("nested", {"up": 1}, Look(color=True))
+    assert "\x1b[36m" in render("nested", {"up": 1}, OutputStyle(color=True))
 
 
 def test_txt_has_an_item_a_line() -> None:

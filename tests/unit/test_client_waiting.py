@@ -7,11 +7,11 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 import pytest
 
-from saltlite.client.waiting import FIRST_MESSAGE_S, Patience, Progress, Published
+from saltlite.client.waiting import FIRST_MESSAGE_S, Progress, Published, WaitPolicy
 from saltlite.errors import RemoteProtocolError
 
 TIMEOUT_S = 5.0
-PATIENCE = Patience(TIMEOUT_S)
+PATIENCE = WaitPolicy(TIMEOUT_S)
 
 
 def progress(
@@ -84,13 +84,13 @@ def test_where_all_are_away_the_stream_has_a_moment_to_say_otherwise() -> None:
 def test_a_timeout_that_was_asked_for_holds_for_minions_that_are_away() -> None:
     job = progress("web1", "web2", away={"web1": 1.0})
     job.apply(returned("web2"), now=104.0)
-    assert job.patience_s(Patience(30.0, away_quiet_s=30.0), now=105.0) == 29.0
+    assert job.patience_s(WaitPolicy(30.0, away_quiet_s=30.0), now=105.0) == 29.0
 
 
 def test_until_the_end_of_the_delivery_time_minions_that_are_away_are_waited_for_whatever_is_heard() -> None:
     job = progress("web1", "web2", away={"web1": 1.0})
     job.apply(returned("web2"), now=150.0)
-    waits = [job.patience_s(Patience(TIMEOUT_S, away_s=60.0), now=now) for now in (150.0, 159.0, 160.0)]
+    waits = [job.patience_s(WaitPolicy(TIMEOUT_S, away_s=60.0), now=now) for now in (150.0, 159.0, 160.0)]
     assert waits == [10.0, 1.0, 0.0]
 
 

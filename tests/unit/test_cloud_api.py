@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloudapi import cloud, config, port
-from saltlite.cloudapi.exceptions import (
+from saltlite.cloud.api import cloud, config, port
+from saltlite.cloud.api.exceptions import (
     SaltCloudConfigError,
     SaltCloudException,
     SaltCloudExecutionFailure,
     SaltCloudExecutionTimeout,
     SaltCloudSystemExit,
 )
-from saltlite.cloudapi.functools import namespaced_function
+from saltlite.cloud.api.functools import namespaced_function
 from tests.cloud_drivers import Program
 from tests.loading import loader_over, write
 
@@ -108,8 +108,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr("saltlite.cloudapi.cloud.time.monotonic", lambda: self.now)
-        monkeypatch.setattr("saltlite.cloudapi.cloud.time.sleep", self._sleep)
+        monkeypatch.setattr("saltlite.cloud.api.cloud.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("saltlite.cloud.api.cloud.time.sleep", self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -6,22 +6,14 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.cloud import listing
-from saltlite.core.cloud.flow import (
-    DESTROYING,
-    Announcer,
-    Create,
-    Step,
-    Undo,
-    order_of_create,
-    replay,
-)
-from saltlite.core.cloud.maps import MapMachine, machines_of, one_map, waves
-from saltlite.core.cloud.minionconfig import minion_settings
-from saltlite.core.cloud.names import NAME_MAX, check_machine_name, name_in_tag
-from saltlite.core.cloud.profiles import composed, explanation, levels_of
-from saltlite.core.cloud.providers import Catalogue, catalogue
-from saltlite.core.cloud.settings import Settings
+from saltlite.cloud.rules import listing
+from saltlite.cloud.rules.flow import DESTROYING, Announcer, Create, Step, Undo, order_of_create, replay
+from saltlite.cloud.rules.maps import MapMachine, machines_of, one_map, waves
+from saltlite.cloud.rules.minionconfig import minion_settings
+from saltlite.cloud.rules.names import NAME_MAX, check_machine_name, name_in_tag
+from saltlite.cloud.rules.profiles import composed, explanation, levels_of
+from saltlite.cloud.rules.providers import Catalogue, catalogue
+from saltlite.cloud.rules.settings import Settings
 from saltlite.errors import ConfigError, UsageError
 
 

@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 
 from saltlite import __version__
+from saltlite.cloud.api.exceptions import (
+    SaltCloudConfigError,
+    SaltCloudExecutionFailure,
+    SaltCloudExecutionTimeout,
+    SaltCloudPasswordError,
+)
 from saltlite.cloud.deploy import script, wheel, windows
 from saltlite.cloud.deploy.bootstrap import script_text
 from saltlite.cloud.deploy.readings import Readings
 from saltlite.cloud.deploy.settings import deployment_of
 from saltlite.cloud.deploy.upload import BYTES_MAX, Upload
 from saltlite.cloud.deploy.wait import DENIED_PAUSE_S, PAUSE_MAX_S, until_let_in
-from saltlite.cloudapi.exceptions import (
-    SaltCloudConfigError,
-    SaltCloudExecutionFailure,
-    SaltCloudExecutionTimeout,
-    SaltCloudPasswordError,
-)
-from saltlite.resources.ssh._faults import NotReachedError
+from saltlite.resources.types.ssh._faults import NotReachedError
 
 
 class Clock:
@@ -100,7 +100,7 @@ def test_the_wheel_of_saltlite_holds_what_is_imported_and_installs(tmp_path: Pat
         entry_points = _text(archive, "entry_points.txt")
         archive.extractall(tmp_path)  # noqa: S202 - made here
     assert recorded == names
-    assert {"saltlite/minion/app.py", "saltlite_minion.py", "saltlite/cloud/deploy/deploy.sh"} <= names
+    assert {"saltlite/minion/processes/app.py", "saltlite_minion.py", "saltlite/cloud/deploy/deploy.sh"} <= names
     assert not any("__pycache__" in name for name in names)
     assert "saltlite-minion = saltlite_minion:main" in entry_points
     said = subprocess.run(

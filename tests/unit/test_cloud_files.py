@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.config.cloudfiles import INCLUDES_MAX, load_cloud, load_map
+from saltlite.cloud.program.files import INCLUDES_MAX, load_cloud, load_map
 from saltlite.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -123,7 +123,7 @@ def test_the_samples_set_nothing_and_say_something_that_works_when_they_are_unco
         (tmp_path / name).write_text(re.sub(r"^#(?=[^ ]|  )", "", text, flags=re.MULTILINE))
     found = load_cloud(str(tmp_path)).catalogue
     drivers = {one.driver for one in found.every_provider()}
-    assert drivers == {path.stem for path in (ROOT / "saltlite/clouds").glob("[a-z]*.py")}
+    assert drivers == {path.stem for path in (ROOT / "saltlite/cloud/drivers").glob("[a-z]*.py")}
     assert found.profile("large-web").settings.values["ssh_username"] == "admin"
     assert found.dropped == {}
 

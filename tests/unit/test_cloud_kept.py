@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.cloud.journal import COMPACT_AT, CloudJournal
-from saltlite.cloud.nodecache import MachineCache
-from saltlite.cloud.progress import Block
+from saltlite.cloud.program.journal import COMPACT_AT, CloudJournal
+from saltlite.cloud.program.nodecache import MachineCache
+from saltlite.cloud.program.progress import Block
 from saltlite.errors import SaltliteError
 
 FIELDS = {"name": "a", "provider": "l:d", "profile": "p", "minion_id": "a", "minion": True}

@@ -10,8 +10,8 @@ import urllib.parse
 
 import pytest
 
-from saltlite.cloud.program import ConcealingFilter
-from saltlite.core.cloud.redaction import ALLOWED, LINE_MIN, SECRET_MIN, Secrets, is_secret_name
+from saltlite.cloud.program.program import ConcealingFilter
+from saltlite.model.redaction import ALLOWED, LINE_MIN, SECRET_MIN, Secrets, is_secret_name
 from saltlite.model.secretargs import HIDDEN
 
 SECRET = "pa'ss \"w\\rd/+ü"

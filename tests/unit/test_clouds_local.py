@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.cloudapi.exceptions import SaltCloudConfigError, SaltCloudNotFound, SaltCloudSystemExit
+from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudNotFound, SaltCloudSystemExit
 from tests.cloud_drivers import loaded, machine
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from saltlite.cli.daemon import options as daemon_options
 from saltlite.cli.main import main
+from saltlite.cloud.program.files import PATH_SETTINGS, load_cloud, load_map
 from saltlite.config.api import ApiConfig
 from saltlite.config.cloud import CloudConfig
-from saltlite.config.cloudfiles import PATH_SETTINGS, load_cloud, load_map
 from saltlite.config.kinds import Duration, FilePath, FilePaths, FileRoots, MisfitError, Whole
 from saltlite.config.load import load_api, load_master, load_minion
 from saltlite.config.master import MasterConfig

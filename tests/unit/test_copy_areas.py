@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.copy_areas import CopyAreas
 from saltlite.errors import UsageError
+from saltlite.files.cp_staging import CopyAreas
 
 
 @pytest.fixture

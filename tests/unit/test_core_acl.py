@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.acl import RIGHTS, Action, Granted, Principal, authorize, judge, knows_pillars, may
-from saltlite.core.acl_rules import RULES_MAX, TEXT_MAX, Call, read_blacklist, read_rules
-from saltlite.core.matching.budget import STEPS_MAX, Budget
+from saltlite.auth.acl import RIGHTS, Action, Granted, Principal, authorize, judge, knows_pillars, may
+from saltlite.auth.rules import RULES_MAX, TEXT_MAX, Call, read_blacklist, read_rules
 from saltlite.errors import CostlyRuleError, RefusedError, UsageError
 from saltlite.master.handlers import operator_verbs
 from saltlite.model.ids import MinionId, TargetId
+from saltlite.targeting.budget import STEPS_MAX, Budget
 
 SERVICE = 990
 """The user that the master became."""

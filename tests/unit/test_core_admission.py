@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.core.admission import NETWORKS_MAX, Admission
+from saltlite.master.protocol.admission import NETWORKS_MAX, Admission
 
 
 def door(*, per_second: float = 1000.0, per_network: float = 10.0) -> Admission:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.binding import bind
+from saltlite.model.binding import bind
 from saltlite.model.signature import parse_signature
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.clones import KEYS_MAX, PROOFS, SIGN_OF_LIFE_S, WINDOW_S, Clones
-from saltlite.core.hub import Effect, Presence, Send, Suspect
+from saltlite.master.protocol.duplicate_keys import KEYS_MAX, PROOFS, SIGN_OF_LIFE_S, WINDOW_S, DuplicateKeys
+from saltlite.master.protocol.session_manager import Effect, Presence, Send, Suspect
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
 from tests.core_guest import Guest, Table, of
@@ -131,7 +131,7 @@ def test_a_third_newcomer_takes_the_turn_of_the_second() -> None:
 
 
 def test_proofs_that_are_old_do_not_count_and_memory_is_bounded() -> None:
-    clones, key = Clones(), Fingerprint("k" * 40)
+    clones, key = DuplicateKeys(), Fingerprint("k" * 40)
     assert not any(clones.proved(key, number * WINDOW_S) for number in range(10))
     for number in range(KEYS_MAX + 5):
         clones.proved(Fingerprint(str(number)), 0.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.connection import (
+from saltlite.minion.protocol.connection import (
     BACKOFF_MAX_S,
     BACKOFF_MIN_S,
     CONNECT_TIMEOUT_S,

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from saltlite.core.connection import (
-    Phase,
-    SendFrame,
-    Trust,
-)
 from saltlite.errors import RemoteProtocolError
+from saltlite.minion.protocol.connection import Phase, SendFrame, Trust
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire import frames
 from saltlite.wire.limits import FLEET_CHAIN_RECORDS

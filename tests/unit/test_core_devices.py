@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from saltlite.core.devices import DOUBT_S, HANGS, HUNG_MOST, MANY_HANG, Devices, GivenUp, Turn
+from saltlite.minion.resources.device_queue import DOUBT_S, HANGS, HUNG_MOST, MANY_HANG, DeviceQueue, GivenUp, Turn
 
 
-def taken(devices: Devices, now: float = 0.0) -> list[Turn]:
+def taken(devices: DeviceQueue, now: float = 0.0) -> list[Turn]:
     """All calls that may begin now."""
     found = []
     while (turn := devices.take(now)) is not None:
@@ -20,7 +20,7 @@ def named(turns: list[Turn]) -> list[tuple[str, str]]:
 
 
 def test_as_many_calls_run_as_there_are_places() -> None:
-    devices = Devices(2, 10)
+    devices = DeviceQueue(2, 10)
     devices.add("a", ["x", "y", "z"])
     first = taken(devices)
     assert named(first) == [("a", "x"), ("a", "y")]
@@ -29,7 +29,7 @@ def test_as_many_calls_run_as_there_are_places() -> None:
 
 
 def test_a_device_has_one_call_at_a_time_and_the_next_when_that_has_ended() -> None:
-    devices = Devices(5, 10)
+    devices = DeviceQueue(5, 10)
     for part in ("a", "b", "c"):
         devices.add(part, ["x"])
     (first,) = taken(devices)
@@ -40,7 +40,7 @@ def test_a_device_has_one_call_at_a_time_and_the_next_when_that_has_ended() -> N
 
 
 def test_a_part_for_one_device_does_not_wait_for_one_that_is_for_many() -> None:
-    devices = Devices(1, 10)
+    devices = DeviceQueue(1, 10)
     devices.add("many", [f"x{number}" for number in range(1000)])
     (running,) = taken(devices)
     devices.add("one", ["y"])
@@ -53,7 +53,7 @@ def test_a_part_for_one_device_does_not_wait_for_one_that_is_for_many() -> None:
 
 
 def test_calls_of_a_part_that_come_later_are_queued_behind_its_first() -> None:
-    devices = Devices(1, 10)
+    devices = DeviceQueue(1, 10)
     devices.add("a", ["x", "y"])
     devices.add("a", ["z"])
     order = []
@@ -64,7 +64,7 @@ def test_calls_of_a_part_that_come_later_are_queued_behind_its_first() -> None:
 
 
 def test_a_call_that_takes_too_long_is_given_up_and_its_place_is_free_but_not_its_device() -> None:
-    devices = Devices(1, 10)
+    devices = DeviceQueue(1, 10)
     devices.add("a", ["x", "y"])
     (hanging,) = taken(devices, now=5)
     assert devices.overdue(14.9) == []
@@ -75,7 +75,7 @@ def test_a_call_that_takes_too_long_is_given_up_and_its_place_is_free_but_not_it
 
 
 def test_a_device_is_asked_again_when_the_call_that_hung_has_ended() -> None:
-    devices = Devices(1, 10)
+    devices = DeviceQueue(1, 10)
     devices.add("a", ["x"])
     (hanging,) = taken(devices)
     devices.overdue(10)
@@ -85,7 +85,7 @@ def test_a_device_is_asked_again_when_the_call_that_hung_has_ended() -> None:
 
 
 def test_what_waits_behind_a_call_that_hangs_is_told_so_with_it() -> None:
-    devices = Devices(2, 10)
+    devices = DeviceQueue(2, 10)
     devices.add("a", ["x"])
     devices.add("b", ["x"])
     taken(devices)
@@ -94,14 +94,14 @@ def test_what_waits_behind_a_call_that_hangs_is_told_so_with_it() -> None:
 
 
 def test_without_a_time_limit_nothing_is_given_up() -> None:
-    devices = Devices(1, 0)
+    devices = DeviceQueue(1, 0)
     devices.add("a", ["x"])
     taken(devices)
     assert (devices.overdue(1e9), devices.deadline()) == ([], math.inf)
 
 
 def test_the_deadline_is_that_of_the_call_that_began_first() -> None:
-    devices = Devices(3, 10)
+    devices = DeviceQueue(3, 10)
     devices.add("a", ["x", "y"])
     first = devices.take(1)
     devices.take(2)
@@ -112,7 +112,7 @@ def test_the_deadline_is_that_of_the_call_that_began_first() -> None:
 
 
 def test_a_cancelled_part_begins_nothing_more_and_the_answer_of_its_running_call_is_nobodys() -> None:
-    devices = Devices(1, 10)
+    devices = DeviceQueue(1, 10)
     devices.add("a", ["x", "y"])
     devices.add("b", ["z"])
     (running,) = taken(devices)
@@ -122,7 +122,7 @@ def test_a_cancelled_part_begins_nothing_more_and_the_answer_of_its_running_call
 
 
 def test_a_cancelled_part_leaves_its_place_behind_a_busy_device() -> None:
-    devices = Devices(2, 10)
+    devices = DeviceQueue(2, 10)
     for part in ("a", "b", "c"):
         devices.add(part, ["x"])
     (running,) = taken(devices)
@@ -132,7 +132,7 @@ def test_a_cancelled_part_leaves_its_place_behind_a_busy_device() -> None:
 
 
 def test_when_too_many_hang_nothing_waits_and_nothing_more_is_begun() -> None:
-    devices = Devices(HUNG_MOST, 10)
+    devices = DeviceQueue(HUNG_MOST, 10)
     devices.add("a", [f"x{number}" for number in range(HUNG_MOST + 1)])
     hanging = taken(devices)
     given_up = devices.overdue(10)
@@ -143,7 +143,7 @@ def test_when_too_many_hang_nothing_waits_and_nothing_more_is_begun() -> None:
 
 
 def test_it_is_idle_when_nothing_runs_or_waits_also_while_a_call_hangs() -> None:
-    devices = Devices(1, 10)
+    devices = DeviceQueue(1, 10)
     seen = [devices.idle]
     devices.add("a", ["x"])
     seen.append(devices.idle)
@@ -159,7 +159,7 @@ class Site:
     CALL_S = 30.0
 
     def __init__(self, places: int) -> None:
-        self.devices = Devices(places, 60)
+        self.devices = DeviceQueue(places, 60)
         self.now = 0.0
         self.running: list[Turn] = []
         self.answered: dict[str, float] = {}
@@ -216,7 +216,7 @@ def test_with_one_place_a_doubtful_device_is_still_asked() -> None:
 
 
 def test_a_doubtful_device_does_not_wait_for_all_that_answer() -> None:
-    devices = Devices(1, 10)
+    devices = DeviceQueue(1, 10)
     devices.add("a", ["x"])
     (turn,) = taken(devices)
     devices.ended(turn, DOUBT_S, failed=True)
@@ -229,7 +229,7 @@ def test_a_doubtful_device_does_not_wait_for_all_that_answer() -> None:
 
 
 def test_a_device_that_answers_again_or_fails_at_once_is_not_doubtful() -> None:
-    devices = Devices(4, 10)
+    devices = DeviceQueue(4, 10)
     for part, took_s, failed in (("a", DOUBT_S, True), ("b", DOUBT_S, False), ("c", 0.0, True)):
         devices.add(part, ["w", "x", "y", "z"])
         for turn in [*taken(devices, 0.0), *taken(devices, 0.0)]:
@@ -241,7 +241,7 @@ def test_a_device_that_answers_again_or_fails_at_once_is_not_doubtful() -> None:
 
 
 def test_a_call_may_have_a_limit_of_its_own() -> None:
-    devices = Devices(3, 10)
+    devices = DeviceQueue(3, 10)
     devices.add("a", ["long", "short", "endless"])
     turns = {turn.device: turn for turn in taken(devices)}
     devices.limit(turns["long"], 600)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.filelane import ANSWERS_A_TURN, FileLane, file_said
 from saltlite.errors import RemoteProtocolError
+from saltlite.master.protocol.request_queue import ANSWERS_A_TURN, RequestQueue
 from saltlite.wire.limits import CHUNK, FILE_ASKS_AT_ONCE, FILE_ASKS_MAX, FILE_PUT_MEMORY
-from saltlite.wire.messages import Message, Sender, check
+from saltlite.wire.messages import Message, Sender, check, file_said
 
 
 def read(n: int) -> Message:
@@ -21,13 +21,13 @@ def piece(n: int) -> Message:
     return {"t": "file_put", "n": n, "path": "a", "size": CHUNK, "sha256": b"h" * 32, "offset": 0, "data": data}
 
 
-def left(lane: FileLane) -> list[tuple[int, int, str]]:
+def left(lane: RequestQueue) -> list[tuple[int, int, str]]:
     """(session, number, state) of what leaves in one turn."""
     return [(session, message["n"], message["state"]) for session, message in lane.leaving()]
 
 
 def test_a_session_may_have_so_many_questions_open_and_one_more_is_refused() -> None:
-    lane = FileLane()
+    lane = RequestQueue()
     for n in range(FILE_ASKS_MAX):
         lane.ask(1, "web1", read(n))
     with pytest.raises(RemoteProtocolError, match="too-many-asks"):
@@ -42,7 +42,7 @@ def test_a_session_may_have_so_many_questions_open_and_one_more_is_refused() -> 
 
 @pytest.mark.parametrize("step", ["waiting", "asked", "answered"])
 def test_a_number_that_is_open_cannot_be_used_again(step: str) -> None:
-    lane = FileLane()
+    lane = RequestQueue()
     lane.ask(1, "web1", read(5))
     if step != "waiting":
         list(lane.due())
@@ -53,7 +53,7 @@ def test_a_number_that_is_open_cannot_be_used_again(step: str) -> None:
 
 
 def test_mworkers_are_given_so_many_at_once_and_sessions_take_turns() -> None:
-    lane = FileLane()
+    lane = RequestQueue()
     for session in range(FILE_ASKS_AT_ONCE):
         lane.ask(session, "web", read(1))
         lane.ask(session, "web", read(2))
@@ -64,7 +64,7 @@ def test_mworkers_are_given_so_many_at_once_and_sessions_take_turns() -> None:
 
 
 def test_a_session_that_ends_makes_room_for_the_others() -> None:
-    lane = FileLane()
+    lane = RequestQueue()
     for session in range(FILE_ASKS_AT_ONCE):
         lane.ask(session, "web", read(1))
     assert len(list(lane.due())) == FILE_ASKS_AT_ONCE
@@ -77,7 +77,7 @@ def test_a_session_that_ends_makes_room_for_the_others() -> None:
 
 
 def test_answers_leave_a_few_a_turn_one_a_session() -> None:
-    lane = FileLane()
+    lane = RequestQueue()
     for session in range(ANSWERS_A_TURN):
         for n in (1, 2):
             lane.ask(session, "web", read(n))
@@ -90,7 +90,7 @@ def test_answers_leave_a_few_a_turn_one_a_session() -> None:
 
 
 def test_an_answer_that_the_link_could_not_take_stays_in_front_until_time_has_passed() -> None:
-    lane = FileLane()
+    lane = RequestQueue()
     for n in (1, 2):
         lane.ask(1, "web1", read(n))
     for ask in lane.due():
@@ -103,7 +103,7 @@ def test_an_answer_that_the_link_could_not_take_stays_in_front_until_time_has_pa
 
 
 def test_pieces_beyond_the_memory_for_them_are_refused_as_busy() -> None:
-    lane = FileLane()
+    lane = RequestQueue()
     sessions = FILE_PUT_MEMORY // CHUNK
     for session in range(sessions + 1):
         lane.ask(session, "web", piece(1))
@@ -114,7 +114,7 @@ def test_pieces_beyond_the_memory_for_them_are_refused_as_busy() -> None:
 
 
 def test_a_late_answer_of_a_number_that_nobody_asked_is_dropped() -> None:
-    lane = FileLane()
+    lane = RequestQueue()
     lane.ask(1, "web1", read(1))
     list(lane.due())
     lane.answered(1, file_said(2, "ok"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.adapters.memory_link import Fate, Flight
-from saltlite.core.connection import BACKOFF_MAX_S, Phase
-from saltlite.core.hub import SILENCE_BEATS
-from saltlite.core.job_offers import OFFER_AGAIN_S
+from saltlite.master.protocol.session_manager import SILENCE_BEATS
+from saltlite.minion.protocol.connection import BACKOFF_MAX_S, Phase
+from saltlite.minion.protocol.offers import OFFER_AGAIN_S
 from saltlite.model.job import TargetState
+from saltlite.testing.link import Fate, Flight
 from saltlite.wire.limits import CHUNK, HEARTBEAT_MIN_S, RETURN_MAX
 from tests.core_fleet import Fleet
 from tests.core_keys import key_of

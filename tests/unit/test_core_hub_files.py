@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from saltlite.core.filelane import file_said
-from saltlite.core.hub import HangUp, Send
+from saltlite.master.protocol.session_manager import HangUp, Send
 from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
+from saltlite.wire.messages import file_said
 from tests.core_guest import MESSAGES, Guest, Table, of, parcel
 
 

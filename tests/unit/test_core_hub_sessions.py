@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.core.hub import (
+from saltlite.master.protocol.outbox import PARCELS_MAX, RESEND_MIN_S
+from saltlite.master.protocol.peer import HELD_MAX
+from saltlite.master.protocol.session_manager import (
     BLOCKED_RETRY_S,
     PULL_AGAIN_S,
     SILENCE_BEATS,
@@ -16,8 +18,6 @@ from saltlite.core.hub import (
     Report,
     Send,
 )
-from saltlite.core.outbox import PARCELS_MAX, RESEND_MIN_S
-from saltlite.core.peer import HELD_MAX
 from saltlite.model.ids import Jid
 from saltlite.model.parts import part_id, segment_id
 from saltlite.wire import codec

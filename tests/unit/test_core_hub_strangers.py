@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.hub import (
-    DECIDING_MAX,
-    DECISION_S,
-    Decide,
-    HangUp,
-    Report,
-    Send,
-)
-from saltlite.core.sessions import PENDING_SESSIONS
+from saltlite.master.protocol.session_manager import DECIDING_MAX, DECISION_S, Decide, HangUp, Report, Send
+from saltlite.master.protocol.sessions import PENDING_SESSIONS
 from saltlite.wire import frames
 from saltlite.wire.limits import (
     HANDSHAKE_TIMEOUT_S,
@@ -276,7 +269,7 @@ def test_a_key_is_decided_about_in_one_session_at_a_time() -> None:
 
 def test_sessions_that_wait_for_a_verdict_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert DECIDING_MAX == OPEN_HANDSHAKES
-    monkeypatch.setattr("saltlite.core.hub.DECIDING_MAX", 3)
+    monkeypatch.setattr("saltlite.master.protocol.session_manager.DECIDING_MAX", 3)
     table = Table()
     for number in range(3):
         Guest(table, f"m{number}").prove()
@@ -290,7 +283,7 @@ def test_pending_sessions_have_a_limit_and_a_place_that_is_left_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert PENDING_SESSIONS == 1000
-    monkeypatch.setattr("saltlite.core.sessions.PENDING_SESSIONS", 2)
+    monkeypatch.setattr("saltlite.master.protocol.sessions.PENDING_SESSIONS", 2)
     table = Table()
     accepted = table.join("web1")
     first = table.join("p1", "pending")
@@ -306,7 +299,7 @@ def test_pending_sessions_have_a_limit_and_a_place_that_is_left_is_free(
 
 
 def test_a_pending_key_may_come_again_when_all_places_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.core.sessions.PENDING_SESSIONS", 1)
+    monkeypatch.setattr("saltlite.master.protocol.sessions.PENDING_SESSIONS", 1)
     table = Table()
     older = table.join("p1", "pending")
     table.take()

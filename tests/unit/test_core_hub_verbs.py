@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.core.hub import (
-    HangUp,
-    Report,
-)
+from saltlite.master.protocol.session_manager import HangUp, Report
 from saltlite.wire.messages import VERBS, Sender, functions_digest, functions_message
 from tests.core_guest import MESSAGES, Guest, Table, of
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.core.job_effects import Forget, Fork, Go, Keep, Offer, Parcel, Tell, Write
-from saltlite.core.job_lanes import QUEUE_MAX
-from saltlite.core.job_offers import OFFER_AGAIN_S
-from saltlite.core.jobs import Jobs
-from saltlite.core.journal_rules import CLOCK_SLACK_S
-from saltlite.core.minion_ports import Step
+from saltlite.minion.protocol.effects import Delivery, Forget, Fork, Go, Keep, Offer, Tell, Write
+from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.journal_rules import CLOCK_SLACK_S
+from saltlite.minion.protocol.offers import OFFER_AGAIN_S
+from saltlite.minion.protocol.ports import Step
+from saltlite.minion.protocol.slots import QUEUE_MAX
 from saltlite.model.job import TargetState
+from saltlite.platform.clock import ManualClock
 from saltlite.wire import jobbody
 from saltlite.wire.messages import REASON_MAX
 from tests.core_keys import DAY, JOB_PUBLIC, NOW, seed, signed
@@ -95,11 +95,11 @@ def test_a_refused_job_that_comes_again_is_refused_for_the_same_reason() -> None
 # -- who may order what
 
 
-def tampered(job: Parcel, **changed: Any) -> Parcel:
+def tampered(job: Delivery, **changed: Any) -> Delivery:
     return replace(job, **changed)
 
 
-def other_master(job: Parcel) -> Parcel:
+def other_master(job: Delivery) -> Delivery:
     return replace(job, signature=jobbody.sign(seed("other"), job.body))
 
 
@@ -115,7 +115,7 @@ def other_master(job: Parcel) -> Parcel:
         (tampered(parcel(minions=("web1", "web2")), proof=[b"x"]), "not-in-audience"),
     ],
 )
-def test_a_job_that_was_not_signed_for_this_minion_does_not_run_and_uses_no_jid_up(job: Parcel, why: str) -> None:
+def test_a_job_that_was_not_signed_for_this_minion_does_not_run_and_uses_no_jid_up(job: Delivery, why: str) -> None:
     it = Server()
     it.jobs.received(job)
     effects = it.take()
@@ -126,7 +126,7 @@ def test_a_job_that_was_not_signed_for_this_minion_does_not_run_and_uses_no_jid_
 
 
 def test_before_a_certificate_was_verified_nothing_runs() -> None:
-    jobs = Jobs("web1", ManualClock(wall=NOW), limit=1, longest_s=0.0)
+    jobs = JobMachine("web1", ManualClock(wall=NOW), limit=1, longest_s=0.0)
     jobs.open()
     jobs.received(parcel())
     assert "no master that this minion trusts" in refusal(jobs.take())[1]
@@ -176,13 +176,13 @@ def test_a_signed_job_whose_jid_is_no_time_is_refused() -> None:
     it = Server()
     number = "99999999999999999999"
     body, signature = signed(number, ["web1"])
-    it.jobs.received(Parcel(number, body, signature, [], 1000))
+    it.jobs.received(Delivery(number, body, signature, [], 1000))
     assert "bad-job" in refusal(it.take())[1]
 
 
 def test_a_signed_body_that_cannot_be_read_is_refused() -> None:
     it = Server()
-    it.jobs.received(Parcel(jid(), b"\xc1", jobbody.sign(seed("jobs"), b"\xc1"), [], 1000))
+    it.jobs.received(Delivery(jid(), b"\xc1", jobbody.sign(seed("jobs"), b"\xc1"), [], 1000))
     assert refusal(it.take())[0] is TargetState.REFUSED
 
 

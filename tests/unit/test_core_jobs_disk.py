@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from saltlite.core import jobs
-from saltlite.core.job_effects import Fork, Go, Keep, Kill, Offer, Remembered, Tell, Write
-from saltlite.core.job_entry import SIGKILL
-from saltlite.core.jobs import Jobs
-from saltlite.core.minion_ports import Step
+from saltlite.minion.protocol import jobs
+from saltlite.minion.protocol.effects import Fork, Go, Keep, Kill, Offer, Remembered, Tell, Write
+from saltlite.minion.protocol.entry import SIGKILL
+from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.ports import Step
 from saltlite.model.job import TargetState
 from tests.core_keys import JOB_PUBLIC, NOW
 from tests.core_server import PID, UNTIL, Server, jid, parcel, refusal, writes
@@ -110,7 +110,7 @@ def test_a_result_that_is_held_in_memory_is_offered_and_the_journal_knows_that_i
 
 def restarted(reason: str, *, spooled: tuple[str, ...] = ()) -> Server:
     it = Server(opened=False)
-    it.jobs = Jobs("web1", it.clock, limit=2, longest_s=0.0)
+    it.jobs = JobMachine("web1", it.clock, limit=2, longest_s=0.0)
     it.jobs.trust(JOB_PUBLIC, UNTIL)
     remembered = Remembered(jid(0), Step.DONE, received_wall_ms=int(NOW * 1000), reason=reason)
     it.jobs.replay([remembered], spooled, "")

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from saltlite.core.job_effects import Forget, Fork, Go, Keep, Kill, Offer, Remembered, Tell, Write
-from saltlite.core.job_endings import CANCELLED_CODE, TIMED_OUT_CODE
-from saltlite.core.job_entry import NEVER, SIGKILL, SIGTERM
-from saltlite.core.job_offers import OFFER_AGAIN_S
-from saltlite.core.jobs import CANCELS_AHEAD_MAX, KILL_GRACE_S
-from saltlite.core.journal_rules import CLOCK_SLACK_S
-from saltlite.core.minion_ports import Step
+from saltlite.minion.protocol.effects import Forget, Fork, Go, Keep, Kill, Offer, Remembered, Tell, Write
+from saltlite.minion.protocol.endings import CANCELLED_CODE, TIMED_OUT_CODE
+from saltlite.minion.protocol.entry import NEVER, SIGKILL, SIGTERM
+from saltlite.minion.protocol.jobs import CANCELS_AHEAD_MAX, KILL_GRACE_S
+from saltlite.minion.protocol.journal_rules import CLOCK_SLACK_S
+from saltlite.minion.protocol.offers import OFFER_AGAIN_S
+from saltlite.minion.protocol.ports import Step
 from saltlite.model.job import TargetState
 from saltlite.wire import jobbody
 from tests.core_keys import DAY, NOW

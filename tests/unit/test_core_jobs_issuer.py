@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from saltlite.core.job_effects import Offer, Remembered, Write
-from saltlite.core.job_offers import FOREIGN_S
-from saltlite.core.journal_rules import advance
-from saltlite.core.minion_ports import JournalEntry, Record, Step
 from saltlite.errors import JournalError
+from saltlite.minion.protocol.effects import Offer, Remembered, Write
+from saltlite.minion.protocol.journal_rules import advance
+from saltlite.minion.protocol.offers import FOREIGN_S
+from saltlite.minion.protocol.ports import JournalEntry, Record, Step
 from saltlite.model.ids import parse_jid
 from saltlite.model.job import TargetState
 from tests.core_keys import JOB_PUBLIC

@@ -6,11 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from saltlite.core.job_effects import Effect, EndPart, Forget, Fork, Go, Keep, Offer, Parcel, Remembered, Tell, Write
-from saltlite.core.job_endings import SEGMENT_UNREADABLE
-from saltlite.core.job_lanes import QUEUE_MAX
-from saltlite.core.job_offers import AWAITED_AGAIN_S, OFFER_AGAIN_S
-from saltlite.core.minion_ports import Step
+from saltlite.minion.protocol.effects import (
+    Delivery,
+    Effect,
+    EndPart,
+    Forget,
+    Fork,
+    Go,
+    Keep,
+    Offer,
+    Remembered,
+    Tell,
+    Write,
+)
+from saltlite.minion.protocol.endings import SEGMENT_UNREADABLE
+from saltlite.minion.protocol.offers import AWAITED_AGAIN_S, OFFER_AGAIN_S
+from saltlite.minion.protocol.ports import Step
+from saltlite.minion.protocol.slots import QUEUE_MAX
 from saltlite.model.ids import Jid
 from saltlite.model.job import TargetState
 from saltlite.model.parts import part_id, segment_id
@@ -31,22 +43,22 @@ SEGMENTS = [segment_id(PART, number) for number in range(3)]
 RESTARTED = "its process ended without a result (the minion was restarted while it ran)"
 
 
-def part(number: int = 1, srns: tuple[str, ...] = SRNS, *, of: int = 0, run_ms: int = 0) -> Parcel:
+def part(number: int = 1, srns: tuple[str, ...] = SRNS, *, of: int = 0, run_ms: int = 0) -> Delivery:
     """Part `number` of job `of`, which is for the minion itself as well."""
     members = ["web1", merkle.member("web1", number, srns)]
     body, signature = signed(jid(of), members, deliver_ms=60_000, run_ms=run_ms)
     proof = merkle.proofs(members)[members[1]]
-    return Parcel(part_of(of, number), body, signature, proof, 60_000, srns)
+    return Delivery(part_of(of, number), body, signature, proof, 60_000, srns)
 
 
 class Parts(Server):
     """A server that is handed parts."""
 
-    def take_part(self, one: Parcel | None = None) -> list[Effect]:
+    def take_part(self, one: Delivery | None = None) -> list[Effect]:
         self.jobs.received(one or part())
         return self.take()
 
-    def run(self, one: Parcel | None = None) -> list[Effect]:
+    def run(self, one: Delivery | None = None) -> list[Effect]:
         one = one or part()
         self.take_part(one)
         self.jobs.forked(one.jid, PID, TICKS)
@@ -188,7 +200,7 @@ def test_a_part_that_comes_again_is_answered_by_what_became_of_it() -> None:
         (replace(parcel(), srns=SRNS), "bad-part"),
     ],
 )
-def test_a_part_runs_only_on_the_resources_that_the_master_signed(one: Parcel, why: str) -> None:
+def test_a_part_runs_only_on_the_resources_that_the_master_signed(one: Delivery, why: str) -> None:
     it = Parts()
     state, reason = refusal(it.take_part(one))
     assert (state, why in reason) == (TargetState.REFUSED, True)
@@ -217,7 +229,7 @@ def test_parts_take_no_place_of_a_job_and_have_a_limit_of_their_own() -> None:
 
 
 def test_more_parts_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.core.job_lanes.QUEUE_MAX", 2)
+    monkeypatch.setattr("saltlite.minion.protocol.slots.QUEUE_MAX", 2)
     assert QUEUE_MAX > 2
     it = Parts(opened=False)
     for number in (1, 2):

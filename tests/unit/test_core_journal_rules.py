@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from saltlite.core.journal_rules import CLOCK_SLACK_S, kept
-from saltlite.core.minion_ports import JOURNAL_KEEP_ENTRIES, JOURNAL_MOST_ENTRIES, JournalEntry, Step
+from saltlite.minion.protocol.journal_rules import CLOCK_SLACK_S, kept
+from saltlite.minion.protocol.ports import JOURNAL_KEEP_ENTRIES, JOURNAL_MOST_ENTRIES, JournalEntry, Step
 from saltlite.model.ids import jid_at
 from tests.core_keys import NOW
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from saltlite.adapters.memory_store import MemoryDisk, MemoryStore
-from saltlite.core.keyring import (
+from saltlite.master.protocol.keyring import (
     CONFLICT_EVERY_S,
     CONFLICTS_KEPT,
     SEEN_EVERY_S,
@@ -19,9 +18,10 @@ from saltlite.core.keyring import (
     decide,
     refusal,
 )
-from saltlite.core.ports import TokenRecord
+from saltlite.master.store.ports import TokenRecord
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import TRANSITIONS, JoinToken, KeyRecord, KeyState, fingerprint
+from saltlite.testing.store.store import MemoryDisk, MemoryStore
 from saltlite.wire.joinproof import prove, token_public
 from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_NETWORK, PROOF_BYTES, SESSION_MAX_AGE_S
 

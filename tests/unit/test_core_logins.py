@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.logins import Logins, external
-from saltlite.core.wrongpace import NAMES_MAX, WRONG_AT_ONCE, WRONG_EVERY_S, WrongPace
+from saltlite.auth.guess_rate import NAMES_MAX, WRONG_AT_ONCE, WRONG_EVERY_S, GuessRateLimiter
+from saltlite.auth.logins import Logins, external
 from saltlite.errors import LoginError
 from saltlite.model.authtoken import AuthToken
+from saltlite.testing.store.store import MemoryStore
 
 NOW = 1_800_000_000.0
 FRED = external("file", "fred", ("dev", "ops"))
@@ -100,7 +100,7 @@ def test_the_uid_of_a_login_is_no_users_and_its_own() -> None:
 
 
 def test_after_some_wrong_passwords_the_name_has_to_wait_and_no_other() -> None:
-    pace = WrongPace()
+    pace = GuessRateLimiter()
     for _ in range(WRONG_AT_ONCE):
         assert pace.wait_s("pam", "fred", 100.0) == 0.0
         pace.wrong("pam", "fred", 100.0)
@@ -112,7 +112,7 @@ def test_after_some_wrong_passwords_the_name_has_to_wait_and_no_other() -> None:
 
 
 def test_names_that_are_remembered_are_limited() -> None:
-    pace = WrongPace()
+    pace = GuessRateLimiter()
     for _ in range(WRONG_AT_ONCE):
         pace.wrong("pam", "first", 0.0)
     for number in range(NAMES_MAX):

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 import pytest
 
-from saltlite.core.matching import explain, resolve
-from saltlite.core.matching.expression import written
-from saltlite.core.matching.fleet import Selection
-from saltlite.core.matching.memory_fleet import Member, MemoryFleet
-from saltlite.core.matching.nodegroups import parse_compound
-from saltlite.core.matching.patterns import PATTERN_MAX
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.target import Target, TargetKind
+from saltlite.targeting import explain, resolve
+from saltlite.targeting.expression import written
+from saltlite.targeting.fleet import Selection
+from saltlite.targeting.memory_fleet import Member, MemoryFleet
+from saltlite.targeting.nodegroups import parse_compound
+from saltlite.targeting.patterns import PATTERN_MAX
 
 MA, MB, MC = MinionId("ma"), MinionId("mb"), MinionId("mc")
 ADDRESSES = {MA: "10.1.0.7", MB: "192.168.3.4", MC: "172.16.0.9"}

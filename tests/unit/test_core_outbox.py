@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 
-from saltlite.core.outbox import PARCELS_MAX, RESEND_MAX_S, RESEND_MIN_S, Outbox, Parcel
+from saltlite.master.protocol.outbox import PARCELS_MAX, RESEND_MAX_S, RESEND_MIN_S, Delivery, Outbox
 from saltlite.wire.limits import SEND_WINDOW
 
 
-def parcel(jid: str, size: int = 10, until: float = 1e9) -> Parcel:
-    return Parcel(jid, b"b" * size, b"s" * 64, [b"p" * 32], until)
+def parcel(jid: str, size: int = 10, until: float = 1e9) -> Delivery:
+    return Delivery(jid, b"b" * size, b"s" * 64, [b"p" * 32], until)
 
 
 def jids(outbox: Outbox, now: float) -> list[str]:

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saltlite.core.places import Place, Places
+from saltlite.master.protocol.network_places import Place, Places
 from saltlite.model.networks import network_of
 
 

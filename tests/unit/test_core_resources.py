@@ -8,7 +8,8 @@ from zlib import crc32
 
 import pytest
 
-from saltlite.core.resources.layout import (
+from saltlite.errors import DamagedError, StoreError
+from saltlite.resources.registry.layout import (
     CAPACITY_MAX,
     CAPACITY_MIN,
     HEADERS,
@@ -25,7 +26,7 @@ from saltlite.core.resources.layout import (
     read_header,
     read_state,
 )
-from saltlite.core.resources.records import (
+from saltlite.resources.registry.records import (
     LAST,
     RECORD_MAX,
     Change,
@@ -37,9 +38,8 @@ from saltlite.core.resources.records import (
     read,
     whole_records,
 )
-from saltlite.core.resources.slots import NoRoomError, pack_sorted, probe, shift_for
-from saltlite.core.resources.views import Views
-from saltlite.errors import DamagedError, StoreError
+from saltlite.resources.registry.slots import NoRoomError, pack_sorted, probe, shift_for
+from saltlite.resources.registry.views import Views
 
 VALUE = payload("m1", "dummy")
 CHANGES: list[Change] = [(b"dummy:a", VALUE), (b"dummy:bb", VALUE), (b"dummy:a", None)]

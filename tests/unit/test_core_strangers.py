@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from saltlite.core.hub import Decide, HangUp
-from saltlite.core.strangers import CONNECTS_S, Strangers
+from saltlite.master.protocol.session_manager import Decide, HangUp
+from saltlite.master.protocol.strangers import CONNECTS_S, Strangers
 from saltlite.wire.limits import STRANGER_S, STRANGERS, STRANGERS_PER_NETWORK
 from tests.core_guest import Guest, Table
 

@@ -28,4 +28,4 @@ def test_both_daemons_have_their_points() -> None:
 
 def test_a_point_whose_function_is_gone_is_found_out() -> None:
     with pytest.raises(AttributeError):
-        Point(MASTER, "saltlite.core.hub:Hub.was_never_there").function()
+        Point(MASTER, "saltlite.master.protocol.session_manager:SessionManager.was_never_there").function()

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.acl import Granted, Principal
-from saltlite.core.acl_rules import read_rules
-from saltlite.core.eventpace import EventPace
-from saltlite.core.filelane import FileLane
+from saltlite.auth.acl import Granted, Principal
+from saltlite.auth.rules import read_rules
 from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, StoreError, UsageError
-from saltlite.master.handlers.asked import answer
+from saltlite.master.handlers.minion_requests import answer
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.minion.eventsender import EventSender, event_message
+from saltlite.master.protocol.event_rate import EventRateLimiter
+from saltlite.master.protocol.request_queue import RequestQueue
+from saltlite.minion.processes.event_sender import EventSender, event_message
 from saltlite.model.eventmatch import matches
 from saltlite.model.events import TAG_MAX, parse_free_tag, tag_of_minion
 from saltlite.model.ids import MinionId
@@ -82,7 +82,7 @@ def test_a_full_store_has_the_minion_come_again() -> None:
 
 
 def test_a_minion_may_send_so_many_events_at_once_and_then_at_a_pace_whatever_others_do() -> None:
-    pace, taken = EventPace(), 0
+    pace, taken = EventRateLimiter(), 0
     while pace.take("web1", 5.0):
         taken += 1
     assert taken == EVENTS_AT_ONCE
@@ -93,7 +93,7 @@ def test_a_minion_may_send_so_many_events_at_once_and_then_at_a_pace_whatever_ot
 
 
 def test_events_above_the_pace_are_answered_busy_and_reach_no_mworker() -> None:
-    lane, states = FileLane(), []
+    lane, states = RequestQueue(), []
     for n in range(EVENTS_AT_ONCE + 1):
         lane.event(1, "web1", {**event_message("a", {}, ""), "n": n}, 5.0)
         for ask in lane.due():
@@ -116,7 +116,7 @@ class Way:
 
 
 def test_an_event_that_was_not_acknowledged_is_an_error_of_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.minion.eventsender.BUSY_S", 0.0)
+    monkeypatch.setattr("saltlite.minion.processes.event_sender.BUSY_S", 0.0)
     again = Way("busy", "ok")
     EventSender(again, JID).send("a", {"when": {1, 2}}, 5.0)
     assert [message["jid"] for message in again.sent] == [JID, JID]

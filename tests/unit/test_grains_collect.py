@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import saltlite
-from saltlite.grains import core, hardware, network
-from saltlite.grains.collect import SOURCES, collect
 from saltlite.loader.encode import decode_return, encode_return
+from saltlite.plugins.grains import core, hardware, network
+from saltlite.plugins.grains.collect import SOURCES, collect
 
 
 def with_files(monkeypatch: pytest.MonkeyPatch, module: Any, files: dict[str, str]) -> None:

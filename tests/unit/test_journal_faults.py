@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from saltlite.adapters.memory_disk import JOURNAL_FOLDER, MemoryDisk, MemoryHandle, memory_journal
-from saltlite.core.minion_ports import JOURNAL_KEEP_ENTRIES, JOURNAL_KEEP_S, JOURNAL_RESERVE, Record, Step
 from saltlite.errors import JournalError, UnwrittenError
+from saltlite.minion.protocol.ports import JOURNAL_KEEP_ENTRIES, JOURNAL_KEEP_S, JOURNAL_RESERVE, Record, Step
+from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk, MemoryHandle, memory_journal
 
 NOW = 1_800_000_000_000
 OLD = NOW - JOURNAL_KEEP_S * 1000 - 1

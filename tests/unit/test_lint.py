@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import UsageError
-from saltlite.grains.collect import collect
 from saltlite.lint.findings import CODES, Severity
 from saltlite.lint.formats import as_data, as_sarif, as_text
 from saltlite.lint.interface_rules import GRAINS
 from saltlite.lint.run import lint
+from saltlite.plugins.grains.collect import collect
 from tests.loading import write
 
 DOC = '"""A module."""\n'
@@ -197,7 +197,7 @@ def test_every_grain_of_this_machine_is_known() -> None:
 def test_what_ships_is_without_errors_and_warnings() -> None:
     folder = Path(__file__).parents[2] / "saltlite"
     report = lint(
-        [str(folder / "modules"), str(folder / "interfaces"), str(folder / "runners"), str(folder / "executors")]
+        [str(folder / name) for name in ("plugins/modules", "interfaces", "plugins/runners", "plugins/executors")]
     )
     assert [one.sentence() for one in report.findings if one.severity is not Severity.NOTE] == []
 

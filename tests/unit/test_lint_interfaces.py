@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import UsageError
+from saltlite.interfaces.smi.contract import contract_of
+from saltlite.interfaces.smi.declare import Interface
 from saltlite.lint.compare import changes_between, version_problem
 from saltlite.lint.generate import generate, shared_signature
 from saltlite.lint.source import SourceInterface, SourceModule, read_interfaces, read_module
-from saltlite.smi.contract import contract_of
-from saltlite.smi.declare import Interface
 
 APT = '''
 __virtualname__ = "pkg"

@@ -334,5 +334,5 @@ def test_secrets_are_known_by_their_parameters_where_another_user_runs_the_funct
 
 
 def test_what_the_master_knows_of_is_what_ships() -> None:
-    shipped = Path(__file__).parents[2] / "saltlite/executors"
+    shipped = Path(__file__).parents[2] / "saltlite/plugins/executors"
     assert {file.stem for file in shipped.glob("[!_]*.py")} == KNOWING

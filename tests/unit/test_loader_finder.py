@@ -31,7 +31,7 @@ def test_the_last_module_dir_is_asked_first_and_the_shipped_modules_last(tmp_pat
         f"{tmp_path}/a/modules",
         f"{tmp_path}/ext/modules",
     ]
-    assert layers[-1].path.endswith("saltlite/modules")
+    assert layers[-1].path.endswith("saltlite/plugins/modules")
 
 
 def test_a_module_dir_offers_modules_and_else_underscore_modules(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.loader.straycalls import LOG_SECONDS, StrayCalls
+from saltlite.loader.undeclared_calls import LOG_SECONDS, UndeclaredCalls
 from tests.loading import write
 
 THING = """
@@ -496,7 +496,7 @@ def test_an_interface_is_that_of_its_own_name_among_several(tmp_path: Path) -> N
 
 
 def test_a_line_in_the_log_is_worth_a_minute(tmp_path: Path) -> None:
-    counts = StrayCalls(str(tmp_path / "smi"))
+    counts = UndeclaredCalls(str(tmp_path / "smi"))
     assert [counts.count("pkg.foo") for _ in range(3)] == [True, False, False]
     os.utime(tmp_path / "smi/pkg.foo", (0, time.time() - LOG_SECONDS - 1))
     assert counts.count("pkg.foo") is True
@@ -505,8 +505,8 @@ def test_a_line_in_the_log_is_worth_a_minute(tmp_path: Path) -> None:
 
 def test_counts_that_cannot_be_kept_cost_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    counts = StrayCalls(str(tmp_path / "file"))
+    counts = UndeclaredCalls(str(tmp_path / "file"))
     assert counts.count("pkg.foo") is True
     assert counts.counts() == {}
-    assert StrayCalls(str(tmp_path / "smi")).count("../pkg") is True
+    assert UndeclaredCalls(str(tmp_path / "smi")).count("../pkg") is True
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]

@@ -31,7 +31,7 @@ def test_every_type_has_its_own_folders_in_the_same_order(tmp_path: Path) -> Non
     }
     found = paths(opts, "runners")
     assert found[:-1] == [f"{tmp_path}/b/_runners", f"{tmp_path}/a/runners", "/ext/runners", "/two", "/one"]
-    assert found[-1].endswith("/saltlite/runners")
+    assert found[-1].endswith("/saltlite/plugins/runners")
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.indexfile import remembered_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.lowest import RESERVED
 from saltlite.loader.places import MODULES, search_layers
+from saltlite.loader.salt_files import RESERVED
 from saltlite.loader.scan import Scan, scan_module
-from saltlite.minion.customgrains import custom_grains
+from saltlite.minion.sync.custom_grains import custom_grains
 from tests.loading import write
 from tests.salt_site import salt_site
 

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from saltlite.adapters.machine_net import cable_of, free_cables, room
+from saltlite.cloud.machines.net import cable_of, free_cables, room
 from saltlite.errors import MachineError
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.acl import Granted, Principal
-from saltlite.core.acl_rules import read_blacklist, read_rules
-from saltlite.core.logins import external
+from saltlite.auth.acl import Granted, Principal
+from saltlite.auth.logins import external
+from saltlite.auth.rules import read_blacklist, read_rules
 from saltlite.errors import LoginError, NoTargetError, RefusedError, UsageError
-from saltlite.master.context import Answer, Watch
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.processes.context import Answer, Watch
 from tests.core_keys import NOW
 from tests.master_office import ROOT, Office
 

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.acl import Principal
-from saltlite.core.ports import MinionRow
-from saltlite.master.context import Follow, Identity, Master, Terms
+from saltlite.auth.acl import Principal
 from saltlite.master.handlers.follow import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.presence import record
+from saltlite.master.processes.context import Follow, HandlerConfig, Identity, Master
+from saltlite.master.store.ports import MinionRow
 from saltlite.model.keys import KeyState, fingerprint
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
 from tests.core_keys import certificate
 from tests.inventory import inventory
 from tests.store_samples import NOW, WEB1, commit, job, key, publish, ret
@@ -29,7 +29,7 @@ def master() -> Master:
     who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
     link = cast("Any", None)
     return Master(
-        MemoryStore(), ManualClock(wall=NOW + 3600), who, Terms(5.0, 60.0, frozenset({0})), link, *inventory()
+        MemoryStore(), ManualClock(wall=NOW + 3600), who, HandlerConfig(5.0, 60.0, frozenset({0})), link, *inventory()
     )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.ports import TargetRow
-from saltlite.master import arguments
-from saltlite.master.arguments import EndedArguments
+from saltlite.master.processes import arguments
+from saltlite.master.processes.arguments import EndedArguments
+from saltlite.master.store.ports import TargetRow
 from saltlite.model.ids import Jid
 from saltlite.model.job import TargetState
 from tests.core_keys import NOW

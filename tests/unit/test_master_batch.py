@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.parts import SignedPart
-from saltlite.core.ports import TargetRow
 from saltlite.errors import UsageError
-from saltlite.master.context import RecentProofs
 from saltlite.master.handlers.batch import LASTS_MAX_MS, WAIT_MAX_MS, batch_of, release_due
+from saltlite.master.processes.context import RecentProofs
+from saltlite.master.store.ports import TargetRow
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Batch, Job, TargetState
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
+from saltlite.wire.signed_parts import SignedPart
 from tests.store_samples import NOW, commit, job, key, move, ret, row
 
 IDS = tuple(MinionId(f"web{number}") for number in range(1, 7))

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.acl import Granted, Principal
-from saltlite.core.acl_rules import read_rules
-from saltlite.core.cache.ports import PILLAR
+from saltlite.auth.acl import Granted, Principal
+from saltlite.auth.rules import read_rules
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.handlers import cached
 from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.targeting.banks import PILLAR
 from tests.master_office import ROOT, Office
 
 ALL = {"tgt": "*", "tgt_type": "glob"}

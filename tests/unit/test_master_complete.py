@@ -6,16 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.acl import Principal
-from saltlite.core.ports import FunctionSet, MinionRow
+from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.complete import FUNCTION_SETS_MAX, JIDS_MAX, WORDS_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.store.ports import FunctionSet, MinionRow
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.inventory import inventory
 
@@ -32,7 +32,7 @@ class Office:
 
     def __init__(self) -> None:
         identity = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         self.store = MemoryStore()
         # No link: a question that reached for it would fail the test.
         self.master = Master(self.store, ManualClock(wall=NOW), identity, terms, cast("Any", None), *inventory())

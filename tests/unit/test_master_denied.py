@@ -6,12 +6,12 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.core.acl import Principal
+from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError
-from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.model.keys import fingerprint
+from saltlite.platform.clock import ManualClock
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.inventory import inventory
 
@@ -69,7 +69,9 @@ class Untouched:
 def test_somebody_who_is_no_operator_is_refused_before_anything_is_looked_at(verb: str) -> None:
     nothing = cast("Any", Untouched())
     who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-    master = Master(nothing, ManualClock(wall=NOW), who, Terms(5.0, 60.0, frozenset({0})), nothing, *inventory())
+    master = Master(
+        nothing, ManualClock(wall=NOW), who, HandlerConfig(5.0, 60.0, frozenset({0})), nothing, *inventory()
+    )
     request = {"v": 1, "verb": verb, **{field: GOOD[field] for field in VERBS[verb].needs}}
     with pytest.raises(RefusedError):
         handle_request(master, Principal("mallory", 1000), request)

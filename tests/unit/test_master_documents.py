@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.core.cache.ports import GRAINS_MAX
-from saltlite.master.documents import (
+from saltlite.master.processes.documents import (
     BYTES_PER_MINUTE,
     IDLE_S,
     PER_MINUTE,
@@ -20,6 +18,8 @@ from saltlite.master.documents import (
     Documents,
 )
 from saltlite.model.ids import MinionId
+from saltlite.platform.clock import ManualClock
+from saltlite.targeting.banks import GRAINS_MAX
 from saltlite.wire.limits import DOC_MAX, MIB
 from saltlite.wire.messages import Sender, check
 

@@ -8,18 +8,18 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.acl import Principal
-from saltlite.core.ports import FunctionSet, MinionRow
+from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.describe import SIGNATURES_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.reports import Passing, Reported, store_reports
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.store.ports import FunctionSet, MinionRow
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.signature import by_name
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, decode_body
 from saltlite.wire.messages import functions_digest, functions_message
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
@@ -43,7 +43,7 @@ class Fleet:
 
     def __init__(self, *, whole: bool = True, **minions: Sequence[str] | None) -> None:
         self.link = Link()
-        terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         identity = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
         self.master = Master(
             MemoryStore(), ManualClock(wall=NOW), identity, terms, cast("Any", self.link), *inventory()

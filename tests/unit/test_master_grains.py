@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.core.cache.ports import KEY_NAMES_MAX, LEAVES_MAX
+from saltlite.targeting.banks import KEY_NAMES_MAX, LEAVES_MAX
 from tests.master_office import Office
 
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.adapters.cursor import CursorFile
-from saltlite.adapters.defects import DEFECT
-from saltlite.core.acl import Granted
-from saltlite.core.acl_rules import read_rules
-from saltlite.core.hooks import read_hooks
+from saltlite.auth.acl import Granted
+from saltlite.auth.rules import read_rules
 from saltlite.errors import StoreError
-from saltlite.master.hooks import AGAIN_S, LIMITED_S, LOOK_S, STALE_S, Hooks
+from saltlite.hooks import read_hooks
+from saltlite.master.processes.hooks import AGAIN_S, LIMITED_S, LOOK_S, STALE_S, Hooks
+from saltlite.platform.cursor import CursorFile
+from saltlite.platform.defects import DEFECT
 from tests.core_keys import NOW
 from tests.master_office import Office
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.adapters.privileges import write_secret
 from saltlite.errors import RemoteProtocolError, StartupError, UsageError
-from saltlite.master import identity
-from saltlite.master.identity import CHAIN_KEPT, ensure_identity, fleet_files, replace_lost, rotate
+from saltlite.master.processes import identity
+from saltlite.master.processes.identity import CHAIN_KEPT, ensure_identity, fleet_files, replace_lost, rotate
 from saltlite.model.keys import fingerprint, fingerprint_bytes
+from saltlite.platform.privileges import write_secret
 from saltlite.wire.certificate import MasterCertificate
 from saltlite.wire.noise import public_of
 from saltlite.wire.succession import successors
@@ -190,7 +190,7 @@ def dying_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
         return change
 
-    monkeypatch.setattr("saltlite.master.identity.write_secret", counted(write_secret))
+    monkeypatch.setattr("saltlite.master.processes.identity.write_secret", counted(write_secret))
     monkeypatch.setattr("os.unlink", counted(os.unlink))
     monkeypatch.setattr("os.rename", counted(os.rename))
 

@@ -7,13 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.acl import Principal
-from saltlite.core.ports import MinionRow, PartRow, TargetRow
+from saltlite.auth.acl import Principal
 from saltlite.errors import StoreError, UsageError
-from saltlite.master import inside
-from saltlite.master.context import Answer, Follow, Identity, Master, Terms, Watch
 from saltlite.master.handlers import events, jobs
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
@@ -21,9 +16,14 @@ from saltlite.master.handlers.jobs import LIMIT_MAX, TARGET_MAX
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import handle_pull
 from saltlite.master.handlers.reports import Passing, store_passing
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes.context import Answer, Follow, HandlerConfig, Identity, Master, Watch
+from saltlite.master.store.ports import MinionRow, PartRow, TargetRow
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Batch, TargetState
 from saltlite.model.keys import fingerprint
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
 from tests.inventory import inventory
 from tests.store_samples import NOW, WEB1, WEB2, commit, job, key, move, publish, ret
@@ -58,7 +58,7 @@ class Office:
         self.store = MemoryStore()
         self.link = Link()
         who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        limits = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}), **terms)
+        limits = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}), **terms)
         self.master = Master(self.store, self.clock, who, limits, cast("Any", self.link), *inventory())
         self._requests = itertools.count()
         with self.store.write() as tx:

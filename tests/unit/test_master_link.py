@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from saltlite.adapters.packing import Inside, pack, unpack
-from saltlite.core.hub_effects import Effect, Report
-from saltlite.master import inside
-from saltlite.master.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
+from saltlite.master.protocol.effects import Effect, Report
 from saltlite.model.keys import Fingerprint
+from saltlite.wire.ipc import Inside, pack, unpack
 from saltlite.wire.limits import RETURN_MEMORY
 from saltlite.wire.messages import FUNCTIONS_BYTES_MAX
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from saltlite.adapters.link import SendResult
-from saltlite.adapters.packing import Inside, pack, unpack
-from saltlite.core.filelane import file_said
-from saltlite.master import inside
-from saltlite.master.link import LinkProcess
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes.link import LinkProcess
+from saltlite.platform.link import SendResult
+from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.messages import file_said
 from tests.core_guest import MESSAGES, Guest, Table
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.master.maintenance import ROOM_EVENTS, ROOM_FROM, ROOM_JOBS, ROOM_S, ROOM_TO, Maintenance
+from saltlite.master.processes.maintenance import ROOM_EVENTS, ROOM_FROM, ROOM_JOBS, ROOM_S, ROOM_TO, Maintenance
 from saltlite.model.history import JobFilter
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
 from tests.store_samples import NOW, WEB1, commit, job, publish, ret
 
 BODY = 10_000

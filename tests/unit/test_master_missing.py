@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.resources.admission import Rules
-from saltlite.core.resources.claims import Conflict
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master import claimants
-from saltlite.master.handlers.holds import agrees
-from saltlite.master.registrations import CLAIMS_MAX, Registered, Registrations
+from saltlite.master.handlers.digests import agrees
+from saltlite.master.processes import claimants
+from saltlite.master.processes.registrations import CLAIMS_MAX, Registered, Registrations
 from saltlite.model.ids import MinionId
 from saltlite.model.resourcelook import TEXT_MAX, TypeReport, read_report
+from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.claims import Conflict
 from saltlite.wire.document import encode_document
 from tests.core_keys import NOW
 from tests.master_office import Office
@@ -263,7 +263,7 @@ def test_a_row_of_an_earlier_version_is_read(office: Office) -> None:
 
 
 def test_only_operators_let_resources_go(office: Office) -> None:
-    from saltlite.core.acl import Principal
+    from saltlite.auth.acl import Principal
     from saltlite.master.handlers.operator_verbs import handle_request
 
     with pytest.raises(RefusedError):

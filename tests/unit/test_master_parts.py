@@ -7,29 +7,29 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.acl import Principal
-from saltlite.core.parts import SignedPart
-from saltlite.core.ports import OpenJob
+from saltlite.auth.acl import Principal
 from saltlite.errors import NoTargetError, RefusedError, StoreError
-from saltlite.master.context import Answer, Identity, Master, Terms
 from saltlite.master.handlers import publish, reports
 from saltlite.master.handlers.batch import release_due
 from saltlite.master.handlers.follow import Follower
-from saltlite.master.handlers.left_out import tell_left_out
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import CANCELS_MAX, handle_pull
+from saltlite.master.handlers.rejected_results import tell_left_out
 from saltlite.master.handlers.reports import Passing, Reported, Settled, store_passing, store_reports
-from saltlite.master.left_out import TELL_S
+from saltlite.master.processes.context import Answer, HandlerConfig, Identity, Master
+from saltlite.master.processes.rejected_results import TELL_S
+from saltlite.master.store.ports import OpenJob
 from saltlite.model.events import tag_job_return, tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.model.parts import PART_RESOURCES, part_id, segment_id, split_part
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
 from saltlite.wire import merkle
 from saltlite.wire.jobbody import decode_body
 from saltlite.wire.segment import SegmentRow, encode_segment
+from saltlite.wire.signed_parts import SignedPart
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.inventory import inventory
 from tests.store_samples import WEB1, WEB2, key, row, state_of
@@ -71,7 +71,7 @@ class Office:
         self.store = MemoryStore()
         self.link = Link()
         who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         self.master = Master(self.store, self.clock, who, terms, cast("Any", self.link), *inventory())
         self._requests = 0
         with self.store.write() as tx:

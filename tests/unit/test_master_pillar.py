@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_cache import MemoryCache
-from saltlite.adapters.memory_evaluator import MemoryEvaluator
-from saltlite.adapters.memory_pillar import MemoryPillarFiles
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.acl import Principal
-from saltlite.core.cache.ports import GRAINS, PILLAR
-from saltlite.core.matching.fleet import Query
-from saltlite.core.pillar.evaluation import Evaluation, Evaluator, Wanted
+from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, SaltliteError, UsageError
-from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.pillar import answer_pillar, handle_pillar_show
-from saltlite.master.pillars import PILLARS_A_MINUTE, PILLARS_MEMORY, Pillars
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.pillars import PILLARS_A_MINUTE, PILLARS_MEMORY, Pillars
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
+from saltlite.pillar.evaluation import Evaluation, Evaluator, Wanted
+from saltlite.pillar.memory import MemoryPillarFiles
+from saltlite.pillar.memory_evaluator import MemoryEvaluator
+from saltlite.platform.clock import ManualClock
+from saltlite.targeting.banks import GRAINS, PILLAR
+from saltlite.targeting.fleet import Query
+from saltlite.testing.banks import MemoryCache
+from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.document import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK, MIB
 from saltlite.wire.messages import Message, Sender, check
@@ -46,7 +46,7 @@ def master(
     who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
     made_of = MemoryPillarFiles({"base": files})
     pillars = Pillars(made_of, evaluator or MemoryEvaluator(made_of), cached=cached)
-    terms = Terms(5.0, 60.0, frozenset({0}))
+    terms = HandlerConfig(5.0, 60.0, frozenset({0}))
     registry, banks = inventory(cache=cache)
     link: Any = None  # nothing here is said to it
     return Master(MemoryStore(), ManualClock(wall=NOW), who, terms, link, registry, banks, pillars)

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.shared_debts import PLACES, SharedDebts
-from saltlite.core.acl import Granted, Principal
-from saltlite.core.acl_rules import read_rules
-from saltlite.core.cache.ports import PILLAR
-from saltlite.core.matching import wrong_pillar_values
-from saltlite.core.wrongpace import WRONG_AT_ONCE, WRONG_EVERY_S, WrongPace
+from saltlite.auth.acl import Granted, Principal
+from saltlite.auth.guess_rate import WRONG_AT_ONCE, WRONG_EVERY_S, GuessRateLimiter
+from saltlite.auth.rules import read_rules
 from saltlite.errors import NoTargetError, RefusedError, UsageError
-from saltlite.master.context import Answer
 from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.processes.context import Answer
 from saltlite.model.target import Target, TargetKind
+from saltlite.platform.shared_debts import PLACES, SharedDebts
+from saltlite.targeting import wrong_pillar_values
+from saltlite.targeting.banks import PILLAR
 from tests.master_office import ROOT, Office
 
 FRED = Principal("fred", 1000)
@@ -149,7 +149,7 @@ def test_an_explanation_that_is_asked_for_counts(place: Place) -> None:
 
 def test_mworkers_count_together() -> None:
     debts = SharedDebts()
-    one, two = WrongPace(debts), WrongPace(debts)
+    one, two = GuessRateLimiter(debts), GuessRateLimiter(debts)
     one.wrong("pillar", "gina", 100.0, WRONG_AT_ONCE - 1)
     assert two.wait_s("pillar", "gina", 100.0) == 0.0
     two.wrong("pillar", "gina", 100.0)
@@ -158,7 +158,7 @@ def test_mworkers_count_together() -> None:
 
 
 def test_names_that_share_a_line_are_told_apart_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.adapters.shared_debts.LINES", PLACES)
+    monkeypatch.setattr("saltlite.platform.shared_debts.LINES", PLACES)
     debts = SharedDebts()
     names = [("pillar", f"user{number}") for number in range(PLACES + 1)]
     for number, name in enumerate(names):

@@ -8,17 +8,17 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.acl import Principal
-from saltlite.core.ports import StoreWriter
+from saltlite.auth.acl import Principal
 from saltlite.errors import NoTargetError, RefusedError
-from saltlite.master.context import Answer, Identity, Master, Terms
 from saltlite.master.handlers import functions, publish
 from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.processes.context import Answer, HandlerConfig, Identity, Master
+from saltlite.master.store.ports import StoreWriter
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState, fingerprint
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.limits import JOBS_QUEUED_PER_MINION
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.inventory import inventory
@@ -41,7 +41,7 @@ class Office:
     def __init__(self) -> None:
         self.store = MemoryStore()
         who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        terms = Terms(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
+        terms = HandlerConfig(timeout_s=5.0, deliver_s=60.0, operators=frozenset({0}))
         self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", Link()), *inventory())
         self._requests = 0
         with self.store.write() as tx:

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.outbox import PARCELS_MAX
-from saltlite.core.parts import SignedPart
-from saltlite.core.peer import HELD_MAX
-from saltlite.core.ports import OpenJob, TargetRow
 from saltlite.errors import StoreError
-from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.pull import CANCELS_MAX, PAGE, handle_pull
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.protocol.outbox import PARCELS_MAX
+from saltlite.master.protocol.peer import HELD_MAX
+from saltlite.master.store.ports import OpenJob, TargetRow
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import fingerprint
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.limits import SEND_WINDOW
+from saltlite.wire.signed_parts import SignedPart
 from tests.core_keys import certificate
 from tests.inventory import inventory
 from tests.store_samples import NOW, WEB1, job, publish
@@ -64,7 +64,7 @@ def master(link: Link) -> Master:
     signed = certificate(NOW)
     who = Identity(fingerprint(signed.fleet_public), signed, bytes(32))
     clock = ManualClock(wall=NOW + 10)
-    return Master(MemoryStore(), clock, who, Terms(5.0, 60.0, frozenset({0})), link, *inventory())
+    return Master(MemoryStore(), clock, who, HandlerConfig(5.0, 60.0, frozenset({0})), link, *inventory())
 
 
 def test_a_job_that_was_never_acknowledged_may_begin_in_the_time_that_is_left(master: Master, link: Link) -> None:

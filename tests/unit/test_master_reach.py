@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.acl import Granted, Principal
-from saltlite.core.acl_rules import read_rules
-from saltlite.core.ports import FunctionSet, MinionRow
+from saltlite.auth.acl import Granted, Principal
+from saltlite.auth.rules import read_rules
 from saltlite.errors import NoTargetError, RefusedError, SaltliteError, UsageError
-from saltlite.master.context import Answer
 from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.processes.context import Answer
+from saltlite.master.store.ports import FunctionSet, MinionRow
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
 from tests.core_keys import NOW

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from saltlite.core.ports import FunctionSet, StoreReader
-from saltlite.master.context import FUNCTION_SETS_KEPT, RecentFunctions
+from saltlite.master.processes.context import FUNCTION_SETS_KEPT, RecentFunctions
+from saltlite.master.store.ports import FunctionSet, StoreReader
 
 
 class Store:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.core.parts import signed_parts
-from saltlite.master.context import PROOFS_KEPT, RecentProofs
+from saltlite.master.processes.context import PROOFS_KEPT, RecentProofs
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job
+from saltlite.wire.signed_parts import signed_parts
 from tests.store_samples import job
 
 FLEET = (MinionId("a"), MinionId("b"), MinionId("c"))

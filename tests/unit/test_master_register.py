@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.resources.admission import QUOTA, REASONS_MAX, Rules
-from saltlite.master.documents import PER_MINUTE
 from saltlite.master.handlers import register as registering
+from saltlite.master.processes.documents import PER_MINUTE
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
+from saltlite.resources.registry.admission import QUOTA, REASONS_MAX, Rules
 from saltlite.wire.document import encode_document
 from tests.master_office import Office
 from tests.store_samples import key

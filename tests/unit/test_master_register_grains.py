@@ -9,9 +9,9 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 import pytest
 
-from saltlite.core.cache.ports import RESOURCE_GRAINS
-from saltlite.core.resources import admission
 from saltlite.master.handlers import resource_grains
+from saltlite.resources.registry import admission
+from saltlite.targeting.banks import RESOURCE_GRAINS
 from saltlite.wire.document import CONTAINERS_MAX
 from tests.master_office import Office
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.cache.ports import RESOURCE_GRAINS
-from saltlite.core.resources.admission import Rules
-from saltlite.core.resources.claims import Conflict
 from saltlite.master.handlers import keys, resource_grains
 from saltlite.master.handlers import register as registering
-from saltlite.master.handlers.holds import agrees
+from saltlite.master.handlers.digests import agrees
 from saltlite.model.ids import MinionId
+from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.claims import Conflict
+from saltlite.targeting.banks import RESOURCE_GRAINS
 from saltlite.wire.document import encode_document
 from tests.master_office import Office
 from tests.store_samples import key

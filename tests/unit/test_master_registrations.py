@@ -6,9 +6,9 @@ import gc
 import weakref
 from collections.abc import Mapping
 
-from saltlite.adapters.memory_cache import MemoryBanks, MemoryCache
-from saltlite.master.registrations import Registered, Registrations
+from saltlite.master.processes.registrations import Registered, Registrations
 from saltlite.model.ids import MinionId
+from saltlite.testing.banks import MemoryBanks, MemoryCache
 
 MA, MB = MinionId("ma"), MinionId("mb")
 

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.ports import TargetRow
-from saltlite.master.context import Identity, Master, Terms
 from saltlite.master.handlers.reports import Passing, Reported, Settled, store_reports
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.store.ports import TargetRow
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.store.store import MemoryStore
 from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
 from tests.inventory import inventory
 from tests.store_samples import NOW, WEB1, WEB2, job, key, publish
@@ -26,7 +26,7 @@ class Desk:
 
     def __init__(self) -> None:
         who = Identity(fingerprint(FLEET_PUBLIC), certificate(NOW), JOB_PRIVATE)
-        terms = Terms(5.0, 60.0, frozenset({0}))
+        terms = HandlerConfig(5.0, 60.0, frozenset({0}))
         self.store = MemoryStore()
         self.master = Master(self.store, ManualClock(wall=NOW), who, terms, cast("Any", None), *inventory())
         publish(self.store, JOB)

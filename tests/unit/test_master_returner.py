@@ -11,18 +11,27 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.cursor import CursorFile
-from saltlite.adapters.memory_store import MemoryStore
-from saltlite.core.acl import Granted, Principal
-from saltlite.core.acl_rules import read_rules
+from saltlite.auth.acl import Granted, Principal
+from saltlite.auth.rules import read_rules
 from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, UsageError
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.returner import AGAIN_MAX_S, AGAIN_S, DEATHS_ALONE, DEATHS_MAX, PAGE, WANTED_MAX, Returner, Wanted
+from saltlite.master.processes.returner import (
+    AGAIN_MAX_S,
+    AGAIN_S,
+    DEATHS_ALONE,
+    DEATHS_MAX,
+    PAGE,
+    WANTED_MAX,
+    Returner,
+    Wanted,
+)
 from saltlite.model.ids import MinionId
+from saltlite.platform.clock import ManualClock
+from saltlite.platform.cursor import CursorFile
+from saltlite.testing.store.store import MemoryStore
 from tests.master_office import Office
 from tests.store_samples import commit
 from tests.store_samples import ret as returned

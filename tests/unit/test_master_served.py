@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.memory_files import MemoryFileRoots
-from saltlite.core.acl import Granted, Principal
-from saltlite.core.acl_rules import read_rules
+from saltlite.auth.acl import Granted, Principal
+from saltlite.auth.rules import read_rules
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.handlers import served
+from saltlite.files.memory import MemoryFileRoots
+from saltlite.master.handlers import file_listing as served
 from saltlite.master.handlers.operator_verbs import handle_request
 from tests.master_office import Office
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.turnboard import REFUSED_S, Marks, Turn, TurnBoard
 from saltlite.errors import StoreError
-from saltlite.master import settling
 from saltlite.master.handlers.reports import Passing, Reported, Settled
-from saltlite.master.settling import settle
-from saltlite.master.turnnames import turn_of_report
+from saltlite.master.processes import settling
+from saltlite.master.processes.settling import settle
+from saltlite.master.processes.turnnames import turn_of_report
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint
+from saltlite.platform.turn_board import REFUSED_S, Marks, Turn, TurnBoard
 
 
 def ret(minion: str, jid: str = "1") -> Reported:

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.core import shares
-from saltlite.core.shares import BURST_S, SHARE, Shares
-from saltlite.master.guests import GUESTS_MAX, Guests
-from saltlite.master.turns import Line, Turns
+from saltlite.master.processes.local_clients import GUESTS_MAX, LocalClients
+from saltlite.master.processes.turns import Line, Turns
+from saltlite.master.protocol import fair_share as shares
+from saltlite.master.protocol.fair_share import BURST_S, SHARE, Shares
 
 
 class Hand:
@@ -175,7 +175,7 @@ def test_users_that_asked_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch
 
 
 def test_greedy_users_leave_connections_to_others_and_operators_are_not_counted() -> None:
-    guests = Guests()
+    guests = LocalClients()
     for _ in range(1000):
         guests.came(0, 0.0, is_guest=False)
     counts = dict.fromkeys((1001, 1002, 1003, 1004), 0)
@@ -193,7 +193,7 @@ def test_greedy_users_leave_connections_to_others_and_operators_are_not_counted(
 
 
 def test_a_user_alone_has_half_of_the_connections() -> None:
-    guests = Guests()
+    guests = LocalClients()
     count = 0
     while not guests.is_full(1001):
         guests.came(1001, 0.0, is_guest=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.core.matching import resolve
-from saltlite.core.matching.ipcidr import ADDRESS_MAX, has_address, lies_in, parse_network
-from saltlite.core.matching.memory_fleet import Member, MemoryFleet
-from saltlite.core.matching.parser import DEPTH_MAX, TARGET_MAX, WORDS_MAX
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
 from saltlite.model.target import Target, TargetKind
+from saltlite.targeting import resolve
+from saltlite.targeting.ipcidr import ADDRESS_MAX, has_address, lies_in, parse_network
+from saltlite.targeting.memory_fleet import Member, MemoryFleet
+from saltlite.targeting.parser import DEPTH_MAX, TARGET_MAX, WORDS_MAX
 
 WEB = MinionId("web")
 

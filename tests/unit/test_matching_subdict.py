@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.matching.fleet import Query
-from saltlite.core.matching.patterns import PATTERN_MAX
-from saltlite.core.matching.subdict import PIECES_MAX, VALUE_MAX, Subdict
 from saltlite.errors import UsageError
+from saltlite.targeting.fleet import Query
+from saltlite.targeting.patterns import PATTERN_MAX
+from saltlite.targeting.subdict import PIECES_MAX, VALUE_MAX, Subdict
 
 DATA: dict[Any, Any] = {
     "os": "Debian",

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.packing import Inside, pack, unpack
-from saltlite.core.filelane import file_said
-from saltlite.minion.asks import Asks
-from saltlite.minion.inside import FORGED
+from saltlite.minion.jobs.rpc_server import RpcServer
+from saltlite.minion.processes.ipc_messages import FORGED
+from saltlite.wire.ipc import Inside, pack, unpack
 from saltlite.wire.limits import FILE_ASKS_MAX
-from saltlite.wire.messages import NONCE_BYTES, Message
+from saltlite.wire.messages import NONCE_BYTES, Message, file_said
 from tests.core_keys import answer_check, signed_answer
 
 READ = {"t": "file_ask", "n": 7, "act": "read", "env": "base", "path": "f", "after": "", "offset": 0, "nonce": b""}
@@ -39,7 +38,7 @@ class Asker:
         self.alarms: list[int] = []
         self.refreshes: list[tuple[str, Callable[[Inside], None]]] = []
         nobody: Any = None  # every write is taken at once, so the reactor is not asked for anything
-        self.asks = Asks(
+        self.asks = RpcServer(
             nobody,
             lambda message: self.told.append(message["message"]),
             self._refresh,

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.filelane import file_said
-from saltlite.minion.documents import AGAIN_S, HOLDS_S, Documents, Hooks
-from saltlite.minion.inside import FORGED
+from saltlite.minion.processes.ipc_messages import FORGED
+from saltlite.minion.sync.documents import AGAIN_S, HOLDS_S, Documents, Hooks
 from saltlite.wire.document import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
-from saltlite.wire.messages import Message, Sender, check
+from saltlite.wire.messages import Message, Sender, check, file_said
 
 GRAINS = {"id": "web1", "os": "Debian"}
 REGISTRATION = encode_document({"resources": {"dummy": ["a"]}, "grains": {}, "stale": [], "functions": {}})

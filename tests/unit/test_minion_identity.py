@@ -8,8 +8,8 @@ import pytest
 
 from saltlite.config.minion import MinionConfig
 from saltlite.errors import MisconfiguredError, RemoteProtocolError, StartupError
-from saltlite.minion import identity
-from saltlite.minion.identity import Fleet
+from saltlite.minion.processes import identity
+from saltlite.minion.processes.identity import Fleet
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint
 from saltlite.wire.succession import encode_chain, succeed
 from tests.core_keys import FLEET_PRIVATE, FLEET_PUBLIC, NOW, certificate, seed

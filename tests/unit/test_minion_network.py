@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.adapters.packing import pack
-from saltlite.core.connection import Changed, Effect, Phase
-from saltlite.core.minion_ports import SpoolEntry
-from saltlite.minion import inside
-from saltlite.minion.network import NetworkProcess
+from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.processes.network import NetworkProcess
+from saltlite.minion.protocol.connection import Changed, Effect, Phase
+from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint
+from saltlite.wire.ipc import pack
 from saltlite.wire.messages import functions_message
 
 JID = "20270115080000000001"

@@ -6,12 +6,12 @@ import errno
 
 import pytest
 
-from saltlite.adapters.memory_disk import MemoryDisk, memory_spool
-from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError
-from saltlite.minion.jobprocess import HELD_RESULT_MAX
-from saltlite.minion.results import HELD_BYTES, Results
+from saltlite.minion.jobs.job_process import HELD_RESULT_MAX
+from saltlite.minion.jobs.results import HELD_BYTES, Results
+from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.model.job import TargetState
+from saltlite.testing.disk import MemoryDisk, memory_spool
 
 JID = "20260131235959123456"
 LATER = "20260131235959123457"

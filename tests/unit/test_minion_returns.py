@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.kept import KeptReturns
-from saltlite.adapters.memory_disk import MemoryDisk
 from saltlite.config.load import load_minion
 from saltlite.errors import ConfigError
 from saltlite.loader.encode import decode_return
-from saltlite.minion.returns import Returns
+from saltlite.minion.jobs.oversized_returns import KeptReturns
+from saltlite.minion.jobs.returns import Returns
 from saltlite.model.keptreturn import HEADER_BYTES, digest_of
+from saltlite.testing.disk import MemoryDisk
 from saltlite.wire.limits import RETURN_MAX
 
 JID = "20260131235959123456"

@@ -18,7 +18,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.modules import _packages
+from saltlite.plugins.modules import _packages
 
 INDEX = build_index(search_layers({}))
 GRAINS = {"os": "Alpine", "os_family": "Alpine", "osarch": "x86_64"}

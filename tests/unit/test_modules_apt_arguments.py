@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.modules import _apt, _packages
+from saltlite.plugins.modules import _apt, _packages
 
 
 @pytest.mark.parametrize("name", ["-o", "--help", "vim-", "", "a b", "^vim", "?installed", "vim;id", "vim/sid", "Vim"])

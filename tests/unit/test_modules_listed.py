@@ -23,7 +23,7 @@ def between(path: Path, start: str, end: str) -> str:
     "text",
     [
         pytest.param(
-            between(PACKAGE.parent / "README.md", "## Execution modules\n", "\n## ").partition("\n\n|")[2], id="README"
+            between(PACKAGE / "docs" / "modules.md", "## What ships\n", "\n## ").partition("\n\n|")[2], id="docs"
         ),
         pytest.param(between(PACKAGE / "CHANGELOG.md", "- Execution modules with", "\n- "), id="CHANGELOG"),
     ],

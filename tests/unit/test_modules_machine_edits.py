@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError
-from saltlite.modules import _machinefiles, _programs
+from saltlite.plugins.modules import _machinefiles, _programs
 from tests.recorded_machines import Machine, machine_in
 
 HOSTS = "# a\n127.0.0.1\tlocalhost\n192.0.2.7 web web.example.org # proxy\n192.0.2.7 again\n"

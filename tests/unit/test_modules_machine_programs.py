@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError
-from saltlite.modules import _packages, _programs, _rpm_reports
+from saltlite.plugins.modules import _packages, _programs, _rpm_reports
 from tests.recorded_machines import Machine, machine_in
 
 

@@ -19,9 +19,17 @@ from saltlite.loader.places import search_layers
 from saltlite.wire.messages import FUNCTIONS_BYTES_MAX, functions_message
 
 INDEX: Index = build_index(search_layers({}))
-ALLOWED = ("saltlite.errors", "saltlite.model", "saltlite.decorators", "saltlite.loader.hints", "saltlite.modules")
+ALLOWED = (
+    "saltlite.errors",
+    "saltlite.model",
+    "saltlite.decorators",
+    "saltlite.loader.hints",
+    "saltlite.plugins.modules",
+)
 
 DEBIAN = {"os": "Debian", "os_family": "Debian", "osarch": "amd64"}
+
+FOLDER = Path(saltlite.__file__).parent / "plugins" / "modules"
 
 
 def run(fun: str, *args: Any, opts: dict[str, Any] | None = None, **kwargs: Any) -> Outcome:
@@ -51,7 +59,7 @@ def test_every_module_declares_who_keeps_it(file: ModuleFile) -> None:
     assert [field for field in (":maintainer:", ":maturity:", ":platform:") if field not in doc] == []
 
 
-@pytest.mark.parametrize("path", sorted(Path(saltlite.__file__).parent.glob("modules/*.py")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda p: p.stem)
 def test_plug_ins_import_nothing_of_the_core(path: Path) -> None:
     tree = ast.parse(path.read_text())
     imported = {

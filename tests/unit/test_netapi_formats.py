@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from saltlite.netapi.formats import (
+from saltlite.api.formats import (
     DEPTH_MAX,
     FIELDS_MAX,
     YAML_MAX,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from saltlite.api.lowstate import LOWSTATES_MAX, call_of, read_login, read_lowstate, read_lowstates
 from saltlite.config.api import CLIENTS
 from saltlite.errors import UsageError
-from saltlite.netapi.lowstate import LOWSTATES_MAX, call_of, read_login, read_lowstate, read_lowstates
 
 
 def fields(**given: Any) -> dict[str, Any]:

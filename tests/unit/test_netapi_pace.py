@@ -8,28 +8,28 @@ from pathlib import Path
 
 from cryptography import x509
 
-from saltlite.netapi import app, openapi
-from saltlite.netapi.metrics import Metrics
-from saltlite.netapi.pace import KNOWN_MAX, Pace
-from saltlite.netapi.tls import self_signed
+from saltlite.api import app, openapi
+from saltlite.api.metrics import Metrics
+from saltlite.api.rate_limiter import KNOWN_MAX, RateLimiter
+from saltlite.api.tls import self_signed
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_a_burst_passes_and_then_so_many_a_second() -> None:
-    pace = Pace(2, 3)
+    pace = RateLimiter(2, 3)
     assert [pace.take("a", 0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
     assert pace.take("a", 0.5) == 0.0
 
 
 def test_one_address_does_not_slow_down_another() -> None:
-    pace = Pace(1, 1)
+    pace = RateLimiter(1, 1)
     pace.take("a", 0.0)
     assert pace.take("b", 0.0) == 0.0
 
 
 def test_what_is_given_back_may_be_taken_again_and_no_more_than_the_burst() -> None:
-    pace = Pace(1, 2)
+    pace = RateLimiter(1, 2)
     for _ in range(5):
         assert pace.take("a", 0.0) == 0.0
         pace.give_back("a")
@@ -38,13 +38,13 @@ def test_what_is_given_back_may_be_taken_again_and_no_more_than_the_burst() -> N
 
 
 def test_a_clock_that_stands_still_gives_nothing() -> None:
-    pace = Pace(1, 1)
+    pace = RateLimiter(1, 1)
     pace.take("a", 5.0)
     assert pace.take("a", 5.0) > 0
 
 
 def test_addresses_are_forgotten_in_the_end() -> None:
-    pace = Pace(1, 1)
+    pace = RateLimiter(1, 1)
     for number in range(KNOWN_MAX + 1):
         pace.take(str(number), 0.0)
     assert pace.take("0", 0.0) == 0.0
@@ -63,8 +63,8 @@ def test_requests_are_counted_by_endpoint_method_and_status() -> None:
 
 
 def test_the_checked_in_openapi_document_is_the_one_that_is_answered() -> None:
-    checked_in = json.loads((ROOT / "saltlite/netapi/openapi.json").read_text())
-    assert checked_in == openapi.document(), "run `python -m saltlite.netapi.openapi > saltlite/netapi/openapi.json`"
+    checked_in = json.loads((ROOT / "saltlite/api/openapi.json").read_text())
+    assert checked_in == openapi.document(), "run `python -m saltlite.api.openapi > saltlite/api/openapi.json`"
 
 
 def test_every_path_but_the_websocket_is_in_the_openapi_document() -> None:

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from saltlite.api.fair_semaphore import FairSemaphore
+from saltlite.api.link import CONNECTIONS_MAX, FOLLOWED_MAX, FOLLOWED_OF_ONE
 from saltlite.errors import UnreachableError
-from saltlite.netapi.link import CONNECTIONS_MAX, FOLLOWED_MAX, FOLLOWED_OF_ONE
-from saltlite.netapi.turns import Turns
 
 
-async def entered(turns: Turns, caller: str, leave: asyncio.Event, inside: list[str]) -> None:
+async def entered(turns: FairSemaphore, caller: str, leave: asyncio.Event, inside: list[str]) -> None:
     """Have a place until `leave`."""
     async with turns.take(caller):
         inside.append(caller)
@@ -26,7 +26,7 @@ async def settled() -> None:
 
 def test_who_asks_for_much_waits_for_himself_and_others_do_not() -> None:
     async def story() -> list[str]:
-        turns, leave, inside = Turns(4, 2, 60.0), asyncio.Event(), list[str]()
+        turns, leave, inside = FairSemaphore(4, 2, 60.0), asyncio.Event(), list[str]()
         async with asyncio.TaskGroup() as group:
             for caller in ("greedy",) * 10 + ("other", "third"):
                 group.create_task(entered(turns, caller, leave, inside))
@@ -41,7 +41,7 @@ def test_who_asks_for_much_waits_for_himself_and_others_do_not() -> None:
 
 def test_who_finds_no_place_in_time_is_told_the_way_out_and_leaves_none_taken() -> None:
     async def story() -> None:
-        turns, leave, inside = Turns(1, 1, 0.01), asyncio.Event(), list[str]()
+        turns, leave, inside = FairSemaphore(1, 1, 0.01), asyncio.Event(), list[str]()
         async with asyncio.TaskGroup() as group:
             group.create_task(entered(turns, "a", leave, inside))
             await settled()

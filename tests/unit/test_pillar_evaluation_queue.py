@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.core.pillar import evaluation_queue
-from saltlite.core.pillar.evaluation_queue import (
+from saltlite.pillar import evaluation_queue
+from saltlite.pillar.evaluation_queue import (
     PAUSE_MAX_S,
     PAUSE_MIN_S,
     WAIT_S,

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import UnwrittenError
+from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.minion.resources import segments as module
 from saltlite.minion.resources.segments import FLUSH_S, SEGMENT_BYTES, Segments, Told
 from saltlite.model.job import TargetState

@@ -18,6 +18,8 @@ from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
 from tests.runner_client import INDEX, Client, row, run
 
+FOLDER = Path(saltlite.__file__).parent / "plugins" / "runners"
+
 
 @pytest.mark.parametrize("file", INDEX.files, ids=lambda file: file.stem)
 def test_every_runner_is_documented_with_an_example_under_its_own_name(file: ModuleFile) -> None:
@@ -26,12 +28,12 @@ def test_every_runner_is_documented_with_an_example_under_its_own_name(file: Mod
         assert f"saltlite-run {file.stem}.{function}" in found.doc, function
 
 
-@pytest.mark.parametrize("path", sorted(Path(saltlite.__file__).parent.glob("runners/*.py")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda p: p.stem)
 def test_runners_import_nothing_of_the_core(path: Path) -> None:
     tree = ast.parse(path.read_text())
     imported = {part.module or "" for part in ast.walk(tree) if isinstance(part, ast.ImportFrom)}
     mine = {name for name in imported if name.startswith("saltlite.")}
-    hints = ("saltlite.decorators.notes", "saltlite.loader.hints", "saltlite.smi")
+    hints = ("saltlite.decorators.notes", "saltlite.loader.hints", "saltlite.interfaces.smi")
     allowed = ("saltlite.errors", "saltlite.model", *hints)
     assert {name for name in mine if not name.startswith(allowed)} == set()
 

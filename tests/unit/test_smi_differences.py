@@ -10,8 +10,8 @@ import pytest
 
 from saltlite.decorators.notes import collecting
 from saltlite.errors import InterfaceArgumentError, InterfaceNotImplemented
-from saltlite.smi.adapting import adapted
-from saltlite.smi.differences import Level, compare
+from saltlite.interfaces.smi.adapting import adapted
+from saltlite.interfaces.smi.differences import Level, compare
 
 DETAILS = {"status": "not_implemented"}
 

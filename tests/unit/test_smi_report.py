@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from saltlite.grains.collect import collect
 from saltlite.interfaces import Interface
 from saltlite.interfaces.group import GroupInterface
 from saltlite.interfaces.pkg import PkgInterface
 from saltlite.interfaces.service import ServiceInterface
 from saltlite.interfaces.shadow import ShadowInterface
+from saltlite.interfaces.smi.contract import Contract, contract_of
+from saltlite.interfaces.smi.fleet import FleetTable, as_html
+from saltlite.interfaces.smi.report import check_module, digest_of
 from saltlite.interfaces.user import UserInterface
 from saltlite.loader.contracts import SHIPPED_INTERFACES
 from saltlite.loader.finder import build_index
 from saltlite.loader.interface_texts import with_interfaces
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.smi.contract import Contract, contract_of
-from saltlite.smi.fleet import FleetTable, as_html
-from saltlite.smi.report import check_module, digest_of
+from saltlite.plugins.grains.collect import collect
 
 DEBIAN = {"os": "Debian", "os_family": "Debian", "kernel": "Linux", "init": "systemd"}
 SHIPPED = {

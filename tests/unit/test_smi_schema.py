@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from saltlite.smi.schema import ENTRIES_MAX, MISMATCHES_MAX, mismatches_of, schema_of
+from saltlite.interfaces.smi.schema import ENTRIES_MAX, MISMATCHES_MAX, mismatches_of, schema_of
 
 
 class Change(TypedDict):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError
-from saltlite.resources.ssh._faults import sentence_of
-from saltlite.resources.ssh._host import SECRET_MAX, TIMEOUT_MAX_S, Host, host_of
-from saltlite.resources.ssh._remote_grains import ADDRESSES_MAX, OUTPUT_MAX, VALUE_MAX, read_grains
+from saltlite.resources.types.ssh._faults import sentence_of
+from saltlite.resources.types.ssh._host import SECRET_MAX, TIMEOUT_MAX_S, Host, host_of
+from saltlite.resources.types.ssh._remote_grains import ADDRESSES_MAX, OUTPUT_MAX, VALUE_MAX, read_grains
 
 REDHAT = b"""\
 kernel=Linux

@@ -11,22 +11,22 @@ from typing import Any, cast
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 import pytest
 
-from saltlite.adapters.cursor import CursorFile
-from saltlite.adapters.localfs_cache import entries
-from saltlite.adapters.packing import pack
+from saltlite.api.feed import _events_in as shown_by_the_api
 from saltlite.client.values import decode_message
-from saltlite.core.hooks import read_hooks
 from saltlite.errors import DamagedError
-from saltlite.master.context import Follow, Watch
+from saltlite.hooks import read_hooks
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.pull import handle_pull
-from saltlite.master.hooks import Hooks
-from saltlite.master.returner import Returner, Wanted
+from saltlite.master.processes.context import Follow, Watch
+from saltlite.master.processes.hooks import Hooks
+from saltlite.master.processes.returner import Returner, Wanted
+from saltlite.master.store.banks import entries
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
-from saltlite.netapi.feed import _events_in as shown_by_the_api
+from saltlite.platform.cursor import CursorFile
+from saltlite.wire.ipc import pack
 from tests.fuzz.readers import read_everywhere
 from tests.fuzz.site import JID, ROOT, Site
 from tests.store_samples import NOW, job

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from saltlite.adapters import turnboard
-from saltlite.adapters.children import Spec
-from saltlite.adapters.turnboard import CAREFUL_S, ENDED_MAX, NAMELESS, REFUSED_S, TEXT_BYTES, Turn, TurnBoard
-from saltlite.core.acl import Principal
+from saltlite.auth.acl import Principal
 from saltlite.errors import SaltliteError
-from saltlite.master import watchdog
 from saltlite.master.handlers.reports import Reported
-from saltlite.master.turnnames import refuse_ended, turn_of_link, turn_of_question, turn_of_report, turn_of_request
-from saltlite.master.watchdog import (
+from saltlite.master.processes import watchdog
+from saltlite.master.processes.turnnames import (
+    refuse_ended,
+    turn_of_link,
+    turn_of_question,
+    turn_of_report,
+    turn_of_request,
+)
+from saltlite.master.processes.watchdog import (
     LOOK_COUNTS_S,
     OWN_TURN_TIMES,
     TURN_BLOCKED_S,
@@ -27,6 +30,9 @@ from saltlite.master.watchdog import (
 )
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint
+from saltlite.platform import turn_board as turnboard
+from saltlite.platform.children import Spec
+from saltlite.platform.turn_board import CAREFUL_S, ENDED_MAX, NAMELESS, REFUSED_S, TEXT_BYTES, Turn, TurnBoard
 
 ROOT = Principal("root", 0)
 REQUEST = {"v": 1, "verb": "publish", "request_id": "r1", "token": b"one"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.core.outbox import Parcel
 from saltlite.errors import RemoteProtocolError
+from saltlite.master.protocol.outbox import Delivery
 from saltlite.model.files import ENV_MAX, PATH_BYTES_MAX
 from saltlite.model.parts import PART_BYTES, PART_RESOURCES, resource_parts
 from saltlite.wire.codec import decode, encode
@@ -206,7 +206,7 @@ def test_the_largest_part_fits_into_a_frame() -> None:
     # The longest SRNs that a part may have are as many as its bytes allow.
     longest = "t" * 64 + ":" + "i" * 255
     srns = next(iter(resource_parts(sorted(f"{longest[:-3]}{number:03}" for number in range(500)))))[1]
-    parcel = Parcel(f"{JID}-1", b"b" * JOB_BODY_MAX, b"s" * 64, [b"p" * HASH_BYTES] * PROOF_MAX, 0.0, srns)
+    parcel = Delivery(f"{JID}-1", b"b" * JOB_BODY_MAX, b"s" * 64, [b"p" * HASH_BYTES] * PROOF_MAX, 0.0, srns)
     message = parcel.message(0.0)
     assert sum(map(len, srns)) > PART_BYTES - len(longest)
     assert len(encode(message)) < FRAME_MAX - KIB

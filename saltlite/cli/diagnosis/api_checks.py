@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
-from saltlite.adapters.tls_files import OWN_FILE
 from saltlite.cli.diagnosis import shared_checks as shared
 from saltlite.cli.diagnosis.evidence import ApiEvidence, PathSeen, Sort
 from saltlite.cli.diagnosis.findings import Finding, ok, problem, warning
 from saltlite.cli.durations import format_duration
+from saltlite.platform.tls_files import OWN_FILE
 
 LOOPBACK = ("127.", "::1", "localhost")
 """How an address begins that only this machine reaches."""

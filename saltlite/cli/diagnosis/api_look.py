@@ -8,13 +8,13 @@ import ssl
 
 from cryptography.hazmat.primitives import hashes
 
-from saltlite.adapters.tls_files import OWN_FILE, read_tls
 from saltlite.cli.diagnosis import look
 from saltlite.cli.diagnosis.evidence import ApiEvidence, TlsSeen
 from saltlite.config.api import ApiConfig
 from saltlite.config.load import load_api
 from saltlite.config.paths import master_socket
 from saltlite.errors import ConfigError, StartupError
+from saltlite.platform.tls_files import OWN_FILE, read_tls
 
 CONNECT_S = 5.0
 """How long the port, and the socket of the master, may take to answer."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from saltlite.adapters.master_probe import MasterProof
 from saltlite.config.api import ApiConfig
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
 from saltlite.model.resourcelook import TypeReport
+from saltlite.platform.master_probe import MasterProof
 
 
 class Sort(StrEnum):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
-from saltlite.adapters.master_probe import MasterProof, probe_master
 from saltlite.cli.diagnosis import look
 from saltlite.cli.diagnosis.evidence import FleetSeen, MasterEvidence
 from saltlite.client.local import LocalClient
@@ -13,8 +12,9 @@ from saltlite.config.load import load_master
 from saltlite.config.master import MasterConfig
 from saltlite.config.paths import master_socket
 from saltlite.errors import ConfigError, LinkError, RemoteProtocolError, SaltliteError, StartupError
-from saltlite.master.identity import fleet_files
+from saltlite.master.processes.identity import fleet_files
 from saltlite.model.keys import KeyState, fingerprint
+from saltlite.platform.master_probe import MasterProof, probe_master
 from saltlite.wire.certificate import MasterCertificate
 
 PROBE_S = 5.0

@@ -5,16 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 
-from saltlite.adapters.master_probe import MasterProof
 from saltlite.cli.diagnosis import shared_checks as shared
 from saltlite.cli.diagnosis.evidence import MasterSeen, MinionEvidence, Sort
 from saltlite.cli.diagnosis.findings import Finding, ok, problem, warning
 from saltlite.cli.diagnosis.minion_look import KEY_FILES
 from saltlite.cli.durations import format_duration
-from saltlite.core.connection import Phase
 from saltlite.errors import UsageError
-from saltlite.minion.statusfile import STOPPED
+from saltlite.minion.processes.status_file import STOPPED
+from saltlite.minion.protocol.connection import Phase
 from saltlite.model.ids import parse_minion_id
+from saltlite.platform.master_probe import MasterProof
 from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
 
 SKEW_S = 5.0

@@ -6,9 +6,6 @@ import os
 import socket
 from typing import NamedTuple
 
-from saltlite.adapters import journal_format, spool
-from saltlite.adapters.master_probe import MasterProof, probe_master
-from saltlite.adapters.privileges import read_secret
 from saltlite.cli.configs import missing_folders
 from saltlite.cli.diagnosis import look
 from saltlite.cli.diagnosis.evidence import MasterSeen, MinionEvidence
@@ -17,9 +14,12 @@ from saltlite.config.load import load_minion
 from saltlite.config.minion import MinionConfig
 from saltlite.config.values import parse_address
 from saltlite.errors import ConfigError, JournalError, LinkError, RemoteProtocolError, StartupError, UsageError
-from saltlite.minion.identity import join_token, pinned_fleet, read_pin
-from saltlite.minion.statusfile import Status, read_status
+from saltlite.minion.jobs import journal_format, spool
+from saltlite.minion.processes.identity import join_token, pinned_fleet, read_pin
+from saltlite.minion.processes.status_file import Status, read_status
 from saltlite.model.keys import parse_fingerprint
+from saltlite.platform.master_probe import MasterProof, probe_master
+from saltlite.platform.privileges import read_secret
 
 CONNECT_S = 5.0
 """How long a master may take to accept a connection, and again to prove itself."""

@@ -52,12 +52,12 @@ def main(config_dir: str) -> None:
     """Load all modules and the configured executors, and collect the grains, as the minion does."""
     from saltlite.config.load import load_minion
     from saltlite.config.opts import opts_of
-    from saltlite.grains.collect import collect
     from saltlite.loader.chain import Executors
     from saltlite.loader.finder import build_index
     from saltlite.loader.loader import Loader
     from saltlite.loader.places import search_layers
     from saltlite.model.execution import Execution
+    from saltlite.plugins.grains.collect import collect
 
     logging.disable(logging.CRITICAL)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")

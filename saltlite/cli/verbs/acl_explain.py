@@ -8,8 +8,8 @@ from saltlite.cli import exitcodes
 from saltlite.cli.arguments import parse_arguments
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.fold import fold
 from saltlite.cli.keys import print_answer
+from saltlite.cli.nodeset import nodeset
 from saltlite.cli.options import Option
 from saltlite.cli.targets import TARGET_OPTIONS, target_kind
 from saltlite.errors import RefusedError, UsageError
@@ -73,7 +73,7 @@ def _text(answer: Mapping[str, Any], target: str) -> str:
     if not target.startswith("@"):
         lines.append(f"targets:  {answer['targets']}")
     if answer["refused"]:
-        lines.append(f"refused:  {answer['refused_count']}: {fold(answer['refused'])}")
+        lines.append(f"refused:  {answer['refused_count']}: {nodeset(answer['refused'])}")
     lines += [f"rule:     {rule}" for rule in answer["rules"]]
     if answer["groups"]:
         lines.append(f"groups:   {', '.join(answer['groups'])}")

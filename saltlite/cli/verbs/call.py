@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from saltlite.adapters import logs
-from saltlite.adapters.privileges import read_secret
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, QUIET
 from saltlite.cli.configs import config_dir_of
-from saltlite.cli.inprocess import Ran, chain_of, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
+from saltlite.cli.in_process import Ran, chain_of, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.joboptions import EXECUTION_OPTIONS
 from saltlite.cli.minionevents import ThroughDaemon
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
@@ -18,17 +16,19 @@ from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened
 from saltlite.config.load import load_minion
 from saltlite.config.opts import opts_of
 from saltlite.config.paths import require_path
-from saltlite.core.pillar.compiler import ERRORS
 from saltlite.errors import StartupError, UsageError
-from saltlite.grains.network import names
 from saltlite.loader.finder import build_index
 from saltlite.loader.indexfile import is_own_folder, remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.minion.eventsender import EventSender
+from saltlite.minion.processes.event_sender import EventSender
 from saltlite.model.execution import Execution
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.target import Target, TargetKind
+from saltlite.pillar.compiler import ERRORS
+from saltlite.platform import logs
+from saltlite.platform.privileges import read_secret
+from saltlite.plugins.grains.network import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -191,11 +191,11 @@ def _files(config: MinionConfig) -> dict[str, Any]:
     """`__file_client__` over the folders of file_roots, when there are any."""
     if not config.file_roots:
         return {}
-    from saltlite.adapters.file_client import FileClient  # most calls need no files
-    from saltlite.adapters.file_desk import FileDesk
-    from saltlite.adapters.file_roots import DiskFileRoots
+    from saltlite.files.answers import FileService
+    from saltlite.files.client import FileClient  # most calls need no files
+    from saltlite.files.roots import DiskFileRoots
 
-    desk = FileDesk(DiskFileRoots(config.file_roots))
+    desk = FileService(DiskFileRoots(config.file_roots))
     return {"__file_client__": FileClient(desk, config.cachedir, extmods=config.extension_modules)}
 
 
@@ -205,11 +205,11 @@ def _pillar(config: MinionConfig, minion: str, grains: Mapping[str, Any]) -> dic
     if not config.pillar_roots:
         if not config.minion_pillar_cache:
             return {}
-        from saltlite.adapters.kept_pillar import kept_pillar  # as below
+        from saltlite.minion.sync.pillar_copy import kept_pillar  # as below
 
         return kept_pillar(config.cachedir)
-    from saltlite.adapters.pillar_files import DiskPillarFiles  # most calls need no pillar
-    from saltlite.core.pillar.subject import pillar_of
+    from saltlite.pillar.files import DiskPillarFiles  # most calls need no pillar
+    from saltlite.pillar.subject import pillar_of
     from saltlite.wire.document import decode_document, encode_document
 
     pillar = pillar_of(DiskPillarFiles(config.pillar_roots), MinionId(minion), grains, {})

@@ -9,23 +9,23 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from saltlite.adapters import logs
 from saltlite.cli import exitcodes
 from saltlite.cli.cloudanswers import confirm, errors_of, explanation, print_explanation, printed, printing, split_words
 from saltlite.cli.commands import COMMANDS, CONFIG_DIR, QUIET, parse_descriptor
 from saltlite.cli.configs import config_dir_of
 from saltlite.cli.connect import open_client
-from saltlite.cli.inprocess import printing_to_stderr
+from saltlite.cli.in_process import printing_to_stderr
 from saltlite.cli.options import Option, Table, choice
 from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, opened_output
-from saltlite.cloud import actions, app, query, unfinished
-from saltlite.cloud.client import require_foreign
-from saltlite.cloud.parallel import Done, worst_exit_code
-from saltlite.cloud.program import Program, conceal_logs
-from saltlite.cloud.progress import Block, Lines
-from saltlite.config.cloudfiles import load_map
+from saltlite.cloud.program import actions, app, query, unfinished
+from saltlite.cloud.program.client import require_foreign
+from saltlite.cloud.program.files import load_map
+from saltlite.cloud.program.parallel import Done, worst_exit_code
+from saltlite.cloud.program.program import Program, conceal_logs
+from saltlite.cloud.program.progress import Block, Lines
 from saltlite.config.paths import require_path
 from saltlite.errors import RefusedError, SaltliteError, UsageError
+from saltlite.platform import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
-    from saltlite.cloud.query import Answers
-    from saltlite.core.cloud.flow import Unfinished
-    from saltlite.core.cloud.maps import MapMachine
-    from saltlite.core.cloud.providers import Provider
+    from saltlite.cloud.program.query import Answers
+    from saltlite.cloud.rules.flow import Unfinished
+    from saltlite.cloud.rules.maps import MapMachine
+    from saltlite.cloud.rules.providers import Provider
 
 _ACTS = (
     Option("-p", "--profile", metavar="PROFILE", help="make machines of this profile, with these names"),

@@ -9,11 +9,11 @@ from saltlite.cli.cloudanswers import errors_of
 from saltlite.cli.commands import command_table
 from saltlite.cli.configs import config_dir_of
 from saltlite.cli.connect import open_client
-from saltlite.cli.inprocess import printing_to_stderr
+from saltlite.cli.in_process import printing_to_stderr
 from saltlite.cli.keys import print_answer
-from saltlite.cloud import app
-from saltlite.cloud.check import Result, check
-from saltlite.cloud.progress import Lines
+from saltlite.cloud.program import app
+from saltlite.cloud.program.check import Result, check
+from saltlite.cloud.program.progress import Lines
 from saltlite.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.configs import ALL, SIDES, config_dir_of, is_configured, load_side, missing_folders, sides_of
 from saltlite.cli.keys import print_answer
-from saltlite.config.cloudfiles import cloud_files, load_cloud
+from saltlite.cloud.program.files import cloud_files, load_cloud
 from saltlite.config.load import load_api
 from saltlite.config.paths import config_files
-from saltlite.core.matching.nodegroups import parse_nodegroup
 from saltlite.errors import ConfigError, UsageError
+from saltlite.targeting.nodegroups import parse_nodegroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from saltlite.cli.commands import command_table
 from saltlite.cli.configs import config_dir_of, is_configured, load_side
 from saltlite.cli.connect import open_client
 from saltlite.cli.docs import function_summaries, index_of, module_summaries, providers_of
-from saltlite.cli.fold import fold
 from saltlite.cli.keys import print_answer
+from saltlite.cli.nodeset import nodeset
 from saltlite.config.nearest import nearest
 from saltlite.config.opts import opts_of
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
@@ -143,9 +143,9 @@ def _fleet_text(fun: str, fleet: Mapping[str, Any]) -> str:
     lines = [f"{have} of {minions} promise it; what one makes of it: saltlite MINION sys.providers {module}"]
     if fleet["lacking"]:
         ask = f"saltlite -L {fleet['names'][0]}"
-        lines.append(f"lacking: {fold(fleet['names'])} - why: {ask} sys.providers {module}; {ask} sys.not_loaded")
+        lines.append(f"lacking: {nodeset(fleet['names'])} - why: {ask} sys.providers {module}; {ask} sys.not_loaded")
     if fleet["unknown"]:
-        names = fold(fleet["unknown_names"])
+        names = nodeset(fleet["unknown_names"])
         lines.append(f"not known: {names} - to find out: saltlite MINION sys.list_functions {fun}")
     return "\n".join(lines) + "\n"
 

@@ -14,7 +14,7 @@ from saltlite.client.events import EventReader
 from saltlite.errors import UsageError
 from saltlite.model.eventmatch import matches
 from saltlite.model.printable import printable
-from saltlite.output.json import document, line
+from saltlite.plugins.output.json import document, line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

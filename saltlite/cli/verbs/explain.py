@@ -12,7 +12,7 @@ from saltlite.cli.connect import open_client
 from saltlite.cli.keys import print_answer
 from saltlite.cli.options import Option
 from saltlite.client.local import JobCall
-from saltlite.client.waiting import Patience, Progress
+from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.errors import NoTargetError, SaltliteError, UnreachableError, UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _ask(module: str, minion: str, parsed: Parsed) -> Answer:
         if minion in published.away:
             raise UnreachableError(f"{minion} is not connected: ask it when it is back")
         progress = Progress(published, now=time.monotonic())
-        for reply in client.watch(progress, Patience(published.timeout_s)):
+        for reply in client.watch(progress, WaitPolicy(published.timeout_s)):
             return _checked(minion, reply.value)
     raise UnreachableError(f"{minion} did not answer: look with `saltlite job show {published.jid}`")
 
@@ -69,14 +69,14 @@ def _checked(minion: str, value: object) -> Answer:
 
 
 def _look_here(module: str, parsed: Parsed) -> Answer:
-    from saltlite.cli.inprocess import find_grains
+    from saltlite.cli.in_process import find_grains
     from saltlite.config.load import load_minion
     from saltlite.config.opts import opts_of
-    from saltlite.grains.network import names
     from saltlite.loader.call import call
     from saltlite.loader.finder import build_index
     from saltlite.loader.loader import Loader
     from saltlite.loader.places import search_layers
+    from saltlite.plugins.grains.network import names
 
     config = load_minion(config_dir_of(parsed)).config
     opts = opts_of(config, config.id or names()["fqdn"].lower())

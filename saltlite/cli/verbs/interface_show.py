@@ -10,7 +10,7 @@ from saltlite.cli.commands import command_table
 from saltlite.cli.interfaces import read_interface
 from saltlite.cli.keys import print_answer
 from saltlite.errors import UsageError
-from saltlite.smi.platforms import Platforms
+from saltlite.interfaces.smi.platforms import Platforms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

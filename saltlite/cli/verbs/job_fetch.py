@@ -17,12 +17,12 @@ from saltlite.cli.options import Option
 from saltlite.cli.outfile import OutFile
 from saltlite.client.local import JobCall
 from saltlite.client.values import decode_value
-from saltlite.client.waiting import Patience, Progress
+from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.config.paths import require_path
 from saltlite.errors import NoTargetError, SaltliteError, UnreachableError, UsageError
 from saltlite.model.ids import parse_jid
 from saltlite.model.printable import printable
-from saltlite.output.json import document
+from saltlite.plugins.output.json import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ def _part(client: LocalClient, jid: str, minion: str, offset: int) -> dict[str, 
     if minion in published.away:
         raise UnreachableError(f"{minion} is not connected: fetch the return when it is back")
     progress = Progress(published, now=time.monotonic())
-    for reply in client.watch(progress, Patience(published.timeout_s)):
+    for reply in client.watch(progress, WaitPolicy(published.timeout_s)):
         if reply.failed() or not _is_part(reply.value):
             why = reply.value if isinstance(reply.value, str) else reply.reason
             raise NoTargetError(f"{minion}: {why or 'it sent no part of a return'}")

@@ -13,7 +13,7 @@ from saltlite.cli.jobs import JobRow, result_text, target_text
 from saltlite.cli.moments import parse_moment
 from saltlite.cli.options import Option, choice
 from saltlite.errors import UsageError
-from saltlite.output.json import document, line
+from saltlite.plugins.output.json import document, line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from saltlite.cli.jobs import JobRow, amount, call_text, jid_in, names_of, resul
 from saltlite.cli.keys import print_answer
 from saltlite.cli.moments import format_moment
 from saltlite.cli.options import Option
-from saltlite.client.waiting import Patience, Progress, Published
+from saltlite.client.waiting import Progress, Published, WaitPolicy
 from saltlite.model.printable import printable
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _returns(client: LocalClient, job: JobRow) -> dict[str, Any]:
     wanted = {target["id"] for target in job["targets"] if target["retcode"] is not None}
     progress = Progress(Published(client.call("follow", jid=job["jid"], after=0)), now=time.monotonic())
     returns: dict[str, Any] = {}
-    replies = client.watch(progress, Patience(RETURNS_S)) if wanted else iter(())
+    replies = client.watch(progress, WaitPolicy(RETURNS_S)) if wanted else iter(())
     for reply in replies:
         wanted.discard(reply.id)
         if reply.has_value:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from saltlite.adapters.privileges import private_dir
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.fleetkeys import config_of, wait_until_used
 from saltlite.cli.keys import print_answer
 from saltlite.cli.options import Option
 from saltlite.errors import UsageError
-from saltlite.master import identity
+from saltlite.master.processes import identity
+from saltlite.platform.privileges import private_dir
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

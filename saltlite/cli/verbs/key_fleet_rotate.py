@@ -10,7 +10,7 @@ from saltlite.cli.fleetkeys import config_of, wait_until_used
 from saltlite.cli.keys import print_answer
 from saltlite.cli.options import Option
 from saltlite.errors import UsageError
-from saltlite.master import identity
+from saltlite.master.processes import identity
 from saltlite.model.keys import fingerprint
 
 if TYPE_CHECKING:

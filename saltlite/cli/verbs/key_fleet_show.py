@@ -9,7 +9,7 @@ from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.fleetkeys import config_of, runs, shown_fleet
 from saltlite.cli.keys import print_answer
-from saltlite.master import identity
+from saltlite.master.processes import identity
 from saltlite.model.keys import fingerprint
 from saltlite.wire.limits import FLEET_CHAIN_RECORDS
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from saltlite.cli.console import Console
-    from saltlite.master.identity import FleetFiles
+    from saltlite.master.processes.identity import FleetFiles
     from saltlite.model.keys import Fingerprint
 
 

@@ -11,7 +11,7 @@ from saltlite.errors import UsageError
 from saltlite.lint.findings import Severity, codes_table
 from saltlite.lint.formats import as_data, as_sarif, as_text
 from saltlite.lint.run import lint
-from saltlite.output.json import document
+from saltlite.plugins.output.json import document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

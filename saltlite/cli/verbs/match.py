@@ -8,8 +8,8 @@ from saltlite.cli import exitcodes
 from saltlite.cli.columns import columns
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.fold import fold
 from saltlite.cli.keys import print_answer
+from saltlite.cli.nodeset import nodeset
 from saltlite.cli.options import Option
 from saltlite.cli.targets import TARGET_OPTIONS, compound_hint, minions_text, target_kind, targets_text, written_target
 from saltlite.errors import NoTargetError, UsageError
@@ -54,13 +54,13 @@ def run(argv: Sequence[str], console: Console) -> int:
 def _selection(answer: Mapping[str, Any]) -> str:
     """A line for the minions, one for the resources of each managing minion, and how many these are."""
     minions, resources, away = answer["minions"], answer["resources"], answer["away"]
-    rows = [(minions_text(len(minions)), fold(minions))] if minions else []
-    rows += [(f"{len(srns)} of {owner}", fold(srns)) for owner, srns in resources.items()]
+    rows = [(minions_text(len(minions)), nodeset(minions))] if minions else []
+    rows += [(f"{len(srns)} of {owner}", nodeset(srns)) for owner, srns in resources.items()]
     width = max(len(who) for who, _names in rows)
     lines = [f"{who:<{width}}  {names}" for who, names in rows]
     total = targets_text(len(minions), sum(map(len, resources.values())))
     if away:
-        total += f"; {minions_text(len(away))} not connected: {fold(away)}"
+        total += f"; {minions_text(len(away))} not connected: {nodeset(away)}"
     return "\n".join([*lines, total, ""])
 
 

@@ -12,29 +12,29 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from saltlite.adapters import logs
-from saltlite.adapters.file_client import FileClient
-from saltlite.adapters.file_desk import FileDesk
-from saltlite.adapters.file_roots import DiskFileRoots
-from saltlite.adapters.trust import require_trusted
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, LOGIN_OPTIONS, QUIET
 from saltlite.cli.configs import config_dir_of
 from saltlite.cli.connect import open_client
-from saltlite.cli.inprocess import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
+from saltlite.cli.in_process import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
 from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient, without_outputter
-from saltlite.cloud.lazy import LazyCloud
+from saltlite.cloud.program.lazy import LazyCloud
 from saltlite.config.load import load_master
 from saltlite.config.opts import opts_of, shown_opts
 from saltlite.config.paths import require_path
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
+from saltlite.files.answers import FileService
+from saltlite.files.client import FileClient
+from saltlite.files.roots import DiskFileRoots
 from saltlite.loader.crosscalls import CrossCalls
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
+from saltlite.platform import logs
+from saltlite.platform.trust import require_trusted
 from saltlite.wire.limits import MIB
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _files(config: MasterConfig, cachedir: str) -> dict[str, Any]:
     if not cachedir:
         return {}
     roots = DiskFileRoots(config.file_roots, ignore=config.file_ignore_glob, largest=config.fileserver_max * MIB)
-    return {"__file_client__": FileClient(FileDesk(roots), cachedir, extmods=config.extension_modules)}
+    return {"__file_client__": FileClient(FileService(roots), cachedir, extmods=config.extension_modules)}
 
 
 def _run(loader: Loader, calls: Sequence[Call], client: LocalClient, console: Console) -> Ran:

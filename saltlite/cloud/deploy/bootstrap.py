@@ -1,7 +1,7 @@
 """A machine becomes a minion, or nothing is left of the attempt.
 
 `bootstrap` is what drivers call as `salt.utils.cloud.bootstrap`; `retire` takes back what it made on a machine that
-stays. Both reach the events and the person that waits through the port of drivers, `saltlite.cloudapi.port`.
+stays. Both reach the events and the person that waits through the port of drivers, `saltlite.cloud.api.port`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from saltlite.cloud.api.events import tell
+from saltlite.cloud.api.exceptions import SaltCloudException, SaltCloudExecutionFailure
+from saltlite.cloud.api.port import Cloud, cloud
 from saltlite.cloud.deploy import script, windows
 from saltlite.cloud.deploy.readings import Readings
 from saltlite.cloud.deploy.session import Session
 from saltlite.cloud.deploy.settings import Deployment, credentials_of, deployment_of, is_built_in, script_of
-from saltlite.cloudapi.events import tell
-from saltlite.cloudapi.exceptions import SaltCloudException, SaltCloudExecutionFailure
-from saltlite.cloudapi.port import Cloud, cloud
-from saltlite.resources.ssh._client import Outcome
+from saltlite.resources.types.ssh._client import Outcome
 
 log = logging.getLogger(__name__)
 

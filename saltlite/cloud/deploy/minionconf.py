@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from saltlite.cloud.api.minionfile import lines_of, read_back
 from saltlite.cloud.deploy.readings import Readings
-from saltlite.cloudapi.minionfile import lines_of, read_back
-from saltlite.core.cloud.minionconfig import minion_settings
+from saltlite.cloud.rules.minionconfig import minion_settings
 from saltlite.errors import ConfigError, UsageError
 from saltlite.model.ids import parse_minion_id
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.cloudapi.exceptions import SaltCloudConfigError
+from saltlite.cloud.api.exceptions import SaltCloudConfigError
 from saltlite.config.values import parse_duration
 from saltlite.errors import UsageError
-from saltlite.resources.ssh._host import problem_of
+from saltlite.resources.types.ssh._host import problem_of
 
 
 class Readings:

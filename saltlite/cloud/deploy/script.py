@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from saltlite import __version__
+from saltlite.cloud.api.exceptions import SaltCloudConfigError
 from saltlite.cloud.deploy import minionconf, wheel
 from saltlite.cloud.deploy.settings import BUILT_IN, Deployment
 from saltlite.cloud.deploy.upload import PROGRAM, Upload, name_of_file
-from saltlite.cloudapi.exceptions import SaltCloudConfigError
 
 
 class Machine(NamedTuple):

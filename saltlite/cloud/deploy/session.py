@@ -16,14 +16,14 @@ from types import TracebackType
 from typing import NoReturn, Self
 
 from saltlite import __version__
+from saltlite.cloud.api.exceptions import SaltCloudExecutionFailure, SaltCloudExecutionTimeout
 from saltlite.cloud.deploy.script import Machine
 from saltlite.cloud.deploy.settings import Deployment
 from saltlite.cloud.deploy.wait import until_let_in
 from saltlite.cloud.deploy.wheel import Kind, version_of
-from saltlite.cloudapi.exceptions import SaltCloudExecutionFailure, SaltCloudExecutionTimeout
 from saltlite.errors import CommandExecutionError
-from saltlite.resources.ssh._client import Connections, Outcome
-from saltlite.resources.ssh._faults import NotReachedError
+from saltlite.resources.types.ssh._client import Connections, Outcome
+from saltlite.resources.types.ssh._faults import NotReachedError
 
 LOOK_S = 60.0
 """How long the first look at a machine may take; its Python may be cold."""

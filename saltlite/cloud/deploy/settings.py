@@ -53,10 +53,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from saltlite.cloud.api.exceptions import SaltCloudConfigError
 from saltlite.cloud.deploy.minionconf import MinionPaths, minion_options, paths_of
 from saltlite.cloud.deploy.readings import Readings
-from saltlite.cloudapi.exceptions import SaltCloudConfigError
-from saltlite.resources.ssh._host import Host
+from saltlite.resources.types.ssh._host import Host
 
 LOGIN_S = 300.0
 LOGIN_TRIES = 10

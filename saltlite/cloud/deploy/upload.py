@@ -6,7 +6,7 @@ import io
 import os
 import tarfile
 
-from saltlite.cloudapi.exceptions import SaltCloudExecutionFailure
+from saltlite.cloud.api.exceptions import SaltCloudExecutionFailure
 
 SECRET = 0o600
 PROGRAM = 0o700

@@ -6,12 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from saltlite.cloudapi.exceptions import (
-    SaltCloudExecutionFailure,
-    SaltCloudExecutionTimeout,
-    SaltCloudPasswordError,
-)
-from saltlite.resources.ssh._faults import NotReachedError
+from saltlite.cloud.api.exceptions import SaltCloudExecutionFailure, SaltCloudExecutionTimeout, SaltCloudPasswordError
+from saltlite.resources.types.ssh._faults import NotReachedError
 
 T = TypeVar("T")
 

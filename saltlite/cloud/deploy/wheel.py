@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import saltlite
 from saltlite import __version__
-from saltlite.cloudapi.exceptions import SaltCloudExecutionFailure
+from saltlite.cloud.api.exceptions import SaltCloudExecutionFailure
 
 OWN = "saltlite"
 DAEMONS = ("saltlite_minion", "saltlite_master", "saltlite_api")

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from saltlite.cloud.api.exceptions import SaltCloudConfigError
 from saltlite.cloud.deploy.readings import Readings
-from saltlite.cloudapi.exceptions import SaltCloudConfigError
 
 MARKS = ("win_installer", "win_username")
 """Settings that make a machine a Windows machine."""

@@ -5,28 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.adapters.accounts import groups_of, uid_of
-from saltlite.core.acl import (
-    Action,
-    Principal,
-    Verdict,
-    authorize,
-    is_operator,
-    judge,
-    may,
-    no_hook,
-)
-from saltlite.core.acl_rules import HOOK, RUNNER, WHEEL, Call
-from saltlite.core.logins import NAME_MAX, external
-from saltlite.core.matching.fleet import Selection
+from saltlite.auth.acl import Action, Principal, Verdict, authorize, is_operator, judge, may, no_hook
+from saltlite.auth.logins import NAME_MAX, external
+from saltlite.auth.rules import HOOK, RUNNER, WHEEL, Call
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.context import Answer, Master
-from saltlite.master.handlers.fitting import fitting
+from saltlite.master.handlers.function_support import fitting
 from saltlite.master.handlers.hook import checked_path
 from saltlite.master.handlers.publish import checked_function, target_of
 from saltlite.master.handlers.reach import reach, selected_within_reach
 from saltlite.master.handlers.targets import narrowed, refuse_pillar_guesses
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.target import Target
+from saltlite.platform.accounts import groups_of, uid_of
+from saltlite.targeting.fleet import Selection
 
 TARGETS_MAX = 100
 """Targets that are named in an answer; the others are counted."""

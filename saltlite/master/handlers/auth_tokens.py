@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize, is_operator
+from saltlite.auth.acl import Action, Principal, authorize, is_operator
 from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.authtoken import AuthToken
 
 log = logging.getLogger(__name__)

@@ -11,13 +11,14 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from saltlite.adapters.store_events import EXPIRED_REASON
-from saltlite.core.parts import signed_parts
-from saltlite.core.ports import BatchJob, Clock, Standing, Store, StoreReader, StoreWriter, TargetRow
 from saltlite.errors import DamagedError, UsageError
-from saltlite.master.context import RecentProofs, ToLink
+from saltlite.master.processes.context import RecentProofs, ToLink
+from saltlite.master.store.events import EXPIRED_REASON
+from saltlite.master.store.ports import BatchJob, Standing, Store, StoreReader, StoreWriter, TargetRow
+from saltlite.model.clock import Clock
 from saltlite.model.ids import Jid, TargetId
 from saltlite.model.job import Batch, Job, TargetState
+from saltlite.wire.signed_parts import signed_parts
 
 log = logging.getLogger(__name__)
 

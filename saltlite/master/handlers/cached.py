@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize, may
-from saltlite.core.acl_rules import RUNNER
-from saltlite.core.cache.ports import GRAINS, PILLAR, RESOURCE_GRAINS
+from saltlite.auth.acl import Action, Principal, authorize, may
+from saltlite.auth.rules import RUNNER
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.publish import target_of
 from saltlite.master.handlers.targets import refuse_pillar_guesses
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.ids import MinionId
+from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS
 from saltlite.wire.document import encode_document
 from saltlite.wire.limits import MIB
 

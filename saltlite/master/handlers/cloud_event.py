@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.events import tag_cloud
 
 WHAT_MAX = 64

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from saltlite.core.acl import JOBS_OF_OTHERS, RIGHTS, Action, Principal, authorize, may
-from saltlite.core.acl_rules import RUNNER
-from saltlite.core.ports import FunctionSet
+from saltlite.auth.acl import JOBS_OF_OTHERS, RIGHTS, Action, Principal, authorize, may
+from saltlite.auth.rules import RUNNER
 from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.reach import reach
+from saltlite.master.processes.context import Answer, Master
+from saltlite.master.store.ports import FunctionSet
 from saltlite.model.history import JobFilter
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.keys import KeyState

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.core.acl_rules import Call
+from saltlite.auth.acl import Action, Principal, authorize
+from saltlite.auth.rules import Call
 from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master
-from saltlite.master.handlers.fitting import fitting
+from saltlite.master.handlers.function_support import fitting
 from saltlite.master.handlers.functions import Known, parsed
 from saltlite.master.handlers.publish import checked_function, target_of
 from saltlite.master.handlers.reach import selected_within_reach
 from saltlite.master.handlers.targets import refuse_pillar_guesses
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.ids import TargetId
 from saltlite.wire.jobbody import CALLS_MAX
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from saltlite.core.filelane import file_said
 from saltlite.errors import RefusedError, StoreError
-from saltlite.master.context import Master
-from saltlite.master.documents import Document, Documents
 from saltlite.master.handlers.grains import take_grains
 from saltlite.master.handlers.register import Taken, register
+from saltlite.master.processes.context import Master
+from saltlite.master.processes.documents import Document, Documents
 from saltlite.model.ids import MinionId
-from saltlite.wire.messages import Message
+from saltlite.wire.messages import Message, file_said
 
 log = logging.getLogger(__name__)
 

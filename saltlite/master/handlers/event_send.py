@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master
-from saltlite.master.handlers.room import refuse_when_full
+from saltlite.master.handlers.disk_quota import refuse_when_full
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.events import SENT_BY, parse_free_tag
 from saltlite.model.ids import parse_jid
 

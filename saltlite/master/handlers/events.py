@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import ALL_EVENTS, Action, Principal, authorize, may, sees_jobs_of_others
-from saltlite.core.acl_rules import RUNNER
-from saltlite.core.matching.patterns import glob_pattern
+from saltlite.auth.acl import ALL_EVENTS, Action, Principal, authorize, may, sees_jobs_of_others
+from saltlite.auth.rules import RUNNER
 from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master, Watch
+from saltlite.master.processes.context import Answer, Master, Watch
 from saltlite.model.events import Event
 from saltlite.model.ids import parse_jid
+from saltlite.targeting.patterns import glob_pattern
 
 PAGE = 500
 """Events that are read at once; so many at most are in one message of the stream."""
 PAGES = 8
 """Pages that are read in one go for a reader who wants none of their events: what takes 30 ms."""
 STEPS = 1_000_000
-"""Or less pages, when to compare their tags with the glob takes so many steps (`saltlite.core.matching.budget`)."""
+"""Or less pages, when to compare their tags with the glob takes so many steps (`saltlite.targeting.budget`)."""
 PATTERN_MAX = 256
 OWNED_MAX = 1000
 """Jobs of which a stream remembers whose they are."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.core.ports import RETURNS_SIZE, TargetRow
-from saltlite.master.context import Answer, Follow, Master
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.master.handlers.jobs import may_see, no_such_job
 from saltlite.master.handlers.targets import whom
+from saltlite.master.processes.context import Answer, Follow, Master
+from saltlite.master.store.ports import RETURNS_SIZE, TargetRow
 from saltlite.model.ids import Jid, MinionId, TargetId, parse_jid
 from saltlite.model.job import Return, TargetState
 

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from saltlite.config.nearest import nearest
-from saltlite.core.binding import bind
-from saltlite.core.matching.fleet import Selection
-from saltlite.core.ports import FunctionSet
 from saltlite.errors import UsageError
-from saltlite.master.context import Master
-from saltlite.master.handlers.fitting import kinds
+from saltlite.master.handlers.function_support import kinds
+from saltlite.master.processes.context import Master
+from saltlite.master.store.ports import FunctionSet
+from saltlite.model.binding import bind
 from saltlite.model.ids import TargetId
 from saltlite.model.secretargs import is_secret_argument
 from saltlite.model.signature import Signature, is_absent, parse_signature
+from saltlite.targeting.fleet import Selection
 from saltlite.wire.jobbody import FunctionCall
 
 _PARSED = 1024

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from saltlite.core.cache.ports import GRAINS, KEY_NAMES_MAX, LEAVES_MAX
-from saltlite.core.cache.values import leaves_of
 from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
-from saltlite.master.context import Master
+from saltlite.master.processes.context import Master
 from saltlite.model.ids import MinionId
+from saltlite.targeting.bank_values import leaves_of
+from saltlite.targeting.banks import GRAINS, KEY_NAMES_MAX, LEAVES_MAX
 from saltlite.wire.document import decode_document, document_digest
 
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master
-from saltlite.master.handlers.room import refuse_when_full
+from saltlite.master.handlers.disk_quota import refuse_when_full
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.events import tag_hook
 
 PATH_MAX = 200

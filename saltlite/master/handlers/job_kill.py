@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from saltlite.core.acl import KILL_OF_OTHERS, Action, Principal, authorize, may
-from saltlite.core.acl_rules import RUNNER
+from saltlite.auth.acl import KILL_OF_OTHERS, Action, Principal, authorize, may
+from saltlite.auth.rules import RUNNER
 from saltlite.errors import RefusedError
-from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.jobs import may_see, no_such_job
 from saltlite.master.handlers.pull import CANCELS_MAX
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.events import tag_job_kill
 from saltlite.model.ids import MinionId, PartId, TargetId, parse_jid
 from saltlite.model.job import TERMINAL

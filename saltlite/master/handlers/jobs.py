@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize, sees_jobs_of_others
+from saltlite.auth.acl import Action, Principal, authorize, sees_jobs_of_others
 from saltlite.errors import DamagedError, ProtocolError, SaltliteError, UsageError
-from saltlite.master.context import Answer, Master
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
 from saltlite.model.ids import Jid, MinionId, TargetId, parse_jid, parse_minion_id
 from saltlite.model.job import Job

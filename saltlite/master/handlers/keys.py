@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltlite.adapters.packing import Inside
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.core.keyring import refusal
-from saltlite.core.ports import PartRow, StoreWriter
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import SaltliteError, StoreError, UsageError
-from saltlite.master import inside
-from saltlite.master.context import Answer, Master, Question
 from saltlite.master.handlers.register import forget, namesake
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes.context import Answer, Master, Question
+from saltlite.master.protocol.keyring import refusal
+from saltlite.master.store.ports import PartRow, StoreWriter
 from saltlite.model.events import tag_key
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint, parse_fingerprint
+from saltlite.wire.ipc import Inside
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize, is_operator
-from saltlite.core.logins import GROUPS_MAX, NAME_MAX, SECRET_BYTES, TOKENS_MAX, external
+from saltlite.auth.acl import Action, Principal, authorize, is_operator
+from saltlite.auth.logins import GROUPS_MAX, NAME_MAX, SECRET_BYTES, TOKENS_MAX, external
 from saltlite.errors import LoginError, UsageError
-from saltlite.master.context import Answer, LoginCheck, Master
+from saltlite.master.processes.context import Answer, LoginCheck, Master
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.core.matching import explain
-from saltlite.core.matching.explanation import Explanation
-from saltlite.master.context import Answer, Master
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.master.handlers.publish import target_of
 from saltlite.master.handlers.targets import by_owner, refuse_pillar_guesses
+from saltlite.master.processes.context import Answer, Master
+from saltlite.targeting import explain
+from saltlite.targeting.explanation import Explanation
 
 
 def handle_match(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:

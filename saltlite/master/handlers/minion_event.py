@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from saltlite.core.filelane import file_said
 from saltlite.errors import ProtocolError, StoreError, UsageError
-from saltlite.master.context import Master
-from saltlite.master.handlers.room import refuse_when_full
+from saltlite.master.handlers.disk_quota import refuse_when_full
+from saltlite.master.processes.context import Master
 from saltlite.model.events import parse_tag, tag_of_minion
 from saltlite.model.ids import MinionId
 from saltlite.model.parts import split_part
 from saltlite.wire import codec
-from saltlite.wire.messages import Message
+from saltlite.wire.messages import Message, file_said
 
 log = logging.getLogger(__name__)
 

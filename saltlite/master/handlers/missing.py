@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.core.ports import StoreWriter
-from saltlite.core.resources.admission import Registering
-from saltlite.core.resources.missing import LOOKS, Missing, still_missing
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
-from saltlite.master.claimants import ask_claimants
-from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.resource_grains import drop_grains
-from saltlite.master.registrations import Registered
+from saltlite.master.processes.claimants import ask_claimants
+from saltlite.master.processes.context import Answer, Master
+from saltlite.master.processes.registrations import Registered
+from saltlite.master.store.ports import StoreWriter
 from saltlite.model.events import tag_resource_missing
 from saltlite.model.ids import MinionId, TargetId, parse_minion_id
 from saltlite.model.srn import resource_index_srn_key
+from saltlite.resources.registry.admission import Registering
+from saltlite.resources.registry.missing import LOOKS, Missing, still_missing
 
 log = logging.getLogger(__name__)
 

@@ -11,26 +11,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.core.acl import Principal, refuse_barred
+from saltlite.auth.acl import Principal, refuse_barred
 from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master
 from saltlite.master.handlers import (
     acl_explain,
     auth_tokens,
     cached,
     cloud_event,
     complete,
-    copies,
     describe,
     event_send,
     events,
     follow,
-    heard,
     hook,
     job_kill,
     jobs,
     keys,
-    lacking,
     login,
     match,
     minions,
@@ -39,10 +35,21 @@ from saltlite.master.handlers import (
     publish,
     resources,
     runner_event,
-    served,
     status,
     token_create,
     token_revoke,
+)
+from saltlite.master.handlers import (
+    cp_staging as copies,
+)
+from saltlite.master.handlers import (
+    file_listing as served,
+)
+from saltlite.master.handlers import (
+    last_seen as heard,
+)
+from saltlite.master.handlers import (
+    missing_functions as lacking,
 )
 from saltlite.master.handlers.fields import (
     Call,
@@ -58,6 +65,7 @@ from saltlite.master.handlers.fields import (
     Text,
     Whole,
 )
+from saltlite.master.processes.context import Answer, Master
 
 PROTOCOL_VERSION = 1
 NAME = Text(8192)

@@ -11,17 +11,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.core.cache.ports import GRAINS, PILLAR, Banks
-from saltlite.core.filelane import file_said
-from saltlite.core.pillar.evaluation import Evaluation, Wanted
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import SaltliteError, StoreError
-from saltlite.master.context import Answer, Later, Master
+from saltlite.master.processes.context import Answer, Later, Master
 from saltlite.model.events import tag_pillar_ended
 from saltlite.model.ids import MinionId, parse_minion_id
+from saltlite.pillar.evaluation import Evaluation, Wanted
+from saltlite.targeting.banks import GRAINS, PILLAR, Banks
 from saltlite.wire.document import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
-from saltlite.wire.messages import Message
+from saltlite.wire.messages import Message, file_said
 
 log = logging.getLogger(__name__)
 

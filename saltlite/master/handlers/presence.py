@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from saltlite.core.ports import MinionRow, PartRow
-from saltlite.master.context import Master
+from saltlite.master.processes.context import Master
+from saltlite.master.store.ports import MinionRow, PartRow
 from saltlite.model.events import tag_minion_start, tag_presence_change
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState

@@ -11,18 +11,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltlite.core.acl import OPTIONS_ALONE, Action, Principal, authorize
-from saltlite.core.acl_rules import Call
-from saltlite.core.matching.fleet import Selection
-from saltlite.core.parts import audience
-from saltlite.core.ports import BatchJob, StoreReader, StoreWriter
+from saltlite.auth.acl import OPTIONS_ALONE, Action, Principal, authorize
+from saltlite.auth.rules import Call
 from saltlite.errors import NoTargetError, RefusedError, UsageError
-from saltlite.master.context import Answer, Follow, Master
 from saltlite.master.handlers.batch import LASTS_MAX_MS, batch_of, release, send
-from saltlite.master.handlers.fitting import Fitting, Skipped, fitting
+from saltlite.master.handlers.disk_quota import refuse_when_full
+from saltlite.master.handlers.function_support import Fitting, Skipped, fitting
 from saltlite.master.handlers.functions import fitting_calls
 from saltlite.master.handlers.reach import selected_within_reach, shown_key_states
-from saltlite.master.handlers.room import refuse_when_full
 from saltlite.master.handlers.targets import (
     by_owner,
     nobody,
@@ -32,15 +28,19 @@ from saltlite.master.handlers.targets import (
     unknown_names,
     whom,
 )
+from saltlite.master.processes.context import Answer, Follow, Master
+from saltlite.master.store.ports import BatchJob, StoreReader, StoreWriter
 from saltlite.model.events import tag_job_returners
 from saltlite.model.execution import KNOWING, Execution, checked_executors, checked_options
 from saltlite.model.ids import Jid, MinionId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
 from saltlite.model.job import BY_RUNNER, Job
 from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
+from saltlite.targeting.fleet import Selection
 from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, JobBody, encode_body, sign
 from saltlite.wire.jobrecord import holds_secrets
 from saltlite.wire.limits import JOB_BODY_MAX, JOBS_QUEUED_PER_MINION
+from saltlite.wire.signed_parts import audience
 
 DELIVER_MAX_MS = 30 * 86_400_000
 RUN_MAX_MS = 365 * 86_400_000

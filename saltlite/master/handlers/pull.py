@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from saltlite.core.peer import HELD_MAX
-from saltlite.core.ports import OpenJob
 from saltlite.errors import DamagedError
-from saltlite.master.context import Master
 from saltlite.master.handlers.presence import Change, ensure
+from saltlite.master.processes.context import Master
+from saltlite.master.protocol.peer import HELD_MAX
+from saltlite.master.store.ports import OpenJob
 from saltlite.model.ids import MinionId, PartId
 from saltlite.model.job import TargetState
 from saltlite.model.parts import split_part

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from saltlite.core.acl import RIGHTS, Principal, may, places_of, too_wide
-from saltlite.core.acl_rules import RUNNER, WHEEL, Call
-from saltlite.core.matching.fleet import Selection
+from saltlite.auth.acl import RIGHTS, Principal, may, places_of, too_wide
+from saltlite.auth.rules import RUNNER, WHEEL, Call
 from saltlite.errors import RefusedError
-from saltlite.master.context import Master
+from saltlite.master.processes.context import Master
 from saltlite.model.ids import TargetId
 from saltlite.model.keys import KeyState
 from saltlite.model.target import Target
+from saltlite.targeting.fleet import Selection
 
 EVERYWHERE = frozenset({"", "*"})
 """Places of rules that hold for every target."""

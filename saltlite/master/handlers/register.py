@@ -14,15 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltlite.core.cache.ports import GRAINS, PILLAR, RESOURCE_GRAINS
-from saltlite.core.ports import StoreReader, StoreWriter
-from saltlite.core.resources.admission import Registering, admit, read_registration, shortened
-from saltlite.core.resources.claims import Conflict, Registration
-from saltlite.core.resources.missing import Missing
-from saltlite.core.resources.views import Holding
 from saltlite.errors import RefusedError, RemoteProtocolError, StoreError
-from saltlite.master.claimants import ask_claimants
-from saltlite.master.context import Master
+from saltlite.master.handlers.id_collisions import note_namesakes
 from saltlite.master.handlers.missing import (
     Kept,
     kept_of,
@@ -32,13 +25,20 @@ from saltlite.master.handlers.missing import (
     with_kept,
     yields,
 )
-from saltlite.master.handlers.namesakes import note_namesakes
 from saltlite.master.handlers.resource_grains import checked_grains, drop_grains, held_rows, put_rows
-from saltlite.master.registrations import Registered
+from saltlite.master.processes.claimants import ask_claimants
+from saltlite.master.processes.context import Master
+from saltlite.master.processes.registrations import Registered
+from saltlite.master.store.ports import StoreReader, StoreWriter
 from saltlite.model.events import tag_resource_conflict, tag_resource_refresh, tag_resource_refused
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.keys import KeyState
 from saltlite.model.srn import resource_index_srn_key
+from saltlite.resources.registry.admission import Registering, admit, read_registration, shortened
+from saltlite.resources.registry.claims import Conflict, Registration
+from saltlite.resources.registry.missing import Missing
+from saltlite.resources.registry.views import Holding
+from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS
 from saltlite.wire.document import decode_document, document_digest
 
 log = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from saltlite.core.ports import FunctionSet, PartRow, StoreWriter
 from saltlite.errors import StoreError
-from saltlite.master.context import Master
-from saltlite.master.handlers.holds import handle_holds
-from saltlite.master.handlers.left_out import tell_left_out
+from saltlite.master.handlers.digests import handle_holds
+from saltlite.master.handlers.rejected_results import tell_left_out
 from saltlite.master.handlers.results import Results
+from saltlite.master.processes.context import Master
+from saltlite.master.store.ports import FunctionSet, PartRow, StoreWriter
 from saltlite.model.ids import Jid, MinionId, PartId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import Fingerprint

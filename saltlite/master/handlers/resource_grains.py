@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from saltlite.core.cache.ports import (
+from saltlite.errors import UsageError
+from saltlite.master.processes.context import Master
+from saltlite.model.ids import MinionId, TargetId
+from saltlite.resources.registry.admission import Registering
+from saltlite.targeting.bank_values import leaves_of
+from saltlite.targeting.banks import (
     KEY_NAMES_MAX,
     LEAVES_MAX,
     RESOURCE_GRAINS,
@@ -15,11 +20,6 @@ from saltlite.core.cache.ports import (
     RESOURCE_LEAVES_MAX,
     Bank,
 )
-from saltlite.core.cache.values import leaves_of
-from saltlite.core.resources.admission import Registering
-from saltlite.errors import UsageError
-from saltlite.master.context import Master
-from saltlite.model.ids import MinionId, TargetId
 from saltlite.wire.codec import encode
 from saltlite.wire.document import DOCUMENT
 

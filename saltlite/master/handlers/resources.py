@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.core.cache.ports import RESOURCE_GRAINS
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.missing import missing_rows
 from saltlite.master.handlers.register import conflict
 from saltlite.master.handlers.resource_grains import drop_grains
-from saltlite.master.registrations import Registered
+from saltlite.master.processes.context import Answer, Master
+from saltlite.master.processes.registrations import Registered
 from saltlite.model.events import tag_resource_conflict
 from saltlite.model.ids import MinionId, TargetId, parse_minion_id
 from saltlite.model.srn import check_resource_id, check_resource_type, parse_srn
+from saltlite.targeting.banks import RESOURCE_GRAINS
 
 ROWS_MAX = 10_000
 """Rows of one answer; a client asks for those after the last."""

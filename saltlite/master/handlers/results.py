@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from saltlite.core.ports import PartRow, ReturnCommit, Stored, StoreReader, StoreWriter
 from saltlite.errors import RemoteProtocolError
-from saltlite.master.left_out import Refused
+from saltlite.master.processes.rejected_results import Refused
+from saltlite.master.store.ports import PartRow, ReturnCommit, Stored, StoreReader, StoreWriter
 from saltlite.model.ids import Jid, MinionId, TargetId
 from saltlite.model.job import Return, TargetState
 from saltlite.model.keys import Fingerprint

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize, may
-from saltlite.core.acl_rules import RUNNER
+from saltlite.auth.acl import Action, Principal, authorize, may
+from saltlite.auth.rules import RUNNER
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.context import Answer, Master
 from saltlite.master.handlers.publish import checked_function
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.events import tag_run_new, tag_run_return
 from saltlite.model.ids import parse_jid
 from saltlite.wire.jobbody import CALLS_MAX

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from saltlite import __version__
-from saltlite.adapters.cursor import CursorFile
-from saltlite.adapters.packing import Inside
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.master import inside
-from saltlite.master.context import Answer, Master, Question
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.master.handlers.minions import minion_rows
 from saltlite.master.handlers.missing import missing_rows
 from saltlite.master.handlers.reach import shown_key_states
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.model.keys import KeyState
+from saltlite.platform.cursor import CursorFile
+from saltlite.wire.ipc import Inside
 
 MISSING_MAX = 100
 """Minions with missing resources that one answer names."""

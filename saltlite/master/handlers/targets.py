@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from saltlite.core.acl import Principal, knows_pillars
-from saltlite.core.matching import pillar_pattern, pillar_values, wrong_pillar_values
-from saltlite.core.matching.fleet import Selection
-from saltlite.core.matching.listing import listed
-from saltlite.core.ports import StoreReader
-from saltlite.core.wrongpace import WRONG_AT_ONCE
+from saltlite.auth.acl import Principal, knows_pillars
+from saltlite.auth.guess_rate import WRONG_AT_ONCE
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.context import Master
 from saltlite.master.handlers.reach import shown_key_states
+from saltlite.master.processes.context import Master
+from saltlite.master.store.ports import StoreReader
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import Job
 from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
+from saltlite.targeting import pillar_pattern, pillar_values, wrong_pillar_values
+from saltlite.targeting.fleet import Selection
+from saltlite.targeting.listing import listed
 
 _PILLAR = "pillar"
 """Under what wrong values of pillar are counted."""

@@ -6,10 +6,10 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.core.ports import TokenRecord
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
-from saltlite.master.context import Answer, Master
+from saltlite.master.processes.context import Answer, Master
+from saltlite.master.store.ports import TokenRecord
 from saltlite.model.events import tag_key
 from saltlite.model.keys import JoinToken
 from saltlite.wire.joinproof import token_public

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from saltlite.core.acl import Action, Principal, authorize
-from saltlite.master.context import Answer, Master
+from saltlite.auth.acl import Action, Principal, authorize
+from saltlite.master.processes.context import Answer, Master
 from saltlite.model.events import tag_key
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from saltlite.adapters.turnboard import Marks
-from saltlite.master.context import Master
+from saltlite.master.processes.context import Master
 from saltlite.model.events import tag_turn_ended
+from saltlite.platform.turn_board import Marks
 
 
 def tell_ended(master: Master, marks: Marks) -> bool:

@@ -11,16 +11,16 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.adapters.logs import log_context
 from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
 from saltlite.loader.chain import Chain
 from saltlite.loader.compound import Call, call_each
 from saltlite.loader.encode import encode_return
 from saltlite.loader.resourcetypes import ResourceType
+from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources.timing import AT_ONCE, Timing
-from saltlite.minion.returns import Returns
 from saltlite.model.ids import TargetId
 from saltlite.model.job import TargetState
+from saltlite.platform.logs import log_context
 from saltlite.wire.messages import REASON_MAX
 from saltlite.wire.segment import SegmentRow
 

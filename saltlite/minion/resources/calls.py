@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from saltlite.core.devices import Devices, GivenUp, Turn
+from saltlite.minion.resources.device_queue import DeviceQueue, GivenUp, Turn
 from saltlite.model.ids import PartId, TargetId
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Calls(Generic[Answer]):
 
     def __init__(
         self,
-        devices: Devices,
+        devices: DeviceQueue,
         run: Callable[[Turn], Answer],
         answered: Callable[[Turn, Answer], None],
         given_up: Callable[[GivenUp], None],

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.core.devices import Devices, GivenUp, Turn
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeUnavailableError, find_type
+from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources import answering
 from saltlite.minion.resources.answering import GrainsError, Work
 from saltlite.minion.resources.calls import Calls
 from saltlite.minion.resources.declared import Declared
+from saltlite.minion.resources.device_queue import DeviceQueue, GivenUp, Turn
 from saltlite.minion.resources.finding import good_ids
 from saltlite.minion.resources.timing import Waiting, lesser
-from saltlite.minion.returns import Returns
 from saltlite.model.ids import TargetId
 from saltlite.model.srn import resource_index_srn_key
 from saltlite.wire.segment import SegmentRow
@@ -113,7 +113,7 @@ class LocalType:
             return call(turn.device)
 
         calls: Calls[bool] = Calls(
-            Devices(self._places, self._timeout_s),
+            DeviceQueue(self._places, self._timeout_s),
             run,
             lambda turn, _good: ended.put(turn.device),
             ended.put,

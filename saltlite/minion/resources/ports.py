@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from saltlite.minion.jobprocess import JobCall
+from saltlite.minion.jobs.job_process import JobCall
 from saltlite.model.ids import PartId, TargetId
 
 

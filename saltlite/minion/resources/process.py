@@ -23,30 +23,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltlite.adapters import logs
-from saltlite.adapters.file_client import FileClient
-from saltlite.adapters.folder import PosixFolder
-from saltlite.adapters.packing import Inside, pack, unpack
-from saltlite.adapters.process import set_parent_death_signal, set_title
-from saltlite.adapters.spool import DiskSpool
-from saltlite.core.devices import Devices, GivenUp, Turn
+from saltlite.files.client import FileClient
 from saltlite.loader.blackout import blackout
 from saltlite.loader.chain import Chain, Executors, executors_index
 from saltlite.loader.compound import Call
 from saltlite.loader.loader import Loader
 from saltlite.loader.resourcetypes import ResourceType, TypeFiles, TypeUnavailableError, find_type
-from saltlite.minion.errands import Errands
-from saltlite.minion.eventsender import EventSender
-from saltlite.minion.jobprocess import JobProcess, Surroundings, stand_alone
+from saltlite.minion.jobs.job_process import JobContext, JobProcess, stand_alone
+from saltlite.minion.jobs.rpc_client import RpcClient
+from saltlite.minion.jobs.spool import DiskSpool
+from saltlite.minion.processes.event_sender import EventSender
 from saltlite.minion.resources import answering
 from saltlite.minion.resources.answering import Answer, GrainsError, Work
 from saltlite.minion.resources.calls import Calls
+from saltlite.minion.resources.device_queue import DeviceQueue, GivenUp, Turn
 from saltlite.minion.resources.finding import Finding, Ways
 from saltlite.minion.resources.segments import Segments, Told
 from saltlite.minion.resources.timing import Waiting, lesser, timing_of
 from saltlite.model.execution import Execution, is_direct
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.parts import split_part
+from saltlite.platform import logs
+from saltlite.platform.folder import PosixFolder
+from saltlite.platform.process import set_parent_death_signal, set_title
+from saltlite.wire.ipc import Inside, pack, unpack
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Start:
     """
 
     name: str
-    surroundings: Surroundings
+    surroundings: JobContext
     pillar: Mapping[str, Any]
     grains: Mapping[str, Mapping[str, Any]]
     places: int
@@ -152,14 +152,14 @@ class _Life:
         self._type: ResourceType | None = None
         self._finding: Finding | None = None
         self._minion: Loader | None = None
-        self._errands = Errands(errands)
+        self._errands = RpcClient(errands)
         self._segments = Segments(
             DiskSpool(PosixFolder(start.surroundings.spool_dir)),
             Told(self._segment, self._done, lambda full: self._calls.pause(begin_nothing=full)),
             time.monotonic,
         )
         self._calls: Calls[Answer | dict[str, Any] | str] = Calls(
-            Devices(start.places, start.timeout_s),
+            DeviceQueue(start.places, start.timeout_s),
             self._run,
             self._answered,
             self._given_up,

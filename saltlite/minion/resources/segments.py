@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, UnwrittenError
+from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.model.ids import PartId
 from saltlite.model.job import TargetState
 from saltlite.model.parts import segment_id
@@ -39,7 +39,7 @@ _ROW_BYTES = 64
 
 
 class Written(Protocol):
-    """Where segments go: the port `saltlite.core.minion_ports.Spool`, as far as it is needed."""
+    """Where segments go: the port `saltlite.minion.protocol.ports.Spool`, as far as it is needed."""
 
     def write(self, jid: str, result: SpoolEntry) -> bool: ...
 

@@ -9,21 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from saltlite.adapters.process import start_ticks
-from saltlite.adapters.reactor import Reactor, Timer
-from saltlite.core.minion_ports import Spool, SpoolEntry
 from saltlite.errors import JournalError, LocalProtocolError
-from saltlite.minion.asks import Asks
-from saltlite.minion.jobprocess import JobCall, Surroundings
+from saltlite.minion.jobs.job_process import JobCall, JobContext
+from saltlite.minion.jobs.rpc_server import RpcServer
+from saltlite.minion.protocol.ports import Spool, SpoolEntry
 from saltlite.minion.resources.declared import Declared
-from saltlite.minion.resources.keeper import LOOK_BYTES, Events, Keeper, Part
 from saltlite.minion.resources.ports import Runs
 from saltlite.minion.resources.process import Start, TypeProcess, fork_type
+from saltlite.minion.resources.type_supervisor import LOOK_BYTES, Events, Part, TypeSupervisor
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState
 from saltlite.model.parts import segment_id
 from saltlite.model.resourcelook import TypeReport
 from saltlite.model.srn import parse_srn
+from saltlite.platform.process import start_ticks
+from saltlite.platform.reactor import Reactor, Timer
 from saltlite.wire.document import encode_document
 from saltlite.wire.segment import SegmentRow, encode_segment
 
@@ -45,7 +45,7 @@ ENDED = "ended on demand"
 class Around:
     """The minion around it."""
 
-    asks: Asks
+    asks: RpcServer
     """Who answers what functions ask of the minion."""
     registration: Callable[[bytes], None]
     """Told the document that registers all resources."""
@@ -64,7 +64,7 @@ class ResourceServer:
     def __init__(
         self,
         reactor: Reactor,
-        surroundings: Surroundings,
+        surroundings: JobContext,
         declared: Declared,
         spool: Spool,
         *,
@@ -77,8 +77,8 @@ class ResourceServer:
         self._spool = spool
         self._around = around
         self._runs = runs
-        self._keepers: dict[str, Keeper] = {}
-        self._leaving: list[Keeper] = []
+        self._keepers: dict[str, TypeSupervisor] = {}
+        self._leaving: list[TypeSupervisor] = []
         self._pillar: Mapping[str, Any] | None = None
         self._held: dict[PartId, Part] = {}
         self._waiting: dict[PartId, Part] = {}
@@ -202,7 +202,7 @@ class ResourceServer:
 
     # -- types
 
-    def _keeper(self, name: str) -> Keeper:
+    def _keeper(self, name: str) -> TypeSupervisor:
         asks = self._around.asks
         events = Events(
             segment=self._runs.segment,
@@ -212,14 +212,14 @@ class ResourceServer:
             ended=lambda process: asks.ended(process.errands),
         )
         was = self._around.before.get(name)
-        return Keeper(name, self._reactor, lambda grains: self._fork(name, grains), events, was)
+        return TypeSupervisor(name, self._reactor, lambda grains: self._fork(name, grains), events, was)
 
     def _fork(self, name: str, grains: Mapping[TargetId, Mapping[str, Any]]) -> TypeProcess:
         declared, pillar = self._declared, self._pillar or {}
         places = declared.places_of(name)
         return fork_type(Start(name, replace(self._surroundings), pillar, grains, places, declared.timeout_s))
 
-    def _leave(self, keeper: Keeper) -> None:
+    def _leave(self, keeper: TypeSupervisor) -> None:
         log.info("resource type %s: the pillar does not declare it any more", keeper.name)
         self._leaving.append(keeper)
 
@@ -243,7 +243,7 @@ class ResourceServer:
         if self._pillar is None and part in self._waiting:
             self._run(self._waiting.pop(part), None)
 
-    def _run(self, part: Part, keeper: Keeper | None) -> None:
+    def _run(self, part: Part, keeper: TypeSupervisor | None) -> None:
         ours = keeper.found.srns if keeper is not None else frozenset()
         here = [srn for srn in part.srns if srn in ours]
         if len(here) < len(part.srns):

@@ -14,19 +14,19 @@ from typing import Any
 from tornado.iostream import IOStream
 from tornado.web import HTTPError
 
-from saltlite.adapters.packing import pack
+from saltlite.api.app import make_server
+from saltlite.api.endpoint import Endpoint, Office
+from saltlite.api.feed import Feeds
+from saltlite.api.link import Line, MasterLink
+from saltlite.api.runners import RunnerCall, Runners
 from saltlite.config.api import ApiConfig
 from saltlite.errors import RefusedError, SaltliteError
-from saltlite.master.context import Answer, Watch
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.netapi.app import make_server
-from saltlite.netapi.endpoint import Endpoint, Office
-from saltlite.netapi.feed import Feeds
-from saltlite.netapi.link import Line, MasterLink
-from saltlite.netapi.runners import RunnerCall, Runners
+from saltlite.master.processes.context import Answer, Watch
 from saltlite.wire import codec
+from saltlite.wire.ipc import pack
 from tests.fuzz.site import JID, STRANGER, Site
 from tests.fuzz.surface import mutate_bytes, mutate_text, mutate_value, packed, unpacked
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from saltlite.config.cloudfiles import load_cloud, load_map
+from saltlite.cloud.program.files import load_cloud, load_map
 from saltlite.config.load import load_api, load_master, load_minion
 from saltlite.errors import SaltliteError
 from tests.fuzz.surface import mutate_bytes, mutate_text

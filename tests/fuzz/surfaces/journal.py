@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from saltlite.adapters.clock import ManualClock
-from saltlite.adapters.journal import NAME
-from saltlite.adapters.journal_format import FRAME, HEADER, frame, header, record_map
-from saltlite.adapters.memory_disk import JOURNAL_FOLDER, MemoryDisk, MemoryFile, memory_journal
-from saltlite.core import job_effects
-from saltlite.core.jobs import Jobs
-from saltlite.core.minion_ports import Record, Step
 from saltlite.errors import JournalError
+from saltlite.minion.jobs.journal import NAME
+from saltlite.minion.jobs.journal_format import FRAME, HEADER, frame, header, record_map
+from saltlite.minion.protocol import effects as job_effects
+from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.ports import Record, Step
+from saltlite.platform.clock import ManualClock
+from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk, MemoryFile, memory_journal
 from tests.core_keys import JOB_PUBLIC, NOW, signed
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked
 
@@ -37,7 +37,7 @@ WORDS = (
 
 
 class JournalFile:
-    """The input is the file. Jobs that it names are taken up again by the machine of the minion's jobs."""
+    """The input is the file. JobMachine that it names are taken up again by the machine of the minion's jobs."""
 
     def __init__(self, folder: Path) -> None:
         pass
@@ -71,7 +71,7 @@ class JournalFile:
             entries = journal.open()
         except JournalError:
             return
-        jobs = Jobs("web1", clock, limit=2, longest_s=0.0)
+        jobs = JobMachine("web1", clock, limit=2, longest_s=0.0)
         jobs.trust(JOB_PUBLIC, NOW + 1e6)
         jobs.replay(
             [

@@ -8,22 +8,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from saltlite.adapters.packing import pack, unpack
-from saltlite.core.filelane import file_said
-from saltlite.core.hub import Decide, Pull, Report, Suspect
 from saltlite.loader.encode import encode_return
-from saltlite.master import inside
-from saltlite.master.context import Watch
-from saltlite.master.handlers.asked import FOR_FILES, answer
-from saltlite.master.handlers.decide import handle_decide, handle_suspect
 from saltlite.master.handlers.events import EventStream
+from saltlite.master.handlers.key_decision import handle_decide, handle_suspect
+from saltlite.master.handlers.minion_requests import FOR_FILES, answer
 from saltlite.master.handlers.pull import handle_pull
 from saltlite.master.handlers.reports import Passing, Reported, store_passing, store_reports
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes.context import Watch
+from saltlite.master.protocol.session_manager import Decide, Pull, Report, Suspect
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec, messages
 from saltlite.wire.document import encode_document
+from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.messages import file_said
 from saltlite.wire.segment import SegmentRow, encode_segment
 from tests.core_guest import MESSAGES, Guest, Table
 from tests.core_keys import FUNCTIONS

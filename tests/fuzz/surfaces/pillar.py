@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from saltlite.adapters.jinja_templates import load_jinja
-from saltlite.adapters.pillar_files import DiskPillarFiles
-from saltlite.core.pillar.subject import names_of, pillar_of
 from saltlite.errors import LocalProtocolError, ProtocolError, RenderError, UsageError
 from saltlite.model.ids import MinionId
+from saltlite.pillar.files import DiskPillarFiles
+from saltlite.pillar.jinja_templates import load_jinja
+from saltlite.pillar.subject import names_of, pillar_of
 from saltlite.wire.document import decode_document, encode_document
 from tests.fuzz.surface import mutate_bytes, mutate_text, mutate_value, packed, unpacked
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
-from saltlite.adapters.resource_registry.primary import FilePrimary, World
-from saltlite.core.resources.layout import HEADERS, STATES
-from saltlite.core.resources.records import HEAD, KIND
-from saltlite.core.resources.registry import Registry
 from saltlite.errors import StoreError
+from saltlite.resources.registry.layout import HEADERS, STATES
+from saltlite.resources.registry.mmap.primary import FilePrimary, World
+from saltlite.resources.registry.records import HEAD, KIND
+from saltlite.resources.registry.registry import Registry
 from tests.fuzz.surface import INPUT_MAX, mutate_bytes
 
 HEADER_BYTES, STATE_BYTES = 80, 72

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from saltlite.adapters.memory_disk import SPOOL_FOLDER, MemoryDisk, MemoryFile, memory_spool
-from saltlite.adapters.spool import DAMAGED, HEADER, RESULT, encode
-from saltlite.core.minion_ports import SpoolEntry
 from saltlite.errors import JournalError, ProtocolError
 from saltlite.loader.encode import encode_return
+from saltlite.minion.jobs.spool import DAMAGED, HEADER, RESULT, encode
+from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.model.job import TargetState
+from saltlite.testing.disk import SPOOL_FOLDER, MemoryDisk, MemoryFile, memory_spool
 from saltlite.wire import codec, messages
 from saltlite.wire.segment import SegmentRow, decode_segment, encode_segment
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked

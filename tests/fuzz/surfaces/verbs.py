@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from saltlite.adapters.packing import pack
 from saltlite.client.values import decode_message
 from saltlite.errors import SaltliteError
-from saltlite.master.context import Answer, Watch
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.follow import Follower
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
+from saltlite.master.processes.context import Answer, Watch
 from saltlite.wire import codec
+from saltlite.wire.ipc import pack
 from tests.fuzz.readers import show_everywhere
 from tests.fuzz.site import BOB, JID, ROOT, STRANGER, Site
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked

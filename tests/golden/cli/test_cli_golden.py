@@ -13,7 +13,7 @@ import pytest
 from saltlite.cli import commands
 from saltlite.cli.console import Console
 from saltlite.cli.main import main, run
-from saltlite.cli.outputters import SHIPPED, Look, Outputters, render
+from saltlite.cli.outputters import SHIPPED, OutputStyle, Outputters, render
 from tests.integration.fakemaster import FakeMaster, Step, end, fixed, published, returned, state
 
 Golden = Callable[[str, str], None]
@@ -51,7 +51,7 @@ def test_outputter(out: str, golden: Golden) -> None:
 
 
 def test_colors(golden: Golden) -> None:
-    outputters, colors = Outputters(dict), Look(color=True)
+    outputters, colors = Outputters(dict), OutputStyle(color=True)
     text = outputters.render("nested", {"db1": RETURNS["db1"]}, colors, retcode=1)
     text += outputters.render("nested", {"web1": RETURNS["web1"]}, colors)
     golden("out-nested-colors", text.replace("\x1b", "<ESC>"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.adapters.memory_link import Fate, Flight
+from saltlite.testing.link import Fate, Flight
 from saltlite.wire import codec
 from saltlite.wire.session import Session
 from tests.core_fleet import Fleet

@@ -1,0 +1,236 @@
+"""What every endpoint does alike: who asks, how fast, in which format; and how errors are told."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import math
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tornado.web import HTTPError, RequestHandler
+
+from saltlite.api.connection_limiter import ConnectionLimiter
+from saltlite.api.feed import Feeds
+from saltlite.api.formats import JSON, BodyError, answer_type, content_type, parsed, rendered, rendered_error
+from saltlite.api.link import NO_TOKEN, MasterLink
+from saltlite.api.metrics import Metrics
+from saltlite.api.rate_limiter import RateLimiter
+from saltlite.api.runners import Runners
+from saltlite.config.api import ApiConfig
+from saltlite.errors import (
+    LoginError,
+    NoTargetError,
+    RefusedError,
+    SaltliteError,
+    UnreachableError,
+    UsageError,
+)
+from saltlite.model.networks import network_of
+
+log = logging.getLogger(__name__)
+
+COOKIE = "session_id"
+"""Salt's name. It is taken for requests that change nothing: a page of somebody else's cannot set a header."""
+TOKEN_HEADER = "X-Auth-Token"  # noqa: S105 - the name of a header
+BURST_S = 10.0
+"""So many seconds' worth of requests may come at once."""
+RETRY_MAX_S = 3600
+
+_TOKEN = re.compile(r"[0-9a-zA-Z._-]{1,200}", re.ASCII)
+_SENTENCES = {
+    404: "there is no such path: GET /openapi.json has those that there are",
+    405: "this path does not take this method: GET /openapi.json has those that it takes",
+    413: "the body is too large",
+}
+
+
+class SlowDownError(SaltliteError):
+    """Too much was asked at once."""
+
+    def __init__(self, what: str, wait_s: float) -> None:
+        super().__init__(f"too many {what}: try again in {max(1, math.ceil(wait_s))}s")
+        self.wait_s = wait_s
+
+
+@dataclass(slots=True)
+class Office:
+    """What the endpoints share."""
+
+    config: ApiConfig
+    link: MasterLink
+    runners: Runners
+    feeds: Feeds
+    metrics: Metrics = field(default_factory=Metrics)
+    requests: RateLimiter = field(init=False)
+    logins: RateLimiter = field(init=False)
+    hooks: RateLimiter = field(init=False)
+    doors: ConnectionLimiter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.doors = ConnectionLimiter(self.config.connections_max, self.config.connections_per_address)
+        self.requests = RateLimiter(self.config.requests_per_address, self.config.requests_per_address * BURST_S)
+        self.logins = RateLimiter(self.config.logins_per_address / 60, self.config.logins_per_address)
+        self.hooks = RateLimiter(self.config.webhooks_per_second, self.config.webhooks_per_second * BURST_S)
+
+
+def status_of(error: SaltliteError) -> int:
+    """What HTTP calls an error: 401 when nobody has logged in, 403 when he may not."""
+    match error:
+        case BodyError():
+            return error.status
+        case SlowDownError():
+            return 429
+        case LoginError():
+            return 401
+        case RefusedError():
+            return 403
+        case UsageError() | NoTargetError():
+            return 400
+        case UnreachableError():
+            return 503
+    return 502  # what the master could not do: its store is full, say
+
+
+class Endpoint(RequestHandler):
+    """One path. A subclass says in `QUERY` which parameters its URL may have: none, where nothing is said."""
+
+    QUERY: frozenset[str] = frozenset()
+    ENDLESS = False
+    """Whether GET goes on for as long as the caller reads: then there is no HEAD."""
+
+    office: Office
+    kind: str
+
+    def initialize(self, office: Office) -> None:
+        """Called by tornado for each request."""
+        self.office = office
+        self.kind = JSON
+
+    def set_default_headers(self) -> None:
+        """Called by tornado before anything else, and again before an error is written."""
+        self.set_header("Server", "saltlite-api")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+
+    def prepare(self) -> None:
+        """Called by tornado before the method. Raises what makes it an error, in the format that was asked for."""
+        kind = answer_type(self.request.headers.get("Accept", ""))
+        self.kind = kind or JSON
+        self._let_origin_in()
+        wait_s = self.office.requests.take(self.address, time.monotonic())
+        if wait_s:
+            raise SlowDownError("requests from this address", wait_s)
+        if kind is None and not self.streams():
+            raise BodyError("the answer is application/json or application/x-yaml; Accept allows neither", 406)
+        unknown = {name for name in self.request.query_arguments if name not in self.QUERY}
+        if unknown or (self.request.query and not self.request.query_arguments and not self.QUERY):
+            raise UsageError("this path takes no parameters in its URL; a token belongs into the header X-Auth-Token")
+
+    def streams(self) -> bool:
+        """Whether the answer has a format of its own."""
+        return False
+
+    @property
+    def address(self) -> str:
+        """Who asks, as limits know him."""
+        return network_of(self.request.remote_ip or "")
+
+    def token(self) -> str:
+        """The caller's token: of the header, or of the cookie when nothing is changed. Raises LoginError."""
+        given = self.request.headers.get(TOKEN_HEADER, "")
+        if not given and self.request.method in ("GET", "HEAD"):
+            given = self.get_cookie(COOKIE) or ""
+        if not _TOKEN.fullmatch(given):
+            raise LoginError(NO_TOKEN)
+        return str(given)
+
+    def compute_etag(self) -> str | None:
+        """None: answers are not kept anywhere."""
+        return None
+
+    def body(self) -> Any:
+        """The body's value. Raises BodyError."""
+        return parsed(self.request.body, self.request.headers.get("Content-Type", ""))
+
+    def answer(self, value: Any, status: int = 200) -> None:
+        """Send a value in the format that was asked for."""
+        self.set_status(status)
+        self.set_header("Content-Type", content_type(self.kind))
+        self.finish(rendered(value, self.kind))
+
+    async def head(self, *path: str) -> None:
+        """What GET says without its body, which tornado leaves out; not where an answer has no end."""
+        get: Any = self.get
+        if "HEAD" not in _methods(type(self)):
+            raise HTTPError(405)
+        answer = get(*path)
+        if answer is not None:
+            await answer
+
+    def options(self, *_path: str) -> None:
+        """Preflight: no session is looked at."""
+        self.set_header("Allow", ", ".join(_methods(type(self))))
+        self.set_status(204)
+        self.finish()
+
+    def _let_origin_in(self) -> None:
+        origin = self.request.headers.get("Origin", "")
+        self.set_header("Vary", "Origin")
+        if origin and any(
+            hmac.compare_digest(origin.encode(), one.encode()) for one in self.office.config.cors_origins
+        ):
+            self.set_header("Access-Control-Allow-Origin", origin)
+            self.set_header("Access-Control-Allow-Headers", f"{TOKEN_HEADER}, Content-Type, Accept, Last-Event-ID")
+            self.set_header("Access-Control-Allow-Methods", ", ".join(_methods(type(self))))
+            self.set_header("Access-Control-Expose-Headers", TOKEN_HEADER)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Called by tornado for what was raised."""
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        if isinstance(error, SaltliteError):
+            status, sentence = status_of(error), str(error)
+        else:
+            status, sentence = status_code, _SENTENCES.get(status_code, self._reason)
+        self.set_status(status)
+        if isinstance(error, SlowDownError):
+            self.set_header("Retry-After", str(min(RETRY_MAX_S, max(1, math.ceil(error.wait_s)))))
+        if status == 401:
+            self.set_header("WWW-Authenticate", 'Session realm="saltlite"')
+        if status == 405:
+            self.set_header("Allow", ", ".join(_methods(type(self))))
+        self._let_origin_in()
+        body, kind = rendered_error(sentence, status, self.kind)
+        self.set_header("Content-Type", kind)
+        self.finish(body)
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """Errors on purpose are answers; only defects are logged with where they are."""
+        if isinstance(value, SaltliteError | HTTPError):
+            log.info("%s %s: %s", self.request.method, self.request.path, value)
+        else:
+            log.error("%s %s", self.request.method, self.request.path, exc_info=(typ, value, tb))
+
+    def on_finish(self) -> None:
+        """Called by tornado when the answer was sent."""
+        self.office.metrics.answered(
+            type(self).__name__.lower(), str(self.request.method), self.get_status(), self.request.request_time()
+        )
+
+
+class NothingHere(Endpoint):
+    """Every other path."""
+
+    def prepare(self) -> None:
+        """There is nothing."""
+        super().prepare()
+        raise HTTPError(404)
+
+
+def _methods(kind: type[Endpoint]) -> list[str]:
+    named = ("GET", "POST")
+    own = [name for name in named if getattr(kind, name.lower()) is not getattr(RequestHandler, name.lower())]
+    return [*own, *(["HEAD"] if "GET" in own and not kind.ENDLESS else []), "OPTIONS"]

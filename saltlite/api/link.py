@@ -1,0 +1,200 @@
+"""The master's Unix socket for asyncio: requests over a few connections that are used again, and streams.
+
+What is sent is what `saltlite.client.connection` sends. Every request carries the token of whoever asks; a connection
+belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.api.fair_semaphore import FairSemaphore
+from saltlite.client.connection import FRAME_MAX_BYTES, ConnectionLostError
+from saltlite.client.local import ANSWER_TIMEOUT_S, PROTOCOL_VERSION, error_of
+from saltlite.client.values import decode_message
+from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
+
+CONNECTIONS_MAX = 128
+"""Connections for requests; further requests wait for one, as long as for an answer."""
+FOLLOWED_MAX = 96
+"""Jobs that are waited for at the same moment: the other connections are for what is answered at once."""
+FOLLOWED_OF_ONE = 32
+"""Of these, jobs of one token."""
+KEPT_MAX = 16
+"""Connections that are kept while nobody asks."""
+
+OPEN_VERBS = frozenset({"login", "hook"})
+"""Verbs that may be asked without a token: the second as this process's own user, where that is configured."""
+NO_TOKEN = "log in first: POST /login answers a token for the header X-Auth-Token"  # noqa: S105 - a sentence
+
+_LENGTH = struct.Struct(">I")
+_CREDENTIALS = struct.Struct("3i")
+
+Message = dict[str, Any]
+
+
+class Line:
+    """One connection. After any exception from it, close it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._coming: asyncio.Task[Message] | None = None
+        self.clean = True
+        """Whether the next frame that comes is the answer to the next request."""
+
+    async def ask(self, token: str, verb: str, fields: Mapping[str, Any]) -> Message:
+        """The answer's fields. Raises what the master answered, and what `receive` raises."""
+        request = {"v": PROTOCOL_VERSION, "verb": verb, **fields}
+        if token:
+            request["token"] = token
+        elif verb not in OPEN_VERBS:
+            # Without a token the master would take the request for one of this process's user.
+            raise LoginError(NO_TOKEN)
+        self.clean = False
+        try:
+            payload = msgpack.packb(request)
+        except (TypeError, ValueError, OverflowError) as error:  # text that is not UTF-8 is a ValueError
+            raise UsageError(f"an argument cannot be sent to the master: {error}") from error
+        try:
+            self._writer.write(_LENGTH.pack(len(payload)) + payload)
+            await self._writer.drain()
+        except OSError as error:
+            raise _lost() from error
+        answer = await self.receive(ANSWER_TIMEOUT_S)
+        if answer is None:
+            raise UnreachableError(f"the master took the request and did not answer in {ANSWER_TIMEOUT_S:g}s")
+        self.clean = not fields.get("follow")  # a stream follows; who reads it to its end says so
+        if answer.get("ok") is True:
+            return answer
+        self.clean = True
+        raise error_of(answer)
+
+    async def receive(self, timeout_s: float | None) -> Message | None:
+        """The next frame, or None when it is not complete after `timeout_s` seconds (None waits for ever).
+
+        Raises ConnectionLostError at the end of the stream, RemoteProtocolError for a frame that is not one.
+        """
+        # The reading goes on when the waiting is over: a frame that is cut in two would be lost otherwise.
+        if self._coming is None:
+            self._coming = asyncio.ensure_future(self._frame())
+        done, _ = await asyncio.wait({self._coming}, timeout=timeout_s)
+        if not done:
+            return None
+        coming, self._coming = self._coming, None
+        return coming.result()
+
+    async def _frame(self) -> Message:
+        try:
+            (length,) = _LENGTH.unpack(await self._reader.readexactly(_LENGTH.size))
+            if length > FRAME_MAX_BYTES:
+                raise RemoteProtocolError("oversize", f"a frame of {length} bytes from the master")
+            payload = await self._reader.readexactly(length)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise _lost() from error
+        return decode_message(payload)
+
+    def usable(self) -> bool:
+        """Whether another request can be sent: nothing is under way, and the master has not hung up."""
+        return self.clean and self._coming is None and not self._reader.at_eof() and not self._writer.is_closing()
+
+    def close(self) -> None:
+        """End the connection; a second time does nothing."""
+        if self._coming is not None:
+            self._coming.add_done_callback(_looked_at)
+            self._coming.cancel()
+            self._coming = None
+        self._writer.close()
+
+
+class MasterLink:
+    """The way to the master of this machine."""
+
+    def __init__(self, path: str, trusted: frozenset[int]) -> None:
+        """`trusted` are the users of whom one must have started the master: another could read passwords here."""
+        self._path = path
+        self._trusted = trusted
+        self._kept: list[Line] = []
+        self._room = asyncio.Semaphore(CONNECTIONS_MAX)
+        self.turns = FairSemaphore(FOLLOWED_MAX, FOLLOWED_OF_ONE, ANSWER_TIMEOUT_S)
+        """Who may wait for the returns of a job."""
+
+    async def call(self, token: str, verb: str, **fields: Any) -> Message:
+        """Ask one verb of the operator protocol on somebody's behalf; the answer's fields.
+
+        Raises UnreachableError when the master is not there, RefusedError when the caller may not, and the error that
+        the master answered.
+        """
+        async with self.line() as line:
+            return await line.ask(token, verb, fields)
+
+    @asynccontextmanager
+    async def line(self) -> AsyncIterator[Line]:
+        """A connection for one request, and for the stream that it may open. It is kept when it is clean after that."""
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                await self._room.acquire()
+        except TimeoutError:
+            raise UnreachableError(f"{CONNECTIONS_MAX} requests are with the master already; try again") from None
+        try:
+            line = self._take() or await self.connect()
+            try:
+                yield line
+            finally:
+                self._put_back(line)
+        finally:
+            self._room.release()
+
+    async def connect(self) -> Line:
+        """A connection of its own, which the caller closes. Raises UnreachableError, RefusedError."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._path, limit=256 * 1024)
+        except PermissionError as error:
+            raise RefusedError(f"the API's user may not use {self._path}") from error
+        except OSError as error:
+            raise UnreachableError("the master is not running, or another sock_dir is configured there") from error
+        peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _pid, uid, _gid = _CREDENTIALS.unpack(peer)
+        if uid not in self._trusted:
+            writer.close()
+            raise UnreachableError(
+                f"user {uid} listens on {self._path}, who is neither root nor the owner of the API's configuration"
+            )
+        return Line(reader, writer)
+
+    def close(self) -> None:
+        """Close what is kept."""
+        for line in self._kept:
+            line.close()
+        self._kept.clear()
+
+    def _take(self) -> Line | None:
+        while self._kept:
+            line = self._kept.pop()
+            if line.usable():
+                return line
+            line.close()
+        return None
+
+    def _put_back(self, line: Line) -> None:
+        if line.usable() and len(self._kept) < KEPT_MAX:
+            self._kept.append(line)
+        else:
+            line.close()
+
+
+def _lost() -> ConnectionLostError:
+    return ConnectionLostError("the master closed the connection before it answered")
+
+
+def _looked_at(coming: asyncio.Task[Message]) -> None:
+    """Nobody waits for this frame any more; asyncio wants its exception to be looked at."""
+    if not coming.cancelled():
+        coming.exception()

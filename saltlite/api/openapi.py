@@ -1,0 +1,241 @@
+"""The OpenAPI document: what /openapi.json answers, and what the checked-in file is compared with.
+
+`python -m saltlite.api.openapi` prints it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from saltlite import __version__
+from saltlite.api.formats import FORM
+from saltlite.config.api import CLIENTS
+from saltlite.model.target import TargetKind
+
+_ANSWERS = {
+    "400": "the request cannot be understood",
+    "401": "nobody has logged in",
+    "403": "the caller may not do this",
+    "406": "no format that Accept allows",
+    "413": "the body is too large",
+    "415": "no format that a body may have",
+    "429": "too many requests",
+    "502": "the master could not do it",
+    "503": "the master cannot be reached",
+}
+_ANY: dict[str, Any] = {}
+_PLACES = {
+    "jid": {"type": "string", "pattern": "^[0-9]{20}$"},
+    "path": {"type": "string", "pattern": "^[A-Za-z0-9_:@-][A-Za-z0-9_.:@-]{0,199}$"},
+}
+"""Parts of paths that are not any text."""
+
+
+def document() -> dict[str, Any]:
+    """The document, as plain values."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "saltlite-api",
+            "version": __version__,
+            "description": "Run functions on a fleet. The answers are those of Salt's API.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "components": {
+            "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
+            "schemas": _schemas(),
+            "responses": {code: _error(text) for code, text in _ANSWERS.items()},
+        },
+        "security": [{"token": []}],
+        "paths": _paths(),
+    }
+
+
+def _paths() -> dict[str, Any]:
+    lowstates, credentials = _one_or_several("Lowstate"), _one_or_several("Login")
+    returned = _object(["return"], **{"return": {"type": "array"}})
+    return {
+        "/": {
+            "get": _get("welcome", "The clients that there are.", _ref("Welcome"), open_to_all=True),
+            "post": _post("lowstates", "Carry out lowstates.", lowstates, returned),
+        },
+        "/run": {"post": _post("run", "Lowstates with their own credentials.", lowstates, returned, open_to_all=True)},
+        "/login": {
+            "get": {**_operation("loginHelp", "How to log in: always 401."), "security": [], "responses": _errors()},
+            "post": _post("login", "A name and a password for a token.", credentials, returned, open_to_all=True),
+        },
+        "/logout": {"post": _post("logout", "Make the token void.", None, _object(["return"]))},
+        "/token": {
+            "post": _post("tokens", "Tokens for /run.", credentials, {"type": "array"}, open_to_all=True),
+        },
+        "/minions": {
+            "get": _get("minions", "The grains of all minions.", returned),
+            "post": _post(
+                "publish", "Publish jobs and wait for nothing.", lowstates, _object(["return"]), status="202"
+            ),
+        },
+        "/minions/{id}": {"get": _get("minion", "The grains of one minion.", returned, names=("id",))},
+        "/jobs": {"get": _get("jobs", "The newest jobs.", returned)},
+        "/jobs/{jid}": {"get": _get("job", "One job with its returns.", _object(["info", "return"]), names=("jid",))},
+        "/keys": {
+            "get": _get("keys", "The ids of keys, by list.", _object(["return"])),
+            "post": _post(
+                "letIn",
+                "A join token for a minion that is to come. With a token, or with eauth, username and password.",
+                _body(_ref("NewMinion")),
+                _object(["return"], **{"return": _object(["mid", "join_token", "match", "uses", "expires_s"])}),
+                open_to_all=True,
+            ),
+        },
+        "/keys/{id}": {"get": _get("key", "The fingerprints of one id.", _object(["return"]), names=("id",))},
+        "/events": {"get": _stream("events", "Server-sent events, for as long as the token is good.")},
+        "/hook/{path}": {
+            "post": _post(
+                "hook",
+                "Make an event of a body.",
+                _body(_ANY, may_be_empty=True),
+                _object(["success"]),
+                names=("path",),
+            )
+        },
+        "/stats": {"get": _get("stats", "Figures about the API.", {"type": "object"})},
+        "/metrics": {"get": _plain("metrics", "Figures for Prometheus.")},
+        "/openapi.json": {"get": _get("openapi", "This document.", {"type": "object"}, open_to_all=True)},
+    }
+
+
+def _schemas() -> dict[str, Any]:
+    word = {"type": "string", "minLength": 1}
+    text, flag, seconds = {"type": "string"}, {"type": "boolean"}, {"type": "number", "exclusiveMinimum": 0}
+    return {
+        "Lowstate": {
+            "type": "object",
+            "required": ["client", "fun"],
+            "properties": {
+                "client": {"enum": list(CLIENTS), "examples": ["local"]},
+                "tgt": {"anyOf": [word, {"type": "array", "items": word, "minItems": 1}], "examples": ["*"]},
+                "tgt_type": {"enum": [str(kind) for kind in TargetKind]},
+                "expr_form": {"enum": [str(kind) for kind in TargetKind], "description": "The old name of tgt_type."},
+                "fun": {"anyOf": [word, {"type": "array", "items": word, "minItems": 1}], "examples": ["test.ping"]},
+                "arg": _ANY,
+                "kwarg": {"type": "object"},
+                "timeout": seconds,
+                "full_return": flag,
+                "batch": {"anyOf": [text, {"type": "integer", "minimum": 1}]},
+                "batch_wait": seconds,
+                "failhard": flag,
+                "gather_job_timeout": seconds,
+                "metadata": {"type": "object"},
+                "ret": {"anyOf": [text, {"type": "array", "items": text}]},
+                "subset": {"type": "integer", "minimum": 1},
+                "module_executors": {"anyOf": [text, {"type": "array", "items": text}]},
+                "executor_opts": {"type": "object"},
+                "run_timeout": seconds,
+                "deliver_by": seconds,
+                "token": text,
+                "eauth": text,
+                "username": text,
+                "password": text,
+            },
+        },
+        "Login": {
+            "type": "object",
+            "required": ["eauth", "username", "password"],
+            "properties": {"eauth": word, "username": word, "password": word},
+        },
+        "NewMinion": {
+            "type": "object",
+            "required": ["mid"],
+            "additionalProperties": False,
+            "properties": {
+                "mid": {"type": "string", "pattern": "^[a-z0-9_][a-z0-9._-]{0,127}$"},
+                "eauth": text,
+                "username": text,
+                "password": text,
+                "sharedsecret": text,
+            },
+        },
+        "Welcome": _object(["return", "clients"], clients={"type": "array", "items": {"enum": list(CLIENTS)}}),
+        "Error": _object(["error", "status"], error=text, status={"type": "integer"}),
+    }
+
+
+def _get(name: str, summary: str, schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return _answered(name, summary, None, schema, **more)
+
+
+def _post(name: str, summary: str, body: dict[str, Any] | None, schema: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return _answered(name, summary, body, schema, **more)
+
+
+def _answered(
+    name: str,
+    summary: str,
+    body: dict[str, Any] | None,
+    schema: dict[str, Any],
+    *,
+    open_to_all: bool = False,
+    names: tuple[str, ...] = (),
+    status: str = "200",
+) -> dict[str, Any]:
+    content = {kind: {"schema": schema} for kind in ("application/json", "application/x-yaml")}
+    return {
+        **_operation(name, summary, names),
+        **({"security": []} if open_to_all else {}),
+        **({"requestBody": body} if body is not None else {}),
+        "responses": {status: {"description": "done", "content": content}, **_errors()},
+    }
+
+
+def _operation(name: str, summary: str, names: tuple[str, ...] = ()) -> dict[str, Any]:
+    parameters = [
+        {"name": one, "in": "path", "required": True, "schema": _PLACES.get(one, {"type": "string", "minLength": 1})}
+        for one in names
+    ]
+    return {"operationId": name, "summary": summary, **({"parameters": parameters} if parameters else {})}
+
+
+def _stream(name: str, summary: str) -> dict[str, Any]:
+    cursor = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}}
+    content = {"text/event-stream": {"schema": {"type": "string"}}}
+    done = {"description": "events, until the caller goes away", "content": content}
+    return {**_operation(name, summary), "parameters": [cursor], "responses": {"200": done, **_errors()}}
+
+
+def _plain(name: str, summary: str) -> dict[str, Any]:
+    done = {"description": "done", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    return {**_operation(name, summary), "responses": {"200": done, **_errors()}}
+
+
+def _body(schema: dict[str, Any], *, form: dict[str, Any] | None = None, may_be_empty: bool = False) -> dict[str, Any]:
+    """A body in every format; `form` is what a form has, when that is something else."""
+    kinds = {"application/json": schema, "application/x-yaml": schema, FORM: form or schema}
+    return {"required": not may_be_empty, "content": {kind: {"schema": row} for kind, row in kinds.items()}}
+
+
+def _one_or_several(schema: str) -> dict[str, Any]:
+    """A body of one map or a list of them; a form is one."""
+    several = {"anyOf": [_ref(schema), {"type": "array", "items": _ref(schema), "minItems": 1}]}
+    return _body(several, form=_ref(schema))
+
+
+def _object(required: list[str], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": required, "properties": dict.fromkeys(required, _ANY) | properties}
+
+
+def _ref(schema: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{schema}"}
+
+
+def _error(text: str) -> dict[str, Any]:
+    content = {kind: {"schema": _ref("Error")} for kind in ("application/json", "application/x-yaml")}
+    return {"description": text, "content": content}
+
+
+def _errors() -> dict[str, Any]:
+    return {code: {"$ref": f"#/components/responses/{code}"} for code in _ANSWERS}
+
+
+if __name__ == "__main__":
+    print(json.dumps(document(), indent=2))  # noqa: T201 - that is what it is for

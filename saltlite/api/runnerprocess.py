@@ -1,0 +1,89 @@
+"""One runner in a process of its own, `python -m saltlite.api.runnerprocess`: the call on stdin, the end on stdout.
+
+Runners are plug-ins, and the API's own process loads none. Whatever this one asks of the master it asks with the
+token of whoever called the API, so that a runner can do nothing there that its caller could not do without it. stdin is
+one JSON map of `config_dir`, `token`, `fun`, `args`, `kwargs`, `user` and `jid`; stdout one of `value` and `retcode`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+from saltlite.api.formats import rendered
+from saltlite.client.local import LocalClient
+from saltlite.client.runners import RunnerClient, without_outputter
+from saltlite.cloud.program.lazy import LazyCloud
+from saltlite.config.load import load_master
+from saltlite.config.opts import opts_of, shown_opts
+from saltlite.config.paths import master_socket
+from saltlite.errors import SaltliteError
+from saltlite.loader.compound import call_each
+from saltlite.loader.crosscalls import CrossCalls
+from saltlite.loader.encode import decode_return, encode_whole
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
+from saltlite.platform import logs
+from saltlite.platform.process import set_parent_death_signal
+from saltlite.platform.trust import require_trusted
+from saltlite.plugins.grains.collect import collect
+from saltlite.wire.ipc import unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VALUE_MAX = 32 * 1024 * 1024
+"""Bytes of what a runner returns; a larger value is cut, and says so."""
+INPUT_MAX = 8 * 1024 * 1024
+
+
+def main() -> int:
+    """Run what stdin says. What the runner prints goes to stderr."""
+    # Nobody else would end it when whoever started it is gone.
+    set_parent_death_signal(signal.SIGKILL, os.getppid())
+    wanted = unpack(sys.stdin.buffer.read(INPUT_MAX))
+    said = os.dup(1)
+    os.dup2(2, 1)
+    logs.configure("warning")
+    try:
+        found = run(wanted)
+    except SaltliteError as error:
+        found = {"value": str(error), "retcode": 1}
+    with os.fdopen(said, "wb") as out:
+        out.write(rendered(found, "application/json"))
+    return 0
+
+
+def run(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """`value` and `retcode` of the runner. Raises ConfigError when the master's configuration cannot be read."""
+    config = load_master(wanted["config_dir"]).config
+    opts = {**opts_of(config, f"{config.master_name or socket.gethostname()}_master"), "cachedir": ""}
+    # Whoever can write there could otherwise use the tokens of callers.
+    require_trusted([*opts["module_dirs"], *opts["runner_dirs"], opts["extension_modules"]])
+    index = build_index(search_layers(opts, "runners"))
+    with LocalClient(master_socket(config.sock_dir)) as client:
+        client.token, client.runner = wanted["token"], wanted["jid"]
+        cloud = LazyCloud(wanted["config_dir"], client)
+        own = {"__client__": RunnerClient(client), "__cloud__": cloud, "__config__": shown_opts(config, opts["id"])}
+        loader = _loader(index, opts, own)
+        call = (wanted["fun"], wanted["args"], wanted["kwargs"])
+        outcome = call_each(loader, [call], jid=wanted["jid"], user=wanted["user"])
+    value = decode_return(encode_whole(outcome.value, VALUE_MAX).body, VALUE_MAX)
+    return {"value": without_outputter(value)[0], "retcode": outcome.retcode}
+
+
+def _loader(index: Any, opts: dict[str, Any], own: dict[str, Any]) -> Loader:
+    grains = {**collect(opts), "id": opts["id"]}
+
+    def execution() -> Loader:
+        return Loader(build_index(search_layers(opts)), opts, grains, {})
+
+    return Loader(index, opts, grains, {}, more={**own, "__execution__": CrossCalls(execution)})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Tokens: what somebody holds who has logged in, and how the master knows it again.
+
+A token is 256 bits by chance. The store has neither it nor a hash that another program could make: both the name of
+its row and the seal of the row are HMACs with a key that MWorkers read before they give up root's rights. So a copy of
+the store lets nobody in, and a row that another process wrote into it (the link process, which may have been broken
+into) is no token. A seal binds the token to its principal and its times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from typing import Protocol
+
+from saltlite.auth.acl import Principal
+from saltlite.errors import LoginError
+from saltlite.model.authtoken import AuthToken
+
+SECRET_BYTES = 32
+NAME_MAX = 128
+"""Characters of the name of a user or a backend."""
+GROUPS_MAX = 1000
+TOKENS_MAX = 1000
+"""Tokens of one user; a further one makes the oldest void."""
+
+_TOKEN = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_ID_DIGITS = 32
+
+
+class TokenRows(Protocol):
+    """The rows of tokens, as a store has them."""
+
+    def auth_token(self, token_id: str) -> AuthToken | None:
+        """The row of that name, None when there is none."""
+        ...
+
+
+class Logins:
+    """Makes tokens and recognises them. `secret` is the master's: 32 bytes that no other process has."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = hmac.digest(secret, b"saltlite: tokens of logins", "sha256")
+
+    def make(self, secret: bytes, who: Principal, now: float, lasts_s: float) -> tuple[str, AuthToken]:
+        """A token of SECRET_BYTES bytes by chance: its text, which is told once, and its row."""
+        text = secret.hex()
+        row = AuthToken(self.id_of(text), who.backend, who.user, tuple(sorted(who.groups)), now, now + lasts_s, "")
+        return text, AuthToken(row.token_id, row.backend, row.user, row.groups, now, row.expires_at, self._seal(row))
+
+    def id_of(self, text: str) -> str:
+        """The name of the row of a token."""
+        return hmac.digest(self._key, b"id:" + text.encode(), "sha256").hex()[:_ID_DIGITS]
+
+    def holder(self, store: TokenRows, text: str, now: float) -> Principal:
+        """Who holds this token. Raises LoginError when nobody does, any more or ever: which, is not told."""
+        # What is looked up is no part of the token, so how long that takes tells nothing of it.
+        row = store.auth_token(self.id_of(text)) if _TOKEN.fullmatch(text) else None
+        if row is None or not self._is_good(row) or now >= row.expires_at:
+            raise LoginError("the token is not valid, or not any more: log in again")
+        return external(row.backend, row.user, row.groups)
+
+    def _is_good(self, row: AuthToken) -> bool:
+        return hmac.compare_digest(row.seal, self._seal(row))
+
+    def _seal(self, row: AuthToken) -> str:
+        parts = [row.token_id, row.backend, row.user, repr(row.created_at), repr(row.expires_at), *row.groups]
+        # Each with its length, so that no two rows have one text.
+        text = b"".join(len(part).to_bytes(4, "big") + part for part in (one.encode() for one in parts))
+        return hmac.digest(self._key, b"row:" + text, "sha256").hex()
+
+
+def external(backend: str, user: str, groups: tuple[str, ...]) -> Principal:
+    """The principal of a login. Its uid is negative, and the same for the same backend and name."""
+    digest = hashlib.sha256(f"{len(backend)}:{backend}:{user}".encode()).digest()
+    # As many bits as the store keeps: jobs go by this number, and some may choose the name that they log in with.
+    return Principal(user, -1 - (int.from_bytes(digest[:8], "big") >> 1), backend, frozenset(groups))

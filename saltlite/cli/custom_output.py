@@ -1,0 +1,60 @@
+"""Outputters that do not ship: files of operators, of packages and of Salt."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cli.outputters import SHIPPED
+from saltlite.config.load import load_master
+from saltlite.config.nearest import nearest
+from saltlite.config.opts import opts_of
+from saltlite.errors import SaltliteError, UsageError
+from saltlite.loader.finder import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import OUTPUT, search_layers
+from saltlite.platform.trust import require_trusted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from saltlite.cli.outputters import OutputStyle
+
+
+def master_opts(config_dir: str) -> dict[str, Any]:
+    """The options of the master that is configured there; none on a machine without. Raises ConfigError."""
+    if not os.path.exists(os.path.join(config_dir, "master")):
+        return {}
+    return opts_of(load_master(config_dir).config, "")
+
+
+def own_outputter(name: str, opts: Mapping[str, Any], look: OutputStyle) -> Callable[..., Any]:
+    """The function `output` of that plug-in. Raises UsageError when there is none, or it did not load."""
+    # What Salt's own outputters read of `__opts__`.
+    given = {**opts, "color": look.color, "output_indent": look.indent, "strip_colors": True}
+    require_trusted(
+        [*opts.get("module_dirs", ()), *opts.get("outputter_dirs", ()), opts.get("extension_modules") or ""]
+    )
+    index = build_index(search_layers(given, OUTPUT))
+    loader = Loader(index, given, {}, {})
+    try:
+        function = loader[f"{name}.output"]
+    except KeyError as error:
+        known = [*SHIPPED, *(one for one in loader.modules() if one not in SHIPPED)]
+        if name not in index.names():
+            near = nearest(name, known)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
+            raise UsageError(f"there is no outputter {name!r}; {hint}") from None
+        raise UsageError(f"the outputter {name!r} cannot be used: {error.args[0]}") from None
+
+    def output(data: Any, **kwargs: Any) -> Any:
+        try:
+            text = str(function(data, **kwargs) or "")
+        except SaltliteError:
+            raise
+        except Exception as error:  # anybody's code
+            raise SaltliteError(f"the outputter {name!r} failed: {type(error).__name__}: {error}") from error
+        # Salt prints what they return as a line, and so they end without one.
+        return text if not text or text.endswith("\n") else f"{text}\n"
+
+    return output

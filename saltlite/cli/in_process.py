@@ -1,0 +1,161 @@
+"""Functions that the command itself runs, in its own process: what `saltlite call` and `saltlite runner` share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from saltlite.cli import exitcodes
+from saltlite.cli.arguments import parse_arguments, split_calls
+from saltlite.errors import UsageError
+from saltlite.loader.chain import Executors
+from saltlite.loader.compound import call_each
+from saltlite.loader.encode import decode_return, encode_whole
+from saltlite.minion.sync.custom_grains import custom_grains
+from saltlite.model.binding import bind
+from saltlite.model.execution import is_direct
+from saltlite.model.ids import Jid, jid_at
+from saltlite.model.signature import by_name, parse_signature
+from saltlite.plugins.grains.collect import collect
+from saltlite.plugins.grains.kept import kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import FrameType
+
+    from saltlite.loader.call import Outcome
+    from saltlite.loader.chain import Chain
+    from saltlite.loader.compound import Call
+    from saltlite.loader.finder import Index
+    from saltlite.loader.loader import Loader
+    from saltlite.model.execution import Execution
+
+VALUE_MAX = 2**40
+"""Bytes of a value that never leaves this machine: no limit that anybody meets."""
+
+
+class Ran(NamedTuple):
+    """What was run, and what came of it: `outcome.value` is what a minion would have sent."""
+
+    jid: Jid
+    calls: Sequence[Call]
+    outcome: Outcome
+    duration_s: float
+
+
+def read_calls(function: str, words: Sequence[str], index: Index, providers: Mapping[str, str]) -> list[Call]:
+    """The functions that a command line means, with their arguments typed by what the files say of them.
+
+    Raises UsageError for words that are no arguments, and for a call that the function's signature does not allow. A
+    function that no file promises is let through: the loader knows best why it is not there.
+    """
+    if "." not in function:
+        raise UsageError(f"{function!r} is not a function: it is written MODULE.FUNCTION, as in test.ping")
+    texts = by_name(index.function_texts(providers))
+    return [_read_call(fun, rest, texts.get(fun)) for fun, rest in split_calls(function, words)]
+
+
+def _read_call(fun: str, words: Sequence[str], text: str | None) -> Call:
+    args, kwargs = parse_arguments(words, [] if text is None else [text])
+    signature = None if text is None else parse_signature(text)[1]
+    misfit = bind(fun, signature, args, kwargs) if signature is not None else ""
+    if misfit:
+        raise UsageError(misfit)
+    return fun, args, kwargs
+
+
+def new_jid() -> Jid:
+    """The id of a job that begins now."""
+    return jid_at(time.time_ns() // 1000)
+
+
+def caller() -> str:
+    """The user that this process belongs to."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def find_grains(opts: Mapping[str, Any]) -> dict[str, Any]:
+    """The grains of this machine, as a minion finds them."""
+    with printing_to_stderr():
+        grains = collect(opts)
+        for found in custom_grains(opts, grains):
+            grains.update(found)
+        grains.update(kept(opts))
+    return {**grains, **(opts.get("grains") or {}), "id": opts["id"]}
+
+
+def chain_of(loader: Loader, asked: Execution, *, threads: bool = False) -> Chain | None:
+    """The executors that a call goes through: those of the configuration, or what its user wants; None for none.
+
+    `threads`: for resources.
+    """
+    return None if is_direct(loader.opts, asked) else Executors(loader, threads=threads).chain(asked, remote=False)
+
+
+def run_calls(loader: Loader, calls: Sequence[Call], jid: Jid, chain: Chain | None = None) -> Ran:
+    """Enter the functions, each through the executors of the chain.
+
+    What they print goes to stderr: stdout has nothing but the result.
+
+    Raises KeyboardInterrupt when somebody pressed Ctrl-C: the loader makes a result even of that.
+    """
+    interrupted = False
+
+    def interrupt(_signum: int, _frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    def until_interrupted() -> Iterator[Call]:
+        for one in calls:
+            if not interrupted:
+                yield one
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    began = time.monotonic()
+    try:
+        with printing_to_stderr():
+            outcome = call_each(loader, until_interrupted(), jid=jid, user=caller(), chain=chain)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupted:
+        raise KeyboardInterrupt
+    return Ran(jid, calls, outcome, time.monotonic() - began)
+
+
+def shown_value(ran: Ran) -> Any:
+    """The value as it would have arrived from a minion: whatever it is made of becomes plain data."""
+    return decode_return(encode_whole(ran.outcome.value, VALUE_MAX).body, VALUE_MAX)
+
+
+def exit_code(ran: Ran, *, passthrough: bool) -> int:
+    """FAILED when the function did; with `passthrough` its own return code, as far as a process can have it."""
+    retcode = ran.outcome.retcode
+    if not passthrough:
+        return exitcodes.FAILED if retcode else exitcodes.OK
+    return retcode if 0 <= retcode <= 255 else 255
+
+
+@contextlib.contextmanager
+def printing_to_stderr() -> Iterator[None]:
+    """Let file descriptor 1 be stderr: programs that a function starts inherit it too."""
+    if sys.stdout is None or sys.stderr is None:  # closed: the numbers 1 and 2 may stand for anything then
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,241 @@
+"""What drivers know as `salt.utils.cloud`, and as `__utils__["cloud.…"]`.
+
+Contract: Salt's functions of these names. Events, deployment and the cache of machines belong to the program that runs
+the driver, which these functions reach through `saltlite.cloud.api.port`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import string
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from saltlite.cloud.api.config import get_cloud_config_value
+from saltlite.cloud.api.exceptions import (
+    SaltCloudConfigError,
+    SaltCloudException,
+    SaltCloudExecutionFailure,
+    SaltCloudExecutionTimeout,
+    SaltCloudSystemExit,
+)
+from saltlite.cloud.api.port import cloud
+from saltlite.cloud.rules.listing import selected
+from saltlite.cloud.rules.minionconfig import minion_settings
+
+log = logging.getLogger(__name__)
+
+SSH_USERNAMES = ("root",)
+"""Who logs in where neither the profile nor the driver says."""
+
+
+def fire_event(
+    key: str,
+    msg: str,
+    tag: str,
+    sock_dir: str = "",  # noqa: ARG001 - Salt's place of the event bus; ours is the master's
+    args: Mapping[str, Any] | None = None,
+    transport: str = "zeromq",  # noqa: ARG001 - as above
+) -> None:
+    """Fire an event with `args` and, under `key` (mostly "event"), the text `msg`."""
+    cloud().fire(tag, {key: msg, **(args or {})})
+
+
+def filter_event(tag: str, data: Mapping[str, Any], defaults: Collection[str] = ()) -> dict[str, Any]:
+    """The part of `data` that events of this name (such as `creating`) have: `defaults`, and what the option
+    `filter_events` adds: `{creating: {keys: [image], use_defaults: false}}`.
+    """
+    wanted = (cloud().opts.get("filter_events") or {}).get(tag) or {}
+    keys = [*wanted.get("keys", ()), *(defaults if wanted.get("use_defaults", True) else ())]
+    return {key: data[key] for key in dict.fromkeys(keys) if key in data}
+
+
+def bootstrap(vm_: dict[str, Any], opts: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Make the machine a minion. Its `ssh_host` says where it is. Answers what was done, by name."""
+    program = cloud()
+    return program.bootstrap(vm_, program.opts if opts is None else opts)
+
+
+def deploy_script(host: str, port: int = 22, **kwargs: Any) -> bool:
+    """`bootstrap`, in the form that older drivers use: what it needs is given one by one."""
+    names = {"username": "ssh_username", "minion_conf": "minion", "key_filename": "private_key"}
+    given = {names.get(name, name): value for name, value in kwargs.items() if value is not None}
+    bootstrap({**given, "ssh_host": host, "ssh_port": port})
+    return True
+
+
+def deploy_windows(host: str, **_kwargs: Any) -> bool:
+    """Always refused: there is no minion for Windows."""
+    raise SaltCloudSystemExit(
+        f"{host} is a Windows machine, and saltlite has no minion for Windows: create it with --no-deploy"
+    )
+
+
+def validate_windows_cred(
+    host: str, username: str = "Administrator", password: str = "", retries: int = 10, retry_delay: int = 1
+) -> bool:
+    """Always refused, as `deploy_windows`; the password is checked on its machine only."""
+    if password:
+        cloud().conceal(password)
+    raise SaltCloudSystemExit(
+        f"whether {username} may log in to {host} cannot be asked, not even {retries} times every {retry_delay} s: "
+        "saltlite does not speak to Windows; create the machine with --no-deploy"
+    )
+
+
+def list_nodes_select(
+    nodes: Mapping[str, Mapping[str, Any]], selection: Sequence[str] | str | None, call: str | None = None
+) -> dict[str, dict[str, Any]]:
+    """Of these machines the fields of `selection`, which is the option `query.selection`."""
+    if call == "action":
+        raise SaltCloudSystemExit("The list_nodes_select function must be called with -f or --function.")
+    if "error" in nodes:
+        raise SaltCloudSystemExit(f"the machines could not be listed: {nodes['error']}")
+    fields = [selection] if isinstance(selection, str) else list(selection or ())
+    return {name: selected(details, fields) for name, details in nodes.items()}
+
+
+def wait_for_ip(
+    update_callback: Callable[..., Any],
+    update_args: Sequence[Any] | None = None,
+    update_kwargs: Mapping[str, Any] | None = None,
+    timeout: float = 300,
+    interval: float = 5,
+    interval_multiplier: float = 1,
+    max_failures: int = 10,
+) -> Any:
+    """Call until it answers something true, such as an address, and answer that.
+
+    False from the callback is a failure, of which `max_failures` are taken; None is "not yet". `timeout` and
+    `interval` are seconds. Raises SaltCloudExecutionFailure, SaltCloudExecutionTimeout.
+    """
+    ends, failures = time.monotonic() + timeout, 0
+    while True:
+        data = update_callback(*(update_args or ()), **(update_kwargs or {}))
+        if data:
+            return data
+        if data is False:
+            failures += 1
+            if failures >= max_failures:
+                raise SaltCloudExecutionFailure(f"the machine got no address: {failures} questions failed")
+        if time.monotonic() + interval > ends:
+            raise SaltCloudExecutionTimeout(f"the machine got no address in {timeout:g} s")
+        time.sleep(interval)
+        interval *= interval_multiplier
+
+
+def wait_for_fun(fun: Callable[..., Any], timeout: float = 900, interval: float = 1, **kwargs: Any) -> Any:
+    """Call until it answers something true, and answer that; False after `timeout` seconds. Errors are "not yet"."""
+    ends = time.monotonic() + timeout
+    while True:
+        try:
+            answer = fun(**kwargs)
+        except Exception as error:  # noqa: BLE001 - supervision point: Salt's contract, it may fail until it works
+            log.debug("Waiting for %s: %s: %s", getattr(fun, "__name__", fun), type(error).__name__, error)
+            answer = None
+        if answer:
+            return answer
+        if time.monotonic() + interval > ends:
+            return False
+        time.sleep(interval)
+
+
+def gen_keys(keysize: int = 2048) -> tuple[str, str]:
+    """Always refused: no key of a minion is made anywhere but on that minion."""
+    raise SaltCloudSystemExit(
+        f"a minion makes its own key, so none of {keysize} bits is made for it here: "
+        "it joins by the token in vm_['join_token']"
+    )
+
+
+def minion_config(opts: Mapping[str, Any], vm_: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration that the minion on this machine gets."""
+    return minion_settings(vm_, opts)
+
+
+def salt_config_to_yaml(configuration: Mapping[str, Any], line_break: str = "\n") -> str:
+    """The text of a configuration file."""
+    text: str = yaml.safe_dump(dict(configuration), default_flow_style=False, line_break=line_break)
+    return text
+
+
+def os_script(
+    os_: str, vm_: Mapping[str, Any] | None = None, opts: Mapping[str, Any] | None = None, minion: str = ""
+) -> str:
+    """The text of the program `os_` that makes a machine a minion; "" is the one that comes with saltlite."""
+    if opts is not None or minion:
+        log.debug("The configuration travels beside the script %s, and not in it.", os_)
+    return cloud().script({**(vm_ or {}), **({"script": os_} if os_ else {})})
+
+
+def cache_node(node: Mapping[str, Any], provider: str, opts: Mapping[str, Any] | None = None) -> None:
+    """Keep what is known of one machine, which has its name under `name`, of `alias:driver`."""
+    if opts is None or opts.get("update_cachedir", True):
+        cloud().remember(provider, {str(node["name"]): node})
+
+
+def cache_node_list(
+    nodes: Mapping[str, Mapping[str, Any]], provider: str, opts: Mapping[str, Any] | None = None
+) -> None:
+    """Keep what is known of these machines of `alias:driver`."""
+    if opts is None or opts.get("update_cachedir", True):
+        cloud().remember(provider, nodes)
+
+
+def delete_minion_cachedir(minion_id: str, provider: str, opts: Mapping[str, Any] | None = None) -> None:
+    """Drop what is kept of a machine of `alias:driver`."""
+    if opts is None or opts.get("update_cachedir", True):
+        cloud().forget(provider, minion_id)
+
+
+def is_public_ip(ip: str) -> bool:
+    """Whether the address can be reached from everywhere. Raises SaltCloudException for what is no address."""
+    try:
+        return ipaddress.ip_address(ip).is_global
+    except ValueError as error:
+        raise SaltCloudException(f"{ip!r} is no address") from error
+
+
+def ssh_usernames(
+    vm_: Mapping[str, Any], opts: Mapping[str, Any], default_users: Sequence[str] | None = None
+) -> list[str]:
+    """Who may be tried to log in to the machine: `ssh_username` (a name or a list), then `default_users`, then root."""
+    given = get_cloud_config_value("ssh_username", vm_, opts) or ()
+    names = [given] if isinstance(given, str) else list(given)
+    others = (*(default_users or ()), *SSH_USERNAMES) if not names else ()
+    return list(dict.fromkeys([*names, *others]))
+
+
+def userdata_template(opts: Mapping[str, Any], vm_: Mapping[str, Any], userdata: str | None) -> str | None:
+    """The text for a machine's first start, as it is. Templates are refused: they would be code with our rights."""
+    if get_cloud_config_value("userdata_template", vm_, opts, default=None):
+        raise SaltCloudConfigError("userdata_template is not supported; write the user data as they are")
+    return userdata
+
+
+def check_name(name: str, safe_chars: str) -> None:
+    """Raises SaltCloudException when a machine's name has a character that is none of `safe_chars`, as in `a-z0-9-`."""
+    allowed = _characters(safe_chars)
+    odd = sorted(set(name) - allowed)
+    if odd:
+        raise SaltCloudException(
+            f"{name!r} has {', '.join(map(repr, odd))}; this provider takes names of [{safe_chars}]"
+        )
+
+
+def _characters(ranges: str) -> set[str]:
+    every = string.printable
+    found: set[str] = set()
+    index = 0
+    while index < len(ranges):
+        if ranges[index + 1 : index + 2] == "-" and index + 2 < len(ranges):
+            found.update(one for one in every if ranges[index] <= one <= ranges[index + 2])
+            index += 3
+        else:
+            found.add(ranges[index])
+            index += 1
+    return found

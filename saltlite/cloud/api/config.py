@@ -1,0 +1,104 @@
+"""Settings, as drivers look them up: `salt.config`.
+
+Contract: Salt's functions of these names. The order is the documented one: machine, profile, provider, global.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal
+
+from saltlite.cloud.api import port
+
+log = logging.getLogger(__name__)
+
+WITHOUT_IMAGE = frozenset({"local", "saltify"})
+WITHOUT_SIZE = frozenset({"local", "saltify"})
+"""Drivers whose machines are there without a choice of these."""
+
+
+def get_cloud_config_value(
+    name: str, vm_: Mapping[str, Any] | None, opts: Mapping[str, Any], default: Any = None, search_global: bool = True
+) -> Any:
+    """The value of a setting for this machine, or provider; `default` where nobody sets it.
+
+    `vm_` may be a machine, a provider's settings, or None. Maps of several levels are one map, the nearer level wins.
+    """
+    levels = [level for level in _levels(vm_ or {}, opts, search_global) if level.get(name) is not None]
+    if not levels:
+        return default
+    if all(isinstance(level[name], dict) for level in levels):
+        merged: dict[str, Any] = {}
+        for level in reversed(levels):
+            merged.update(copy.deepcopy(level[name]))
+        return merged
+    return copy.deepcopy(levels[0][name])
+
+
+def is_provider_configured(
+    opts: Mapping[str, Any],
+    provider: str,
+    required_keys: Collection[str] = (),
+    log_message: bool = True,
+    aliases: Collection[str] = (),
+) -> dict[str, Any] | Literal[False]:
+    """The settings of the first provider that has all of these keys, or False.
+
+    `provider` is `alias:driver`, or the name of a driver; `aliases` are other names of the driver.
+    """
+    for alias, driver, details in _providers(opts):
+        if provider not in (f"{alias}:{driver}", driver) and driver not in aliases:
+            continue
+        missing = [key for key in required_keys if details.get(key) is None]
+        if not missing:
+            return details
+        port.note_lack(f"{alias}:{driver}", missing)
+        if log_message:
+            log.info("Provider %s lacks the setting %s.", alias, ", ".join(missing))
+    return False
+
+
+def is_profile_configured(
+    opts: Mapping[str, Any], provider: str, profile_name: str, vm_: Mapping[str, Any] | None = None
+) -> bool:
+    """Whether the profile says what a machine of this provider takes: an image and a size, where there are any."""
+    driver = provider.rpartition(":")[2]
+    settings = {**_provider(opts, provider), **(opts.get("profiles") or {}).get(profile_name, {}), **(vm_ or {})}
+    required = ["provider"]
+    if driver not in WITHOUT_IMAGE:
+        required.append("image")
+    if driver not in WITHOUT_SIZE:
+        required.append("size")
+    missing = [key for key in required if settings.get(key) is None]
+    if missing:
+        port.note_lack(f"profile {profile_name}", missing)
+        log.info("Profile %s lacks the setting %s.", profile_name, ", ".join(missing))
+    return not missing
+
+
+def _levels(vm_: Mapping[str, Any], opts: Mapping[str, Any], search_global: bool) -> Iterator[Mapping[str, Any]]:
+    yield vm_
+    profile = (opts.get("profiles") or {}).get(vm_.get("profile"))
+    if isinstance(profile, Mapping):
+        yield profile
+    yield _provider(opts, str(vm_.get("provider") or vm_.get("driver") or ""))
+    if search_global:
+        yield opts
+
+
+def _provider(opts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The settings of `alias:driver`, `alias`, or of a driver with one provider only; empty for none."""
+    found = list(_providers(opts))
+    for known in (lambda alias, driver: name in (f"{alias}:{driver}", alias), lambda _alias, driver: name == driver):
+        matching = [details for alias, driver, details in found if known(alias, driver)]
+        if len(matching) == 1:
+            return matching[0]
+    return {}
+
+
+def _providers(opts: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for alias, drivers in (opts.get("providers") or {}).items():
+        if isinstance(drivers, Mapping):
+            yield from ((alias, driver, details) for driver, details in drivers.items() if isinstance(details, dict))

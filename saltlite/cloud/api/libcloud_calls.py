@@ -1,0 +1,184 @@
+"""What `saltlite.cloud.api.libcloudfuncs` is made of: machines, sizes and images of Apache Libcloud as plain data.
+
+The functions of `libcloudfuncs` are copied into the files of drivers with whatever they name; this is the one name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from saltlite.cloud.api.calls import no_action, no_function, only_action
+from saltlite.cloud.api.cloud import list_nodes_select, os_script
+from saltlite.cloud.api.config import get_cloud_config_value
+from saltlite.cloud.api.events import tell
+from saltlite.cloud.api.exceptions import (
+    SaltCloudConfigError,
+    SaltCloudExecutionFailure,
+    SaltCloudNotFound,
+    SaltCloudSystemExit,
+)
+
+# Here, and not where it is used: providers are asked by several threads, and Python refuses two threads that import
+# the same circle of modules from different ends.
+with contextlib.suppress(ImportError):
+    import libcloud.common.exceptions as faults
+    import libcloud.common.types as kinds
+    import libcloud.compute.providers  # noqa: F401 - for the modules that it brings
+    import requests.exceptions
+
+__all__ = [
+    "asking", "choices", "chosen", "done", "full", "list_nodes_select", "machine", "machines", "no_action",
+    "no_function", "only_action", "os_script", "plain", "six", "tell",
+]  # fmt: skip
+
+_IMAGE_KEYS = ("image_id", "imageId", "image", "image_name")
+_SIZE_KEYS = ("instance_type", "flavorId", "flavor_id", "size_slug", "size")
+_PLAIN = (str, int, float, bool, type(None))
+_DEEP = 6
+"""Levels of `extra` that are shown."""
+
+
+@contextlib.contextmanager
+def asking(conn: Any, what: str) -> Iterator[None]:
+    """A block that asks a provider by libcloud. Raises SaltCloudExecutionFailure for what goes wrong in it."""
+    provider = str(getattr(conn, "name", None) or "the provider")
+    try:
+        yield
+    except kinds.InvalidCredsError as error:
+        said = f"{provider} does not know these credentials, asked to {what}: {_line(error)}"
+        raise SaltCloudExecutionFailure(said) from None
+    except kinds.MalformedResponseError:
+        said = f"{provider} answers nonsense, asked to {what}: is its address right?"
+        raise _unclear(said) from None
+    except faults.RateLimitReachedError:
+        raise SaltCloudExecutionFailure(f"{provider} is asked too often to {what}: ask again later") from None
+    except (faults.BaseHTTPError, kinds.LibcloudError) as error:
+        said = f"{provider} refuses to {what}: {_line(error)}"
+        raise (_unclear(said) if (getattr(error, "code", 0) or 0) >= 500 else SaltCloudExecutionFailure(said)) from None
+    except (requests.exceptions.RequestException, ssl.SSLError, OSError) as error:
+        raise _unclear(f"{provider} cannot be reached to {what}: {_line(error)}") from None
+    except NotImplementedError:
+        raise SaltCloudSystemExit(f"libcloud cannot {what} at {provider}") from None
+
+
+def _unclear(text: str) -> SaltCloudExecutionFailure:
+    """The error of a question that may have been carried out although it failed."""
+    error = SaltCloudExecutionFailure(text)
+    error.unclear = True
+    return error
+
+
+def machines(conn: Any) -> dict[str, Any]:
+    """The machines by name, as libcloud has them. Of several with one name the first has it, others "name (id)"."""
+    found: dict[str, Any] = {}
+    with asking(conn, "list machines"):
+        for machine in conn.list_nodes():
+            name = str(machine.name or machine.id)
+            found[name if name not in found else f"{name} ({machine.id})"] = machine
+    return found
+
+
+def machine(conn: Any, name: str) -> Any:
+    """The machine of a name as `machines` has it, or of an id.
+
+    Raises SaltCloudNotFound when there is none, SaltCloudSystemExit when several have that name.
+    """
+    known = machines(conn)
+    same = [each for each in known.values() if each.name == name]
+    if len(same) > 1:
+        ids = ", ".join(str(each.id) for each in same)
+        raise SaltCloudSystemExit(f"several machines are called {name}: say which by its id, of {ids}")
+    found = known.get(name) or next((each for each in known.values() if str(each.id) == name), None)
+    if found is None:
+        raise SaltCloudNotFound(
+            f"{getattr(conn, 'name', 'the provider')} has no machine {name!r}; -Q shows those it has"
+        )
+    return found
+
+
+def six(machine: Any) -> dict[str, Any]:
+    """The six fields that every listing of machines has. Many providers have image and size in `extra` only."""
+    return {
+        "id": str(machine.id),
+        "image": _name_of(machine.image, machine.extra, _IMAGE_KEYS),
+        "size": _name_of(machine.size, machine.extra, _SIZE_KEYS),
+        "state": str(machine.state or ""),
+        "private_ips": [str(address) for address in machine.private_ips or ()],
+        "public_ips": [str(address) for address in machine.public_ips or ()],
+    }
+
+
+def full(machine: Any) -> dict[str, Any]:
+    """All that is known of a machine, and the six fields."""
+    return {**plain(_public(machine)), **six(machine)}
+
+
+def plain(value: Any, deep: int = _DEEP) -> Any:
+    """Data of libcloud as JSON can have it; objects become what they print as."""
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Mapping) and deep:
+        return {str(key): plain(inner, deep - 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset) and deep:
+        return [plain(inner, deep - 1) for inner in value]
+    return str(value)
+
+
+def choices(conn: Any, kind: str) -> dict[str, dict[str, Any]]:
+    """The `images`, `sizes` or `locations` of a provider, by name."""
+    return {str(each.name or each.id): plain(_public(each)) for each in _every(conn, kind)}
+
+
+def chosen(conn: Any, kind: str, vm_: Mapping[str, Any], opts: Mapping[str, Any]) -> Any:
+    """The one of the `images`, `sizes` or `locations` that the machine's setting names, by its id or name.
+
+    Raises SaltCloudConfigError when there is no such setting, SaltCloudNotFound when the provider does not have it.
+    """
+    setting = kind.removesuffix("s")
+    wanted = get_cloud_config_value(setting, vm_, opts, search_global=False)
+    if wanted is None or wanted == "":
+        raise SaltCloudConfigError(f"{vm_.get('name')} has no {setting!r}: its profile must say one, of --list-{kind}")
+    every = list(_every(conn, kind))
+    for each in every:
+        if str(wanted) in (str(each.id), str(each.name)):
+            return each
+    near = difflib.get_close_matches(str(wanted), _names(every), n=1)
+    hint = f": is {near[0]} meant?" if near else f"; --list-{kind} shows those it has"
+    raise SaltCloudNotFound(f"{getattr(conn, 'name', 'the provider')} has no {setting} {str(wanted)!r}{hint}")
+
+
+def done(conn: Any, method: str, machine: Any) -> None:
+    """Have libcloud do something to a machine, such as `destroy_node`. Raises SaltCloudExecutionFailure."""
+    what = f"{method.removesuffix('_node')} {machine.name}"
+    with asking(conn, what):
+        if not getattr(conn, method)(machine):
+            raise SaltCloudExecutionFailure(f"{conn.name} does not say that it could {what}")
+
+
+def _every(conn: Any, kind: str) -> Iterable[Any]:
+    with asking(conn, f"list {kind}"):
+        return list(getattr(conn, f"list_{kind}")())
+
+
+def _names(every: Iterable[Any]) -> list[str]:
+    return [str(name) for each in every for name in (each.id, each.name)]
+
+
+def _name_of(thing: Any, extra: Mapping[str, Any] | None, keys: Iterable[str]) -> str:
+    for value in (thing, *((extra or {}).get(key) for key in keys)):
+        named = (value.get("slug") or value.get("name") or value.get("id")) if isinstance(value, Mapping) else value
+        if named:
+            return str(named if isinstance(named, _PLAIN) else named.id)
+    return ""
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _public(thing: Any) -> dict[str, Any]:
+    return {key: value for key, value in vars(thing).items() if not key.startswith("_") and key != "driver"}

@@ -1,0 +1,275 @@
+"""JSON over HTTPS, for drivers of providers that have no library here.
+
+    api = Rest("https://api.example.com/v2", "Example", headers={"Authorization": f"Bearer {token}"})
+    api.get("machines", {"page": 1})
+
+Certificates are always verified, by the authorities of this machine or those that SSL_CERT_FILE names. Proxies are
+those of the environment (HTTPS_PROXY, NO_PROXY). Redirects are not followed: they would carry the credentials in the
+headers to whatever host somebody names. Plain `http:` is taken for addresses of this machine only.
+
+What is asked again: a question that changes nothing when it is asked twice (GET, PUT, DELETE) after every fault that
+may pass; a POST only when it certainly was not carried out, because the provider refused it for its pace (429) or no
+connection came about. The waits double, vary by chance, and follow Retry-After.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import re
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from saltlite.cloud.api.deadline import Deadline, PastDeadlineError, TimedRequest, opener_of
+from saltlite.cloud.api.exceptions import SaltCloudExecutionFailure
+
+SILENCE_S = 30.0
+"""How long the provider may say nothing, at a connection or in an answer."""
+TOTAL_S = 120.0
+"""How long one question may take with all of its attempts and waits."""
+ATTEMPTS = 5
+FIRST_WAIT_S = 0.5
+BODY_BYTES_MAX = 32 << 20
+"""An answer that is longer is none of an API of machines."""
+
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+_REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_PIECE = 1 << 16
+_SECONDS = re.compile(r"[0-9]{1,9}")
+_TEXT_MAX = 300
+
+
+class RestError(SaltCloudExecutionFailure):
+    """The provider did not do what was asked; the text says why.
+
+    `status` is the HTTP status, 0 when there was no answer. `unclear` is whether a request that changes something may
+    have been carried out all the same.
+    """
+
+    def __init__(self, text: str, *, status: int = 0, unclear: bool = False) -> None:
+        super().__init__(text)
+        self.status = status
+        self.unclear = unclear
+
+
+class _Fault(Exception):  # noqa: N818 - one attempt; it becomes an error when there is no other
+    """One attempt that failed: the sentence, and what follows from it."""
+
+    def __init__(
+        self, text: str, *, status: int = 0, passing: bool = False, carried_out: bool = True, wait_s: float = 0.0
+    ) -> None:
+        """`carried_out` is whether the provider may have done what was asked; `wait_s` how long it wants to be left."""
+        super().__init__(text)
+        self.status = status
+        self.passing = passing
+        self.carried_out = carried_out
+        self.wait_s = wait_s
+
+    def error(self, method: str) -> RestError:
+        return RestError(str(self), status=self.status, unclear=self.carried_out and method != "GET")
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_asked: Any, **_more: Any) -> None:
+        """None makes the redirect the answer, whose status is then an error."""
+
+
+class _TooMuchError(Exception):
+    """An answer that cannot be held."""
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+class Rest:
+    """One provider's API; any number of threads may ask."""
+
+    def __init__(
+        self,
+        root: str,
+        provider: str,
+        *,
+        headers: Mapping[str, str],
+        silence_s: float = SILENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`root` is the API's address, `provider` how sentences call it; `headers` go with every request.
+
+        Raises RestError when `root` is no address that credentials may be sent to.
+        """
+        parts = urllib.parse.urlsplit(root)
+        here = parts.hostname in _LOOPBACK
+        if parts.scheme not in ({"http", "https"} if here else {"https"}) or not parts.hostname:
+            raise RestError(f"{root!r} is no address of an API: it must begin with https://")
+        self._root = root.rstrip("/")
+        self._provider = provider
+        self._headers = dict(headers)
+        self._silence_s = silence_s
+        self._sleep = sleep
+        self._clock = clock
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        if here:
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = opener_of(*handlers)
+
+    def get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        """What the provider answers to a GET, as data. Raises RestError."""
+        return self._ask("GET", path, params=params)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """What the provider answers to a POST of `body` as JSON. Raises RestError."""
+        return self._ask("POST", path, body=body)
+
+    def delete(self, path: str) -> Any:
+        """What the provider answers to a DELETE, None mostly. Raises RestError."""
+        return self._ask("DELETE", path)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        deadline = Deadline(self._clock() + TOTAL_S, self._silence_s, self._clock)
+        wait_s = FIRST_WAIT_S
+        attempt = 1
+        while True:
+            try:
+                return self._attempt(self._request(method, path, params, body, deadline))
+            except _Fault as fault:
+                again = fault.passing and (method in _REPEATABLE or not fault.carried_out)
+                pause_s = max(fault.wait_s, wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load only
+                if not again or attempt == ATTEMPTS or self._clock() + pause_s > deadline.at:
+                    raise fault.error(method) from fault.__cause__
+            self._sleep(pause_s)
+            wait_s *= 2
+            attempt += 1
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | None,
+        deadline: Deadline,
+    ) -> TimedRequest:
+        address = f"{self._root}/{path.lstrip('/')}"
+        if params:
+            address += "?" + urllib.parse.urlencode(params)
+        sent = None if body is None else json.dumps(body).encode()
+        request = TimedRequest(address, data=sent, method=method, deadline=deadline)
+        request.add_header("Accept", "application/json")
+        request.add_header("User-Agent", "saltlite")
+        if sent is not None:
+            request.add_header("Content-Type", "application/json")
+        for name, value in self._headers.items():
+            request.add_unredirected_header(name, value)
+        return request
+
+    def _attempt(self, request: TimedRequest) -> Any:
+        """The data of the answer. Raises _Fault."""
+        try:
+            with self._opener.open(request, timeout=request.deadline.wait_s()) as answer:
+                return self._data(self._read(answer), answer.headers.get_content_type())
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except PastDeadlineError:
+            raise _Fault(f"{self._provider} is not done answering after {TOTAL_S:g} s") from None
+        except _TooMuchError as error:
+            raise _Fault(f"{self._provider} {error}") from None
+        except (OSError, http.client.HTTPException) as error:
+            raise self._silence(error) from error
+
+    def _read(self, answer: _Readable) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        while piece := answer.read(_PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            if size > BODY_BYTES_MAX:
+                raise _TooMuchError(f"answers with more than {BODY_BYTES_MAX >> 20} MiB")
+        return b"".join(pieces)
+
+    def _data(self, body: bytes, kind: str) -> Any:
+        if not body:
+            return None
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            text = f"{self._provider} answers with {len(body)} bytes of {kind} that are no JSON"
+            raise _Fault(f"{text}: is its address right?") from None
+
+    def _refusal(self, error: urllib.error.HTTPError) -> _Fault:
+        """What an answer with an error's status means."""
+        status = error.code
+        try:
+            said = _message(self._read(error))
+        except (_TooMuchError, PastDeadlineError, OSError, http.client.HTTPException):
+            said = ""
+        wait_s = _retry_after(error.headers.get("Retry-After"))
+        sentence = _MEANINGS.get(status, "refuses" if status < 500 else "has an error of its own").format(
+            wait=f", for {wait_s:g} s more" if wait_s else ""
+        )
+        return _Fault(
+            f"{self._provider} {sentence} (HTTP {status})" + (f": {said}" if said else ""),
+            status=status,
+            passing=status in _PASSING,
+            carried_out=status >= 500 or status == 408,
+            wait_s=wait_s,
+        )
+
+    def _silence(self, error: Exception) -> _Fault:
+        """What no answer means."""
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        host = urllib.parse.urlsplit(self._root).netloc
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            text = f"{host} shows a certificate that is not trusted here ({reason.verify_message}); nothing was sent"
+            return _Fault(f"{self._provider}: {text}", carried_out=False)
+        if isinstance(reason, TimeoutError):
+            return _Fault(f"{self._provider} says nothing for {self._silence_s:g} s: is {host} up?", passing=True)
+        never = isinstance(reason, ConnectionRefusedError | socket.gaierror)
+        why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        return _Fault(f"{self._provider} cannot be reached at {host}: {why}", passing=True, carried_out=not never)
+
+
+_MEANINGS: Mapping[int, str] = {
+    401: "does not know these credentials: are the token and the account right?",
+    403: "does not allow that to these credentials",
+    404: "knows nothing of the sort",
+    422: "cannot do that as it was asked",
+    429: "says that it is asked too often{wait}",
+    503: "is not available{wait}",
+}
+
+
+def _message(body: bytes) -> str:
+    """The sentence in an error's body, where most APIs have it: under `message`, `error` or `detail`, or deeper."""
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    while isinstance(said, dict):
+        said = next((said[key] for key in ("message", "error", "detail") if said.get(key)), None)
+    if not isinstance(said, str):
+        return ""
+    text = "".join(letter if letter.isprintable() else " " for letter in said).strip()
+    return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "…"
+
+
+def _retry_after(text: str | None) -> float:
+    """Seconds; 0 where none are said, or a date is, which the clock of this machine may know nothing of."""
+    found = _SECONDS.fullmatch(text.strip()) if text else None
+    return float(found[0]) if found else 0.0

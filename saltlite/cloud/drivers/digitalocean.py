@@ -1,0 +1,401 @@
+"""Droplets of DigitalOcean, by its API of version 2 over plain HTTPS.
+
+A provider:
+
+    my-droplets:
+      driver: digitalocean
+      personal_access_token: …            # with the rights to read and write
+      api_root: https://api.digitalocean.com/v2   # the default
+
+A profile; `size` and `image` must be given:
+
+    small:
+      provider: my-droplets
+      size: s-1vcpu-1gb                   # --list-sizes
+      image: debian-12-x64                # --list-images; the name of a snapshot of one's own, too
+      location: fra1                      # slug or name, --list-locations
+      ssh_key_names: deploy, ops          # keys of the account that may log in as root; a list, too
+      ssh_key_file: /etc/saltlite/deploy  # the private half of one of them
+      ssh_interface: public               # or `private`: the address that is logged in to
+      tags: [web]
+      vpc_uuid: …                         # the network; else the account's default of the location
+      backups_enabled: False              # also ipv6, monitoring
+      userdata_file: /etc/saltlite/first-boot   # or `userdata`, the text itself
+      wait_for_ip_timeout: 600            # seconds; `wait_for_ip_interval` (2) between two questions
+
+Contract: DigitalOcean's OpenAPI description, version 2.0; option names as in Salt's driver.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cloud.api import cloud, config
+from saltlite.cloud.api.calls import needed, no_action, no_function, only_action, only_function
+from saltlite.cloud.api.events import asking_for, made, tell
+from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure, SaltCloudNotFound
+from saltlite.cloud.api.files import private_key_file, public_key, text_of
+from saltlite.cloud.api.rest import RestError
+from saltlite.cloud.api.waiting import wait_until
+from saltlite.cloud.drivers._digitalocean_api import PROVIDER, ROOT, Account, part, six
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __active_provider_name__, __opts__
+
+_REGION = re.compile(r"[a-z]{3}\d{1,2}\Z")
+
+_accounts: dict[tuple[str, str], Account] = {}
+
+
+def __virtual__() -> str | bool:
+    """Whether a provider of this driver is configured."""
+    return "digitalocean" if get_configured_provider() is not False else False
+
+
+def get_configured_provider() -> Any:
+    """The first provider that has all that the driver needs, or False."""
+    return config.is_provider_configured(
+        __opts__, __active_provider_name__ or "digitalocean", ("personal_access_token",)
+    )
+
+
+def avail_locations(call: str | None = None) -> dict[str, dict[str, Any]]:
+    """Regions, by name; those where nothing can be created are left out.
+
+    CLI Example::
+
+        saltlite-cloud --list-locations my-droplets
+    """
+    no_action("avail_locations", "--list-locations", call)
+    return {region["name"]: region for region in _account().rows("regions") if region.get("available", True)}
+
+
+def avail_images(call: str | None = None) -> dict[str, dict[str, Any]]:
+    """Images, by slug, or by name where they have none (as one's own snapshots).
+
+    CLI Example::
+
+        saltlite-cloud --list-images my-droplets
+    """
+    no_action("avail_images", "--list-images", call)
+    return {image.get("slug") or image["name"]: image for image in _account().rows("images")}
+
+
+def avail_sizes(call: str | None = None) -> dict[str, dict[str, Any]]:
+    """Sizes, by slug.
+
+    CLI Example::
+
+        saltlite-cloud --list-sizes my-droplets
+    """
+    no_action("avail_sizes", "--list-sizes", call)
+    return {size["slug"]: size for size in _account().rows("sizes")}
+
+
+def list_nodes(call: str | None = None) -> dict[str, dict[str, Any]]:
+    """The droplets with the six fields.
+
+    CLI Example::
+
+        saltlite-cloud -Q
+    """
+    no_action("list_nodes", "-Q or --query", call)
+    return {name: six(droplet) for name, droplet in _account().droplets().items()}
+
+
+def list_nodes_full(call: str | None = None) -> dict[str, dict[str, Any]]:
+    """The droplets with all that the provider says of them, and the six fields.
+
+    CLI Example::
+
+        saltlite-cloud -F
+    """
+    no_action("list_nodes_full", "-F or --full-query", call)
+    return {name: {**droplet, **six(droplet)} for name, droplet in _account().droplets().items()}
+
+
+def list_nodes_select(call: str | None = None) -> dict[str, dict[str, Any]]:
+    """The droplets with the fields of `query.selection`.
+
+    CLI Example::
+
+        saltlite-cloud -S
+    """
+    no_action("list_nodes_select", "-S or --select-query", call)
+    return cloud.list_nodes_select(list_nodes_full("function"), __opts__["query.selection"], call)
+
+
+def show_instance(name: str, call: str | None = None) -> dict[str, Any]:
+    """All about one droplet.
+
+    CLI Example::
+
+        saltlite-cloud -a show_instance web1
+    """
+    only_action("show_instance", call)
+    droplet = _account().droplet(name)
+    return {**droplet, **six(droplet)}
+
+
+def start(name: str, call: str | None = None) -> dict[str, Any]:
+    """Switch a droplet on.
+
+    CLI Example::
+
+        saltlite-cloud -a start web1
+    """
+    only_action("start", call)
+    return six(_account().act(name, "power_on"))
+
+
+def stop(name: str, call: str | None = None) -> dict[str, Any]:
+    """Have a droplet shut itself down.
+
+    CLI Example::
+
+        saltlite-cloud -a stop web1
+    """
+    only_action("stop", call)
+    return six(_account().act(name, "shutdown"))
+
+
+def reboot(name: str, call: str | None = None) -> dict[str, Any]:
+    """Have a droplet start anew.
+
+    CLI Example::
+
+        saltlite-cloud -a reboot web1
+    """
+    only_action("reboot", call)
+    return six(_account().act(name, "reboot"))
+
+
+def show_image(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
+    """All about one image: its id, slug or name is `image`.
+
+    CLI Example::
+
+        saltlite-cloud -f show_image my-droplets image=debian-12-x64
+    """
+    only_function("show_image", call)
+    wanted = needed(kwargs, "image", "show_image")
+    for image in _account().rows("images"):
+        if wanted in (str(image["id"]), image.get("slug"), image.get("name")):
+            return dict(image)
+    raise SaltCloudNotFound(f"{PROVIDER} has no image {wanted!r}; --list-images shows those it has")
+
+
+def list_keypairs(call: str | None = None) -> dict[str, dict[str, Any]]:
+    """The SSH keys of the account, by name.
+
+    CLI Example::
+
+        saltlite-cloud -f list_keypairs my-droplets
+    """
+    only_function("list_keypairs", call)
+    return {key["name"]: key for key in _account().rows("account/keys", "ssh_keys")}
+
+
+def import_keypair(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
+    """Add the public key in `file` to the account, as `keyname`.
+
+    CLI Example::
+
+        saltlite-cloud -f import_keypair my-droplets keyname=deploy file=/etc/saltlite/deploy.pub
+    """
+    only_function("import_keypair", call)
+    name = needed(kwargs, "keyname", "import_keypair")
+    public = public_key(needed(kwargs, "file", "import_keypair"))
+    return dict(part(_account().post("account/keys", {"name": name, "public_key": public}), "ssh_key", dict))
+
+
+def remove_key(kwargs: Mapping[str, Any] | None = None, call: str | None = None) -> dict[str, Any]:
+    """Remove the SSH key `keyname` from the account.
+
+    CLI Example::
+
+        saltlite-cloud -f remove_key my-droplets keyname=deploy
+    """
+    only_function("remove_key", call)
+    name = needed(kwargs, "keyname", "remove_key")
+    for key in _key_ids([name]):
+        _account().delete(f"account/keys/{key}")
+    return {"keyname": name, "removed": True}
+
+
+def create(vm_: dict[str, Any]) -> dict[str, Any]:
+    """Make a droplet and a minion of it. Raises SaltCloudException with what went wrong.
+
+    CLI Example::
+
+        saltlite-cloud -p small web1
+    """
+    tell("creating", "starting create", vm_)
+    key_file = _setting("ssh_key_file", vm_)
+    if key_file:
+        vm_["key_filename"] = private_key_file(key_file, "ssh_key_file")
+    asked = _request(vm_)
+    shown = {key: value for key, value in asked.items() if key != "user_data"}
+    tell("requesting", "requesting instance", vm_, {"kwargs": shown})
+    with asking_for(vm_):
+        try:
+            answer = _account().post("droplets", asked)
+        except RestError as error:
+            raise _explained(error, asked) from None
+    new = part(answer, "droplet", dict)
+    made(vm_, str(new["id"]))
+    droplet = _running(vm_, new, part(answer, "links", dict))
+    fields = six(droplet)
+    vm_["ssh_host"] = fields[f"{_interface(vm_)}_ips"][0]
+    vm_["ssh_username"] = _setting("ssh_username", vm_, "root")
+    vm_["sudo"] = _setting("sudo", vm_, vm_["ssh_username"] != "root")
+    done = cloud.bootstrap(vm_, __opts__)
+    tell("created", "created instance", vm_)
+    return {**done, **droplet, **fields}
+
+
+def destroy(name: str, call: str | None = None) -> dict[str, Any]:
+    """Delete a droplet; it is gone when this returns.
+
+    CLI Example::
+
+        saltlite-cloud -d web1
+    """
+    no_function("destroy", "-d or --destroy", call)
+    droplet = _account().droplet(name)
+    tell("destroying", "destroying instance", {"name": name})
+    _account().remove(droplet)
+    tell("destroyed", "destroyed instance", {"name": name})
+    return {"id": str(droplet["id"]), "destroyed": True}
+
+
+def script(vm_: Mapping[str, Any]) -> str:
+    """The text of the program that makes the machine a minion."""
+    return cloud.os_script(str(_setting("script", vm_, "")), vm_, __opts__)
+
+
+def _account() -> Account:
+    """The account of the provider that is called. Raises SaltCloudConfigError when it has no token."""
+    provider = get_configured_provider()
+    if not provider:
+        raise SaltCloudConfigError("the provider has no 'personal_access_token', which the driver digitalocean needs")
+    root = str(provider.get("api_root") or ROOT)
+    token = str(provider["personal_access_token"]).strip()
+    if (root, token) not in _accounts:
+        _accounts[root, token] = Account(token, root)
+    return _accounts[root, token]
+
+
+def _running(vm_: Mapping[str, Any], droplet: Mapping[str, Any], links: Mapping[str, Any]) -> dict[str, Any]:
+    """The new droplet, when it is up and has the address that is logged in to."""
+    actions = [action["id"] for action in links.get("actions") or () if action.get("rel") == "create"]
+    wanted = f"{_interface(vm_)}_ips"
+
+    def up() -> dict[str, Any] | None:
+        now = _account().part(f"droplets/{droplet['id']}", "droplet")
+        if now.get("status") == "active" and six(now)[wanted]:
+            return now
+        for number in actions:
+            if _account().part(f"actions/{number}", "action").get("status") == "errored":
+                raise SaltCloudExecutionFailure(f"{PROVIDER} could not create {vm_['name']} (droplet {droplet['id']})")
+        return None
+
+    return wait_until(
+        up,
+        f"{vm_['name']} (droplet {droplet['id']}) is not up with an address of {wanted}",
+        seconds=float(_setting("wait_for_ip_timeout", vm_, 600)),
+        interval_s=float(_setting("wait_for_ip_interval", vm_, 2)),
+    )
+
+
+def _request(vm_: Mapping[str, Any]) -> dict[str, Any]:
+    """What is sent to create the machine. Raises SaltCloudConfigError for a setting that cannot be used."""
+    asked: dict[str, Any] = {"name": vm_["name"]}
+    for key in ("size", "image"):
+        asked[key] = _setting(key, vm_)
+        if not asked[key]:
+            raise SaltCloudConfigError(f"{vm_['name']} has no {key!r}: its profile must say one, of --list-{key}s")
+    asked["image"] = _image(str(asked["image"]))
+    location = _setting("location", vm_)
+    if location:
+        asked["region"] = _region(str(location))
+    key_names = _setting("ssh_key_names", vm_) or []
+    names = key_names.split(",") if isinstance(key_names, str) else [str(name) for name in key_names]
+    asked["ssh_keys"] = _key_ids([name.strip() for name in names if name.strip()])
+    for setting, field in (("backups_enabled", "backups"), ("ipv6", "ipv6"), ("monitoring", "monitoring")):
+        value = _setting(setting, vm_, False)
+        if not isinstance(value, bool):
+            raise SaltCloudConfigError(f"{setting!r} of {vm_['name']} must be True or False, not {value!r}")
+        asked[field] = value
+    for key in ("tags", "vpc_uuid"):
+        value = _setting(key, vm_)
+        if value:
+            asked[key] = value
+    user_data = _setting("userdata", vm_)
+    user_data_file = _setting("userdata_file", vm_)
+    if user_data_file:
+        user_data = text_of(str(user_data_file), "userdata_file")
+    user_data = cloud.userdata_template(__opts__, vm_, user_data)
+    if user_data:
+        asked["user_data"] = user_data
+    _interface(vm_)
+    return asked
+
+
+def _image(wanted: str) -> int | str:
+    """What the API takes: an id, or a slug. A snapshot of one's own goes by its name, and has no slug."""
+    if wanted.isdigit():
+        return int(wanted)
+    for image in _account().rows("images", private="true"):
+        if image.get("name") == wanted:
+            return int(image["id"])
+    return wanted
+
+
+def _region(wanted: str) -> str:
+    if _REGION.match(wanted):
+        return wanted
+    for name, region in avail_locations().items():
+        if wanted.lower() in (name.lower(), region["slug"]):
+            return str(region["slug"])
+    raise SaltCloudNotFound(f"{PROVIDER} has no location {wanted!r}; --list-locations shows those it has")
+
+
+def _key_ids(names: list[str]) -> list[int]:
+    if not names:
+        return []
+    keys = list_keypairs("function")
+    missing = [name for name in names if name not in keys]
+    if missing:
+        raise SaltCloudConfigError(f"the account has no SSH key {missing[0]!r}; -f list_keypairs shows those it has")
+    return [int(keys[name]["id"]) for name in names]
+
+
+def _explained(error: RestError, asked: Mapping[str, Any]) -> SaltCloudExecutionFailure:
+    """The refusal of a create, with the setting that it is about, and the nearest that there is."""
+    if error.status != 422:
+        return error
+    if asked["size"] not in (sizes := avail_sizes()):
+        return RestError(f"{PROVIDER} has no size {asked['size']!r}{_nearest(asked['size'], sizes)}", status=422)
+    if isinstance(asked["image"], str) and asked["image"] not in (images := avail_images()):
+        return RestError(f"{PROVIDER} has no image {asked['image']!r}{_nearest(asked['image'], images)}", status=422)
+    return error
+
+
+def _nearest(wanted: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(wanted, known, n=1)
+    return f": is {near[0]} meant?" if near else ""
+
+
+def _interface(vm_: Mapping[str, Any]) -> str:
+    chosen = str(_setting("ssh_interface", vm_, "public")).removesuffix("_ips")
+    if chosen not in ("public", "private"):
+        raise SaltCloudConfigError(f"'ssh_interface' of {vm_['name']} must be public or private, not {chosen!r}")
+    return chosen
+
+
+def _setting(key: str, vm_: Mapping[str, Any], default: Any = None) -> Any:
+    return config.get_cloud_config_value(key, vm_, __opts__, default=default, search_global=False)

@@ -1,0 +1,236 @@
+"""Machines of any provider that Apache Libcloud knows (`pip install 'saltlite[cloud]'`).
+
+A provider:
+
+    my-rack:
+      driver: libcloud
+      libcloud_provider: linode           # its name in libcloud, as in `libcloud.compute.types.Provider`
+      key: …                              # what libcloud's driver takes first: a key, a token, a user's name
+      secret: …                           # what it takes second, if anything
+      region: eu-central                  # also host, port: where they are taken
+      libcloud_options: {api_version: 4}  # what else it takes, by name
+
+A profile; `size` and `image` must be given, by name or id:
+
+    small:
+      provider: my-rack
+      size: Nanode 1GB                    # --list-sizes
+      image: Debian 12                    # --list-images
+      location: Frankfurt, DE             # --list-locations; where it is needed
+      ssh_public_key: /etc/saltlite/deploy.pub  # who may log in, where the provider takes a key
+      private_key: /etc/saltlite/deploy   # its private half
+      ssh_username: root                  # also `password`, where the provider takes one
+      ssh_interface: public               # or `private`: the address that is logged in to
+      create_options: {ex_tags: [web]}    # what else create_node of libcloud's driver takes, by name
+      wait_for_ip_timeout: 600            # seconds; `wait_for_ip_interval` (2) between two questions
+
+Contract: Apache Libcloud 3.8, its standard compute API.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cloud.api import cloud, config, libcloudfuncs, port
+from saltlite.cloud.api.calls import no_action
+from saltlite.cloud.api.events import asking_for, tell
+from saltlite.cloud.api.events import made as note_made
+from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudExecutionFailure, SaltCloudNotFound
+from saltlite.cloud.api.files import private_key_file, public_key
+from saltlite.cloud.api.functools import namespaced_function
+from saltlite.cloud.api.libcloud_calls import asking, full
+from saltlite.cloud.api.waiting import wait_until
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __active_provider_name__, __opts__
+
+INTERVAL_S = 2.0
+WAIT_S = 600.0
+
+_connections = threading.local()
+"""libcloud's drivers keep a connection, and are not for several threads."""
+_made: dict[str, str] = {}
+"""Name -> id of what this process has made: some providers give machines other names."""
+
+get_size = namespaced_function(libcloudfuncs.get_size, globals())
+get_image = namespaced_function(libcloudfuncs.get_image, globals())
+get_location = namespaced_function(libcloudfuncs.get_location, globals())
+avail_locations = namespaced_function(libcloudfuncs.avail_locations, globals())
+avail_images = namespaced_function(libcloudfuncs.avail_images, globals())
+avail_sizes = namespaced_function(libcloudfuncs.avail_sizes, globals())
+script = namespaced_function(libcloudfuncs.script, globals())
+destroy = namespaced_function(libcloudfuncs.destroy, globals())
+reboot = namespaced_function(libcloudfuncs.reboot, globals())
+list_nodes = namespaced_function(libcloudfuncs.list_nodes, globals())
+list_nodes_full = namespaced_function(libcloudfuncs.list_nodes_full, globals())
+list_nodes_select = namespaced_function(libcloudfuncs.list_nodes_select, globals())
+show_instance = namespaced_function(libcloudfuncs.show_instance, globals())
+
+
+def __virtual__() -> bool | tuple[bool, str]:
+    """Whether a provider of this driver is configured, and libcloud is there."""
+    if importlib.util.find_spec("libcloud") is None:
+        return False, "it needs Apache Libcloud: pip install 'saltlite[cloud]'"
+    return get_configured_provider() is not False
+
+
+def get_configured_provider() -> Any:
+    """The first provider that has all that the driver needs, or False."""
+    return config.is_provider_configured(__opts__, __active_provider_name__ or "libcloud", ("libcloud_provider", "key"))
+
+
+def get_conn() -> Any:
+    """libcloud's driver for the provider that is called, one a thread. Raises SaltCloudConfigError."""
+    provider = get_configured_provider()
+    if not provider:
+        raise SaltCloudConfigError("the provider lacks 'libcloud_provider' or 'key', which the driver libcloud needs")
+    known = vars(_connections).setdefault("known", {})
+    # A process that was forked off must not use its parent's connections.
+    wanted = repr((os.getpid(), sorted((str(key), repr(value)) for key, value in provider.items())))
+    if wanted not in known:
+        known[wanted] = _connected(provider)
+    return known[wanted]
+
+
+def get_node(conn: Any, name: str) -> Any:
+    """The machine of a name or id, as libcloud has it; also by the name by which it was made here."""
+    try:
+        return libcloudfuncs.get_node(conn, _made.get(name, name))
+    except SaltCloudNotFound:
+        if _made.pop(name, None) is None:
+            raise
+    return libcloudfuncs.get_node(conn, name)
+
+
+def list_nodes_min(call: str | None = None) -> dict[str, dict[str, Any]]:
+    """The names that are taken, and also those by which machines were made here, where the provider has another.
+
+    CLI Example::
+
+        saltlite-cloud -f list_nodes_min my-rack
+    """
+    no_action("list_nodes_min", "-f list_nodes_min", call)
+    known = {name: {"id": one["id"], "state": one["state"]} for name, one in list_nodes().items()}
+    by_id = {one["id"]: one for one in known.values()}
+    return {**known, **{name: by_id[identity] for name, identity in _made.items() if identity in by_id}}
+
+
+def create(vm_: dict[str, Any]) -> dict[str, Any]:
+    """Make a machine and a minion of it. Raises SaltCloudException with what went wrong.
+
+    CLI Example::
+
+        saltlite-cloud -p small web1
+    """
+    tell("creating", "starting create", vm_)
+    conn = get_conn()
+    interface = _interface(vm_)
+    key_file = _setting(vm_, "private_key")
+    if key_file:
+        vm_["key_filename"] = private_key_file(key_file, "private_key")
+    asked = _request(vm_, conn)
+    shown = {
+        key: str(getattr(asked[key], "id", asked[key])) for key in ("name", "size", "image", "location") if key in asked
+    }
+    tell("requesting", "requesting instance", vm_, {"kwargs": shown})
+    with asking_for(vm_):
+        try:
+            with asking(conn, f"create {vm_['name']}"):
+                made = conn.create_node(**asked)
+        except (TypeError, ValueError) as error:
+            raise SaltCloudConfigError(f"{conn.name} does not take the settings of {vm_['name']}: {error}") from None
+    _made[vm_["name"]] = str(made.id)
+    note_made(vm_, str(made.id))
+    machine = wait_until(
+        lambda: _up(conn, str(made.id), interface),
+        f"{vm_['name']} ({made.id}) does not run with a {interface} address",
+        seconds=float(_setting(vm_, "wait_for_ip_timeout", WAIT_S)),
+        interval_s=float(_setting(vm_, "wait_for_ip_interval", INTERVAL_S)),
+    )
+    vm_["ssh_host"] = getattr(machine, f"{interface}_ips")[0]
+    password = (made.extra or {}).get("password")
+    if password:
+        # Some providers make one up, and tell it this once.
+        port.cloud().conceal(str(password))
+        vm_["password"] = str(password)
+    done = cloud.bootstrap(vm_, __opts__)
+    tell("created", "created instance", vm_, {"instance_id": str(made.id)})
+    return {**done, **full(machine), **({"password": password} if password else {})}
+
+
+def _connected(provider: Mapping[str, Any]) -> Any:
+    import libcloud.compute.providers  # noqa: PLC0415 - a quarter of a second, for who uses this driver only
+    import libcloud.compute.types  # noqa: PLC0415 - as above
+
+    name = str(provider["libcloud_provider"]).lower()
+    known = {
+        str(value).lower(): value for value in vars(libcloud.compute.types.Provider).values() if isinstance(value, str)
+    }
+    try:
+        kind: Any = libcloud.compute.providers.get_driver(known.get(name, name))
+    except (AttributeError, ImportError):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f": is {near[0]} meant?" if near else ""
+        raise SaltCloudConfigError(f"libcloud knows no provider {name!r}{hint}") from None
+    options = {key: provider[key] for key in ("region", "host", "port") if provider.get(key) is not None}
+    given = [provider["key"], *([provider["secret"]] if provider.get("secret") is not None else [])]
+    try:
+        with asking(kind, "connect"):
+            return kind(*given, **options, **(provider.get("libcloud_options") or {}))
+    except (TypeError, ValueError) as error:
+        raise SaltCloudConfigError(f"libcloud's driver {name} does not take these settings: {error}") from None
+
+
+def _request(vm_: Mapping[str, Any], conn: Any) -> dict[str, Any]:
+    """What create_node is called with. Raises SaltCloudConfigError, SaltCloudNotFound."""
+    asked: dict[str, Any] = {"name": vm_["name"], "size": get_size(conn, vm_), "image": get_image(conn, vm_)}
+    if _setting(vm_, "location"):
+        asked["location"] = get_location(conn, vm_)
+    auth = _auth(vm_, (conn.features or {}).get("create_node") or ())
+    if auth is not None:
+        asked["auth"] = auth
+    more = _setting(vm_, "create_options") or {}
+    if not isinstance(more, Mapping):
+        raise SaltCloudConfigError(f"'create_options' of {vm_['name']} must be a map, not {more!r}")
+    return {**asked, **more}
+
+
+def _auth(vm_: Mapping[str, Any], features: Any) -> Any:
+    """The key or password that the new machine is to take, where the provider can be told."""
+    import libcloud.compute.base  # noqa: PLC0415 - as above
+
+    path, password = _setting(vm_, "ssh_public_key"), _setting(vm_, "password")
+    if path and "ssh_key" in features:
+        return libcloud.compute.base.NodeAuthSSHKey(public_key(str(path)))
+    if path:
+        raise SaltCloudConfigError(f"'ssh_public_key' of {vm_['name']} is of no use: this provider takes no key")
+    if password and "password" in features:
+        return libcloud.compute.base.NodeAuthPassword(str(password))
+    return None
+
+
+def _up(conn: Any, identity: str, interface: str) -> Any:
+    """The machine when it runs and has an address, None when it does not yet."""
+    with asking(conn, "list machines"):
+        found = next((machine for machine in conn.list_nodes() if str(machine.id) == identity), None)
+    if found is None:
+        return None
+    if found.state in ("error", "terminated"):
+        raise SaltCloudExecutionFailure(f"{conn.name} could not create {found.name} ({identity}): it is {found.state}")
+    return found if found.state == "running" and getattr(found, f"{interface}_ips") else None
+
+
+def _interface(vm_: Mapping[str, Any]) -> str:
+    chosen = str(_setting(vm_, "ssh_interface", "public")).removesuffix("_ips")
+    if chosen not in ("public", "private"):
+        raise SaltCloudConfigError(f"'ssh_interface' of {vm_['name']} must be public or private, not {chosen!r}")
+    return chosen
+
+
+def _setting(vm_: Mapping[str, Any], key: str, default: Any = None) -> Any:
+    return config.get_cloud_config_value(key, vm_, __opts__, default=default, search_global=False)

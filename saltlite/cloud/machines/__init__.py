@@ -1,0 +1,1 @@
+"""Machines made of the namespaces of this host, for the driver `local`."""

@@ -1,0 +1,294 @@
+"""One machine on its way from a profile to an accepted minion, and back when something fails or somebody interrupts.
+
+The steps and what takes them back: `saltlite.cloud.rules.flow`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from saltlite.cloud.api.exceptions import SaltCloudException, SaltCloudExecutionFailure, SaltCloudSystemExit
+from saltlite.cloud.program.destroy import destroy_machine, machine_of
+from saltlite.cloud.program.keys import MinionKeys
+from saltlite.cloud.program.program import Program
+from saltlite.cloud.rules import listing
+from saltlite.cloud.rules.flow import SAYS, UNDONE_BY, Announcer, Create, Step, Undo, Unfinished, order_of_create
+from saltlite.config.values import parse_duration
+from saltlite.errors import ConfigError, SaltliteError
+from saltlite.model.ids import parse_minion_id
+from saltlite.model.keys import parse_token
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED = 130
+"""The exit code of what somebody interrupted."""
+
+FINDS_THE_MASTER = frozenset({"local"})
+"""Drivers whose machines reach the master without being told where it is."""
+
+DEPLOY_THEMSELVES = frozenset({"local"})
+"""Drivers that read the settings of a deployment in another way, before they make anything."""
+
+LIST_AT_ONCE = frozenset({"local", "saltify"})
+"""Drivers that keep themselves which machines there are: what they do not list is not there."""
+
+LISTED_WITHIN_S = 30.0
+"""How long a machine whose making was not answered is looked for, with a look every LOOK_AGAIN_S."""
+LOOK_AGAIN_S = 1.0
+CERTAIN_AFTER_S = 600.0
+"""A machine that is not listed after so long was not made."""
+
+
+class CreateFailed(SaltCloudException):
+    """A machine was not made; the text says why, and what is left of it."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+class Creation:
+    """The making of one machine."""
+
+    def __init__(self, program: Program, vm_: dict[str, Any], *, run: str = "", flow: Create | None = None) -> None:
+        self._program = program
+        self._vm = vm_
+        self._name: str = vm_["name"]
+        self._driver = program.driver(program.catalogue.provider(vm_["provider"]))
+        self._keys = MinionKeys(program.ask)
+        self._run = run or os.urandom(8).hex()
+        self._flow = flow or Create(minion=bool(vm_["deploy"]))
+        self._minion_id: str = vm_["minion"]["id"]
+        self._token_id = ""
+        self._began = time.time()
+        self._since = 0.0
+        self._unclear = False
+        self._unwritten: SaltliteError | None = None
+        self._answer: dict[str, Any] = {}
+        self._wait_s = parse_duration(str(vm_.get("wait_for_minion", program.config.wait_for_minion)))
+
+    @classmethod
+    def taken_up(cls, program: Program, vm_: dict[str, Any], unfinished: Unfinished) -> Creation:
+        """The making of a machine where another process left it."""
+        making = cls(program, vm_, run=unfinished.run, flow=unfinished.create)
+        making._minion_id, making._token_id, making._began = unfinished.minion_id, unfinished.token_id, unfinished.at
+        making._unclear, making._since = unfinished.unclear, unfinished.since
+        return making
+
+    def make(self) -> dict[str, Any]:
+        """Make it. What its driver says of it, which may hold a password that nobody can ask for again.
+
+        Raises CreateFailed, after what was half made was taken back.
+        """
+        if self._flow.minion:
+            parse_minion_id(self._minion_id)
+            self._require_master_address()
+            if self._driver.provider.driver not in DEPLOY_THEMSELVES:
+                self._program.require_deployable(self._vm)
+        self._program.journal.begin(
+            "create", self._run, name=self._name, provider=self._vm["provider"], profile=self._vm["profile"],
+            minion_id=self._minion_id, minion=self._flow.minion,
+        )  # fmt: skip
+        return self._go_on()
+
+    def resume(self) -> dict[str, Any]:
+        """Go on with a machine that is made, and was not waited for. As `make`."""
+        order = order_of_create(deploys=self._flow.minion)
+        self._program.events.take_up(self._name, Announcer(self._basics(), order, fired=list(order[:-1])))
+        self._answer = self._driver.machines().get(self._name, {})
+        return self._go_on()
+
+    def _go_on(self) -> dict[str, Any]:
+        """Do the steps that are left."""
+        journal = self._program.journal
+        try:
+            while (step := self._flow.next()) is not None:
+                self._flow.begin(step)
+                if step in UNDONE_BY:
+                    journal.write(self._run, "begin", step=step)
+                self._do(step)
+                self._flow.end(step)
+                if step is not Step.FINISH:
+                    journal.write(self._run, "end", step=step, token_id=self._token_id, id=self._flow.identity)
+        except BaseException as error:
+            if Step.FINISH in self._flow.begun:  # it is made, and everybody was told so
+                self._note("over")
+                raise
+            # Whatever it was, Ctrl-C included: what was half made must not stay.
+            self._program.events.abandon(self._name)
+            raise self._failed(error) from error
+        self._note("over")
+        if self._unwritten is not None:
+            log.error("%s is made, and listed as unfinished until --resume: %s", self._name, self._unwritten)
+        return self._answer
+
+    def take_back(self, *, keep_machine: bool = False) -> list[str]:
+        """Take back what was done; sentences about what could not be."""
+        left = []
+        for undo in self._flow.to_undo(keep_machine=keep_machine):
+            if undo is not Undo.VOID_TOKEN or self._token_id:
+                self._program.progress(self._name, f"takes back: {undo.replace('-', ' ')}")
+            try:
+                self._undo(undo)
+            except SaltliteError as error:
+                left.append(f"{SAYS[undo]}: {error}")
+            except KeyboardInterrupt:
+                return [*left, f"{SAYS[undo]}: interrupted", "`saltlite cloud --clean` goes on"]
+            else:
+                self._flow.took_back(undo)
+                self._note("undone", step=undo)
+        if not left:
+            self._note("over")
+        return left if self._unwritten is None else [*left, f"this is not kept: {self._unwritten}"]
+
+    def _note(self, what: str, **fields: Any) -> None:
+        """Write what is done already; when that cannot be written, what is left to do is done all the same."""
+        try:
+            self._program.journal.write(self._run, what, **fields)
+        except SaltliteError as error:
+            self._unwritten = error
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Step.CHECK_NAME:
+                self._check_name()
+            case Step.MAKE_TOKEN:
+                self._make_token()
+            case Step.MAKE_MACHINE:
+                self._make_machine()
+            case Step.WAIT_FOR_MINION:
+                say = partial(self._program.progress, self._name)
+                self._keys.wait_until_up(self._minion_id, self._wait_s, say)
+            case Step.FINISH:
+                known = listing.six_fields(self._answer)
+                self._program.events.finish(self._name, {key: one for key, one in known.items() if one})
+                self._program.progress(self._name, "is made")
+
+    def _undo(self, undo: Undo) -> None:
+        match undo:
+            case Undo.VOID_TOKEN if self._token_id:
+                self._keys.void_token(self._token_id)
+            case Undo.DESTROY_MACHINE if there := self._there():
+                destroy_machine(self._program, self._driver, there)
+            case Undo.DELETE_KEY:
+                self._keys.delete_of_token(self._minion_id, self._token_id, self._began)
+                self._program.cache.drop(self._driver.name, self._name)
+            case _:
+                pass  # there is none of it
+
+    def _there(self) -> str:
+        """The name by which the provider lists our machine, "" when it is certain that there is none.
+
+        Raises SaltCloudExecutionFailure while there may be one that is not listed yet.
+        """
+        hidden = self._unclear or (bool(self._flow.identity) and Step.MAKE_MACHINE not in self._flow.ended)
+        hidden = hidden and self._driver.provider.driver not in LIST_AT_ONCE
+        while True:
+            ids = self._driver.ids()
+            there = machine_of(ids, self._name, self._flow.identity)
+            if there or not hidden:
+                break
+            if time.time() > self._since + LISTED_WITHIN_S:
+                if time.time() > self._since + CERTAIN_AFTER_S:
+                    break
+                raise SaltCloudExecutionFailure(
+                    "it was asked for, may be made, and is not listed yet; `saltlite cloud --clean` looks again"
+                )
+            self._program.progress(self._name, "may be made, and is not listed yet")
+            time.sleep(LOOK_AGAIN_S)
+        if not there and self._name in ids:
+            self._program.progress(self._name, f"is another machine now ({ids[self._name]}), which stays")
+        return there
+
+    def _check_name(self) -> None:
+        self._driver.function("create")
+        for one, alive in self._program.journal.everything():
+            if one.run == self._run:
+                break
+            if alive and (one.name, one.provider) == (self._name, self._driver.name):
+                raise SaltCloudSystemExit(f"process {one.pid} is at work on a machine {self._name} there")
+            if one.left() and (one.name, one.provider) == (self._name, self._driver.name):
+                raise SaltCloudSystemExit(
+                    f"an earlier command has left {self._name} there half done: `saltlite cloud --clean {self._name}` "
+                    "takes it back, then the name is free"
+                )
+        if self._name in self._driver.names():
+            raise SaltCloudSystemExit(
+                f"provider {self._driver.provider.alias} has a machine {self._name} already: take another name, or "
+                f"`saltlite cloud -d {self._name}` if it is no longer needed"
+            )
+
+    def _require_master_address(self) -> None:
+        told = {**self._program.config.minion, **self._vm["minion"]}
+        if self._driver.provider.driver in FINDS_THE_MASTER or told.get("master") or self._vm.get("master"):
+            return
+        address = str(self._program.opts["master_interface"])
+        if address in ("0.0.0.0", "::", "*"):  # noqa: S104 - looked for, and not listened on
+            raise ConfigError(
+                f"{self._program.opts['conf_file']}: nothing says where the minion of {self._name} finds the master: "
+                "write `minion: {master: ADDRESS}` here, in the profile or in the provider"
+            )
+        self._vm["minion"] = {**self._vm["minion"], "master": address}
+
+    def _make_token(self) -> None:
+        self._program.progress(self._name, "gets a join token")
+        text = self._keys.make_token(self._minion_id, self._program.config.join_token_expires)
+        self._program.conceal_token(text)
+        self._vm["join_token"], self._token_id = text, parse_token(text).token_id
+
+    def _make_machine(self) -> None:
+        order = order_of_create(deploys=self._flow.minion)
+        with self._program.making(self._vm, self._heard):
+            self._program.progress(self._name, "is requested")
+            self._program.events.announce(self._name, Announcer(self._basics(), order), self._vm)
+            answer = self._driver.call("create", self._vm)
+        if not answer:
+            raise SaltCloudExecutionFailure(f"driver {self._driver.provider.driver} did not make {self._name}")
+        self._answer = dict(answer) if isinstance(answer, Mapping) else {}
+        self._flow.identity = str(self._answer.get("id") or "") or self._flow.identity
+        self._program.learn(self._answer)
+        known = self._program.secrets.value(listing.plain({**self._answer, **listing.six_fields(self._answer)}))
+        self._program.cache.put(self._driver.name, self._name, known, **self._own())
+
+    def _own(self) -> dict[str, str]:
+        """What only we know of the machine: by it its minion's key is deleted when somebody destroys it."""
+        minion = self._minion_id if self._flow.minion else ""
+        return {"minion_id": minion, "profile": self._vm["profile"], "id": self._flow.identity}
+
+    def _heard(self, what: str, identity: str) -> None:
+        """The driver says how far it is. Raises SaltliteError when that cannot be kept, and nothing more is done."""
+        if not self._flow.note(what, identity):
+            return
+        self._program.journal.write(self._run, what, id=identity)
+
+    def _basics(self) -> dict[str, Any]:
+        return {key: self._vm[key] for key in ("name", "profile", "provider", "driver")}
+
+    def _failed(self, error: BaseException) -> CreateFailed:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if not interrupted and not isinstance(error, SaltliteError):
+            log.error("A defect in saltlite, while %s was made.", self._name, exc_info=error)
+        why = "interrupted" if interrupted else str(error) or type(error).__name__
+        reason = self._program.secrets.text(why)
+        self._since = time.time()
+        self._unclear = self._flow.unclear and (not isinstance(error, SaltliteError) or _is_unclear(error))
+        self._note("failed", reason=reason, unclear=self._unclear)
+        keeps = not self._vm.get("destroy_on_failure", self._program.config.destroy_on_failure)
+        kept = keeps and Undo.DESTROY_MACHINE in self._flow.to_undo()
+        left = [*getattr(error, "left", ()), *self.take_back(keep_machine=keeps)]
+        told = [f"{self._name}: {reason}", *(f"{self._name}: {self._program.secrets.text(one)}" for one in left)]
+        if kept:
+            self._program.cache.put(self._driver.name, self._name, {}, **self._own())
+            told.append(f"{self._name}: the machine is kept, as destroy_on_failure wants")
+        code = INTERRUPTED if interrupted else getattr(error, "exit_code", SaltCloudException.exit_code)
+        return CreateFailed("\n".join(told), code)
+
+
+def _is_unclear(error: SaltliteError) -> bool:
+    """Whether the provider may have done what the driver could not see done."""
+    return getattr(error, "unclear", False) or isinstance(error.__cause__, OSError)

@@ -1,0 +1,219 @@
+"""Drivers, as the plug-ins that they are: one loader for each provider, so that no two of them share anything.
+
+Contract: "Writing Cloud Driver Modules". A driver sees its provider as `__active_provider_name__` (`alias:driver`), the
+configuration as `__opts__`, what `salt.utils.cloud` has as `__utils__["cloud.…"]`, and execution modules of this
+machine as `__salt__`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Never
+
+from saltlite.cloud.api import cloud as functions
+from saltlite.cloud.api import exceptions
+from saltlite.cloud.api.exceptions import (
+    SaltCloudConfigError,
+    SaltCloudException,
+    SaltCloudExecutionFailure,
+    SaltCloudNotFound,
+    SaltCloudSystemExit,
+)
+from saltlite.cloud.rules import listing
+from saltlite.cloud.rules.providers import Provider
+from saltlite.errors import SaltliteError
+from saltlite.loader.crosscalls import CrossCalls
+from saltlite.loader.failure import FunctionUnavailable
+from saltlite.loader.finder import Index, build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.places import search_layers
+
+log = logging.getLogger(__name__)
+
+KIND = "clouds"
+"""The type of plug-ins."""
+ACTION, FUNCTION = "action", "function"
+"""What `call` says."""
+UTILS = "cloud."
+
+Function = Callable[..., Any]
+
+
+class Driver:
+    """One driver for one provider. Every method raises SaltCloudException for what goes wrong in it."""
+
+    def __init__(self, provider: Provider, loader: Loader) -> None:
+        self.provider = provider
+        self._loader = loader
+
+    @property
+    def name(self) -> str:
+        """`alias:driver`."""
+        return self.provider.name
+
+    def has(self, function: str) -> bool:
+        """Whether the driver can be used here, and has this function."""
+        return f"{self.provider.driver}.{function}" in self._loader
+
+    def functions(self) -> list[str]:
+        """The names of all its functions."""
+        return self._loader.functions(self.provider.driver)
+
+    def function(self, name: str) -> Function:
+        """A function of the driver. Raises SaltCloudNotFound, SaltCloudConfigError."""
+        try:
+            return self._loader[f"{self.provider.driver}.{name}"]
+        except FunctionUnavailable as error:
+            raise self._unavailable(name, error) from error
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a function of the driver."""
+        function = self.function(name)
+        try:
+            return function(*args, **kwargs)
+        except SaltliteError:
+            raise
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - supervision point: code of somebody else
+            self._fail(name, error)
+
+    def machines(self) -> dict[str, dict[str, Any]]:
+        """`list_nodes` in its normal form: the six fields of each machine, those that are gone left out."""
+        return {
+            name: one for name, one in self._listed("list_nodes", listing.normal).items() if not listing.is_gone(one)
+        }
+
+    def machines_full(self) -> dict[str, dict[str, Any]]:
+        """`list_nodes_full`, with the six fields of each."""
+        return self._listed("list_nodes_full", listing.full)
+
+    def machines_selected(self) -> dict[str, dict[str, Any]]:
+        """`list_nodes_select`: the fields of `query.selection`."""
+        found = self._listed("list_nodes_select", lambda answer: listing.plain(dict(answer)))
+        return {name: dict(one) for name, one in found.items()}
+
+    def names(self) -> set[str]:
+        """The names that are taken."""
+        return set(self.ids())
+
+    def ids(self) -> dict[str, str]:
+        """What the provider calls each machine, "" where it does not say. Asked in the cheapest way that there is."""
+        if self.has("list_nodes_min"):
+            answer = self._listed(
+                "list_nodes_min", lambda said: {str(name): dict(one or {}) for name, one in said.items()}
+            )
+            return {name: str(one.get("id") or "") for name, one in answer.items() if not listing.is_gone(one)}
+        return {name: str(one["id"]) for name, one in self.machines().items()}
+
+    def action(self, function: str, machine: str, kwargs: Mapping[str, Any]) -> Any:
+        """Call an action for a machine, with its settings as one map."""
+        return self._called(function, (machine,), kwargs, ACTION)
+
+    def provider_function(self, function: str, kwargs: Mapping[str, Any]) -> Any:
+        """Call a function for the provider, with its settings as one map."""
+        return self._called(function, (), kwargs, FUNCTION)
+
+    def _called(self, name: str, machine: tuple[str, ...], given: Mapping[str, Any], call: str) -> Any:
+        """Raises SaltCloudSystemExit when the function is one of the other kind, or has no place for settings."""
+        shown = f"{name} of driver {self.provider.driver}"
+        parameters = inspect.signature(self.function(name)).parameters
+        names = [one for one in parameters if one not in ("call", "kwargs")]
+        needed = [one for one in names if parameters[one].default is inspect.Parameter.empty]
+        if "call" not in parameters:
+            raise SaltCloudSystemExit(f"{shown} is for the driver itself: it does not take `call`")
+        if call == ACTION and not names:
+            raise SaltCloudSystemExit(f"The {name} function must be called with -f or --function.")
+        if call == FUNCTION and needed:
+            raise SaltCloudSystemExit(f"The {name} action must be called with -a or --action.")
+        if "kwargs" in parameters and parameters["kwargs"].kind is not inspect.Parameter.VAR_KEYWORD:
+            return self.call(name, *machine, kwargs=dict(given), call=call)
+        if given:
+            raise SaltCloudSystemExit(f"{shown} takes no settings, and is given {', '.join(given)}")
+        return self.call(name, *machine, call=call)
+
+    def _listed(self, function: str, form: Callable[[Any], dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+        answer = self.call(function)
+        try:
+            return form(answer)
+        except (listing.ListingError, AttributeError, TypeError, ValueError) as error:
+            raise SaltCloudExecutionFailure(
+                f"driver {self.provider.driver} answered nonsense to {function} for {self.provider.alias}: {error}"
+            ) from error
+
+    def _unavailable(self, name: str, error: FunctionUnavailable) -> SaltCloudException:
+        driver, alias = self.provider.driver, self.provider.alias
+        where = self.provider.settings.where
+        # Only this driver may be loaded here: others would complain that they are not configured.
+        offered = self.functions()
+        if offered:
+            return SaltCloudNotFound(f"driver {driver} has no {name}; it has {', '.join(offered)}")
+        if not self._loader.index.claimants(driver):
+            known = ", ".join(self._loader.index.names())
+            return SaltCloudConfigError(f"{where}: provider {alias}: there is no driver {driver!r}, but {known}")
+        return SaltCloudConfigError(f"{where}: provider {alias} cannot be used: {error}")
+
+    def _fail(self, function: str, error: BaseException) -> Never:
+        kind = type(error).__name__
+        known = getattr(exceptions, kind, None)
+        if isinstance(known, type) and issubclass(known, SaltCloudException):
+            raise known(str(error)) from error  # that of a Salt which is installed
+        log.debug("Driver %s failed in %s.", self.name, function, exc_info=error)
+        raise SaltCloudExecutionFailure(
+            f"driver {self.provider.driver} failed in {function} for provider {self.provider.alias}: {kind}: {error}"
+        ) from error
+
+
+class Drivers:
+    """The drivers of all providers, each loaded when it is asked for."""
+
+    def __init__(self, opts: Mapping[str, Any]) -> None:
+        self._opts = opts
+        self._known: dict[str, Driver] = {}
+
+    @cached_property
+    def index(self) -> Index:
+        """Every driver's file that there is."""
+        return build_index(search_layers(self._opts, KIND))
+
+    def of(self, provider: Provider) -> Driver:
+        """The driver of a provider."""
+        if provider.name not in self._known:
+            self._known[provider.name] = Driver(provider, self._loader(provider.name))
+        return self._known[provider.name]
+
+    def _loader(self, active: str) -> Loader:
+        opts = dict(self._opts)
+
+        def execution() -> Loader:
+            return Loader(build_index(search_layers(opts)), opts, {}, {})
+
+        def utils() -> Loader:
+            return Loader(build_index(search_layers(opts, "utils")), opts, {}, {})
+
+        more = {
+            "__active_provider_name__": active,
+            "__salt__": CrossCalls(execution),
+            "__utils__": CrossCalls(lambda: Utils(utils())),
+        }
+        return Loader(self.index, opts, {}, {}, more=more)
+
+
+class Utils(Mapping[str, Function]):
+    """`__utils__` of drivers: `cloud.…`, and the plug-ins of the type `utils`."""
+
+    def __init__(self, others: Mapping[str, Function]) -> None:
+        self._others = others
+
+    def __getitem__(self, name: str) -> Function:
+        own = getattr(functions, name.removeprefix(UTILS), None) if name.startswith(UTILS) else None
+        return own if callable(own) else self._others[name]
+
+    def __iter__(self) -> Iterator[str]:
+        own = (name for name, one in vars(functions).items() if inspect.isfunction(one) and not name.startswith("_"))
+        yield from (f"{UTILS}{name}" for name in own)
+        yield from self._others
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,319 @@
+"""What everything in this package shares while one command runs, and what drivers reach through `cloudapi.port`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pwd
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from saltlite.cloud.api import port
+from saltlite.cloud.program.drivers import Driver, Drivers
+from saltlite.cloud.program.events import TAG_ROOT, CloudEvents
+from saltlite.cloud.program.files import LoadedCloud
+from saltlite.cloud.program.journal import CloudJournal
+from saltlite.cloud.program.master import Master
+from saltlite.cloud.program.nodecache import MachineCache
+from saltlite.cloud.program.progress import Say
+from saltlite.cloud.rules import listing
+from saltlite.cloud.rules.profiles import composed, levels_of
+from saltlite.cloud.rules.providers import Profile, Provider
+from saltlite.cloud.rules.settings import Level, Settings, merged
+from saltlite.config.cloud import SELECTION
+from saltlite.config.master import MasterConfig
+from saltlite.config.options import options_of
+from saltlite.model.keys import parse_token
+from saltlite.model.redaction import KEY_FILES, Secrets, secret_values
+
+KEY_FILE_MAX = 64 * 1024
+"""Bytes of a file with a private key."""
+
+_GLOBAL = ("minion", "deploy", "script", "append_domain", "destroy_on_failure", "wait_for_minion")
+"""Options that are settings of machines, too."""
+SAYS_THAT: Mapping[str, str] = {"creating": "announced", "requesting": "requested"}
+"""An event of a driver -> what the journal keeps of it."""
+
+Note = Callable[[str, str], None]
+"""Keeps one of `flow.NOTES`, and the id of a machine."""
+
+
+class Program:
+    """One run of `saltlite cloud`. It is the `Cloud` of `saltlite.cloud.api.port`."""
+
+    def __init__(self, loaded: LoadedCloud, master: MasterConfig, config_dir: str, ask: Master, say: Say) -> None:
+        self.config = loaded.config
+        self.catalogue = loaded.catalogue
+        self.everywhere = _everywhere(loaded)
+        self.opts = opts_of(loaded, master, config_dir)
+        self.secrets = Secrets(_is_there)
+        self.ask = ask
+        self.cache = MachineCache(self.config.cachedir)
+        self.journal = CloudJournal(self.config.cachedir)
+        self.drivers = Drivers(self.opts)
+        self.events = CloudEvents(ask, self.secrets, _more_fields(self.config.filter_events))
+        self.lacking: dict[str, list[str]] = {}
+        """`alias:driver`, or `profile NAME` -> settings that its driver needs and it has not."""
+        self._say = say
+        self._making: dict[str, dict[str, Any]] = {}
+        self._notes: dict[str, Note] = {}
+        self._given = loaded.given
+        self._told_exposed: set[str] = set()
+        self._learn_everything()
+
+    def driver(self, provider: Provider) -> Driver:
+        """The driver of a provider."""
+        return self.drivers.of(provider)
+
+    def levels(self, profile: Profile, machine: Settings | None, given: Mapping[str, Any]) -> list[Level]:
+        """Who says what about a machine, the nearest first."""
+        return levels_of(profile, machine, self.everywhere, given)
+
+    def machine(
+        self, name: str, profile: Profile, machine: Settings | None = None, given: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The machine as its driver gets it. Raises UsageError for a name that is none."""
+        vm_ = composed(name, profile, self.levels(profile, machine, given or {}))
+        self.learn(vm_)
+        for path in set(_exposed([machine] if machine else [])) - self._told_exposed:
+            self._told_exposed.add(path)
+            self._say(name, f"others can read {path}, which has secrets: chmod 600 {path}")
+        return vm_
+
+    def learn(self, settings: Mapping[str, Any]) -> None:
+        """Let nothing secret in these settings, and in the key files that they name, appear anywhere."""
+        self.secrets.add_from(settings)
+        for name in KEY_FILES:
+            for path in _texts(settings.get(name)):
+                self.secrets.add(_content(os.path.expanduser(path)))
+
+    def exposed(self) -> list[str]:
+        """The files with secrets that others on this machine can read; maps are looked at when they are used."""
+        every = [self._given, *(one.settings for one in self.catalogue.every_provider())]
+        return _exposed([*every, *(one.settings for one in self.catalogue.profiles.values())])
+
+    def forked(self, say: Say) -> None:
+        """This process was forked off, and tells `say` what it does."""
+        self._say = say
+        self.ask.forked()
+
+    @contextlib.contextmanager
+    def making(self, vm_: dict[str, Any], note: Note) -> Iterator[None]:
+        """Until the end of the block this machine is being made; `note` keeps what its driver says of that."""
+        self._making[vm_["name"]] = vm_
+        self._notes[vm_["name"]] = note
+        try:
+            with port.running(self):
+                yield
+        finally:
+            del self._making[vm_["name"]], self._notes[vm_["name"]]
+
+    # What drivers reach.
+
+    def fire(self, tag: str, data: Mapping[str, Any]) -> None:
+        """Tell the master's watchers."""
+        machine, _slash, what = tag.removeprefix(TAG_ROOT).rpartition("/")
+        if what in SAYS_THAT and machine in self._notes:
+            self._notes[machine](SAYS_THAT[what], "")
+        self.events.fire(tag, data)
+
+    def made(self, machine: str, identity: str) -> None:
+        """Keep what the provider calls a machine that is being made."""
+        if machine in self._notes:
+            self._notes[machine]("made", identity)
+
+    def refused(self, machine: str) -> None:
+        """Keep that nothing was made."""
+        if machine in self._notes:
+            self._notes[machine]("refused", "")
+
+    def bootstrap(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> dict[str, Any]:
+        """Make the machine a minion. Raises SaltCloudException."""
+        from saltlite.cloud.deploy.bootstrap import bootstrap  # noqa: PLC0415 - most commands deploy nothing
+
+        self.learn(vm_)  # drivers put passwords there that their providers have made
+        own = self._making.get(str(vm_.get("name")), {})
+        return bootstrap(merged(vm_, own), opts)
+
+    def retire(self, vm_: dict[str, Any], opts: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take the minion from a machine that stays; sentences about what is left of it."""
+        from saltlite.cloud.deploy.bootstrap import retire  # noqa: PLC0415 - as above
+
+        return retire(vm_, opts)
+
+    def require_deployable(self, vm_: Mapping[str, Any]) -> None:
+        """Read the settings of a deployment as it will, wherever the machine will be. Raises SaltCloudConfigError."""
+        from saltlite.cloud.deploy.settings import deployment_of  # noqa: PLC0415 - as above
+        from saltlite.cloud.deploy.windows import is_windows, refuse  # noqa: PLC0415 - as above
+
+        if is_windows(vm_):
+            raise refuse(vm_)
+        deployment_of({"ssh_host": "machine", **vm_}, self.opts)
+
+    def script(self, vm_: Mapping[str, Any]) -> str:
+        """The text of the program that makes this machine a minion. Raises SaltCloudConfigError."""
+        from saltlite.cloud.deploy.bootstrap import script_text  # noqa: PLC0415 - as above
+
+        return script_text(vm_, self.opts)
+
+    def remember(self, provider: str, machines: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep what is known of machines, without secrets."""
+        if self.config.update_cachedir:
+            for name, details in machines.items():
+                self.cache.put(provider, name, self.secrets.value(listing.plain(details)))
+
+    def forget(self, provider: str, machine: str) -> None:
+        """Drop what is kept of a machine."""
+        self.cache.drop(provider, machine)
+
+    def lacks(self, what: str, missing: Sequence[str]) -> None:
+        """Note which settings are missing."""
+        self.lacking[what] = list(missing)
+
+    def conceal(self, secret: str) -> None:
+        """Let this text appear nowhere."""
+        self.secrets.add(secret)
+
+    def conceal_token(self, token: str) -> None:
+        """Let a join token, and the secret in it, appear nowhere."""
+        self.secrets.add(token)
+        self.secrets.add(parse_token(token).secret)
+
+    def progress(self, machine: str, text: str) -> None:
+        """Show what is done with a machine."""
+        self._say(machine, self.secrets.text(text))
+
+    def _learn_everything(self) -> None:
+        self.learn(self.everywhere.values)
+        for provider in self.catalogue.every_provider():
+            self.learn(provider.settings.values)
+        for profile in self.catalogue.profiles.values():
+            self.learn(profile.settings.values)
+
+
+def conceal_logs(secrets: Secrets) -> None:
+    """From now on no log line of this process, and of those that it forks, has one of these.
+
+    To be called again when the log is sent elsewhere.
+    """
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(ConcealingFilter(secrets))
+
+
+class ConcealingFilter(logging.Filter):
+    """Takes secrets out of every line of a log, tracebacks included."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+        self._formatter = logging.Formatter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Always true; the record is changed."""
+        if record.exc_info:
+            record.exc_text = self._formatter.formatException(record.exc_info)
+            record.exc_info = None
+        if record.exc_text:
+            record.exc_text = self._secrets.text(record.exc_text)
+        record.msg, record.args = self._secrets.text(record.getMessage()), None
+        return True
+
+
+def opts_of(loaded: LoadedCloud, master: MasterConfig, config_dir: str) -> dict[str, Any]:
+    """What drivers know as `__opts__`.
+
+    Of the master it has only what is needed to find plug-ins and the master itself: a setting that a provider lacks
+    must not be found in an option of the master that happens to have its name.
+    """
+    config = loaded.config
+    providers = {
+        alias: {name: {**one.settings.values, "driver": name} for name, one in drivers.items()}
+        for alias, drivers in loaded.catalogue.providers.items()
+    }
+    profiles = {
+        name: {**one.settings.values, "profile": name, "provider": one.provider.name}
+        for name, one in loaded.catalogue.profiles.items()
+    }
+    return {
+        **config.defaults,
+        **{name: getattr(config, name) for name in options_of(type(config)) if name != "defaults"},
+        "query.selection": list(SELECTION),
+        **config.module_config,
+        "providers": providers,
+        "profiles": profiles,
+        "config_dir": config_dir,
+        "conf_file": os.path.join(config_dir, "cloud"),
+        "sock_dir": master.sock_dir,
+        "master_folders": _private_folders(master),
+        "master_interface": master.interface,
+        "master_port": master.port,
+        "module_dirs": master.module_dirs,
+        "extension_modules": master.extension_modules,
+        "transport": "zeromq",
+    }
+
+
+def _private_folders(master: MasterConfig) -> list[str]:
+    """What of the master is nobody else's business: a driver that lends files of this host leaves it out."""
+    pillar = [folder for folders in master.pillar_roots.values() for folder in folders]
+    return [master.root_dir, master.pki_dir, master.data_dir, master.cachedir, *pillar]
+
+
+def _more_fields(filter_events: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """The last part of a tag -> the fields that the option `filter_events` lets such events have."""
+    return {
+        what: frozenset(map(str, wanted.get("keys") or ()))
+        for what, wanted in filter_events.items()
+        if isinstance(wanted, Mapping)
+    }
+
+
+def _everywhere(loaded: LoadedCloud) -> Settings:
+    """The level below all others: `defaults`, and the options that are settings of machines."""
+    config = loaded.config
+    given = {name: getattr(config, name) for name in _GLOBAL if name in loaded.given.values}
+    where = loaded.given.origin("defaults")
+    origins = {**dict.fromkeys(config.defaults, where), **{name: loaded.given.origin(name) for name in given}}
+    return Settings({**config.defaults, **given}, origins)
+
+
+def _exposed(every: Sequence[Settings]) -> list[str]:
+    """The files of these settings that have secrets and that others can read."""
+    secret = {
+        one.origin(key).rpartition(":")[0]
+        for one in every
+        for key, value in one.values.items()
+        if any(True for _ in secret_values({key: value}, _is_there))
+    }
+    return sorted(path for path in secret if _is_open(path))
+
+
+def _is_open(path: str) -> bool:
+    """Whether others can read it: all, or a group that is neither root's nor the first one of its owner."""
+    try:
+        found = os.stat(path)
+        own = {0, pwd.getpwuid(found.st_uid).pw_gid}
+    except OSError:
+        return False
+    except KeyError:  # a user without an entry
+        own = {0}
+    group = bool(found.st_mode & stat.S_IRGRP) and found.st_gid not in own
+    return group or bool(found.st_mode & stat.S_IROTH)
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(os.path.expanduser(path))
+
+
+def _content(path: str) -> str:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(KEY_FILE_MAX)
+    return ""
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []

@@ -1,0 +1,1 @@
+"""The file server of the master, and its client on the minion."""

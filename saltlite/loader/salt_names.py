@@ -1,0 +1,143 @@
+"""The parts of Salt that plug-in files import, under Salt's names, where Salt itself is not installed.
+
+    from salt.utils.decorators import depends
+    import salt.utils.path
+    from salt.exceptions import CommandExecutionError
+
+work in a plug-in file, and in no other: only the `import` statements of plug-in files come here (see
+`saltlite.loader.imports`), nothing is entered into `sys.modules`, and a Salt that is installed always goes first.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+
+from saltlite.loader.entrypoints import installed
+
+_CLOUD = "saltlite.cloud.api.cloud"
+_CLOUD_ERRORS = "saltlite.cloud.api.exceptions"
+_DECORATORS = "saltlite.decorators"
+_ERRORS = "saltlite.errors"
+_INTERFACES = "saltlite.interfaces"
+_PROGRAMS = "saltlite.decorators.programs"
+_LIBCLOUD = "saltlite.cloud.api.libcloudfuncs"
+
+SALT_NAMES: Mapping[str, Mapping[str, str]] = {
+    "salt": {},
+    "salt.cloud": {},
+    "salt.cloud.libcloudfuncs": {
+        name: f"{_LIBCLOUD}:{name}"
+        for name in (
+            "avail_images", "avail_locations", "avail_sizes", "destroy", "get_image", "get_location", "get_node",
+            "get_size", "list_nodes", "list_nodes_full", "list_nodes_select", "reboot", "script", "show_instance",
+        )
+    },
+    "salt.config": {
+        name: f"saltlite.cloud.api.config:{name}"
+        for name in ("get_cloud_config_value", "is_profile_configured", "is_provider_configured")
+    },
+    "salt.exceptions": {
+        **{
+            name: f"{_CLOUD_ERRORS}:{name}"
+            for name in (
+                "SaltCloudConfigError", "SaltCloudException", "SaltCloudExecutionFailure", "SaltCloudExecutionTimeout",
+                "SaltCloudNotFound", "SaltCloudPasswordError", "SaltCloudSystemExit",
+            )
+        },
+        "CommandExecutionError": f"{_ERRORS}:CommandExecutionError",
+        "CommandNotFoundError": f"{_ERRORS}:CommandNotFoundError",
+        "SaltException": f"{_ERRORS}:SaltliteError",
+        "SaltInvocationError": f"{_ERRORS}:SaltInvocationError",
+    },
+    "salt.interfaces": {"Interface": f"{_INTERFACES}:Interface"},
+    **{
+        f"salt.interfaces.{name}_module": {f"{name.title()}Interface": f"{_INTERFACES}.{name}:{name.title()}Interface"}
+        for name in ("group", "pkg", "service", "shadow", "user")
+    },
+    "salt.utils": {},
+    "salt.utils.cloud": {
+        name: f"{_CLOUD}:{name}"
+        for name in (
+            "bootstrap", "cache_node", "cache_node_list", "check_name", "delete_minion_cachedir", "deploy_script",
+            "deploy_windows", "filter_event", "fire_event", "gen_keys", "is_public_ip", "list_nodes_select",
+            "minion_config", "os_script", "salt_config_to_yaml", "ssh_usernames", "userdata_template",
+            "validate_windows_cred", "wait_for_fun", "wait_for_ip",
+        )
+    },
+    "salt.utils.functools": {"namespaced_function": "saltlite.cloud.api.functools:namespaced_function"},
+    "salt.utils.decorators": {
+        name: f"{_DECORATORS}:{name}"
+        for name in (
+            "allow_one_of", "depends", "ensure_unicode_args", "ignores_kwargs", "is_deprecated", "memoize",
+            "require_one_of", "timing", "with_deprecated",
+        )
+    },
+    "salt.utils.decorators.path": {"which": f"{_DECORATORS}:which", "which_bin": f"{_DECORATORS}:which_bin"},
+    "salt.utils.path": {"which": f"{_PROGRAMS}:find_program", "which_bin": f"{_PROGRAMS}:find_first_program"},
+}  # fmt: skip
+"""Salt's module -> its names -> `module:name` of ours. A row here is all that one more name needs."""
+
+_made: dict[str, ModuleType] = {}
+
+
+class _Part(ModuleType):
+    """One module of SALT_NAMES: fills itself on first use, so that a row costs nothing until it is imported."""
+
+    def __getattr__(self, name: str) -> object:
+        place = SALT_NAMES[self.__name__].get(name)
+        if place is None:
+            raise AttributeError(
+                f"{self.__name__}.{name} is none of the parts of Salt that saltlite has; "
+                "install Salt beside it, or do without"
+            )
+        module, _, attribute = place.partition(":")
+        value: object = getattr(importlib.import_module(module), attribute)
+        setattr(self, name, value)
+        return value
+
+
+def is_salt_name(name: str) -> bool:
+    """Whether the module `name` belongs to Salt."""
+    return name == "salt" or name.startswith("salt.")
+
+
+def is_ours_alone(name: str) -> bool:
+    """Whether Salt has no such module, and only its RFC of 2018 names it: what is installed need not be asked."""
+    return name == "salt.interfaces" or name.startswith("salt.interfaces.")
+
+
+def salt_is_installed() -> bool:
+    """Whether `import salt` finds a package. A folder that is merely called so, such as one of /srv, is none."""
+    return "salt" in sys.modules or bool(salt_folder())
+
+
+def salt_folder() -> str:
+    """The folder of the package `salt`, found without importing it; "" where there is none."""
+    return _salt_folder(installed())
+
+
+@functools.lru_cache(maxsize=1)
+def _salt_folder(_installed: tuple[tuple[str, int], ...]) -> str:
+    spec = importlib.util.find_spec("salt")
+    return os.path.dirname(spec.origin) if spec is not None and spec.origin else ""
+
+
+def salt_part(name: str) -> ModuleType:
+    """The stand-in for Salt's module `name`, with those above it. Raises ModuleNotFoundError when there is none."""
+    if name not in SALT_NAMES:
+        raise ModuleNotFoundError(
+            f"No module named {name!r}: it is none of the parts of Salt that saltlite has", name=name
+        )
+    if name not in _made:
+        _made[name] = _Part(name)
+        _made[name].__dict__["__all__"] = list(SALT_NAMES[name])
+        above, _, last = name.rpartition(".")
+        if above:
+            setattr(salt_part(above), last, _made[name])
+    return _made[name]

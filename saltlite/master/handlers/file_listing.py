@@ -1,0 +1,61 @@
+"""What the file server of this master serves, told to whoever was granted the runners that list it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from saltlite.auth.acl import Action, Principal, authorize, may
+from saltlite.auth.rules import RUNNER
+from saltlite.errors import RefusedError, UsageError
+from saltlite.master.processes.context import Answer, Master
+from saltlite.model.files import is_area, parse_env, parse_path
+from saltlite.wire.limits import MIB
+
+NAMES_MAX = 10_000
+"""Names in one answer."""
+BYTES_MAX = 8 * MIB
+"""Bytes of names, and of where links lead, after which an answer is complete."""
+
+_RIGHTS = {
+    "envs": ("fileserver.envs",),
+    "files": ("fileserver.file_list", "fileserver.empty_dir_list"),
+    "folders": ("fileserver.dir_list", "fileserver.empty_dir_list"),
+    "links": ("fileserver.symlink_list",),
+}
+"""What is asked for -> the runners of which one must be granted."""
+
+
+def handle_served(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `names`: name -> "", or for `links` where they lead; and `more`, whether a client is to ask for those
+    behind the last of them (`after`).
+
+    `act` is one of envs, files, folders and links, `env` the environment of the latter three. One that is not there has
+    none. What `saltlite cp` has on its way is told to nobody.
+    """
+    authorize(principal, Action("served"), master.terms)
+    act = request["act"]
+    if act not in _RIGHTS:
+        raise UsageError(f"the file server lists {', '.join(_RIGHTS)}, not {act[:40]!r}")
+    if not may(principal, RUNNER, _RIGHTS[act], master.terms):
+        raise RefusedError(f"{principal} may not list {act} of the file server: that takes @runner {_RIGHTS[act][0]}")
+    after = parse_path(request.get("after", ""))
+    listed = {name: target for name, target in _listed(master, act, request.get("env", "")).items() if name > after}
+    names: dict[str, str] = {}
+    size = 0
+    for name, target in listed.items():
+        size += len(name.encode()) + len(target.encode())
+        if names and (len(names) >= NAMES_MAX or size > BYTES_MAX):
+            break
+        names[name] = target
+    return Answer({"names": names, "more": len(names) < len(listed)})
+
+
+def _listed(master: Master, act: str, env: str) -> Mapping[str, str]:
+    if act == "envs":
+        return dict.fromkeys(master.files.envs(), "")
+    if is_area(parse_env(env)):
+        return {}
+    if act == "links":
+        return master.files.links(env)
+    return dict.fromkeys(master.files.names(env, "", folders=act == "folders"), "")

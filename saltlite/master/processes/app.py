@@ -1,0 +1,446 @@
+"""The master's composition root: the only place that builds adapters for its processes.
+
+Each process is forked from a parent that has opened no store and no ZeroMQ context, reads the one key that it
+needs while it still may, gives up root's rights, and only then looks at anything that somebody else sent.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from saltlite.auth.acl import Granted
+from saltlite.auth.guess_rate import GuessRateLimiter
+from saltlite.auth.rules import read_blacklist, read_rules
+from saltlite.config.master import MasterConfig, returner_names
+from saltlite.errors import MisconfiguredError, StartupError
+from saltlite.master.processes import identity
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes.arguments import DROP_S, EndedArguments
+from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.paths import HOOKS, Paths
+from saltlite.master.processes.renewal import PKI_LOOK_S, RENEW_S, Renewal
+from saltlite.master.processes.services import auth_spec, evaluators_spec, until_sigterm
+from saltlite.master.processes.store_check import prepare_store
+from saltlite.master.processes.supervisor import Supervisor
+from saltlite.master.processes.watchdog import LOOK_S, MAINTENANCE, MWORKER, Watchdog, board_of, mworkers, without_board
+from saltlite.master.protocol.handshakes import Handshakes
+from saltlite.master.protocol.session_manager import SessionManager
+from saltlite.master.store.ports import Store
+from saltlite.model.keys import fingerprint
+from saltlite.platform.children import Spec
+from saltlite.platform.clock import SystemClock
+from saltlite.platform.cursor import CursorFile
+from saltlite.platform.lockfile import InstanceLock
+from saltlite.platform.log_relay import LogRelay
+from saltlite.platform.privileges import Account, account_of, drop_to, private_dir, start_log
+from saltlite.platform.process import raise_open_files, write_no_files
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.shared_debts import SharedDebts
+from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
+from saltlite.platform.turn_board import TurnBoard
+from saltlite.resources.registry.admission import Rules
+from saltlite.resources.registry.claims import Conflict
+from saltlite.targeting.banks import Banks
+
+if TYPE_CHECKING:
+    from saltlite.master.processes.link_channel import LinkChannel
+    from saltlite.resources.registry.mmap import ResourceRegistry
+
+log = logging.getLogger(__name__)
+
+OPEN_FILES = 20_000
+"""What the link process asks the kernel for: one descriptor a minion."""
+SOCKET_MODE = 0o600
+OPEN_SOCKET_MODE = 0o666
+"""That of the clients' socket when others than operators were granted something: who they are, the kernel says."""
+MIB = 1024 * 1024
+LINK = "master link"
+PORT_WAIT_S = 2.0
+"""How long to try for the port: the link process of a master that was killed holds it until its good-byes are said."""
+PORT_RETRY_S = 0.05
+SHARED_USER = (
+    "`link_user` and `user` are one user: a link process that was taken over could change the store and what is in "
+    "cachedir; make a user of its own (`useradd --system --no-create-home saltlite-link`) and set link_user to it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the processes of a master have from before they were forked: when it started, in wall-clock seconds, and
+    memory that they share."""
+
+    started_at: float
+    debts: SharedDebts
+    board: TurnBoard
+
+
+def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Run the master until it is told to stop. Raises StartupError when it cannot start.
+
+    `config_dir` is where its configuration was read: runners of hooks read it too.
+    """
+    account, link_account = accounts_of(config)
+    private_dir(config.pki_dir, os.geteuid(), os.getegid())
+    for folder, mode in ((config.data_dir, 0o700), (config.cachedir, 0o700), (config.sock_dir, 0o755)):
+        private_dir(folder, account.uid, account.gid, mode)
+    start_log(config.log_level, config.log_file, account)
+    paths = Paths(config)
+    lock = InstanceLock(paths.lock, program="saltlite-master", root_dir=config.root_dir)
+    accepted = prepare_store(lambda: _loaded_store(paths), config.user)
+    _ensure_identity(config, accepted)
+    if os.geteuid() == 0 and link_account.uid == account.uid:
+        log.warning("%s", SHARED_USER)
+    relay = LogRelay(LINK)
+    network = listen_for_minions(config)
+    link_listener = listen_unix(paths.link_socket, SOCKET_MODE)
+    open_to_all = bool(config.publisher_acl or config.external_auth)
+    client_listener = listen_unix(paths.client_socket, OPEN_SOCKET_MODE if open_to_all else SOCKET_MODE)
+    auth_listener = listen_unix(paths.auth_socket, SOCKET_MODE) if config.external_auth else None
+    evaluator_listener = listen_unix(paths.evaluator_socket, SOCKET_MODE)
+    sockets = [paths.link_socket, paths.client_socket, paths.evaluator_socket]
+    if auth_listener is not None:
+        sockets.append(paths.auth_socket)
+    for path in sockets if os.geteuid() == 0 else ():
+        os.chown(path, account.uid, account.gid)
+    shared = Shared(SystemClock().wall(), SharedDebts(), board_of(config.worker_threads))
+    specs = [
+        Spec(
+            LINK,
+            lambda ready: _run_link(config, network, link_listener, relay, ready),
+            lambda: (network.fileno(), link_listener.fileno(), relay.fileno()),
+        ),
+        *(
+            Spec(
+                name,
+                functools.partial(_run_mworker, config, paths, client_listener, name, shared),
+                lambda: (client_listener.fileno(),),
+            )
+            for name in mworkers(config.worker_threads)
+        ),
+        Spec(MAINTENANCE, lambda ready: _run_maintenance(config, paths, shared, ready), tuple),
+        evaluators_spec(config, evaluator_listener),
+    ]
+    specs += _beside_jobs(config, paths, os.path.abspath(config_dir), shared)
+    if auth_listener is not None:
+        specs.append(auth_spec(config, auth_listener))
+    reactor = Reactor()
+    relay.listen(reactor)
+    supervisor = Supervisor(reactor, without_board(specs, shared.board), what="the master", on_ready=on_ready)
+    supervisor.every(LOOK_S, Watchdog(shared.board, supervisor.children, reactor.now).look)
+    _keep_certificate(config, supervisor, specs)
+    problem = supervisor.run()
+    for path in sockets:
+        os.unlink(path)
+    lock.close()
+    if problem:
+        raise StartupError(problem)
+
+
+def _keep_certificate(config: MasterConfig, supervisor: Supervisor, specs: Sequence[Spec]) -> None:
+    """Renew the certificate in time, and use a fleet key that was changed."""
+    showing = [spec.name for spec in specs if _shows_certificate(spec.name)]
+    renewal = Renewal(config.pki_dir, lambda: _ensure_identity(config), lambda: supervisor.restart_in_turn(showing))
+    supervisor.every(RENEW_S, renewal.renew)
+    supervisor.every(PKI_LOOK_S, renewal.look)
+
+
+def _beside_jobs(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared) -> list[Spec]:
+    """The processes that read the event log and act on it."""
+    names = returner_names(config)
+    specs = [Spec(f"returner {name}", functools.partial(_run_returner, config, paths, name), tuple) for name in names]
+    if config.hooks:
+        run = functools.partial(_run_hooks, config, paths, config_dir, shared)
+        specs.append(Spec(HOOKS, run, tuple))
+    return specs
+
+
+def _ensure_identity(config: MasterConfig, accepted: int = 0) -> None:
+    identity.ensure_identity(config.pki_dir, identity.name_of(config), SystemClock().wall(), accepted)
+
+
+def _shows_certificate(process: str) -> bool:
+    return process in (LINK, HOOKS) or process.startswith(MWORKER)
+
+
+def listen_for_minions(config: MasterConfig) -> socket.socket:
+    """The listening socket, or StartupError; a port in use is tried again for PORT_WAIT_S."""
+    from saltlite.platform.zmq_link import PortInUseError, listen  # noqa: PLC0415 - other processes never load ZeroMQ
+
+    give_up_at = time.monotonic() + PORT_WAIT_S
+    while True:
+        try:
+            return listen(config.interface, config.port)
+        except PortInUseError:
+            if time.monotonic() >= give_up_at:
+                raise
+            time.sleep(PORT_RETRY_S)
+
+
+def _loaded_store(paths: Paths) -> Callable[[], Store]:
+    """How to open the store. Called before root's rights are given up: the user need not see Python's folders."""
+    from saltlite.master.store.sqlite import SqliteStore  # noqa: PLC0415 - the link process never loads SQLite
+
+    return lambda: SqliteStore(paths.store)
+
+
+def _loaded_inventory(config: MasterConfig) -> Callable[[], tuple[ResourceRegistry, Banks]]:
+    """How to open the resource registry and the cache banks; called as `_loaded_store` is."""
+    from saltlite.master.store.banks import LocalBanks  # noqa: PLC0415 - the link process never loads them
+    from saltlite.resources.registry.mmap import ResourceRegistry  # noqa: PLC0415 - as above
+
+    opts = {"cachedir": config.cachedir, "registry_fsync": config.registry_fsync}
+    return lambda: (ResourceRegistry(opts), LocalBanks(config.cachedir))
+
+
+def _rules(config: MasterConfig) -> Rules:
+    return Rules(
+        conflict=Conflict(config.resource_conflict),
+        policy=config.resource_policy,
+        quota=config.resource_quota,
+        events=config.minion_data_cache_events,
+    )
+
+
+def accounts_of(config: MasterConfig) -> tuple[Account, Account]:
+    """Who the processes of the master become, and who the link process becomes. Raises MisconfiguredError."""
+    account = account_of(config.user)
+    instead = f"set `link_user: {config.user}`, which gives up what a user of its own protects from"
+    link_account = account_of(config.link_user, instead)
+    if link_account.uid == 0 and account.uid != 0 and os.geteuid() == 0:
+        raise MisconfiguredError(
+            "link_user is root, which would give the process that reads what strangers send every right: name a user "
+            "that owns nothing, as `saltlite-link` is"
+        )
+    return account, link_account
+
+
+def _run_link(
+    config: MasterConfig, network: socket.socket, mworkers: socket.socket, relay: LogRelay, ready: Callable[[], None]
+) -> None:
+    from saltlite.master.processes.link import LinkProcess  # noqa: PLC0415 - as in listen_for_minions
+    from saltlite.platform.zmq_link import RouterLink  # noqa: PLC0415 - as in listen_for_minions
+
+    certificate = identity.certificate_of(config.pki_dir)
+    chain = identity.chain_of(config.pki_dir)
+    private = identity.link_key(config.pki_dir)
+    raise_open_files(OPEN_FILES)
+    mworker_uid = account_of(config.user).uid
+    relay.become_child(config.log_level)
+    drop_to(config.link_user)
+    write_no_files()
+    reactor = Reactor()
+    hub = SessionManager(
+        Handshakes(
+            fleet_public=certificate.fleet_public,
+            certificate=certificate.encode(),
+            private=private,
+            handshakes_per_address=config.handshakes_per_address,
+            clock=SystemClock(),
+            chain=chain,
+        ),
+        SystemClock(),
+    )
+    link = LinkProcess(
+        reactor, hub, lambda owner: RouterLink(reactor, network, owner.on_frame, owner.on_hangup, owner.on_connect)
+    )
+
+    def accept(sock: socket.socket, peer: Peer) -> None:
+        if peer.uid != mworker_uid:
+            log.error("user %d connected to the link process and is no process of the master: refused", peer.uid)
+            sock.close()
+            reactor.call_soon(acceptor.released)
+            return
+
+        def make_channel(on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Channel:
+            return Channel(
+                reactor,
+                sock,
+                on_batch,
+                on_close,
+                message_max=inside.MESSAGE_MAX,
+                send_buffer_max=inside.BUFFER_MAX,
+            )
+
+        link.add_mworker(make_channel, acceptor.released)
+
+    acceptor = Acceptor(reactor, mworkers, accept)
+    reactor.on_signal(signal.SIGTERM, link.stop)
+    reactor.on_signal(signal.SIGINT, lambda: None)
+    ready()
+    reactor.run()
+    link.close()
+
+
+def _run_mworker(
+    config: MasterConfig,
+    paths: Paths,
+    clients: socket.socket,
+    name: str,
+    shared: Shared,
+    ready: Callable[[], None],
+) -> None:
+    from saltlite.files.answers import FileService  # noqa: PLC0415 - the link process never loads handlers
+    from saltlite.files.roots import DiskFileRoots  # noqa: PLC0415 - as above
+    from saltlite.files.server import FileServer  # noqa: PLC0415 - as above
+    from saltlite.files.uploads import Uploads  # noqa: PLC0415 - as above
+    from saltlite.master.processes.backends import Backends  # noqa: PLC0415 - as above
+    from saltlite.master.processes.evaluations import Evaluations  # noqa: PLC0415 - as above
+    from saltlite.master.processes.link_channel import LinkPlace  # noqa: PLC0415 - as above
+    from saltlite.master.processes.mworker import MWorker  # noqa: PLC0415 - as above
+
+    started_as = os.geteuid()
+    place = LinkPlace(paths.link_socket, started_as)
+    make_master, close = _open_master(config, paths, started_at=shared.started_at)
+    marks = shared.board.marks(name)
+    reactor = Reactor(marks=marks)
+    roots = DiskFileRoots(
+        config.file_roots,
+        ignore=config.file_ignore_glob,
+        largest=config.fileserver_max * MIB,
+        areas=paths.copies,
+    )
+    uploads = Uploads(paths.minions, config.file_recv_max_size * MIB) if config.file_recv else None
+    files = FileServer(reactor, FileService(roots), uploads, marks)
+    backends = Backends(reactor, paths.auth_socket, started_as) if config.external_auth else None
+
+    evaluations = Evaluations(reactor, paths.evaluator_socket, started_as)
+
+    def make_with_files(link: LinkChannel) -> Master:
+        master = make_master(link)
+        master.files = roots
+        master.pillar_pace = GuessRateLimiter(shared.debts)
+        master.pillars.evaluator = evaluations
+        return master
+
+    mworker = MWorker(reactor, make_with_files, files, place, backends=backends, marks=marks)
+    mworker.serve(clients)
+    until_sigterm(reactor, ready)
+    close()
+
+
+def _open_master(
+    config: MasterConfig, paths: Paths, *, started_at: float
+) -> tuple[Callable[[LinkChannel], Master], Callable[[], None]]:
+    """What handlers are handed, in a process that gives up its rights here; and how to close it."""
+    from saltlite.master.processes.pillars import Pillars  # noqa: PLC0415 - as above
+    from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as in _run_mworker
+
+    certificate = identity.certificate_of(config.pki_dir)
+    who = Identity(fingerprint(certificate.fleet_public), certificate, identity.job_key(config.pki_dir))
+    open_store = _loaded_store(paths)
+    open_inventory = _loaded_inventory(config)
+    operators = frozenset({0, os.geteuid()})
+    link_uid = accounts_of(config)[1].uid
+    pillars = Pillars(DiskPillarFiles(config.pillar_roots), cached=config.minion_data_cache)
+    became = drop_to(config.user)
+    store = open_store()
+    registry, banks = open_inventory()
+    terms = HandlerConfig(
+        timeout_s=config.timeout,
+        deliver_s=config.deliver_by,
+        operators=operators,
+        store_max=config.store_max * MIB,
+        mworkers=config.worker_threads,
+        started_at=started_at,
+        copies_dir=paths.copies,
+        nodegroups=config.nodegroups,
+        resources=_rules(config),
+        granted=_granted(config, frozenset({became.uid, link_uid})),
+        login_s=config.token_expire,
+        keep_job_args=config.keep_job_args,
+        returners=frozenset(returner_names(config)),
+        readers=paths.readers,
+    )
+
+    def make_master(link: LinkChannel) -> Master:
+        return Master(store, SystemClock(), who, terms, link, registry, banks, pillars)
+
+    def close() -> None:
+        registry.close()
+        banks.close()
+        store.close()
+
+    return make_master, close
+
+
+def _granted(config: MasterConfig, own: frozenset[int]) -> Granted:
+    """What the configuration grants; `own` are the uids of the master's processes."""
+    return Granted(
+        publisher=read_rules(config.publisher_acl, "publisher_acl", patterns=True),
+        external={name: read_rules(users, f"external_auth.{name}") for name, users in config.external_auth.items()},
+        blacklist=read_blacklist(config.publisher_acl_blacklist),
+        barred=own,
+    )
+
+
+def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared, ready: Callable[[], None]) -> None:
+    from saltlite.hooks import read_hooks  # noqa: PLC0415 - the other processes have no hooks
+    from saltlite.master.processes.hook_runners import HookRunners, start_starter  # noqa: PLC0415 - as above
+    from saltlite.master.processes.hooks import Hooks  # noqa: PLC0415 - as above
+    from saltlite.master.processes.link_channel import LinkChannel, LinkPlace  # noqa: PLC0415 - as above
+
+    place = LinkPlace(paths.link_socket, os.geteuid())
+    hooks = read_hooks(config.hooks)
+    sock = start_starter(hooks, config_dir)
+    make_master, close = _open_master(config, paths, started_at=shared.started_at)
+    reactor = Reactor(marks=shared.board.marks(HOOKS))
+    link = LinkChannel(reactor, place, inside.MAINTENANCE, lambda _batch: None)
+    runners = HookRunners(reactor, sock) if sock is not None else None
+    Hooks(reactor, make_master(link), hooks, CursorFile(paths.hooks), runners=runners, bell=link.bell).look()
+    until_sigterm(reactor, ready)
+    close()
+
+
+def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable[[], None]) -> None:
+    from saltlite.master.processes.returners import run_returner  # noqa: PLC0415 - the other processes never load a plug-in
+
+    cursor = CursorFile(paths.returner(name))
+    run_returner(config, name, cursor, _loaded_store(paths), SystemClock(), ready)
+
+
+def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
+    from saltlite.files.cp_staging import CopyAreas  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.processes.link_channel import LinkChannel, LinkPlace  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.processes.maintenance import Maintenance  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.processes.registry_maintenance import LOOK_S, ORPHANS_S, Upkeep  # noqa: PLC0415 - as in _run_mworker
+
+    open_store = _loaded_store(paths)
+    open_inventory = _loaded_inventory(config)
+    place = LinkPlace(paths.link_socket, os.geteuid())
+    drop_to(config.user)
+    store = open_store()
+    reactor = Reactor(marks=shared.board.marks(MAINTENANCE))
+    link = LinkChannel(reactor, place, inside.MAINTENANCE, lambda _batch: None)
+    store_max = config.store_max * MIB
+    clean = [CopyAreas(paths.copies).expire]
+    clock = SystemClock()
+    kept = Maintenance(reactor, store, clock, keep_s=config.keep_jobs, store_max=store_max, link=link, clean=clean)
+    kept.repeat(DROP_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
+    upkeep = Upkeep(store, clock, link, lambda: _opened(open_inventory))
+    if not config.minion_data_cache:
+        upkeep.drop_pillars()
+    kept.repeat(LOOK_S, upkeep.look)
+    kept.repeat(ORPHANS_S, upkeep.drop_orphans)
+    until_sigterm(reactor, ready)
+    store.close()
+
+
+@contextmanager
+def _opened(
+    open_inventory: Callable[[], tuple[ResourceRegistry, Banks]],
+) -> Iterator[tuple[ResourceRegistry, Banks]]:
+    registry, banks = open_inventory()
+    try:
+        yield registry, banks
+    finally:
+        registry.close()
+        banks.close()

@@ -1,0 +1,154 @@
+"""The process that checks passwords: it keeps the rights with which the master was started, as PAM and files of secrets
+need them, and reads nothing but short messages of MWorkers.
+
+Each check has a process of its own, so that a backend that hangs, dies or leaks takes nothing with it, and no password
+stays in memory. What this process says is yes or no, and groups: it makes no token, and publishes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from saltlite.auth.guess_rate import GuessRateLimiter
+from saltlite.errors import SaltliteError
+from saltlite.platform.defects import supervised
+from saltlite.platform.process import Child, close_all_but, expect_large, freeze_heap, watch_exit
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import Channel
+from saltlite.wire.ipc import pack, unpack
+
+log = logging.getLogger(__name__)
+
+CHECKS_AT_ONCE = max(4, os.cpu_count() or 1)
+"""More than cores on a small machine: PAM keeps who typed a wrong password waiting, and that costs no CPU."""
+WAITING_MAX = 64
+"""Checks that wait for their turn; more are told to come back."""
+CHECK_S = 10.0
+"""How long a backend may take; then its process is killed, and the answer is no."""
+_ANSWER_MAX = 32 * 1024
+"""Bytes that a check may say: fewer than a pipe holds, so that it never waits for us to read."""
+_BUSY = "too many people log in at this moment: try again"
+
+Functions = Mapping[str, Callable[..., Any]]
+"""`backend.auth` and `backend.groups`, as the loader has them."""
+
+
+@dataclass(eq=False, slots=True)
+class _Check:
+    channel: Channel
+    number: int
+    backend: str
+    user: str
+    password: str = field(repr=False)
+
+
+class AuthProcess:
+    """Answers `{n, backend, user, password}` with `{n, ok, groups, reason}`."""
+
+    def __init__(self, reactor: Reactor, functions: Functions) -> None:
+        self._reactor = reactor
+        self._functions = functions
+        self._pace = GuessRateLimiter()
+        self._waiting: deque[_Check] = deque()
+        self._running = 0
+        freeze_heap()
+
+    def add(self, make_channel: Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]) -> None:
+        """An MWorker has connected."""
+        holder: list[Channel] = []
+
+        def on_batch(batch: list[bytes]) -> None:
+            for data in batch:
+                supervised("a check of a password", partial(self._hear, holder[0], data))
+
+        holder.append(make_channel(on_batch, lambda _reason: None))
+
+    def _hear(self, channel: Channel, data: bytes) -> None:
+        said = unpack(data)
+        self._take(_Check(channel, said["n"], said["backend"], said["user"], said["password"]))
+
+    def _take(self, check: _Check) -> None:
+        wait_s = self._pace.wait_s(check.backend, check.user, self._reactor.now())
+        if wait_s > 0:
+            self._say(check, reason=f"too many wrong passwords for this name: try again in {wait_s:.0f} s")
+        elif len(self._waiting) >= WAITING_MAX:
+            self._say(check, reason=_BUSY)
+        else:
+            self._waiting.append(check)
+            self._next()
+
+    def _next(self) -> None:
+        while self._waiting and self._running < CHECKS_AT_ONCE:
+            check = self._waiting.popleft()
+            # Looked at again: those that were wrong while this one waited count.
+            if self._pace.wait_s(check.backend, check.user, self._reactor.now()) > 0:
+                self._say(check, reason="too many wrong passwords for this name: try again later")
+                continue
+            self._running += 1
+            self._start(check)
+
+    def _start(self, check: _Check) -> None:
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            _checked(self._functions, check, writing)
+        os.close(writing)
+        child = watch_exit(self._reactor, pid, lambda _status: self._ended(check, reading))
+        self._reactor.call_later(CHECK_S, lambda: _end(child))
+
+    def _ended(self, check: _Check, reading: int) -> None:
+        raw = os.read(reading, _ANSWER_MAX)
+        os.close(reading)
+        self._running -= 1
+        said: dict[str, Any] = {"ok": False, "groups": [], "problem": "its process was killed, or died"}
+        if raw:
+            said = unpack(raw)
+        if said.get("problem"):
+            log.error("the backend %s could not check a password: %s", check.backend, said["problem"])
+        if not said["ok"]:
+            self._pace.wrong(check.backend, check.user, self._reactor.now())
+            log.warning("%s:%s was not let in", check.backend, check.user)
+        self._say(check, ok=said["ok"], groups=said["groups"])
+        self._next()
+
+    def _say(self, check: _Check, *, ok: bool = False, groups: list[str] | None = None, reason: str = "") -> None:
+        check.channel.send(pack({"n": check.number, "ok": ok, "groups": groups or [], "reason": reason}))
+
+
+def _end(child: Child) -> None:
+    child.signal(signal.SIGKILL)
+
+
+def _checked(functions: Functions, check: _Check, writing: int) -> None:
+    """In the process of one check: ask the backend, say what it says, and end."""
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, signal.SIG_DFL)
+    said: dict[str, Any] = {"ok": False, "groups": [], "problem": ""}
+    try:
+        close_all_but((0, 1, 2, writing))
+        expect_large()
+        said |= _asked(functions, check)
+    except SaltliteError as error:
+        said["problem"] = str(error)[:1000]
+    except BaseException as error:  # noqa: BLE001 - supervision point: a plug-in may raise anything, and its text may hold the password
+        said["problem"] = f"it raised {type(error).__name__}"
+    finally:
+        raw = pack(said)
+        os.write(writing, raw if len(raw) <= _ANSWER_MAX else pack(said | {"ok": False, "groups": []}))
+        os._exit(0)
+
+
+def _asked(functions: Functions, check: _Check) -> dict[str, Any]:
+    # Only True is a yes: what is merely true may be an object that says why not.
+    if functions[f"{check.backend}.auth"](check.user, check.password) is not True:
+        return {"ok": False}
+    name = f"{check.backend}.groups"
+    groups = functions[name](check.user) if name in functions else []
+    return {"ok": True, "groups": [str(group) for group in groups]}

@@ -1,0 +1,178 @@
+"""Documents that minions send, put together from their pieces in the memory of one MWorker.
+
+All pieces of a document come to the same MWorker, while it lives; the next one has none of them, says so, and its
+minion begins anew. Policy: what has arrived fills DOCUMENTS_MEMORY at most, and is kept for IDLE_S after the last piece
+that went on with it. Each minion has its share of the memory, and one at a time may have more. Where room is short,
+documents that come too slowly make it, and for a small one the largest does: its minion begins anew. A piece for which
+there is no room is answered `busy`, and comes again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+
+from saltlite.model.clock import Clock
+from saltlite.model.ids import MinionId
+from saltlite.targeting.banks import GRAINS_MAX
+from saltlite.wire.limits import DOC_MAX, KIB, MIB
+from saltlite.wire.messages import Message, file_said
+
+DOCUMENTS_MEMORY = 2 * DOC_MAX
+"""Bytes of documents that are not whole yet, in one MWorker."""
+SHARES = 8
+"""A minion's share is this part of the memory. Only one minion at a time has more."""
+IDLE_S = 60.0
+"""After so long without a piece that goes on with it, a document is forgotten."""
+RATE_MIN = 128 * KIB
+"""Bytes a second that a document has to come at, once it is IDLE_S old, to keep its place when another one needs it."""
+SMALL = MIB
+"""Bytes up to which a document is small. Larger ones do not push each other out: none would ever be whole."""
+PER_MINUTE = 30
+"""Documents of one kind that one minion may send in a minute. More are answered `busy`."""
+BYTES_PER_MINUTE = DOC_MAX
+"""What the documents of one minion may have together in a minute: what they cost goes by their size."""
+
+_SIZE_MAX = {"grains": GRAINS_MAX, "resources": DOC_MAX}
+
+_Place = tuple[MinionId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One that is whole, and is what its digest says. Nobody has looked into it."""
+
+    kind: str
+    data: bytes
+
+
+@dataclass(slots=True)
+class _Arriving:
+    digest: bytes
+    size: int
+    begun_at: float
+    touched_at: float
+    """When a piece came that went on with it."""
+    data: bytearray = field(default_factory=bytearray)
+
+
+class _Paid:
+    """What one minion sent in the last minute: when, of which kind, and how many bytes."""
+
+    def __init__(self) -> None:
+        self._sent: deque[tuple[float, str, int]] = deque()
+
+    def problem(self, kind: str, size: int, now: float) -> str:
+        """Why a document of that size is not taken now, "" when it is."""
+        sent = self._sent
+        while sent and now - sent[0][0] >= 60.0:
+            sent.popleft()
+        if sum(1 for _, one, _ in sent if one == kind) >= PER_MINUTE:
+            return f"the master takes {PER_MINUTE} times {kind} of a minion in a minute"
+        if sent and size + sum(size for _, _, size in sent) > BYTES_PER_MINUTE:
+            return f"the master takes {BYTES_PER_MINUTE} bytes of documents of a minion in a minute"
+        return ""
+
+    def pay(self, kind: str, size: int, now: float) -> None:
+        self._sent.append((now, kind, size))
+
+    def is_over(self, now: float) -> bool:
+        """Whether nothing counts any more."""
+        return not self._sent or now - self._sent[-1][0] >= 60.0
+
+
+class Documents:
+    """The documents that are on their way to one MWorker."""
+
+    def __init__(self, clock: Clock, memory: int = DOCUMENTS_MEMORY) -> None:
+        """`memory`: bytes that documents on their way may fill."""
+        self._clock = clock
+        self._memory = memory
+        self._arriving: OrderedDict[_Place, _Arriving] = OrderedDict()
+        """The one that nobody went on with for longest comes first."""
+        self._held = 0
+        self._paid: OrderedDict[MinionId, _Paid] = OrderedDict()
+        """The one who sent a whole document last comes last."""
+
+    def put(self, minion: MinionId, message: Message) -> Message | Document:
+        """Take a piece: the document when it was the last one, otherwise what to say.
+
+        That has in `size` from which byte on the next piece is expected.
+        """
+        n, kind, size, data = message["n"], message["kind"], message["size"], message["data"]
+        if not 0 < size <= _SIZE_MAX[kind]:
+            return file_said(n, "refused", names=[f"{kind} of {size} bytes are too large: {_SIZE_MAX[kind]} may be"])
+        place, now = (minion, kind), self._clock.monotonic()
+        self._forget_old(now)
+        problem = self._paid[minion].problem(kind, size, now) if minion in self._paid else ""
+        if message["offset"] == 0 and problem:
+            return file_said(n, "busy", names=[problem])
+        arriving = self._arriving.get(place)
+        if arriving is None or arriving.digest != message["sha256"]:
+            self._forget(place)
+            arriving = self._arriving[place] = _Arriving(message["sha256"], size, now, now)
+        if data and message["offset"] == len(arriving.data) and len(arriving.data) + len(data) <= size:
+            if not self._has_room(place, len(data), now):
+                return file_said(n, "busy", size=len(arriving.data))
+            arriving.touched_at = now
+            self._arriving.move_to_end(place)
+            arriving.data += data
+            self._held += len(data)
+        if len(arriving.data) < size:
+            return file_said(n, "ok", size=len(arriving.data))
+        self._forget(place)
+        self._paid.setdefault(minion, _Paid()).pay(kind, size, now)
+        self._paid.move_to_end(minion)
+        if hashlib.sha256(arriving.data).digest() != arriving.digest:
+            return file_said(n, "ok", size=0)
+        return Document(kind, bytes(arriving.data))
+
+    def _has_room(self, place: _Place, more: int, now: float) -> bool:
+        """Whether so many bytes can be taken up; others that have to make room for them have made it."""
+        minion, others = place[0], [other for other in self._arriving if other != place]
+        if self._of(minion) + more > self._share():
+            before = [other for other in others if other[0] != minion and self._of(other[0]) > self._share()]
+            kept = [other for other in before if not self._yields(other, now)]
+            if kept:
+                return False
+        if self._held + more <= self._memory:
+            return True
+        for other in others:
+            self._yields(other, now)
+        if self._held + more > self._memory and self._arriving[place].size <= SMALL:
+            large = [other for other, one in self._arriving.items() if other != place and one.size > SMALL]
+            if large:
+                self._forget(max(large, key=self._size))
+        return self._held + more <= self._memory
+
+    def _yields(self, place: _Place, now: float) -> bool:
+        """Whether this document comes too slowly; it is forgotten then."""
+        arriving = self._arriving.get(place)
+        if arriving is None:
+            return True
+        age = now - arriving.begun_at
+        slow = age > IDLE_S and len(arriving.data) < age * RATE_MIN
+        if slow:
+            self._forget(place)
+        return slow
+
+    def _share(self) -> int:
+        return self._memory // SHARES
+
+    def _size(self, place: _Place) -> int:
+        return len(self._arriving[place].data)
+
+    def _of(self, minion: MinionId) -> int:
+        return sum(self._size((minion, kind)) for kind in _SIZE_MAX if (minion, kind) in self._arriving)
+
+    def _forget_old(self, now: float) -> None:
+        while self._arriving and now - next(iter(self._arriving.values())).touched_at > IDLE_S:
+            self._forget(next(iter(self._arriving)))
+        while self._paid and next(iter(self._paid.values())).is_over(now):
+            self._paid.popitem(last=False)
+
+    def _forget(self, place: _Place) -> None:
+        gone = self._arriving.pop(place, None)
+        if gone is not None:
+            self._held -= len(gone.data)

@@ -1,0 +1,256 @@
+"""The process that has pillars evaluated: pillar files are templates, and a template can loop or fill the memory.
+
+It opens no store, runs as the master's user, and evaluates nothing itself. It hands the questions of MWorkers to a few
+processes, which it forks when they are needed, and kills one that takes more than EVALUATION_CPU_S. Whoever asked for
+that waits before he is evaluated again; all others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import signal
+import socket
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+
+from saltlite.pillar import evaluator_process
+from saltlite.pillar.evaluation import Evaluation
+from saltlite.pillar.evaluation_queue import EvaluationQueue, Place
+from saltlite.pillar.evaluator_process import new_note, noted
+from saltlite.pillar.ports import Nodegroups, PillarFiles
+from saltlite.platform import logs
+from saltlite.platform.children import how
+from saltlite.platform.defects import supervised
+from saltlite.platform.process import Child, cpu_seconds, freeze_heap, watch_exit
+from saltlite.platform.reactor import Reactor, Timer
+from saltlite.platform.stream import Channel
+from saltlite.wire.ipc import pack, unpack
+from saltlite.wire.limits import DOC_MAX, MIB
+
+log = logging.getLogger(__name__)
+
+PROCESSES = 3
+"""Evaluations at the same moment: one that does not end leaves the other processes to everybody else."""
+EVALUATION_CPU_S = 5.0
+"""Seconds of CPU that one evaluation may use; then its process is killed."""
+EVALUATION_S = 15.0
+"""Seconds of the clock that it may take, where it gets less than a whole CPU, or waits for something."""
+BAD_FILE_CPU_S = 1.0
+"""Seconds of CPU for one that is in a file in which another one had to be ended."""
+BAD_FILE_S = 600.0
+"""How long such a file is remembered ..."""
+BAD_FILES_MAX = 100
+"""... and how many are."""
+CHECK_S = 0.25
+"""How often the CPU time of an evaluation is looked at."""
+MESSAGE_MAX = DOC_MAX + MIB
+"""Bytes of one question or answer: the document, and what is said about it."""
+BUFFER_MAX = 4 * MESSAGE_MAX
+LOOK_S = 0.5
+"""How often questions that wait too long are looked for."""
+
+MakeChannel = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What an MWorker asked, under its own number; `raw` goes to the process as it is."""
+
+    channel: Channel
+    number: int
+    raw: bytes = field(repr=False)
+
+
+@dataclass(eq=False, slots=True)
+class _Process:
+    """One process, and what it evaluates now."""
+
+    note: mmap.mmap
+    child: Child = field(init=False)
+    channel: Channel = field(init=False)
+    place: Place[_Question] | None = None
+    timer: Timer | None = None
+    since: float = 0.0
+    cpu_before: float = 0.0
+    too_much: str = ""
+    """Why it was killed."""
+
+
+class Evaluators:
+    """Answers `{n, asker, id, raw}` with `{n, said}`; `raw` and `said` are read by the ends only."""
+
+    def __init__(self, reactor: Reactor, files: PillarFiles, nodegroups: Nodegroups) -> None:
+        self._reactor = reactor
+        self._files = files
+        self._nodegroups = nodegroups
+        self._queue: EvaluationQueue[_Question] = EvaluationQueue()
+        self._processes: list[_Process] = []
+        self._closed = False
+        self._bad_files: OrderedDict[str, float] = OrderedDict()
+        freeze_heap()
+        self._look()
+
+    def add(self, make_channel: MakeChannel) -> None:
+        """An MWorker has connected."""
+        holder: list[Channel] = []
+
+        def on_batch(batch: list[bytes]) -> None:
+            for data in batch:
+                supervised("a question about a pillar", partial(self._asked, holder[0], data))
+
+        holder.append(make_channel(on_batch, lambda _reason: None))
+
+    def pids(self) -> list[int]:
+        """Those of its processes."""
+        return [process.child.pid for process in self._processes]
+
+    def close(self) -> None:
+        """End the processes."""
+        self._closed = True
+        for process in self._processes:
+            process.child.signal(signal.SIGKILL)
+
+    # -- questions
+
+    def _asked(self, channel: Channel, data: bytes) -> None:
+        asked = unpack(data)
+        question = _Question(channel, asked["n"], asked["raw"])
+        place = Place(asked["asker"], asked["id"], len(data), self._reactor.now(), question)
+        refusal = self._queue.offer(place)
+        if refusal:
+            self._say(question, Evaluation(problem=refusal))
+        else:
+            self._next()
+
+    def _next(self) -> None:
+        """Give each process that is free the next question."""
+        while True:
+            free = next((one for one in self._processes if one.place is None and not one.channel.closed), None)
+            if self._closed or (free is None and len(self._processes) >= PROCESSES):
+                return
+            place = self._queue.take()
+            if place is None:
+                return
+            process = free or self._fork()
+            process.place, process.since, process.cpu_before = (
+                place,
+                self._reactor.now(),
+                cpu_seconds(process.child.pid),
+            )
+            process.timer = self._reactor.call_later(CHECK_S, partial(self._check, process))
+            process.channel.send(place.ticket.raw)
+            process.channel.flush()
+
+    def _look(self) -> None:
+        for place in self._queue.overdue(self._reactor.now()):
+            self._say(place.ticket, Evaluation(problem="pillars are evaluated too slowly at this moment: try again"))
+        self._reactor.call_later(LOOK_S, self._look)
+
+    def _say(self, question: _Question, evaluation: Evaluation) -> None:
+        self._pass_on(question, pack(asdict(evaluation)))
+
+    def _pass_on(self, question: _Question, said: bytes) -> None:
+        question.channel.send(pack({"n": question.number, "said": said}))
+
+    # -- processes
+
+    def _fork(self) -> _Process:
+        ours, theirs = socket.socketpair()
+        process = _Process(new_note())
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                ours.close()
+                keeps = logs.descriptors()
+                evaluator_process.run(theirs, self._files, self._nodegroups, process.note, parent=parent, keeps=keeps)
+            finally:
+                os._exit(0)
+        theirs.close()
+        process.child = watch_exit(self._reactor, pid, partial(self._exited, process))
+        process.channel = Channel(
+            self._reactor,
+            ours,
+            partial(self._said, process),
+            partial(self._fell_silent, process),
+            message_max=MESSAGE_MAX,
+            send_buffer_max=BUFFER_MAX,
+        )
+        self._processes.append(process)
+        return process
+
+    def _said(self, process: _Process, batch: list[bytes]) -> None:
+        """Its answer, behind a byte that says whether the process ends now."""
+        for data in batch:
+            place = self._free(process)
+            if place is not None:
+                self._queue.ended(place)
+                self._pass_on(place.ticket, data[1:])
+            if data[:1] == evaluator_process.WORN:
+                self._processes.remove(process)
+                process.channel.close()
+        self._next()
+
+    def _fell_silent(self, process: _Process, _reason: str) -> None:
+        """It closed its socket, or said more than it may."""
+        process.child.signal(signal.SIGKILL)
+
+    def _free(self, process: _Process) -> Place[_Question] | None:
+        place, process.place = process.place, None
+        if process.timer is not None:
+            process.timer.cancel()
+            process.timer = None
+        return place
+
+    def _check(self, process: _Process) -> None:
+        """End an evaluation that takes too much; look again in a moment at one that does not."""
+        now = self._reactor.now()
+        cpu_s = cpu_seconds(process.child.pid) - process.cpu_before
+        known = now - self._bad_files.get(noted(process.note), -BAD_FILE_S) < BAD_FILE_S
+        most_s = BAD_FILE_CPU_S if known else EVALUATION_CPU_S
+        if cpu_s >= most_s:
+            process.too_much = f"it took more than {most_s:g} s of CPU"
+        elif now - process.since >= EVALUATION_S:
+            process.too_much = f"it took more than {EVALUATION_S:g} s"
+        else:
+            process.timer = self._reactor.call_later(CHECK_S, partial(self._check, process))
+            return
+        process.child.signal(signal.SIGKILL)
+
+    def _exited(self, process: _Process, status: int | None) -> None:
+        # What it has said is read in this turn at the latest.
+        self._reactor.call_soon(partial(self._gone, process, status))
+
+    def _gone(self, process: _Process, status: int | None) -> None:
+        if process not in self._processes:
+            return
+        self._processes.remove(process)
+        process.channel.close()
+        place = self._free(process)
+        if place is not None:
+            self._killed(process, place, status)
+        self._next()
+
+    def _killed(self, process: _Process, place: Place[_Question], status: int | None) -> None:
+        pause_s = self._queue.killed(place, self._reactor.now())
+        file = noted(process.note)
+        why = process.too_much or f"its process ended ({how(status)})"
+        where = f" in {file}" if file else ""
+        if file:
+            self._bad_files[file] = self._reactor.now()
+            if len(self._bad_files) > BAD_FILES_MAX:
+                self._bad_files.popitem(last=False)
+        log.error(
+            "the evaluation of the pillar of %s for %s was ended%s: %s; it is not tried again for %g s",
+            place.about,
+            place.asker,
+            where,
+            why,
+            pause_s,
+        )
+        problem = f"the evaluation of the pillar of {place.about} was ended{where}: {why}"
+        self._say(place.ticket, Evaluation(problem=problem, ended=True, file=file))

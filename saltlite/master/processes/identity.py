@@ -1,0 +1,366 @@
+"""The master's own keys: made once, read by the process that needs each, and by no other.
+
+fleet.key     Ed25519 seed: the fleet. Whoever has it can pose as any master. Root's, used here only
+fleet.chain   which fleet keys followed each other (`saltlite.wire.succession`); none before the first change
+fleet.id      the fingerprint of the present fleet key, for people
+master.key    X25519: the link process proves itself with it
+job.key       Ed25519 seed: MWorkers sign jobs with it
+master.cert   the certificate that the fleet key signed for the two
+
+A fleet key is made on the first start and never again: one that is missing, damaged, or of another fleet than the
+files beside it stops the master, for minions believe nobody else. The two other keys are the master's own affair: a
+missing one is made anew, with a certificate that names it.
+
+A change of the fleet key (`rotate`) is decided by one rename, that of `fleet.chain`; `fleet.key.next` was written
+before. Whatever is interrupted, the next look at the folder goes on from there: to the new key when the chain names
+it, else back to the old one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from saltlite.config.master import MasterConfig
+from saltlite.errors import MisconfiguredError, ProtocolError, StartupError, UsageError
+from saltlite.model.keys import Fingerprint, fingerprint, parse_fingerprint
+from saltlite.platform.privileges import SECRET_MAX, read_secret, write_secret
+from saltlite.wire.certificate import CERTIFICATE_MAX_DAYS, CertificateTerms, MasterCertificate, is_name, issue
+from saltlite.wire.limits import SUCCESSION_BYTES
+from saltlite.wire.noise import public_of
+from saltlite.wire.succession import Succession, decode_chain, encode_chain, succeed
+
+log = logging.getLogger(__name__)
+
+DAY_S = 86_400
+RENEW_DAYS = 30
+"""A certificate with less than that left is made anew."""
+KEY_BYTES = 32
+CHAIN_KEPT = SECRET_MAX // SUCCESSION_BYTES
+"""Changes of the fleet key that are kept on the disk; the newest of them travel to minions."""
+FLEET_FILES = ("fleet.key", "fleet.chain", "fleet.id", "master.cert")
+"""What says of which fleet this master is."""
+LOST = ".lost"
+"""What is behind the names of files that a lost fleet key left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetFiles:
+    """What a folder says of its master's fleet. `accepted` are the minions' keys that the store has accepted."""
+
+    folder: str
+    key: bytes | None
+    chain: tuple[Succession, ...]
+    certificate: MasterCertificate | None
+    id: Fingerprint | None
+    present: tuple[str, ...]
+    """Names of those of FLEET_FILES that are there, whether they can be understood or not."""
+    accepted: int = 0
+
+    @property
+    def public(self) -> bytes | None:
+        """The present fleet key, None when it is missing or damaged."""
+        return ed25519_public(self.key) if self.key is not None and len(self.key) == KEY_BYTES else None
+
+    def behind(self) -> tuple[str, ...]:
+        """The files that name another fleet key than the present one; without a problem it is a former one."""
+        if self.public is None:
+            return ()
+        fleet = fingerprint(self.public)
+        return tuple(name for name in ("fleet.id", "master.cert") if self._named(name) not in (None, fleet))
+
+    def _named(self, name: str) -> Fingerprint | None:
+        """The fleet that this file names."""
+        if name == "fleet.id":
+            return self.id
+        return fingerprint(self.certificate.fleet_public) if self.certificate is not None else None
+
+    def problem(self) -> str:
+        """Why no master may run with these, in one sentence with the way out; "" when nothing is in the way."""
+        where = os.path.join(self.folder, "fleet.key")
+        public = self.public
+        if public is None:
+            return self._without_key(where)
+        fleet = fingerprint(public)
+        if self.chain and self.chain[-1].new_public != public:
+            return (
+                f"fleet.chain in {self.folder} leads to fleet {fingerprint(self.chain[-1].new_public)}, and fleet.key "
+                f"is that of {fleet}: restore both from the same backup"
+            )
+        former = {fingerprint(record.old_public) for record in self.chain}
+        for name in self.behind():
+            other = self._named(name)
+            if other not in former:
+                return (
+                    f"{name} in {self.folder} names fleet {other}, and fleet.key is that of {fleet}, which no minion "
+                    f"of the other one believes: restore the fleet.key of {other} from a backup; or, if this master is "
+                    f"to be one of {fleet} from now on, remove fleet.id and master.cert"
+                )
+        return ""
+
+    def _without_key(self, where: str) -> str:
+        beside = [name for name in self.present if name != "fleet.key"]
+        if self.accepted:
+            beside.append(f"{self.accepted} accepted keys of minions in the store")
+        if self.key is None and not beside:
+            return ""
+        out = (
+            "no minion would believe a new one: restore it from a backup; only if it is lost for good, make a new "
+            "fleet by `saltlite key fleet new --lost`, which each minion then has to be told of"
+        )
+        if self.key is not None:
+            return f"{where} is damaged: it has {len(self.key)} bytes, and a key has {KEY_BYTES}; {out}"
+        return f"there is no {where}, beside {', '.join(beside)}; {out}"
+
+
+def name_of(config: MasterConfig) -> str:
+    """The name in this master's certificate."""
+    return config.master_name or socket.gethostname().lower()
+
+
+def fleet_files(pki_dir: str, accepted: int = 0) -> FleetFiles:
+    """Read what says of which fleet this master is; nothing is changed. Raises StartupError for what cannot be read."""
+    raw = {name: read_secret(_path(pki_dir, name)) for name in FLEET_FILES if name != "fleet.id"}
+    raw["fleet.id"] = _public_file(_path(pki_dir, "fleet.id"))
+    try:
+        chain = decode_chain(raw["fleet.chain"] or b"")
+    except ProtocolError as error:
+        raise StartupError(
+            f"{_path(pki_dir, 'fleet.chain')} is damaged ({error}): restore it from a backup, or move it away; minions "
+            "that were away since the fleet key was changed need a new pin then"
+        ) from error
+    try:
+        named = parse_fingerprint((raw["fleet.id"] or b"").decode(errors="replace"))
+    except UsageError:
+        named = None
+    return FleetFiles(
+        folder=pki_dir,
+        key=raw["fleet.key"],
+        chain=chain,
+        certificate=_decoded(raw["master.cert"]),
+        id=named,
+        present=tuple(name for name in FLEET_FILES if raw[name] is not None),
+        accepted=accepted,
+    )
+
+
+def ensure_identity(pki_dir: str, name: str, now: float, accepted: int = 0) -> bool:
+    """Make what is missing and renew what runs out; whether the certificate is a new one.
+
+    `now` is seconds since 1970, `accepted` how many keys of minions the store has accepted. Raises StartupError for
+    keys that are damaged, that others may read, or that are missing where they cannot be made anew.
+    """
+    with _alone(pki_dir):
+        return _ensure(pki_dir, name, now, accepted)
+
+
+def rotate(pki_dir: str, name: str, now: float) -> Succession:
+    """Make a successor of the fleet key, signed by it, and a certificate under it.
+
+    Raises StartupError as `ensure_identity`, and UsageError where there is no fleet key yet.
+    """
+    with _alone(pki_dir):
+        if not fleet_files(pki_dir).present:
+            raise UsageError(f"there is no fleet key in {pki_dir} yet: the master makes it on its first start")
+        _ensure(pki_dir, name, now, 0)
+        chain = fleet_files(pki_dir).chain
+        successor = secrets.token_bytes(KEY_BYTES)
+        serial = chain[-1].serial + 1 if chain else 1
+        record = succeed(_key(pki_dir, "fleet.key"), successor, serial=serial, time=int(now))
+        write_secret(_path(pki_dir, "fleet.key.next"), successor)
+        write_secret(_path(pki_dir, "fleet.chain"), encode_chain([*chain, record][-CHAIN_KEPT:]))
+        _ensure(pki_dir, name, now, 0)
+        return record
+
+
+def replace_lost(pki_dir: str, name: str, now: float) -> Fingerprint:
+    """Begin a new fleet where the fleet key is lost; its fingerprint. What was there is kept under other names.
+
+    Raises UsageError where a fleet key is there that the files beside it do not contradict.
+    """
+    with _alone(pki_dir):
+        found = fleet_files(pki_dir)
+        if found.public is not None and not found.problem():
+            raise UsageError(
+                f"the fleet key in {pki_dir} is not lost: `saltlite key fleet rotate` changes it, and minions follow"
+            )
+        # The key last: until then the folder is one without its key, which stops the master and not this.
+        for lost in ("fleet.key.next", "fleet.chain", "master.cert", "fleet.key"):
+            with suppress(FileNotFoundError):
+                os.rename(_path(pki_dir, lost), _path(pki_dir, lost + LOST))
+        key = secrets.token_bytes(KEY_BYTES)
+        write_secret(_path(pki_dir, "fleet.key"), key)
+        _write_id(pki_dir, ed25519_public(key))
+        _ensure(pki_dir, name, now, 0)
+        return fingerprint(ed25519_public(key))
+
+
+def stamps(pki_dir: str) -> tuple[tuple[int, int] | None, ...]:
+    """Which versions of FLEET_FILES are there: whoever changes one puts another file in its place."""
+
+    def stamp(path: str) -> tuple[int, int] | None:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    return tuple(stamp(_path(pki_dir, name)) for name in (*FLEET_FILES, "fleet.key.next"))
+
+
+def certificate_of(pki_dir: str) -> MasterCertificate:
+    """This master's certificate."""
+    certificate = _decoded(read_secret(_path(pki_dir, "master.cert")))
+    if certificate is None:
+        raise StartupError(f"{pki_dir} holds no master.cert")
+    return certificate
+
+
+def chain_of(pki_dir: str) -> bytes:
+    """The successions that lead to the present fleet key, encoded."""
+    return read_secret(_path(pki_dir, "fleet.chain")) or b""
+
+
+def link_key(pki_dir: str) -> bytes:
+    """The key that the link process proves itself with."""
+    return _key(pki_dir, "master.key")
+
+
+def job_key(pki_dir: str) -> bytes:
+    """The seed that jobs are signed with."""
+    return _key(pki_dir, "job.key")
+
+
+def ed25519_public(seed: bytes) -> bytes:
+    """The public key of an Ed25519 seed, 32 bytes."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - start-up time
+
+    return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+
+
+def _ensure(pki_dir: str, name: str, now: float, accepted: int) -> bool:
+    _finish_rotation(pki_dir)
+    found = fleet_files(pki_dir, accepted)
+    problem = found.problem()
+    if problem:
+        raise StartupError(problem)
+    if found.key is None:
+        write_secret(_path(pki_dir, "fleet.key"), secrets.token_bytes(KEY_BYTES))
+    fleet_private = _key(pki_dir, "fleet.key")
+    fleet_public = ed25519_public(fleet_private)
+    for own in ("master.key", "job.key"):
+        _ensure_own(pki_dir, own, renewed=found.certificate is not None)
+    terms = _terms(pki_dir, name, int(now), found.certificate)
+    renewed = not _still_good(found.certificate, fleet_public, terms)
+    if renewed:
+        write_secret(_path(pki_dir, "master.cert"), issue(fleet_private, terms).encode())
+    if found.id != fingerprint(fleet_public):
+        _write_id(pki_dir, fleet_public)
+    return renewed
+
+
+def _terms(pki_dir: str, name: str, now: int, old: MasterCertificate | None) -> CertificateTerms:
+    if not is_name(name):
+        raise MisconfiguredError(f"{name[:80]!r} cannot be the name of a master: set `master_name` (at most 64 bytes)")
+    return CertificateTerms(
+        static_public=public_of(_key(pki_dir, "master.key")),
+        job_public=ed25519_public(_key(pki_dir, "job.key")),
+        name=name,
+        serial=int.from_bytes(secrets.token_bytes(7), "big"),
+        # A renewal does not make the certificates before it unbelievable, least of all those of the other masters.
+        epoch=old.epoch if old is not None else 1,
+        not_before=now - DAY_S,
+        not_after=now - DAY_S + CERTIFICATE_MAX_DAYS * DAY_S,
+    )
+
+
+def _still_good(old: MasterCertificate | None, fleet_public: bytes, terms: CertificateTerms) -> bool:
+    """Whether the old certificate says what a new one would, and for RENEW_DAYS more."""
+    if old is None:
+        return False
+    now = terms.not_before + DAY_S
+    says = (old.fleet_public, old.static_public, old.job_public, old.name)
+    wanted = (fleet_public, terms.static_public, terms.job_public, terms.name)
+    return says == wanted and old.not_before <= now <= old.not_after - RENEW_DAYS * DAY_S
+
+
+def _finish_rotation(pki_dir: str) -> None:
+    """Go on where a change of the fleet key was interrupted, or back."""
+    path = _path(pki_dir, "fleet.key.next")
+    successor = read_secret(path)
+    if successor is None:
+        return
+    chain = fleet_files(pki_dir).chain
+    if len(successor) == KEY_BYTES and chain and chain[-1].new_public == ed25519_public(successor):
+        write_secret(_path(pki_dir, "fleet.key"), successor)
+    os.unlink(path)
+
+
+def _ensure_own(pki_dir: str, name: str, *, renewed: bool) -> None:
+    """Make a missing key of the master itself; `renewed` says that it had one."""
+    path = _path(pki_dir, name)
+    key = read_secret(path)
+    if key is not None and len(key) != KEY_BYTES:
+        raise StartupError(
+            f"{path} is damaged: it has {len(key)} bytes, and a key has {KEY_BYTES}; restore it from a backup, or "
+            "remove it: then the master makes a new one, and a certificate that names it"
+        )
+    if key is not None:
+        return
+    write_secret(path, secrets.token_bytes(KEY_BYTES))
+    if renewed:
+        also = "; jobs signed with the former one that wait for minions are refused there" if name == "job.key" else ""
+        log.warning("%s was missing: it was made anew, and so is the certificate, by the same fleet key%s", path, also)
+
+
+def _write_id(pki_dir: str, fleet_public: bytes) -> None:
+    write_secret(_path(pki_dir, "fleet.id"), f"{fingerprint(fleet_public)}\n".encode())
+
+
+@contextmanager
+def _alone(pki_dir: str) -> Iterator[None]:
+    """One at a time: the master looks at its certificate while a command may be changing the fleet key."""
+    try:
+        folder = os.open(pki_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise StartupError(f"{pki_dir} cannot be opened ({error.strerror}): run as root or set `root_dir`") from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _path(pki_dir: str, name: str) -> str:
+    return os.path.join(pki_dir, name)
+
+
+def _public_file(path: str) -> bytes | None:
+    """The content of a file that others may read, None when there is none. Raises StartupError."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(SECRET_MAX)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StartupError(f"{path} cannot be read ({error.strerror}): run as root or set `root_dir`") from error
+
+
+def _key(pki_dir: str, name: str) -> bytes:
+    key = read_secret(_path(pki_dir, name))
+    if key is None or len(key) != KEY_BYTES:
+        raise StartupError(f"{_path(pki_dir, name)} is not a key of {KEY_BYTES} bytes: restore it from a backup")
+    return key
+
+
+def _decoded(raw: bytes | None) -> MasterCertificate | None:
+    try:
+        return MasterCertificate.decode(raw) if raw is not None else None
+    except ProtocolError:
+        return None

@@ -1,0 +1,200 @@
+"""What the link process and the MWorkers say to each other: one small map a message, over a private Unix socket.
+
+Both ends are this master's own processes, so the maps are not schema-checked; the sizes are bounded all the
+same, because what minions send travels in them. The constructors below are the whole vocabulary.
+
+    link -> MWorker    decide, reports, pull, presence, bell, keys_done, heard, stats,
+                       suspect, file_ask
+    MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, want,
+                       sweep, heard, stats, bell, file_said
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from saltlite.master.protocol.effects import Ask
+from saltlite.master.protocol.outbox import Delivery
+from saltlite.master.protocol.session_manager import Decide, Presence, Report, Suspect
+from saltlite.master.store.ports import OpenJob
+from saltlite.model.job import Job
+from saltlite.wire.ipc import Inside
+from saltlite.wire.limits import RETURN_MAX
+from saltlite.wire.messages import Message
+from saltlite.wire.signed_parts import SignedPart
+
+MESSAGE_MAX = 64 * 1024 * 1024
+"""Bytes of one message: a publish to 10,000 minions with its proofs, or a batch of returns."""
+BUFFER_MAX = 512 * 1024 * 1024
+"""Bytes that may wait for an MWorker; past it the MWorker is as good as dead, and is cut off."""
+BATCH_BYTES = RETURN_MAX + 1024 * 1024
+"""A batch of reports is closed when it holds so much."""
+
+MWORKER = "mworker"
+MAINTENANCE = "maintenance"
+"""Roles: an MWorker is given work and told who is up; maintenance only asks."""
+
+
+# -- from the link
+
+
+def decide(ask: Decide) -> Inside:
+    """What may this key do?"""
+    return {
+        "t": "decide",
+        "session": ask.session,
+        "public": ask.public,
+        "address": ask.address,
+        "said": ask.said,
+    }
+
+
+def reports(number: int, items: Sequence[Report]) -> Inside:
+    """Store these; answered by `committed` with the same number."""
+    rows = [[item.id, item.fingerprint, item.message, item.body] for item in items]
+    return {"t": "reports", "n": number, "items": rows}
+
+
+def pull(minion: str, session: Presence | None, since: str = "") -> Inside:
+    """Which jobs does the store hold for this minion? With its session, all that are not settled are meant, from the
+    job `since` on."""
+    return {"t": "pull", "id": minion, "session": None if session is None else _row(session), "since": since}
+
+
+def presence(items: Iterable[Presence], *, record: bool, whole: bool = False) -> Inside:
+    """These came and went. `record`: this MWorker is the one that writes it down. `whole`: nobody else is up."""
+    return {"t": "presence", "record": record, "whole": whole, "items": [_row(item) for item in items]}
+
+
+def _row(item: Presence) -> list[Any]:
+    return [
+        item.id,
+        item.fingerprint,
+        item.up,
+        item.address,
+        item.version,
+        item.boot,
+        item.incarnation,
+        item.functions,
+    ]
+
+
+def suspect(item: Suspect) -> Inside:
+    """Two machines seem to share that key. It may be lost: they will show it again."""
+    return {
+        "t": "suspect",
+        "id": item.id,
+        "fingerprint": item.fingerprint,
+        "address": item.address,
+        "stays": item.stays,
+    }
+
+
+def file_ask(ask: Ask) -> Inside:
+    """A minion asks for a file, or sends a piece; answered by `file_said`."""
+    return {"t": "file_ask", "session": ask.session, "id": ask.id, "message": ask.message}
+
+
+def keys_done(number: int) -> Inside:
+    """The key changes of that number have taken effect on every session."""
+    return {"t": "keys_done", "n": number}
+
+
+def heard(number: int, silent_s: dict[str, float]) -> Inside:
+    """Seconds since each minion that is up was last heard."""
+    return {"t": "heard", "n": number, "silent_s": silent_s}
+
+
+def stats(number: int, figures: dict[str, Any]) -> Inside:
+    """How the link process stands."""
+    return {"t": "stats", "n": number, "figures": figures}
+
+
+# -- from an MWorker
+
+
+def hello(role: str) -> Inside:
+    """The first message on a connection to the link."""
+    return {"t": "hello", "role": role}
+
+
+def decided(session: int, state: str, minion: str, gone: Sequence[str] = ()) -> Inside:
+    """The verdict about a key; `gone` are keys that made room for it, and lose their sessions."""
+    return {"t": "decided", "session": session, "state": state, "id": minion, "gone": list(gone)}
+
+
+def committed(number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> Inside:
+    """The batch is stored (or refused for good): (fingerprint, jids to acknowledge), and how many results of it were
+    left out, for they were none of their minion's."""
+    return {"t": "committed", "n": number, "items": items, "left_out": left_out}
+
+
+def uncommitted(number: int) -> Inside:
+    """The batch could not be stored: the link keeps it and offers it again."""
+    return {"t": "uncommitted", "n": number}
+
+
+def publish(job: Job, parts: Sequence[SignedPart]) -> Inside:
+    """A new job, or some parts of it, for those of its minions that are up."""
+    return {
+        "t": "publish",
+        "job": [job.jid, job.body, job.signature, job.deliver_ms],
+        "items": [[part.minion, part.id, part.srns, part.proof] for part in parts],
+    }
+
+
+def pulled(minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None) -> Inside:
+    """Parts of jobs for one minion, each with its audience proof and the milliseconds it may still wait.
+
+    `starved`: there are more. `rest`: the first of those, "" for none, when all that are not settled were meant;
+    otherwise None.
+    """
+    rows = [[job.part, job.body, job.signature, proof, left_ms, job.resources_here] for job, proof, left_ms in jobs]
+    return {"t": "pulled", "id": minion, "jobs": rows, "starved": starved, "rest": rest}
+
+
+def cancel(parts: Sequence[tuple[str, str]]) -> Inside:
+    """End these parts of jobs: (minion, part)."""
+    return {"t": "cancel", "parts": list(parts)}
+
+
+def keys(number: int, changes: Sequence[tuple[str, str, str]]) -> Inside:
+    """Keys changed: (fingerprint, state, id). Answered by `keys_done`."""
+    return {"t": "keys", "n": number, "changes": changes}
+
+
+def ask_heard(number: int, minions: Sequence[str]) -> Inside:
+    """When were these last heard? Answered by `heard`."""
+    return {"t": "heard", "n": number, "ids": list(minions)}
+
+
+def ask_stats(number: int) -> Inside:
+    """How does the link process stand? Answered by `stats`."""
+    return {"t": "stats", "n": number}
+
+
+def want(minion: str, what: str) -> Inside:
+    """The master does not know the functions, the grains or the resources of this minion."""
+    return {"t": "want", "id": minion, "what": what}
+
+
+def sweep(minions: Sequence[str]) -> Inside:
+    """The store holds jobs for these minions that nobody acknowledged."""
+    return {"t": "sweep", "ids": list(minions)}
+
+
+def file_said(session: int, message: Message) -> Inside:
+    """What a minion is told about a file."""
+    return {"t": "file_said", "session": session, "message": message}
+
+
+def bell() -> Inside:
+    """Something was committed. It may be lost; nothing depends on it but speed."""
+    return {"t": "bell"}
+
+
+def parcel(row: Sequence[Any], now: float) -> Delivery:
+    """The parcel in a row of `publish` or `pulled`: part, body, signature, proof, milliseconds left, SRNs."""
+    part, body, signature, proof, left_ms, srns = row
+    return Delivery(part, body, signature, proof, now + left_ms / 1000, srns)

@@ -1,0 +1,391 @@
+"""The link process: carries what the hub decides, between the network and the MWorkers.
+
+It writes nothing to disk and runs no handler. It holds every batch of reports until an MWorker has committed it,
+so that an MWorker may die at any time; and it can die itself at any time, because the minions keep what was not
+acknowledged and the store keeps what was not delivered.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.protocol.effects import Ask
+from saltlite.master.protocol.session_manager import (
+    BLOCKED_RETRY_S,
+    TICK_S,
+    Decide,
+    HangUp,
+    Presence,
+    Pull,
+    Report,
+    Send,
+    SessionManager,
+    Suspect,
+)
+from saltlite.model.ids import JID_DIGITS
+from saltlite.model.keys import Fingerprint
+from saltlite.platform.defects import supervised
+from saltlite.platform.link import SendResult, ServerLink
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import Channel
+from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.limits import KIB, RETURN_MEMORY
+from saltlite.wire.messages import FUNCTIONS_BYTES_MAX
+
+log = logging.getLogger(__name__)
+
+SPREAD_MS_PER_MINION = 5
+"""At a planned stop, minions are told to come back within so many milliseconds each."""
+SPREAD_MIN_MS = 1_000
+"""Nobody comes back to a master that is still on its way down."""
+SPREAD_MAX_MS = 60_000
+LINGER_S = 0.05
+LINGER_S_PER_MINION = 20e-6
+"""How long the last frames get to leave the machine. A minion that comes back in that time greets a master that does
+not answer any more, and has to begin again: with 200 ms it was one in five."""
+REPORT_BYTES = 4 * KIB
+"""What a report counts for beside its body: a state with the longest reason takes half of it."""
+STORE_RETRY_S = 1.0
+"""Reports that could not be stored are tried again after so long."""
+HOMES_MAX = 10_000
+"""Jobs of which it is known which MWorker published them."""
+BELL_S = 0.02
+"""Bells are passed on together after so long; they are for readers of other MWorkers' jobs."""
+WAITING_MAX = 20_000
+"""Messages kept while no MWorker is there; past it they are dropped, and minions say them again."""
+
+
+ForMWorkers = Report | Decide | Pull | Suspect
+MakeChannel = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Reports that an MWorker was given together, and when, in monotonic seconds."""
+
+    reports: list[Report]
+    at: float
+
+
+@dataclass(eq=False, slots=True)
+class MWorkerChannel:
+    """One MWorker, and the batches that it has not committed yet."""
+
+    channel: Channel
+    batches: dict[int, Batch] = field(default_factory=dict)
+    asks: dict[tuple[int, int], Ask] = field(default_factory=dict)
+    """Questions about files that it has not answered, by session and number."""
+
+
+class LinkProcess:
+    """Joins hub, network and MWorkers."""
+
+    def __init__(self, reactor: Reactor, hub: SessionManager, make_link: Callable[[LinkProcess], ServerLink]) -> None:
+        self._reactor = reactor
+        self._hub = hub
+        self._link = make_link(self)
+        self._mworkers: list[MWorkerChannel] = []
+        self._waiting: list[ForMWorkers] = []
+        self._unasked: list[Ask] = []
+        self._numbers = 0
+        self._carrying = False
+        self._recorded = False
+        self._stopping = False
+        self._unstored: list[Report] = []
+        self._left_out = 0
+        self._homes: OrderedDict[str, MWorkerChannel] = OrderedDict()
+        self._ringers: set[MWorkerChannel] = set()
+        self._tick()
+
+    # -- network
+
+    def on_frame(self, route: bytes, connection: int, address: str, frame: bytes) -> None:
+        """A frame arrived from a minion."""
+        if self._stopping:
+            return
+        if not supervised(f"a frame from {address}", partial(self._hub.frame, route, connection, address, frame)):
+            self._link.hang_up(connection, address)
+        self._soon()
+
+    def on_hangup(self, connection: int) -> None:
+        """A connection of the network broke."""
+        self._hub.hangup(connection)
+        self._soon()
+
+    def on_connect(self, connection: int, address: str) -> None:
+        """A connection of the network was made."""
+        self._hub.connected(connection, address)
+        self._soon()
+
+    # -- MWorkers
+
+    def add_mworker(self, make_channel: MakeChannel, released: Callable[[], None]) -> None:
+        """A process of the master connected; what it gets depends on the role that it names.
+
+        `released` is called when the connection is over.
+        """
+        mworker: MWorkerChannel
+
+        def on_batch(batch: list[bytes]) -> None:
+            for data in batch:
+                supervised("a message of an MWorker", partial(self._from_mworker, mworker, unpack(data)))
+            self._soon()
+
+        def on_close(_reason: str) -> None:
+            released()
+            self._lost(mworker)
+
+        mworker = MWorkerChannel(make_channel(on_batch, on_close))
+
+    def stop(self) -> None:
+        """A planned stop: tell the minions, let the frames leave, end the loop."""
+        self._stopping = True
+        count = len(self._hub.sessions.present())
+        self._hub.leave(min(SPREAD_MAX_MS, max(SPREAD_MIN_MS, SPREAD_MS_PER_MINION * count)))
+        self._carry_out()
+        self._reactor.call_later(LINGER_S + LINGER_S_PER_MINION * count if count else 0.0, self._reactor.stop)
+
+    def close(self) -> None:
+        """Give the network back."""
+        self._link.close()
+
+    # -- inside
+
+    def _joined(self, mworker: MWorkerChannel) -> None:
+        """An MWorker is there: tell it who is up, and give it what waits."""
+        self._mworkers.append(mworker)
+        # What the store believed of an earlier link's sessions is over; one MWorker says so.
+        mworker.channel.send(pack(inside.presence(self._hub.sessions.present(), record=not self._recorded, whole=True)))
+        self._recorded = True
+        waiting, self._waiting = self._waiting, []
+        self._to_mworker(waiting)
+        unasked, self._unasked = self._unasked, []
+        self._ask_for_files(unasked)
+
+    def _soon(self) -> None:
+        # One pass a turn, however many frames the turn brought: that is what makes batches.
+        if not self._carrying:
+            self._carrying = True
+            self._reactor.call_soon(self._carry_out)
+
+    def _carry_out(self) -> None:
+        self._carrying = False
+        for_mworkers: list[ForMWorkers] = []
+        presence: list[Presence] = []
+        full: set[bytes] = set()
+        self._hub.send_files()
+        while effects := self._hub.take():
+            for effect in effects:
+                if isinstance(effect, Send):
+                    # Behind a frame that found no room no other may slip through: jobs leave in their order.
+                    blocked = effect.route in full
+                    result = SendResult.FULL if blocked else self._link.send(effect.route, effect.frame)
+                    if result is not SendResult.OK:
+                        if result is SendResult.FULL:
+                            full.add(effect.route)
+                        self._hub.unsent(effect, gone=result is SendResult.GONE)
+                elif isinstance(effect, HangUp):
+                    self._link.hang_up(effect.connection, effect.address)
+                elif isinstance(effect, Presence):
+                    presence.append(effect)
+                else:
+                    for_mworkers.append(effect)
+        self._announce(presence)
+        self._to_mworker(for_mworkers)
+        self._ask_for_files(list(self._hub.files.due()))
+        if self._hub.files.laden:
+            self._soon()
+        if full:
+            self._reactor.call_later(BLOCKED_RETRY_S, self._retry)
+
+    def _retry(self) -> None:
+        self._hub.tick()
+        self._soon()
+
+    def _tick(self) -> None:
+        self._hub.tick()
+        self._soon()
+        self._reactor.call_later(TICK_S, self._tick)
+
+    def _announce(self, presence: list[Presence]) -> None:
+        if not presence:
+            return
+        for index, mworker in enumerate(list(self._mworkers)):
+            mworker.channel.send(pack(inside.presence(presence, record=index == 0)))
+
+    def _to_mworker(self, items: list[ForMWorkers]) -> None:
+        if not items:
+            return
+        if not self._mworkers:
+            self._waiting += items[: WAITING_MAX - len(self._waiting)]
+            return
+        batches: dict[int, tuple[MWorkerChannel, list[Report]]] = {}
+        for item in items:
+            if isinstance(item, Decide):
+                self._least_busy().channel.send(pack(inside.decide(item)))
+            elif isinstance(item, Suspect):
+                self._least_busy().channel.send(pack(inside.suspect(item)))
+            elif isinstance(item, Pull):
+                # A fresh one must find what the presence before it changed, so it goes the same way.
+                mworker = self._mworkers[0] if item.fresh else self._least_busy()
+                session = self._hub.sessions.presence(item.id) if item.fresh else None
+                mworker.channel.send(pack(inside.pull(item.id, session, item.since)))
+            else:
+                mworker = self._home(item)
+                batches.setdefault(id(mworker), (mworker, []))[1].append(item)
+        for mworker, batch in batches.values():
+            self._send_batches(mworker, batch)
+
+    def _ask_for_files(self, asks: list[Ask]) -> None:
+        """Who has hashed a file remembers it, so all questions about one go the same way."""
+        if not self._mworkers:
+            self._unasked += asks[: WAITING_MAX - len(self._unasked)]
+            return
+        for ask in asks:
+            message = ask.message
+            about = f"{message.get('env', ask.id)}/{message.get('path') or message.get('kind')}"
+            mworker = self._mworkers[zlib.crc32(about.encode()) % len(self._mworkers)]
+            mworker.asks[ask.session, ask.message["n"]] = ask
+            mworker.channel.send(pack(inside.file_ask(ask)))
+
+    def _home(self, report: Report) -> MWorkerChannel:
+        """Whoever published a job has the client that waits for it: its reports need no bell there."""
+        # Every id of a part or a segment starts with the jid.
+        home = self._homes.get(report.message.get("jid", "")[:JID_DIGITS])
+        return home if home in self._mworkers else self._least_busy()
+
+    def _send_batches(self, mworker: MWorkerChannel, reports: list[Report]) -> None:
+        batch: list[Report] = []
+        size = 0
+        for report in reports:
+            batch.append(report)
+            size += _bytes_of(report)
+            if size > inside.BATCH_BYTES:
+                self._send_batch(mworker, batch)
+                batch, size = [], 0
+        if batch:
+            self._send_batch(mworker, batch)
+
+    def _send_batch(self, mworker: MWorkerChannel, batch: list[Report]) -> None:
+        self._numbers += 1
+        mworker.batches[self._numbers] = Batch(batch, self._reactor.now())
+        mworker.channel.send(pack(inside.reports(self._numbers, batch)))
+
+    def _again_later(self, batch: list[Report]) -> None:
+        held = sum(map(_bytes_of, self._unstored))
+        for report in batch:
+            held += _bytes_of(report)
+            # What has no place is said again by its minion, which has it on disk, when it is asked anew.
+            if held <= RETURN_MEMORY:
+                self._unstored.append(report)
+        self._reactor.call_later(STORE_RETRY_S, self._try_unstored)
+
+    def _try_unstored(self) -> None:
+        again, self._unstored = self._unstored, []
+        self._to_mworker(list(again))
+
+    def _least_busy(self) -> MWorkerChannel:
+        return min(self._mworkers, key=lambda mworker: len(mworker.batches))
+
+    def _lost(self, mworker: MWorkerChannel) -> None:
+        if mworker not in self._mworkers:
+            return
+        self._mworkers.remove(mworker)
+        if self._stopping:
+            return
+        again = [report for batch in mworker.batches.values() for report in batch.reports]
+        log.warning("an MWorker is gone; %d reports that it had not committed go to another", len(again))
+        self._to_mworker(list(again))
+        self._ask_for_files(list(mworker.asks.values()))
+
+    def _from_mworker(self, mworker: MWorkerChannel, message: Inside) -> None:
+        hub = self._hub
+        match message["t"]:
+            case "hello" if message["role"] == inside.MWORKER:
+                self._joined(mworker)
+            case "committed":
+                mworker.batches.pop(message["n"], None)
+                self._left_out += message["left_out"]
+                for key, jids in message["items"]:
+                    hub.committed(Fingerprint(key), jids)
+            case "uncommitted":
+                batch = mworker.batches.pop(message["n"], None)
+                self._again_later(batch.reports if batch is not None else [])
+            case "publish" | "pulled":
+                self._deliver(mworker, message)
+            case "decided":
+                hub.decided(message["session"], message["state"], message["id"], message["gone"])
+            case "keys":
+                for key, state, minion in message["changes"]:
+                    hub.key_changed(Fingerprint(key), state, minion)
+                # The sessions are gone from the table by now: no later frame of theirs is acted on (S5).
+                mworker.channel.send(pack(inside.keys_done(message["n"])))
+            case "heard":
+                mworker.channel.send(
+                    pack(inside.heard(message["n"], hub.sessions.heard(message["ids"], self._reactor.now())))
+                )
+            case "stats":
+                mworker.channel.send(pack(inside.stats(message["n"], self._figures())))
+            case "bell":
+                self._rung_by(mworker)
+            case _:
+                self._for_minions(mworker, message)
+
+    def _figures(self) -> dict[str, object]:
+        batches = [batch for mworker in self._mworkers for batch in mworker.batches.values()]
+        oldest = min((batch.at for batch in batches), default=self._reactor.now())
+        return {
+            **self._hub.figures(),
+            "mworkers": len(self._mworkers),
+            "uncommitted": sum(len(batch.reports) for batch in batches) + len(self._unstored),
+            "lag_s": self._reactor.now() - oldest,
+            "left_out": self._left_out,
+        }
+
+    def _deliver(self, mworker: MWorkerChannel, message: Inside) -> None:
+        now = self._reactor.now()
+        if message["t"] == "pulled":
+            parcels = [inside.parcel(row, now) for row in message["jobs"]]
+            self._hub.deliver(message["id"], parcels, starved=message["starved"], rest=message["rest"])
+            return
+        jid, body, signature, left_ms = message["job"]
+        self._homes[jid] = mworker
+        if len(self._homes) > HOMES_MAX:
+            self._homes.popitem(last=False)
+        for minion, part, srns, proof in message["items"]:
+            self._hub.push(minion, [inside.parcel((part, body, signature, proof, left_ms, srns), now)])
+
+    def _rung_by(self, mworker: MWorkerChannel) -> None:
+        if not self._ringers:
+            self._reactor.call_later(BELL_S, self._ring)
+        self._ringers.add(mworker)
+
+    def _ring(self) -> None:
+        ringers, self._ringers = self._ringers, set()
+        for mworker in list(self._mworkers):
+            if ringers != {mworker}:
+                mworker.channel.send(pack(inside.bell()))
+
+    def _for_minions(self, mworker: MWorkerChannel, message: Inside) -> None:
+        match message["t"]:
+            case "file_said":
+                mworker.asks.pop((message["session"], message["message"]["n"]), None)
+                self._hub.files.answered(message["session"], message["message"])
+            case "cancel":
+                self._hub.cancel(message["parts"])
+            case "want":
+                self._hub.want(message["id"], message["what"])
+            case "sweep":
+                self._hub.pull(message["ids"])
+
+
+def _bytes_of(report: Report) -> int:
+    """How much of a message it takes, or of memory while it waits: never less."""
+    texts = FUNCTIONS_BYTES_MAX if report.message["t"] == "functions" else 0
+    return len(report.body or b"") + texts + REPORT_BYTES

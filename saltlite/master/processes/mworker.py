@@ -1,0 +1,470 @@
+"""One MWorker: every handler of operators and minions runs here.
+
+It has a store connection, a channel to the link process, and takes clients from a Unix socket that all MWorkers
+share. All reports of one turn are committed together. It may be killed at any time: clients ask again with the
+same request id, the link hands its uncommitted batches to another.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from saltlite.auth.acl import Principal
+from saltlite.errors import CostlyRuleError, LoginError, ProtocolError, RefusedError, SaltliteError, StoreError
+from saltlite.files.server import FileServer
+from saltlite.master.handlers import presence
+from saltlite.master.handlers.batch import release_due
+from saltlite.master.handlers.events import EventStream
+from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.key_decision import handle_decide, handle_suspect
+from saltlite.master.handlers.login import WRONG
+from saltlite.master.handlers.minion_requests import FOR_FILES, answer
+from saltlite.master.handlers.operator_verbs import handle_request
+from saltlite.master.handlers.pull import handle_pull
+from saltlite.master.handlers.rejected_results import tell_left_out
+from saltlite.master.handlers.reports import Passing, Reported, store_passing
+from saltlite.master.handlers.turns import tell_ended
+from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes.backends import Backends, Verdict
+from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
+from saltlite.master.processes.documents import Documents
+from saltlite.master.processes.link_channel import LinkChannel, LinkPlace
+from saltlite.master.processes.local_clients import LocalClients
+from saltlite.master.processes.settling import settle
+from saltlite.master.processes.turnnames import refusal, refuse_ended, turn_of_link, turn_of_question, turn_of_request
+from saltlite.master.processes.turns import Line, Turns
+from saltlite.model.ids import Jid, MinionId
+from saltlite.model.keys import Fingerprint
+from saltlite.platform.defects import DEFECT, log_defect, supervised
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import Acceptor, Channel, Peer
+from saltlite.platform.turn_board import NAMELESS, Marks, Turn, TurnBoard
+from saltlite.wire import codec
+from saltlite.wire.answers import signed
+from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.messages import Message, file_said
+
+log = logging.getLogger(__name__)
+
+NEWS_S = 0.02
+"""A client is told at most so often; between two tellings news gather, and are one message."""
+LOOK_S = 1.0
+"""Streams are looked after so often without a bell, which may be lost with the link process."""
+PASSING_S = 0.1
+"""States that are soon overtaken are stored together after so long."""
+LINK_WAIT_S = 1.0
+"""How long a new MWorker keeps clients waiting for the link to say who is up."""
+CLIENT_MESSAGE_MAX = 32 * 1024 * 1024
+GUEST_MESSAGE_MAX = 512 * 1024
+"""The largest request of who is no operator: a job with 64 KiB of arguments and a list of ten thousand targets."""
+RECHECK_S = 5.0
+"""How often the tokens of open streams are looked at."""
+CLIENT_AHEAD_MAX = 16 * 1024 * 1024
+"""Bytes that may wait for a client before its stream waits for it."""
+CLIENT_BUFFER_MAX = 128 * 1024 * 1024
+"""A client that does not read is cut off; it comes back with its cursor and has lost nothing."""
+
+
+@dataclass(eq=False, slots=True)
+class Client:
+    """One connected client."""
+
+    channel: Channel
+    principal: Principal
+    stream: Stream | None = None
+    line: Line | None = None
+    """Its requests in the order of their turns; an operator's are carried out when they come."""
+    token: str = ""
+    """What the stream was opened with; it ends with it."""
+    told_at: float = 0.0
+    telling_due: bool = False
+    turn: Turn = NAMELESS
+    """The name of what is done for it: of its last request."""
+
+
+class MWorker:
+    """Joins the store, the link, the clients and the file server. `master.link` is this MWorker's LinkChannel."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        make_master: Callable[[LinkChannel], Master],
+        files: FileServer,
+        link: LinkPlace,
+        *,
+        backends: Backends | None = None,
+        marks: Marks | None = None,
+    ) -> None:
+        """`backends` check passwords; without them nobody can log in. `marks` tell the supervisor of each turn."""
+        self._marks = marks or TurnBoard([inside.MWORKER]).marks(inside.MWORKER)
+        self._reactor = reactor
+        self._link = LinkChannel(reactor, link, inside.MWORKER, self._from_link)
+        self._master = make_master(self._link)
+        self._files = files
+        self._backends = backends
+        self._documents = Documents(self._master.clock)
+        self._clients: dict[Client, None] = {}
+        self._guests = LocalClients()
+        self._turns = Turns(reactor)
+        self._passing = Passing()
+        self._passing_due = False
+        self._listener: socket.socket | None = None
+        self._acceptor: Acceptor | None = None
+        self._look()
+        self._recheck()
+
+    def serve(self, listener: socket.socket) -> None:
+        """Take clients from this shared listening socket, once the link has said who is up.
+
+        Before that every minion would be called away. Without a link that is so, after a moment.
+        """
+        self._listener = listener
+        self._reactor.call_later(LINK_WAIT_S, self._take_clients)
+
+    def _take_clients(self) -> None:
+        if self._acceptor is None and self._listener is not None:
+            self._acceptor = Acceptor(self._reactor, self._listener, self._accept)
+
+    # -- the link
+
+    def _from_link(self, batch: list[bytes]) -> None:
+        numbers: list[int] = []
+        reported: list[Reported] = []
+        for data in batch:
+            message = unpack(data)
+            if message["t"] == "reports":
+                numbers.append(message["n"])
+                reported += [
+                    Reported(MinionId(minion), Fingerprint(key), said, body)
+                    for minion, key, said, body in message["items"]
+                ]
+            else:
+                # A minion's words are in it: what they meet here must not end the MWorker (S8).
+                supervised(f"the message {message['t']} of the link", functools.partial(self._one_from_link, message))
+        if numbers:
+            self._reports(numbers, reported)
+
+    def _one_from_link(self, message: dict[str, Any]) -> None:
+        if message["t"] == "file_ask":
+            self._ask(MinionId(message["id"]), message["session"], message["message"])
+            return
+        turn = turn_of_link(self._marks.board, message)
+        with self._marks.named(turn):
+            ended = self._marks.board.ended(turn.digest)
+            if ended is not None:
+                log.error("%s is left out, for it held %s for %.0f s", ended.text, ended.process, ended.held_s)
+                return
+            self._carry_out(message)
+
+    def _carry_out(self, message: dict[str, Any]) -> None:
+        match message["t"]:
+            case "decide":
+                handle_decide(self._master, message)
+            case "pull":
+                self._guarded(lambda: handle_pull(self._master, message))
+            case "presence":
+                changes = [presence.Change(*row) for row in message["items"]]
+                presence.notice(self._master, changes, whole=message["whole"])
+                self._take_clients()
+                if message["record"]:
+                    self._guarded(lambda: presence.record(self._master, changes, whole=message["whole"]))
+                    self._committed()
+            case "keys_done" | "heard" | "stats":
+                self._link.answered(message["n"], message)
+            case "suspect":
+                self._guarded(lambda: handle_suspect(self._master, message))
+                self._committed()
+            case "bell":
+                self._ring()
+
+    def _ask(self, minion: MinionId, session: int, message: Message) -> None:
+        """A minion asks for a file or a document, or sends a piece of one."""
+        say = functools.partial(self._answer_minion, minion, session, message)
+        turn = turn_of_question(self._marks.board, minion, message)
+        ended = self._marks.board.ended(turn.digest)
+        if ended is not None:
+            log.warning("%s is refused, for it held %s for %.0f s", ended.text, ended.process, ended.held_s)
+            say(file_said(message["n"], "refused", names=[refusal(ended)]))
+            return
+        with self._marks.named(turn):
+            self._answer_question(minion, message, say)
+
+    def _answer_question(self, minion: MinionId, message: Message, say: Callable[[Message], None]) -> None:
+        try:
+            if message["t"] in FOR_FILES:
+                self._files.ask(minion, message, say)
+            else:
+                answer(self._master, self._documents, minion, message, say)
+        except SaltliteError as error:
+            log.error("a question of %s cannot be answered for now: %s", minion, error)  # noqa: TRY400 - a sentence
+            say(file_said(message["n"], "busy"))
+        except Exception:  # noqa: BLE001 - named supervision point: the minion gets an answer, and may ask for something else
+            log_defect(f"the question {message['t']} of {minion}")
+            say(file_said(message["n"], "refused", names=[DEFECT]))
+        if message["t"] == "event":
+            self._committed()
+
+    def _answer_minion(self, minion: MinionId, session: int, question: Message, said: Message) -> None:
+        # Signed here, so that the link process, which carries it, cannot say anything in the master's name.
+        self._link.file_said(session, signed(self._master.identity.job_private, minion, question, said))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except StoreError as error:
+            log.error("%s", error)  # noqa: TRY400 - the sentence says it all, and the link asks again
+        except Exception:  # noqa: BLE001 - named supervision point: one piece of work must not end the MWorker
+            log_defect("work of an MWorker")
+
+    def _reports(self, numbers: list[int], reported: list[Reported]) -> None:
+        try:
+            settled = settle(self._master, reported, self._passing, self._marks)
+        except StoreError as error:
+            # Not acknowledged: the minions keep their results, and the link tries again (G6).
+            log.error("%d reports cannot be stored for now: %s", len(reported), error)  # noqa: TRY400 - as above
+            for number in numbers:
+                self._link.uncommitted(number)
+            return
+        if settled.moved:
+            self._guarded(lambda: self._release(settled.moved))
+            self._committed()
+        # Behind that: clients wait for what their streams are told here, and nobody for an acknowledgement.
+        for number in numbers[:-1]:
+            self._link.committed(number, [])
+        self._link.committed(numbers[-1], settled.acknowledge, settled.left_out)
+        if self._passing.rows and not self._passing_due:
+            self._passing_due = True
+            self._reactor.call_later(PASSING_S, self._store_passing)
+
+    def _release(self, jids: frozenset[Jid]) -> None:
+        master = self._master
+        release_due(master.store, master.clock, self._link, master.proofs, among=jids)
+
+    def _store_passing(self) -> None:
+        self._passing_due = False
+        try:
+            moved = store_passing(self._master, self._passing)
+        except StoreError as error:
+            log.error("states of jobs could not be stored: %s", error)  # noqa: TRY400 - as above
+            return
+        except Exception:  # noqa: BLE001 - named supervision point: what one minion says must not end MWorkers (S8)
+            log_defect("the states of jobs")
+            return
+        if moved:
+            self._committed()
+
+    def _committed(self) -> None:
+        """Something was committed here: look for what our own clients wait for, and ring the others."""
+        self._ring()
+        self._link.bell()
+
+    def _tell_left_out(self) -> None:
+        if tell_left_out(self._master):
+            self._committed()
+
+    def _tell_ended(self) -> None:
+        if tell_ended(self._master, self._marks):
+            self._committed()
+
+    def _look(self) -> None:
+        self._guarded(self._tell_left_out)
+        self._guarded(self._tell_ended)
+        self._ring()
+        self._reactor.call_later(LOOK_S, self._look)
+
+    def _recheck(self) -> None:
+        """End the streams whose token has expired or was revoked."""
+        for client in [client for client in self._clients if client.stream is not None and client.token]:
+            try:
+                self._master.logins.holder(self._master.store, client.token, self._master.clock.wall())
+            except LoginError as error:
+                client.stream = None
+                self._refuse(client, error)
+            except StoreError as error:
+                log.error("tokens could not be looked at: %s", error)  # noqa: TRY400 - the sentence says it all
+        self._reactor.call_later(RECHECK_S, self._recheck)
+
+    def _ring(self) -> None:
+        for client in list(self._clients):
+            if client.stream is None or client.telling_due:
+                continue
+            wait_s = client.told_at + NEWS_S - self._reactor.now()
+            if wait_s <= 0:
+                self._tell_news(client)
+            else:
+                self._tell_later(client, wait_s)
+
+    # -- clients
+
+    def _accept(self, sock: socket.socket, peer: Peer) -> None:
+        is_guest = peer.uid not in self._master.terms.operators
+        if is_guest and self._guests.is_full(peer.uid):
+            sock.close()
+            self._reactor.call_soon(self._released)
+            return
+        client: Client
+
+        def on_batch(batch: list[bytes]) -> None:
+            if client.line is not None:
+                self._turns.arrived(client.line, batch)
+                return
+            for data in batch:
+                self._request(client, data)
+
+        def on_close(_reason: str) -> None:
+            self._forget(client)
+
+        channel = Channel(
+            self._reactor,
+            sock,
+            on_batch,
+            on_close,
+            message_max=GUEST_MESSAGE_MAX if is_guest else CLIENT_MESSAGE_MAX,
+            send_buffer_max=CLIENT_BUFFER_MAX,
+        )
+        client = Client(channel, self._guests.came(peer.uid, self._reactor.now(), is_guest=is_guest))
+        if is_guest:
+            client.line = Line(channel, peer.uid, functools.partial(self._request, client))
+        self._clients[client] = None
+
+    def _forget(self, client: Client) -> None:
+        if client in self._clients:
+            del self._clients[client]
+            if client.line is not None:
+                self._turns.left(client.line)
+                self._guests.went(client.principal.uid)
+            self._released()
+
+    def _released(self) -> None:
+        if self._acceptor is not None:
+            self._acceptor.released()
+
+    def _request(self, client: Client, data: bytes) -> None:
+        client.stream = None
+        client.told_at = 0.0
+        client.token = ""
+        try:
+            request = codec.decode(data, codec.LOCAL)
+        except ProtocolError as error:
+            self._say(client, {"ok": False, "exit": 2, "error": f"the request could not be read: {error}"})
+            return
+        client.turn = turn_of_request(self._marks.board, client.principal, request)
+        self._supervised(client, lambda: self._handle(client, request))
+
+    def _handle(self, client: Client, request: object) -> None:
+        refuse_ended(self._marks.board, client.turn)
+        if client.line is not None:
+            # Users of the API share a uid, and are told from each other by their tokens.
+            token = request.get("token") if isinstance(request, dict) else None
+            client.line.user = token if isinstance(token, str) else client.principal.uid
+        answer = handle_request(self._master, client.principal, request)
+        if answer.follow is not None and isinstance(request, dict):
+            client.token = request.get("token", "")
+        self._answer(client, answer)
+
+    def _supervised(self, client: Client, work: Callable[[], None]) -> None:
+        """The supervision point around all that is done for a client: whatever goes wrong is its answer.
+
+        What a handler had begun in the store is undone, because its transaction ends with the exception.
+        """
+        with self._marks.named(client.turn):
+            try:
+                work()
+            except SaltliteError as error:
+                client.stream = None
+                self._refuse(client, error)
+            except Exception:  # noqa: BLE001 - named supervision point: a request costs its caller, not the MWorker
+                client.stream = None
+                log_defect(f"a request of {client.principal}")
+                self._say(client, {"ok": False, "exit": 1, "error": DEFECT})
+
+    def _refuse(self, client: Client, error: SaltliteError) -> None:
+        said = {"ok": False, "exit": error.exit_code, "error": str(error)}
+        self._say(client, {**said, "login": True} if isinstance(error, LoginError) else said)
+        if isinstance(error, RefusedError):
+            # That a rule cannot be used is the operator's business; that somebody may not do something is not news.
+            log.log(logging.WARNING if isinstance(error, CostlyRuleError) else logging.INFO, "refused: %s", error)
+
+    def _answer(self, client: Client, answer: Answer) -> None:
+        if answer.committed:
+            self._committed()
+        question = answer.question
+        if question is not None:
+
+            def done(said: Inside | None) -> None:
+                self._supervised(client, lambda: self._say(client, {"ok": True, **question.fields(said)}))
+
+            self._link.ask(question.message, done)
+            return
+        if answer.login is not None:
+            self._log_in(client, answer.login)
+            return
+        if answer.later is not None:
+            answer.later.begin(
+                lambda fields: self._supervised(client, lambda: self._say(client, {"ok": True, **fields()}))
+            )
+            return
+        self._say(client, {"ok": True, **answer.fields})
+        if answer.follow is not None:
+            client.stream = self._open_stream(answer.follow)
+            self._tell_news(client)
+
+    def _log_in(self, client: Client, login: LoginCheck) -> None:
+        def let_in(verdict: Verdict) -> None:
+            if not verdict.ok:
+                raise LoginError(verdict.reason or WRONG)
+            self._say(client, {"ok": True, **login.fields(verdict.groups)})
+
+        def done(verdict: Verdict) -> None:
+            self._supervised(client, lambda: let_in(verdict))
+
+        if self._backends is None:
+            self._refuse(client, LoginError("this master checks no passwords: set external_auth"))
+        else:
+            self._backends.check(login.backend, login.user, login.password, done)
+
+    def _open_stream(self, wanted: Follow | Watch) -> Stream:
+        return EventStream(self._master, wanted) if isinstance(wanted, Watch) else Follower(self._master, wanted)
+
+    def _tell_news(self, client: Client) -> None:
+        """One message of the client's stream; when there was one, another pass looks for the next."""
+        client.telling_due = False
+        if client.stream is None or client not in self._clients:
+            return
+        if client.channel.buffered > CLIENT_AHEAD_MAX:
+            self._tell_later(client, NEWS_S)
+            return
+        stream = client.stream
+        if client.line is None:
+            self._supervised(client, lambda: self._tell_next(client, stream))
+            return
+        wait_s = self._turns.wait_s(client.line.user)
+        if wait_s > 0:
+            self._tell_later(client, wait_s)
+            return
+        with self._turns.spending(client.line.user):
+            self._supervised(client, lambda: self._tell_next(client, stream))
+
+    def _tell_next(self, client: Client, stream: Stream) -> None:
+        news = stream.news()
+        if news is None:
+            return
+        client.told_at = self._reactor.now()
+        self._say(client, news)
+        if news.get("end") or news.get("so_far"):
+            client.stream = None
+        else:
+            self._tell_later(client, 0.0)
+
+    def _tell_later(self, client: Client, wait_s: float) -> None:
+        client.telling_due = True
+        self._reactor.call_later(wait_s, functools.partial(self._tell_news, client))
+
+    def _say(self, client: Client, message: dict[str, Any]) -> None:
+        # Our own answers: only encoded, not checked against the limits of what strangers may send.
+        client.channel.send(pack(message))

@@ -1,0 +1,284 @@
+"""The process of one returner: it reads the event log by cursor, and hands on what its returner is to have.
+
+The store is the queue, so a returner that is slow, or whose server is away, holds up nothing and loses nothing: it is
+behind, until `keep_jobs` or `store_max` take away what it has not had. What was taken away, what a returner refuses for
+good, and what its process has died of again and again, is counted, logged, and an event. Delivery is at least once: the
+cursor is written when the returner has returned.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from saltlite.errors import DamagedError, ProtocolError, RemoteProtocolError, SaltInvocationError, SaltliteError
+from saltlite.master.store.ports import Store
+from saltlite.model.clock import Clock
+from saltlite.model.events import Event, tag_returner
+from saltlite.model.ids import Jid
+from saltlite.model.job import Job
+from saltlite.platform.cursor import CursorFile
+from saltlite.wire import codec
+from saltlite.wire.jobrecord import decode_record
+
+log = logging.getLogger(__name__)
+
+PAGE = 200
+"""Events that are read at once, and so what is handed on in one call at most."""
+BATCH_BYTES = 8 * 1024 * 1024
+"""A call has no further return once the bodies of its returns have so many bytes."""
+LOOK_S = 0.2
+"""How often an idle returner looks for news."""
+AGAIN_S, AGAIN_MAX_S = 1.0, 60.0
+"""Pauses before something is offered again: the first, and the longest; each is twice the one before."""
+WANTED_MAX = 10_000
+"""Jobs of which is remembered that they named this returner (--return)."""
+JOBS_KEPT = 16
+DEATHS_ALONE, DEATHS_MAX = 3, 6
+"""Once its process has died so often without getting on, it is handed one event after the other; then that one is
+dropped."""
+UNREADABLE_CODE = 1
+"""The retcode of a return whose bytes are no value, when it has none."""
+OWN = "salt/returner/"
+
+Functions = Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What one returner is to have. `tags` and `not_tags` are globs of event tags; no `tags` are all."""
+
+    name: str
+    every_return: bool = False
+    events: bool = False
+    tags: Sequence[str] = ()
+    not_tags: Sequence[str] = ()
+
+    def event(self, tag: str) -> bool:
+        """Whether it is to have an event. What is told of returners stays apart, or one could keep itself busy."""
+        if not self.events or tag.startswith(OWN) or any(fnmatchcase(tag, glob) for glob in self.not_tags):
+            return False
+        return not self.tags or any(fnmatchcase(tag, glob) for glob in self.tags)
+
+
+@dataclass(slots=True)
+class _Batch:
+    rets: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    size: int = 0
+
+
+class Returner:
+    """`pause` waits; `functions` are the loader's."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        functions: Functions,
+        wanted: Wanted,
+        cursor: CursorFile,
+        *,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._functions = functions
+        self._wanted = wanted
+        self._cursor = cursor
+        self._pause = pause
+        self._again_s = 0.0
+        self._jobs: dict[Jid, Job | None] = {}
+        kept = cursor.read()
+        # One that is new begins with what comes, and not with a week of old returns.
+        self._after = int(kept.get("seq", store.last_seq()))
+        self._named: dict[str, None] = dict.fromkeys(kept.get("jobs", ()))
+        self._deaths = int(kept.get("starts", 0))
+        if self._deaths >= DEATHS_MAX:
+            self._give_up_one()
+        self._save(starts=self._deaths + 1)
+
+    def run(self) -> None:
+        """Go on until somebody raises SystemExit here: a planned stop, that counts as no death."""
+        try:
+            while True:
+                if not self.step():
+                    self._pause(LOOK_S)
+        except SystemExit:
+            self._save()
+
+    def step(self) -> bool:
+        """Hand on the next events; whether there were any. What cannot be handed on yet is waited for."""
+        try:
+            self._notice_gap()
+            events = self._store.events(self._after, PAGE if self._deaths < DEATHS_ALONE else 1)
+            if not events:
+                return False
+            batch, last = self._gather(events)
+            if batch.rets:
+                self._offer("returner", "return_many", batch.rets)
+            if batch.events:
+                self._offer("event_return", "event_return", batch.events)
+            self._after, self._deaths = last, 0
+            self._save()
+        except SaltliteError as error:
+            self._again_s = min(AGAIN_MAX_S, self._again_s * 2 or AGAIN_S)
+            log.warning(
+                "returner %s is at event %d of %d and tries again in %g s: %s",
+                self._wanted.name,
+                self._after,
+                self._store.last_seq(),
+                self._again_s,
+                error,
+            )
+            self._pause(self._again_s)
+            return True
+        self._again_s = 0.0
+        return True
+
+    # -- what there is
+
+    def _notice_gap(self) -> None:
+        first = self._store.first_seq()
+        if 0 < self._after + 1 < first:
+            self._tell("lost", {"count": first - self._after - 1, "reason": "deleted before they were delivered"})
+            self._after = first - 1
+            self._save()
+
+    def _give_up_one(self) -> None:
+        """The next event has killed the process often enough."""
+        doomed = self._store.events(self._after, 1)
+        self._deaths = 0
+        if doomed:
+            reason = f"its process died of event {doomed[0].seq} ({doomed[0].tag}) {DEATHS_MAX} times"
+            self._tell("dropped", {"count": 1, "reason": reason})
+            self._after = doomed[0].seq
+
+    def _gather(self, events: Sequence[Event]) -> tuple[_Batch, int]:
+        batch = _Batch()
+        for event in events:
+            if event.damage:
+                self._leave_out(event, event.damage)
+                continue
+            self._note(event)
+            if self._wanted.event(event.tag):
+                batch.events.append({"tag": event.tag, "data": event.data, "at": event.at, "seq": event.seq})
+            try:
+                ret = self._return_of(event)
+            except (ProtocolError, DamagedError) as error:
+                self._leave_out(event, str(error))
+                continue
+            if ret is not None:
+                batch.rets.append(ret[0])
+                batch.size += ret[1]
+            if batch.size >= BATCH_BYTES:
+                return batch, event.seq
+        return batch, events[-1].seq
+
+    def _leave_out(self, event: Event, why: str) -> None:
+        """Nobody can read it, now or later: it is counted, told, and the cursor goes on behind it."""
+        reason = f"event {event.seq} ({event.tag}) cannot be read: {why}"
+        self._tell("dropped", {"count": 1, "reason": reason[:500]})
+
+    def _note(self, event: Event) -> None:
+        """Remember a job that named this returner."""
+        named = event.data.get("returners", ())
+        if event.tag.startswith("salt/job/") and isinstance(named, list) and self._wanted.name in named:
+            self._named[event.tag.split("/")[2]] = None
+            if len(self._named) > WANTED_MAX:
+                del self._named[next(iter(self._named))]
+
+    def _return_of(self, event: Event) -> tuple[dict[str, Any], int] | None:
+        parts = event.tag.split("/", 4)
+        if parts[:2] != ["salt", "job"] or len(parts) < 5 or parts[3] != "ret":
+            return None
+        jid = Jid(parts[2])
+        if not self._wanted.every_return and jid not in self._named:
+            return None
+        found = [ret for ret in self._store.returns(jid, event.seq - 1, 1) if ret.seq == event.seq]
+        job = self._job(jid)
+        if not found or job is None:
+            return None
+        ret, call = found[0], decode_record(job.body).body.calls
+        value, readable = _value(ret.body)
+        every = [one.shown() for one in call]
+        args = [[*args, *([{"__kwarg__": True, **kwargs}] if kwargs else [])] for _fun, args, kwargs in every]
+        about = {
+            "jid": jid,
+            "id": ret.id,
+            "fun": job.fun,
+            "fun_args": args[0] if len(args) == 1 else args,
+            "return": value,
+            "retcode": ret.retcode if readable else ret.retcode or UNREADABLE_CODE,
+            "success": readable and str(ret.state) == "returned" and ret.retcode == 0,
+            "state": str(ret.state),
+            "user": job.user,
+            "tgt": job.target.expression,
+            "tgt_type": str(job.target.kind),
+            "duration_ms": ret.duration_ms,
+            "at": event.at,
+        }
+        return about, len(ret.body)
+
+    def _job(self, jid: Jid) -> Job | None:
+        if jid not in self._jobs:
+            if len(self._jobs) >= JOBS_KEPT:
+                del self._jobs[next(iter(self._jobs))]
+            self._jobs[jid] = self._store.job(jid)
+        return self._jobs[jid]
+
+    # -- handing on
+
+    def _offer(self, alone: str, together: str, records: Sequence[dict[str, Any]]) -> None:
+        """Raises SaltliteError when it is to be offered again."""
+        many = f"{self._wanted.name}.{together}"
+        if together == alone or many in self._functions:
+            try:
+                self._enter(many, records)
+            except SaltInvocationError as error:
+                if len(records) == 1:
+                    self._drop(error)
+                    return
+                for record in records:
+                    self._offer(alone, together, [record])
+            return
+        for record in records:
+            try:
+                self._enter(f"{self._wanted.name}.{alone}", record)
+            except SaltInvocationError as error:
+                self._drop(error)
+
+    def _enter(self, name: str, what: Any) -> None:
+        try:
+            self._functions[name](what)
+        except SaltliteError:
+            raise
+        except Exception as error:
+            # Named supervision point: a plug-in may raise anything, and its events must not be lost for it.
+            raise SaltliteError(f"it raised {type(error).__name__}: {error}") from error
+
+    def _drop(self, error: SaltInvocationError) -> None:
+        self._tell("dropped", {"count": 1, "reason": str(error)[:500]})
+
+    def _tell(self, what: str, data: Mapping[str, Any]) -> None:
+        log.error("returner %s: %d %s: %s", self._wanted.name, data["count"], what, data["reason"])
+        with self._store.write() as store:
+            store.put_event(tag_returner(self._wanted.name, what), data, self._clock.wall())
+
+    def _save(self, *, starts: int = 0) -> None:
+        self._cursor.write({"seq": self._after, "jobs": list(self._named), "starts": starts})
+
+
+def _value(body: bytes) -> tuple[Any, bool]:
+    """The value of a return, and whether it could be read.
+
+    Its bytes stand in the store as the minion sent them: one that sends no value must not keep back what others said.
+    """
+    try:
+        return (codec.decode(body, codec.RETURN) if body else None), True
+    except RemoteProtocolError as error:
+        return f"the return cannot be read: {error}", False

@@ -1,0 +1,155 @@
+"""Strangers at the master's door: handshakes that have not proved a key yet (R12).
+
+    (route) -> HELLO, admitted -> open -> AUTH in 10 s -> an Arrival
+                   |                |
+                   BUSY             overdue, second HELLO, bad proof: forgotten
+
+A minion names the fleet key that it pins. One that pins a predecessor of this master's is answered under that key, with
+the successions that lead from there to the present one.
+
+Rules of this file: at most OPEN_HANDSHAKES are open, one a route; nothing else is kept of a stranger;
+nothing a stranger sends costs more than one handshake.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from saltlite.errors import RemoteProtocolError
+from saltlite.master.protocol.admission import BUSY_S, Admission
+from saltlite.master.protocol.network_places import Places
+from saltlite.model.clock import Clock
+from saltlite.model.keys import fingerprint_bytes
+from saltlite.wire import codec, frames
+from saltlite.wire.limits import (
+    FLEET_CHAIN_RECORDS,
+    HANDSHAKE_TIMEOUT_S,
+    HANDSHAKES_PER_S,
+    OPEN_HANDSHAKES,
+    OPEN_HANDSHAKES_PER_ADDRESS,
+)
+from saltlite.wire.messages import AUTH_FIELDS, Message, check_payload
+from saltlite.wire.noise import Handshake, Role
+from saltlite.wire.session import Session
+from saltlite.wire.succession import decode_chain, encode_chain
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A peer that has proved the key `session.peer`, and what it says of itself."""
+
+    session: Session
+    said: Message
+    connection: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """A handshake that waits for its AUTH."""
+
+    handshake: Handshake
+    connection: int
+    address: str
+    deadline: float
+
+
+class Handshakes:
+    """Answers strangers until they have proved a key.
+
+    `certificate` is the encoded master certificate, `private` the X25519 key that it names; `chain` is what
+    `saltlite.wire.succession` encodes, and ends in `fleet_public`.
+    """
+
+    def __init__(
+        self,
+        *,
+        fleet_public: bytes,
+        certificate: bytes,
+        private: bytes,
+        handshakes_per_address: float,
+        clock: Clock,
+        chain: bytes = b"",
+    ) -> None:
+        self._fleet_public = fleet_public
+        self._chains = {fingerprint_bytes(fleet_public): b"", **_chains(chain)}
+        """What is sent along to a minion that pins the fleet with that fingerprint; the present one comes first."""
+        self._certificate = certificate
+        self._private = private
+        self._clock = clock
+        self.handshakes_per_network = handshakes_per_address
+        self._admission = Admission(HANDSHAKES_PER_S, handshakes_per_address, clock.monotonic())
+        self._places: Places[bytes] = Places(
+            OPEN_HANDSHAKES, max(OPEN_HANDSHAKES_PER_ADDRESS, int(handshakes_per_address))
+        )
+        # All wait equally long, so the first is always the next to be overdue.
+        self._openings: dict[bytes, _Opening] = {}
+
+    def query(self, address: str) -> bytes:
+        """The frame that answers QUERY."""
+        if not self._admission.begin(address, self._clock.monotonic()):
+            return _busy()
+        return frames.fleet(self._fleet_public)
+
+    def hello(self, route: bytes, connection: int, address: str, frame: frames.Hello) -> bytes:
+        """The frame that answers HELLO. Raises RemoteProtocolError."""
+        now = self._clock.monotonic()
+        fleet = next((fleet for fleet in self._chains if frames.hello_is_for(frame, fleet)), None)
+        if fleet is None:
+            raise RemoteProtocolError("bad-mac")
+        if route in self._openings:
+            raise RemoteProtocolError("second-hello")
+        if not self._admission.begin(address, now):
+            return _busy()
+        place = self._places.add(route, address)
+        if not place.given:
+            return _busy()
+        if place.instead_of is not None:
+            # Its AUTH comes unexpected then, and is hung up on.
+            self._openings.pop(place.instead_of)
+        entropy = self._clock.entropy(32)
+        handshake = Handshake(Role.RESPONDER, self._private, frames.prologue(fleet), entropy)
+        self._openings[route] = _Opening(handshake, connection, address, now + HANDSHAKE_TIMEOUT_S)
+        handshake.read(frame.message)
+        now_s = int(self._clock.wall())
+        proof = codec.encode({"cert": self._certificate, "chain": self._chains[fleet], "now": now_s})
+        return frames.reply(handshake.write(proof))
+
+    def auth(self, route: bytes, frame: frames.Auth) -> Arrival:
+        """Who it was. Raises RemoteProtocolError."""
+        opening = self._forget(route)
+        if opening is None:
+            raise RemoteProtocolError("unexpected-frame", "AUTH")
+        said = check_payload(codec.decode(opening.handshake.read(frame.message)), AUTH_FIELDS)
+        return Arrival(Session(opening.handshake), said, opening.connection, opening.address)
+
+    def give_up(self, route: bytes) -> None:
+        """Forget the handshake of that route, if there is one."""
+        self._forget(route)
+
+    def overdue(self) -> list[tuple[int, str]]:
+        """Forget the handshakes that took too long; their (connection, address)."""
+        now = self._clock.monotonic()
+        late: list[tuple[int, str]] = []
+        while self._openings:
+            route, opening = next(iter(self._openings.items()))
+            if now < opening.deadline:
+                break
+            self._forget(route)
+            late.append((opening.connection, opening.address))
+        return late
+
+    def _forget(self, route: bytes) -> _Opening | None:
+        self._places.remove(route)
+        return self._openings.pop(route, None)
+
+
+def _chains(chain: bytes) -> dict[bytes, bytes]:
+    """The end of the chain that is of use to a minion, by the fingerprint that it pins; newest first."""
+    records = decode_chain(chain)[-FLEET_CHAIN_RECORDS:]
+    rests = [(record.old_public, encode_chain(records[index:])) for index, record in enumerate(records)]
+    return {fingerprint_bytes(public): rest for public, rest in reversed(rests)}
+
+
+def _busy() -> bytes:
+    return frames.busy(int(BUSY_S * 1000))

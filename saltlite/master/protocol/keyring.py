@@ -1,0 +1,164 @@
+"""What becomes of a key that a minion presents, and which changes an operator may make.
+
+Rules of this file: a key has one id for its whole life, and an id has at most one accepted key; a second key
+that claims an accepted id never displaces the first (state `conflict`); only a join token, a pre-accepted
+fingerprint or an operator accepts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from saltlite.master.store.ports import PendingKey, StoreReader, TokenRecord
+from saltlite.model.ids import MinionId
+from saltlite.model.keys import TRANSITIONS, Fingerprint, KeyRecord, KeyState
+from saltlite.model.networks import network_of, site_of
+from saltlite.wire.joinproof import proves, token_of
+from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_NETWORK, SESSION_MAX_AGE_S
+
+CONFLICTS_KEPT = 3
+CONFLICT_EVERY_S = 60.0
+"""Between two conflicts on one id that are written down, once as many as are kept have been."""
+SEEN_EVERY_S = 3600.0
+"""A pending key that comes again is noted down so often: who waits is told from who gave up."""
+UNSEEN_S = 2.0 * SESSION_MAX_AGE_S
+"""A pending key that did not come for so long may make room for another. Its session cannot have lasted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """A key that proved itself, as the link process says, with what its minion says. `proof` is that of a join token
+    (`saltlite.wire.joinproof`), b"" for none. A link process that lies about the key gets a row that waits, no more:
+    what accepts a key (a proof, a pre-accepted fingerprint, an operator who compares) is bound to the key itself."""
+
+    id: MinionId
+    fingerprint: Fingerprint
+    public: bytes
+    address: str
+    proof: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to answer ("busy" when no more keys can be kept), and what to write down."""
+
+    state: str
+    put: KeyRecord | None = None
+    use_token: str = ""
+    drop: tuple[Fingerprint, ...] = ()
+    """Keys to delete: the oldest conflict on the id beyond those kept, or a pending key that makes room."""
+
+
+def decide(presented: Presented, store: StoreReader, now: float) -> Verdict:
+    """The verdict about a presented key, from what the store knows. Changes nothing."""
+    known = store.key(presented.fingerprint)
+    if known is not None and known.id != presented.id:
+        return Verdict(KeyState.CONFLICT)
+    if known is not None and known.state not in (KeyState.PENDING, KeyState.CONFLICT):
+        return Verdict(known.state)
+    holder = store.holder(presented.id)
+    if holder is not None:
+        return _conflict(presented, known, store, now)
+    if store.preaccepted(presented.id) == presented.fingerprint:
+        return Verdict(KeyState.ACCEPTED, _record(presented, known, KeyState.ACCEPTED, "pre-accepted", now))
+    token = _good_token(presented, store, now)
+    if token is not None:
+        how = f"join token {token.token_id} of {token.created_by}"
+        record = _record(presented, known, KeyState.ACCEPTED, how, now)
+        return Verdict(KeyState.ACCEPTED, record, use_token=token.token_id)
+    if known is None:
+        return _first_contact(presented, store, now)
+    if known.state is KeyState.PENDING and now - known.changed_at >= SEEN_EVERY_S:
+        return Verdict(KeyState.PENDING, _record(presented, known, KeyState.PENDING, known.how, now))
+    return Verdict(known.state)
+
+
+def refusal(record: KeyRecord, wanted: KeyState, store: StoreReader) -> str:
+    """Why an operator may not move this key to `wanted`; "" when they may."""
+    if wanted is record.state:
+        return f"it is {record.state} already"
+    if wanted not in TRANSITIONS[record.state]:
+        return f"a key that is {record.state} cannot become {wanted}; delete it, and its minion presents it anew"
+    if wanted is KeyState.ACCEPTED:
+        holder = store.holder(record.id)
+        if holder is not None:
+            return f"{record.id} has an accepted key already ({holder.fingerprint}); revoke or delete that one first"
+    return ""
+
+
+def _first_contact(presented: Presented, store: StoreReader, now: float) -> Verdict:
+    waiting = store.pending_keys()
+    network = network_of(presented.address)
+    if sum(network_of(key.address) == network for key in waiting) >= PENDING_KEYS_PER_NETWORK:
+        return Verdict("busy")
+    drop: tuple[Fingerprint, ...] = ()
+    if len(waiting) >= PENDING_KEYS:
+        drop = _makes_room(presented.address, waiting, now)
+        if not drop:
+            return Verdict("busy")
+    how = "first contact" if not presented.proof else "first contact; its join token was not accepted"
+    return Verdict(KeyState.PENDING, _record(presented, None, KeyState.PENDING, how, now), drop=drop)
+
+
+def _makes_room(address: str, waiting: Sequence[PendingKey], now: float) -> tuple[Fingerprint, ...]:
+    """Which key of a full table goes for one from that address; () when none does.
+
+    One whose minion gave up; else the newest one of the network that has the most, in the site that has the most (the
+    network around it, `saltlite.model.networks`), if that site has at least two more than the newcomer's. So a key that
+    waits alone in its site is never displaced, and of two sites with equally many keys the later one loses.
+    """
+    longest_unseen = min(waiting, key=lambda key: key.changed_at)
+    if now - longest_unseen.changed_at >= UNSEEN_S:
+        return (longest_unseen.fingerprint,)
+    by_site = Counter(site_of(key.address) for key in waiting)
+    if max(by_site.values()) < by_site[site_of(address)] + 2:
+        return ()
+    crowded = _with_most(waiting, site_of)
+    return (max(_with_most(crowded, network_of), key=lambda key: key.first_seen).fingerprint,)
+
+
+def _with_most(waiting: Sequence[PendingKey], place_of: Callable[[str], str]) -> list[PendingKey]:
+    """The keys of the place (or the places) that has the most of them."""
+    count = Counter(place_of(key.address) for key in waiting)
+    most = max(count.values())
+    return [key for key in waiting if count[place_of(key.address)] == most]
+
+
+def _conflict(presented: Presented, known: KeyRecord | None, store: StoreReader, now: float) -> Verdict:
+    if known is not None and known.state is KeyState.CONFLICT:
+        return Verdict(KeyState.CONFLICT)
+    others = [record for record in store.keys(frozenset({KeyState.CONFLICT})) if record.id == presented.id]
+    others.sort(key=lambda record: record.changed_at, reverse=True)
+    if len(others) >= CONFLICTS_KEPT and now - others[0].changed_at < CONFLICT_EVERY_S:
+        # Somebody makes keys faster than anybody can look at them; the log need not follow.
+        return Verdict(KeyState.CONFLICT)
+    drop = tuple(record.fingerprint for record in others[CONFLICTS_KEPT - 1 :])
+    record = _record(presented, known, KeyState.CONFLICT, "another key holds this id", now)
+    return Verdict(KeyState.CONFLICT, record, drop=drop)
+
+
+def _good_token(presented: Presented, store: StoreReader, now: float) -> TokenRecord | None:
+    token_id = token_of(presented.proof)
+    token = store.token(token_id) if token_id else None
+    if token is None or not proves(token.public, presented.proof, presented.id, presented.public):
+        return None
+    if now >= token.expires_at or token.uses_left < 1 or not fnmatchcase(presented.id, token.id_glob):
+        return None
+    return token
+
+
+def _record(presented: Presented, known: KeyRecord | None, state: KeyState, how: str, now: float) -> KeyRecord:
+    return KeyRecord(
+        id=presented.id,
+        fingerprint=presented.fingerprint,
+        public=presented.public,
+        state=state,
+        address=presented.address,
+        first_seen=known.first_seen if known is not None else now,
+        changed_at=now,
+        epoch=0,
+        how=how,
+    )

@@ -1,0 +1,472 @@
+"""The master's side of every minion connection, as a state machine without a socket.
+
+    state       leaves on                                            to
+    ---------   --------------------------------------------------   -----------------------------------
+    stranger    AUTH that proves a key (`saltlite.master.protocol.handshakes`)     deciding
+    deciding    verdict accepted | pending                           READY | PENDING
+                verdict rejected | revoked | conflict | busy         gone, after WELCOME has said so
+                accepted, while another machine with its key lives   gone, after WELCOME busy | clone
+                a change of its key, DECISION_S                      gone, after WELCOME busy
+    PENDING     key accepted                                         READY, in the same session
+    READY and   key rejected | revoked | deleted, a newer session    gone, after STATE has said so
+    PENDING     bye                                                  gone
+                a bad frame, 2.5 heartbeats of silence               gone, and hung up on
+
+Rules of this file: identity is the session's and nothing else (R2); a bad frame costs its own session only
+(R9); one session a key and one key an id; nothing is kept for a stranger but one row of a bounded table
+(R12); no effect is decided from silence but `away`. What the minion wants stored is forwarded to an
+MWorker, and acknowledged only after its commit.
+
+Effects leave as values by `take()`; a Send that the link could not carry comes back through `unsent()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from saltlite.errors import ProtocolError, RemoteProtocolError
+from saltlite.limits import KeyRateLimiter
+from saltlite.master.protocol.assembly import Assembly, Key
+from saltlite.master.protocol.duplicate_keys import Contest, DuplicateKeys
+from saltlite.master.protocol.effects import Decide, Effect, HangUp, Presence, Pull, Report, Send, Suspect
+from saltlite.master.protocol.handshakes import Arrival, Handshakes
+from saltlite.master.protocol.outbox import Delivery
+from saltlite.master.protocol.peer import Peer, comes_whole
+from saltlite.master.protocol.request_queue import RequestQueue
+from saltlite.master.protocol.sessions import Sessions
+from saltlite.master.protocol.strangers import Strangers
+from saltlite.model.clock import Clock
+from saltlite.model.keys import Fingerprint, KeyState, fingerprint
+from saltlite.model.parts import part_of_segment
+from saltlite.wire import frames
+from saltlite.wire.limits import OPEN_HANDSHAKES
+from saltlite.wire.messages import JIDS_MAX, Message, functions_digest
+
+__all__ = ["Decide", "Effect", "HangUp", "Presence", "Pull", "Report", "Send", "SessionManager", "Suspect"]
+
+SILENCE_BEATS = 2.5
+TICK_S = 1.0
+BLOCKED_RETRY_S = 0.05
+DECISION_S = 30.0
+"""How long an MWorker may take to decide about a key before the minion is told to come again."""
+DECIDING_MAX = OPEN_HANDSHAKES
+"""Sessions whose key is being decided about. A further one is told to come again."""
+PULL_AGAIN_S = 600.0
+"""A minion is asked anew about its unsettled jobs so often: whatever was lost on the way, nothing stays in doubt."""
+UNANSWERED_S = 5.0
+"""A fresh pull that was not answered is asked again after so long: the store failed, or its MWorker died with it."""
+
+
+def _arrived(arrival: Arrival, route: bytes, now: float) -> Peer:
+    """The session of a peer that has proved its key."""
+    return Peer(
+        session=arrival.session,
+        route=route,
+        connection=arrival.connection,
+        address=arrival.address,
+        fingerprint=fingerprint(arrival.session.peer),
+        said=arrival.said,
+        since=now,
+        last_heard=now,
+    )
+
+
+class SessionManager:
+    """The machine. Strangers are answered by `doorway`, which goes by the same clock."""
+
+    def __init__(self, doorway: Handshakes, clock: Clock) -> None:
+        self._clock = clock
+        self._doorway = doorway
+        self._strangers = Strangers(doorway.handshakes_per_network)
+        self.sessions = Sessions()
+        self._laden: dict[int, Peer] = {}
+        self._hung_up: set[int] = set()
+        self._assembly = Assembly()
+        self.files = RequestQueue()
+        self._clones = DuplicateKeys()
+        self._pace = KeyRateLimiter()
+        self._look_due = clock.monotonic()
+        self._effects: list[Effect] = []
+        self.refused_frames: dict[str, int] = {}
+        self._handshakes = 0
+
+    # -- what the driver asks
+
+    def take(self) -> list[Effect]:
+        """The effects since the last call, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def figures(self) -> dict[str, Any]:
+        """How many sessions, strangers connected, handshakes finished, parcels not acknowledged, refused frames."""
+        return {
+            **self.sessions.figures(),
+            "parcels": sum(len(peer.outbox) for peer in self._laden.values()),
+            "handshakes": self._handshakes,
+            "strangers": len(self._strangers),
+            "refused": dict(self.refused_frames),
+        }
+
+    # -- what the link says
+
+    def frame(self, route: bytes, connection: int, address: str, raw: bytes) -> None:
+        """A frame arrived, DATA with a negative connection. A bad one is counted, ends its session, is hung up on."""
+        try:
+            frame = frames.parse(raw)
+            if isinstance(frame, frames.Data):
+                self._data(route, frame)
+            else:
+                self._greeting(route, connection, address, frame)
+        except ProtocolError as error:
+            reason = getattr(error, "reason", "local")
+            self.refused_frames[reason] = self.refused_frames.get(reason, 0) + 1
+            self._doorway.give_up(route)
+            if connection >= 0:
+                self._effects.append(HangUp(connection, address))
+
+    def connected(self, connection: int, address: str) -> None:
+        """The link took a connection; it is hung up on if strangers of its network have too many."""
+        self._effects += self._strangers.connected(connection, address, self._clock.monotonic())
+
+    def hangup(self, connection: int) -> None:
+        """The link lost a connection, perhaps before it refuses to send: its sessions are probed, twice."""
+        self._strangers.over(connection)
+        self._probe(connection)
+        self._hung_up.add(connection)
+
+    def unsent(self, send: Send, *, gone: bool) -> None:
+        """The link could not carry this: the peer is gone, or its queue is full for now."""
+        peer = self.sessions.by_number.get(send.session)
+        if peer is None:
+            return
+        if gone:
+            self._drop(peer)
+        elif send.jid:
+            peer.outbox.blocked(send.jid, self._clock.monotonic() + BLOCKED_RETRY_S)
+        elif send.message is not None and send.message["t"] == "file_said":
+            self.files.unsent(send.session, send.message)
+        elif send.message is not None:
+            self._hold(peer, send.message)
+
+    def tick(self) -> None:
+        """Time has passed; called every TICK_S, and after BLOCKED_RETRY_S when the link was full."""
+        now = self._clock.monotonic()
+        self._effects += [HangUp(*origin) for origin in self._doorway.overdue()]
+        self._effects += self._strangers.overdue(now)
+        self.files.retry()
+        if now >= self._look_due:
+            self._look_due = now + TICK_S
+            while self._hung_up:
+                self._probe(self._hung_up.pop())
+            for peer in list(self.sessions.by_number.values()):
+                self._look_after(peer, now)
+            self._grant(self._assembly.expire(now))
+            for contest in self._clones.overdue(now):
+                self._admit(contest)
+        for number, peer in list(self._laden.items()):
+            if peer.outbox or peer.held:
+                self._effects += peer.due(now)
+            else:
+                del self._laden[number]
+
+    # -- what the MWorkers say
+
+    def decided(self, session: int, state: str, minion: str, gone: Iterable[Fingerprint] = ()) -> None:
+        """The verdict about a key: a KeyState or "busy"; the pending keys `gone` made room, and are presented anew."""
+        for key in gone:
+            self.key_changed(key, "deleted", "")
+        peer = self.sessions.by_number.get(session)
+        if peer is None or peer.state is not None:
+            return
+        older = self.sessions.by_key.get(peer.fingerprint)
+        is_up = older is not None and older.state is KeyState.ACCEPTED
+        if state == KeyState.ACCEPTED and is_up and older is not None and older.said["boot"] != peer.said["boot"]:
+            # It stays undecided, so that a change of the key still ends it (S5).
+            self._clones.begin(older, peer, minion, self._clock.monotonic())
+            self._say(older, {"t": "probe"})
+            return
+        del self.sessions.deciding[peer.fingerprint]
+        if state == KeyState.ACCEPTED:
+            self._welcome(peer, state)
+            self._accept(peer, minion)
+        elif state == KeyState.PENDING and self.sessions.has_room_for_pending(peer):
+            self._welcome(peer, state)
+            peer.state = KeyState.PENDING
+            self._strangers.at_home(peer.connection)
+            self._replace(older, peer)
+            self.sessions.by_key[peer.fingerprint] = peer
+        else:
+            self._welcome(peer, "busy" if state == KeyState.PENDING else state)
+            self._drop(peer)
+
+    def key_changed(self, key: Fingerprint, state: str, minion: str) -> None:
+        """A key was accepted, rejected, revoked or "deleted": act before anybody is told that it was (S5)."""
+        undecided = self.sessions.deciding.get(key)
+        if undecided is not None:
+            # Its verdict may have been read before the change; when it comes again it gets a fresh one.
+            self._send_away(undecided)
+        peer = self.sessions.by_key.get(key)
+        if peer is None:
+            return
+        if state != KeyState.ACCEPTED:
+            self._say(peer, {"t": "state", "state": state})
+            self._drop(peer)
+        elif peer.state is KeyState.PENDING:
+            self._say(peer, {"t": "state", "state": state})
+            self._accept(peer, minion)
+
+    def deliver(
+        self, minion: str, parcels: Iterable[Delivery], *, starved: bool = False, rest: str | None = None
+    ) -> None:
+        """Jobs for one minion, as they were pulled. For one that is away they stay where they are: in the store.
+
+        `starved`: the store has more for it, to be asked for when these are acknowledged. `rest`: the first job that
+        the answer to a fresh pull left out, "" for none; None for any other.
+        """
+        peer = self.sessions.by_id.get(minion)
+        if peer is None:
+            return
+        peer.known = True
+        now = self._clock.monotonic()
+        peer.outbox.refill(parcels, starved=starved, rest=rest)
+        if rest is not None:
+            peer.pull_at = now + PULL_AGAIN_S
+        self._laden[peer.session.id] = peer
+        self._effects += peer.due(now)
+
+    def push(self, minion: str, parcels: Iterable[Delivery]) -> None:
+        """A new job. A session that the store does not know yet pulls it: else it could be called expired, and ran."""
+        peer = self.sessions.by_id.get(minion)
+        if peer is not None and peer.known:
+            self.deliver(minion, parcels)
+
+    def cancel(self, parts: Iterable[tuple[str, str]]) -> None:
+        """Tell minions to end parts of jobs, by (minion, part); each answers by a state or a return."""
+        for minion, part in parts:
+            self._say_to(minion, {"t": "cancel", "jid": part})
+
+    def want(self, minion: str, what: str) -> None:
+        """The master does not know the functions, the grains or the resources of this minion: ask for them."""
+        self._say_to(minion, {"t": "want", "what": what})
+
+    def pull(self, minions: Iterable[str]) -> None:
+        """The store still holds jobs for these: ask for them again, for those that are up."""
+        for minion in minions:
+            peer = self.sessions.by_id.get(minion)
+            if peer is not None and not peer.outbox:
+                self._effects.append(Pull(peer.id, fresh=not peer.known))
+
+    def committed(self, key: Fingerprint, jids: Sequence[str]) -> None:
+        """These returns of that minion are stored: it may forget them."""
+        peer = self.sessions.by_key.get(key)
+        if peer is None:
+            return
+        for start in range(0, len(jids), JIDS_MAX):
+            self._say(peer, {"t": "ret_ack", "jids": list(jids[start : start + JIDS_MAX])})
+        now = self._clock.monotonic()
+        for jid in jids:
+            self._grant(self._assembly.release(peer.session.id, jid, now))
+
+    def send_files(self) -> None:
+        """Let some answers about files go, behind whatever else is to be said: once a turn."""
+        for session, message in self.files.leaving():
+            self._effects.append(self.sessions.by_number[session].sealed(message))
+
+    def leave(self, spread_ms: int) -> None:
+        """A planned stop: every minion is told to come back within `spread_ms`, jobs keep running."""
+        for peer in list(self.sessions.by_number.values()):
+            self._say(peer, {"t": "lame", "spread_ms": spread_ms})
+
+    # -- frames
+
+    def _greeting(self, route: bytes, connection: int, address: str, frame: frames.Frame) -> None:
+        if isinstance(frame, frames.Hello):
+            if any(peer.route == route for peer in self.sessions.on(connection)):
+                raise RemoteProtocolError("second-hello", "this connection has a session")
+            answer = self._doorway.hello(route, connection, address, frame)
+            self._effects.append(Send(route, answer))
+        elif isinstance(frame, frames.Auth):
+            self._auth(route, frame)
+        elif isinstance(frame, frames.Query):
+            self._effects.append(Send(route, self._doorway.query(address)))
+        else:
+            raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
+
+    def _auth(self, route: bytes, frame: frames.Auth) -> None:
+        arrival = self._doorway.auth(route, frame)
+        self._handshakes += 1
+        session = arrival.session
+        if session.id in self.sessions.by_number:
+            raise RemoteProtocolError("session-taken")
+        now = self._clock.monotonic()
+        peer = _arrived(arrival, route, now)
+        self.sessions.add(peer)
+        if len(self.sessions.deciding) >= DECIDING_MAX:
+            self._send_away(peer)
+            return
+        older = self.sessions.deciding.get(peer.fingerprint)
+        if older is not None:
+            self._send_away(older)
+        self.sessions.deciding[peer.fingerprint] = peer
+        self._effects.append(Decide(session.id, session.peer, peer.address, peer.said))
+
+    def _data(self, route: bytes, frame: frames.Data) -> None:
+        peer = self.sessions.by_number.get(frame.session)
+        if peer is None or peer.route != route:
+            raise RemoteProtocolError("no-session")
+        now = self._clock.monotonic()
+        try:
+            self._heard(peer, peer.read(frame.raw, self._pace, now))
+        except ProtocolError:
+            self._cut_off(peer)
+            raise
+        peer.last_heard = now
+        contest = self._clones.settle(peer) if peer in self.sessions else None
+        if contest is not None:
+            self._refuse_clone(contest, peer, now)
+
+    def _heard(self, peer: Peer, message: Message) -> None:
+        match message["t"]:
+            case "hb":
+                self._say(peer, {"t": "beat"})
+            case "functions":
+                # Minions share digests: with a false one, this minion would speak for others.
+                if functions_digest(message["functions"], whole=message["whole"]) != message["digest"]:
+                    raise RemoteProtocolError("bad-message", "digest")
+                peer.said = {**peer.said, "functions": message["digest"]}
+                self._effects.append(Report(peer.id, peer.fingerprint, message))
+            case "holds" | "job_state":
+                self._settle(peer, message.get("jid", ""))
+                self._effects.append(Report(peer.id, peer.fingerprint, message))
+            case "ret":
+                self._return(peer, message)
+            case "part":
+                whole = self._assembly.part(peer.session.id, message, self._clock.monotonic())
+                if whole is not None:
+                    self._effects.append(Report(peer.id, peer.fingerprint, *whole))
+            case "file_ask" | "file_put" | "doc_put" | "doc_get":
+                self.files.ask(peer.session.id, peer.id, message)
+            case "event":
+                self.files.event(peer.session.id, peer.id, message, self._clock.monotonic())
+            case "bye":
+                self._drop(peer)
+
+    def _return(self, peer: Peer, message: Message) -> None:
+        if comes_whole(message):
+            self._effects.append(Report(peer.id, peer.fingerprint, message, message["body"]))
+        else:
+            self._grant(self._assembly.announce(peer.session.id, message, self._clock.monotonic()))
+        self._settle(peer, message["jid"])
+
+    def _settle(self, peer: Peer, result: str) -> None:
+        if peer.outbox.settle(part_of_segment(result)):
+            pull = peer.next_pull()
+            if pull.fresh:
+                peer.pull_at = self._clock.monotonic() + UNANSWERED_S
+            self._effects.append(pull)
+
+    # -- sessions
+
+    def _accept(self, peer: Peer, minion: str) -> None:
+        peer.state, peer.id = KeyState.ACCEPTED, minion
+        self._strangers.at_home(peer.connection)
+        same_id = self.sessions.by_id.get(minion)
+        # In the table first: the id stays up, whoever held it until now.
+        self.sessions.by_id[minion] = peer
+        self._replace(same_id, peer)
+        self._replace(self.sessions.by_key.get(peer.fingerprint), peer)
+        self.sessions.by_key[peer.fingerprint] = peer
+        self._effects.append(peer.presence(up=True))
+        self._ask_anew(peer, self._clock.monotonic())
+
+    def _admit(self, contest: Contest | None) -> None:
+        """The session that was up is gone or silent: the newcomer takes its place."""
+        if contest is not None and contest.newcomer in self.sessions:
+            self.sessions.deciding.pop(contest.newcomer.fingerprint, None)
+            self._welcome(contest.newcomer, KeyState.ACCEPTED)
+            self._accept(contest.newcomer, contest.minion)
+
+    def _refuse_clone(self, contest: Contest, stays: Peer, now: float) -> None:
+        newcomer = contest.newcomer
+        if newcomer not in self.sessions:
+            return
+        is_clone = self._clones.proved(newcomer.fingerprint, now)
+        if is_clone and self._clones.is_news(newcomer.fingerprint, now):
+            self._effects.append(Suspect(stays.id, newcomer.fingerprint, newcomer.address, stays.address))
+        self._welcome(newcomer, "clone" if is_clone else "busy")
+        self._drop(newcomer)
+
+    def _replace(self, older: Peer | None, newer: Peer) -> None:
+        if older is not None and older is not newer and older in self.sessions:
+            self._say(older, {"t": "state", "state": "replaced"})
+            self._drop(older)
+
+    def _send_away(self, peer: Peer) -> None:
+        """End a session that was not decided about: its minion comes again, a little later."""
+        self._welcome(peer, "busy")
+        self._drop(peer)
+
+    def _ask_anew(self, peer: Peer, now: float) -> None:
+        peer.pull_at = now + (PULL_AGAIN_S if peer.known else UNANSWERED_S)
+        self._effects.append(Pull(peer.id, fresh=True))
+
+    def _probe(self, connection: int) -> None:
+        for peer in self.sessions.on(connection):
+            self._effects.append(peer.sealed({"t": "beat"}))
+
+    def _look_after(self, peer: Peer, now: float) -> None:
+        if peer.state is None:
+            if now - peer.since >= DECISION_S:
+                self._send_away(peer)
+        elif now - peer.last_heard >= SILENCE_BEATS * peer.beat_s:
+            self._cut_off(peer)
+        elif peer.state is KeyState.ACCEPTED and now >= peer.pull_at and not peer.outbox:
+            self._ask_anew(peer, now)
+
+    def _cut_off(self, peer: Peer) -> None:
+        """End a session, and let the peer know by ending its connection."""
+        self._drop(peer)
+        self._effects.append(HangUp(peer.connection, peer.address))
+
+    def _drop(self, peer: Peer) -> None:
+        if peer not in self.sessions:
+            return
+        number = peer.session.id
+        if self.sessions.is_up(peer):
+            self._effects.append(peer.presence(up=False))
+        self.sessions.remove(peer)
+        if not self.sessions.on(peer.connection):
+            self._effects += self._strangers.without_session(peer.connection, self._clock.monotonic())
+        self._laden.pop(number, None)
+        self.files.forget(number)
+        self._grant(self._assembly.forget(number, self._clock.monotonic()))
+        self._admit(self._clones.settle(peer))
+
+    # -- sending
+
+    def _welcome(self, peer: Peer, state: str) -> None:
+        peer.beat_s = self.sessions.heartbeat_s
+        self._say(peer, {"t": "welcome", "state": state, "hb_ms": int(peer.beat_s * 1000)})
+
+    def _grant(self, keys: Iterable[Key]) -> None:
+        for session, jid in keys:
+            peer = self.sessions.by_number.get(session)
+            if peer is not None:
+                self._say(peer, {"t": "grant", "jid": jid})
+
+    def _say_to(self, minion: str, message: Message) -> None:
+        if peer := self.sessions.by_id.get(minion):
+            self._say(peer, message)
+
+    def _say(self, peer: Peer, message: Message) -> None:
+        if peer.held:
+            self._hold(peer, message)
+        else:
+            self._effects.append(peer.sealed(message))
+
+    def _hold(self, peer: Peer, message: Message) -> None:
+        if peer in self.sessions and not peer.hold(message):
+            self._cut_off(peer)
+        elif peer.held:
+            self._laden[peer.session.id] = peer

@@ -1,0 +1,1 @@
+"""What the master keeps: the ports of the store and their implementations."""

@@ -1,0 +1,413 @@
+"""Changes to the store, inside one transaction.
+
+The write lock is held from the first statement to the commit, so what was read here is still true when it is
+written: checks need no constraint errors, and sequence numbers can be counted in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.errors import StoreError
+from saltlite.master.store.events import (
+    EXPIRED_REASON,
+    cancelled_reason,
+    check_job,
+    first_state,
+    job_event,
+    pack_data,
+    pack_own,
+    parts_of,
+    return_event,
+)
+from saltlite.master.store.ports import FunctionSet, MinionRow, PartRow, ReturnCommit, Stored, TargetRow, TokenRecord
+from saltlite.master.store.sqlite import auth_tokens
+from saltlite.master.store.sqlite.audience import pack_targets
+from saltlite.master.store.sqlite.connection import Values
+from saltlite.master.store.sqlite.history import OUTCOME_CODE
+from saltlite.master.store.sqlite.reader import UNDELIVERED, SqliteReader
+from saltlite.master.store.sqlite.transaction import Transaction
+from saltlite.master.store.target_states import NEVER_RAN, RANK, TERMINAL_RANK, believed
+from saltlite.model.authtoken import AuthToken
+from saltlite.model.history import Outcome, outcome_of, outcome_of_return
+from saltlite.model.ids import Jid, MinionId, TargetId
+from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.model.parts import split_part
+
+VACUUM_PAGES = 4_096
+"""Free pages (of 4 KiB) that one prune gives back to the file system: bounded, as writers wait meanwhile."""
+
+_PUT_KEY = (
+    "INSERT INTO keys (id, fingerprint, public, state, address, first_seen, changed_at, epoch, how)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (fingerprint) DO UPDATE SET id = excluded.id, public = excluded.public,"
+    " state = excluded.state, address = excluded.address, first_seen = excluded.first_seen,"
+    " changed_at = excluded.changed_at, epoch = excluded.epoch, how = excluded.how"
+)
+_PUT_TOKEN = (
+    "INSERT OR REPLACE INTO tokens"  # noqa: S105 - SQL about tokens, not a token
+    " (token_id, public, id_glob, uses_left, created_at, expires_at, created_by)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_PUT_JOB = (
+    "INSERT INTO jobs (seq, jid, request_id, user, uid, origin, fun, tgt, tgt_type, created_at, deliver_ms, run_ms,"
+    " batch_size, batch_wait_ms, batch_failhard, signature, body, minions, resources)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_PUT_TARGET = (
+    "INSERT INTO job_targets (jid, target, minion, part, rank, state, reason, changed_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, '', ?)"
+)
+_PUT_EVENT = "INSERT INTO events (seq, tag, data, at) VALUES (?, ?, ?, ?)"
+_PUT_RETURN = (
+    "INSERT INTO returns (seq, jid, target, state, retcode, started_at, duration_ms, reason, body)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+# The whole state machine of a target: forward only, and no terminal rank is below another.
+_MOVE_TARGET = (
+    "UPDATE job_targets SET state = ?, rank = ?, reason = ?, changed_at = ?, outcome = ?"
+    " WHERE jid = ? AND target = ? AND rank < ?"
+)
+# The same for all targets of a part, with what is believed of those that run (rank 2), whatever the others are.
+_MOVE_PART = (
+    "SET state = CASE rank WHEN 2 THEN ? ELSE ? END, reason = CASE rank WHEN 2 THEN ? ELSE ? END,"
+    " outcome = CASE rank WHEN 2 THEN ? ELSE ? END, rank = ?, changed_at = ?"
+)
+_MOVE_MINION = (
+    f"UPDATE job_targets {_MOVE_PART} WHERE jid = ? AND target = ? AND part = ? AND rank < ? RETURNING target"
+)
+_MOVE_RESOURCES = (
+    f"UPDATE job_targets INDEXED BY job_targets_parts {_MOVE_PART}"
+    " WHERE jid = ? AND minion = ? AND part = ? AND target <> minion AND rank < ? RETURNING target"
+)
+# A return that comes after its target was settled otherwise changes no state, but says what became of it.
+_LATE_OUTCOME = "UPDATE job_targets SET outcome = ? WHERE jid = ? AND target = ?"
+_IS_RETURNED = (
+    "SELECT EXISTS (SELECT 1 FROM returns AS r WHERE r.jid = t.jid AND r.target = t.target), t.rank"
+    " FROM job_targets AS t WHERE t.jid = ? AND t.target = ? AND t.minion = ?"
+)
+# last_seen never goes back: two MWorkers may report in either order, and `expire` trusts it.
+_TOUCH_MINION = (
+    "INSERT INTO minions (id, fingerprint, address, version, boot_id, incarnation, functions, up,"
+    " last_seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, max(?, coalesce("
+    "(SELECT max(changed_at) FROM job_targets WHERE rank = 0 AND rank < 9 AND minion = ?), 0)))"
+    " ON CONFLICT (id) DO UPDATE SET fingerprint = excluded.fingerprint, address = excluded.address,"
+    " version = excluded.version, boot_id = excluded.boot_id, incarnation = excluded.incarnation,"
+    " functions = excluded.functions, up = excluded.up,"
+    " last_seen = max(last_seen, excluded.last_seen)"
+)
+_NEVER_HANDED_OVER = (
+    "SELECT t.target FROM job_targets AS t LEFT JOIN minions AS m ON m.id = t.minion"
+    " WHERE t.jid = ?"
+    " AND (t.rank = -1 OR (t.rank = 0 AND (m.id IS NULL OR (NOT m.up AND m.last_seen < t.changed_at))))"
+    " ORDER BY t.target"
+)
+_UNDELIVERED_SORTED = UNDELIVERED + " ORDER BY t.jid, t.target"
+_PRUNABLE = (
+    "SELECT jid FROM jobs AS j WHERE j.created_at < ?"
+    " AND NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < ?)"
+)
+
+
+_OLDEST_ENDED = (
+    "SELECT jid, created_at FROM jobs AS j"
+    " WHERE NOT EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank < ?)"
+    " ORDER BY j.created_at, j.jid LIMIT ?"
+)
+
+
+class SqliteWriter(SqliteReader):
+    """`saltlite.master.store.ports.StoreWriter` over one transaction; lives as long as the `write()` block."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        super().__init__(transaction)
+        self._transaction = transaction
+
+    def put_key(self, record: KeyRecord) -> None:
+        if record.state is KeyState.ACCEPTED:
+            holder = self.holder(record.id)
+            if holder is not None and holder.fingerprint != record.fingerprint:
+                raise StoreError(f"{record.id} already has an accepted key; revoke or delete that one first")
+        row = (
+            record.id,
+            record.fingerprint,
+            record.public,
+            record.state,
+            record.address,
+            record.first_seen,
+            record.changed_at,
+            record.epoch,
+            record.how,
+        )
+        self._transaction.run(_PUT_KEY, row)
+
+    def delete_key(self, fingerprint: Fingerprint) -> None:
+        self._transaction.run("DELETE FROM keys WHERE fingerprint = ?", (fingerprint,))
+
+    def next_epoch(self) -> int:
+        self._transaction.run("UPDATE store SET epoch = epoch + 1")
+        return int(self._transaction.value("SELECT epoch FROM store"))
+
+    def put_token(self, token: TokenRecord) -> None:
+        row = (
+            token.token_id,
+            token.public,
+            token.id_glob,
+            token.uses_left,
+            token.created_at,
+            token.expires_at,
+            token.created_by,
+        )
+        self._transaction.run(_PUT_TOKEN, row)
+
+    def use_token(self, token_id: str) -> bool:
+        sql = "UPDATE tokens SET uses_left = uses_left - 1 WHERE token_id = ? AND uses_left > 0"
+        return self._transaction.run(sql, (token_id,)) == 1
+
+    def delete_token(self, token_id: str) -> bool:
+        return self._transaction.run("DELETE FROM tokens WHERE token_id = ?", (token_id,)) == 1
+
+    def put_auth_token(self, token: AuthToken, most: int) -> None:
+        auth_tokens.put_auth_token(self._transaction, token, most)
+
+    def delete_auth_token(self, token_id: str) -> bool:
+        return auth_tokens.delete_auth_token(self._transaction, token_id)
+
+    def expire_auth_tokens(self, now: float) -> None:
+        auth_tokens.expire_auth_tokens(self._transaction, now)
+
+    def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None:
+        sql = "INSERT OR REPLACE INTO preaccepts (id, fingerprint, created_by) VALUES (?, ?, ?)"
+        self._transaction.run(sql, (minion, fingerprint, by))
+
+    def delete_preaccept(self, minion: MinionId) -> bool:
+        return self._transaction.run("DELETE FROM preaccepts WHERE id = ?", (minion,)) == 1
+
+    def put_job(self, job: Job) -> int:
+        check_job(job)
+        if self.jid_taken(job.jid):
+            raise StoreError(f"job id {job.jid} is taken; publish with the next one")
+        made = self.job_of_request(job.request_id, job.uid)
+        if made is not None:
+            raise StoreError(f"this request already made job {made}; nothing was stored")
+        tag, data = job_event(job)
+        seq = self.put_event(tag, data, job.created_at)
+        row = (
+            seq,
+            job.jid,
+            job.request_id,
+            job.user,
+            job.uid,
+            job.origin,
+            job.fun,
+            job.target.expression,
+            job.target.kind,
+            job.created_at,
+            job.deliver_ms,
+            job.run_ms,
+            *((job.batch.size, job.batch.wait_ms, job.batch.failhard) if job.batch else (None, None, None)),
+            job.signature,
+            job.body,
+            *pack_targets(job.minions, job.resources),
+        )
+        self._transaction.run(_PUT_JOB, row)
+        state = first_state(job)
+        end = (RANK[state], state, job.created_at)
+        rows = [(job.jid, target, minion, part, *end) for minion, part, ids in parts_of(job) for target in ids]
+        # In the order of the table's key: pages are then filled one after the other.
+        self._transaction.run_many(_PUT_TARGET, sorted(rows))
+        return seq
+
+    def mark_reducible(self, jid: Jid | None) -> None:
+        if jid is None:
+            self._transaction.run("INSERT OR IGNORE INTO job_arguments SELECT jid FROM jobs")
+        else:
+            self._transaction.run("INSERT OR IGNORE INTO job_arguments (jid) VALUES (?)", (jid,))
+
+    def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
+        for jid, body in rows:
+            self._transaction.run("UPDATE jobs SET body = ?, signature = x'' WHERE jid = ?", (body, jid))
+            self._transaction.run("DELETE FROM job_arguments WHERE jid = ?", (jid,))
+
+    def jid_taken(self, jid: Jid) -> bool:
+        return self._transaction.value("SELECT 1 FROM jobs WHERE jid = ?", (jid,)) is not None
+
+    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, TargetId]]:
+        return [(jid, row.id) for jid, row in rows if self._set_target(jid, row)]
+
+    def _set_target(self, jid: Jid, row: TargetRow) -> bool:
+        if row.state in NEVER_RAN:
+            sql = "SELECT state FROM job_targets WHERE jid = ? AND target = ?"
+            current = self._transaction.value(sql, (jid, row.id))
+            row = row if current is None else believed(TargetState(current), row)
+        return bool(self._transaction.run(_MOVE_TARGET, _move(jid, row.id, row.state, row.reason, row.changed_at)))
+
+    def set_parts(self, rows: Iterable[PartRow]) -> list[tuple[Jid, TargetId]]:
+        moved = []
+        for row in rows:
+            jid, number = split_part(row.part)
+            sql = _MOVE_RESOURCES if number else _MOVE_MINION
+            ids = self._transaction.rows(sql, (*_part_move(row), jid, row.minion, number, RANK[row.state]))
+            moved += [(jid, target) for (target,) in sorted(ids)]
+        return moved
+
+    def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
+        outcomes = []
+        fresh: dict[tuple[Jid, TargetId], tuple[Return, MinionId]] = {}
+        late: list[Return] = []
+        senders: dict[Fingerprint, MinionId | None] = {}
+        for commit in commits:
+            ret = commit.ret
+            if commit.fingerprint not in senders:
+                senders[commit.fingerprint] = self._accepted_as(commit.fingerprint)
+            sender = senders[commit.fingerprint]
+            outcome, is_settled = self._judge(ret, sender)
+            if (ret.jid, ret.id) in fresh and outcome is Stored.NEW:
+                outcome = Stored.DUPLICATE
+            elif outcome is Stored.NEW and sender is not None:
+                fresh[ret.jid, ret.id] = ret, sender
+                late += [ret] if is_settled else []
+            outcomes.append(outcome)
+        self._store_returns(list(fresh.values()), now)
+        self._transaction.run_many(
+            _LATE_OUTCOME, [(OUTCOME_CODE[outcome_of_return(ret)], ret.jid, ret.id) for ret in late]
+        )
+        return outcomes
+
+    def _accepted_as(self, fingerprint: Fingerprint) -> MinionId | None:
+        sql = "SELECT id FROM keys WHERE fingerprint = ? AND state = 'accepted'"
+        minion: MinionId | None = self._transaction.value(sql, (fingerprint,))
+        return minion
+
+    def _judge(self, ret: Return, sender: MinionId | None) -> tuple[Stored, bool]:
+        """What is to become of a return, and whether its target was settled before it."""
+        rows = self._transaction.rows(_IS_RETURNED, (ret.jid, ret.id, sender)) if sender is not None else []
+        if not rows:
+            return Stored.UNASSIGNED, False
+        returned, rank = rows[0]
+        return (Stored.DUPLICATE if returned else Stored.NEW), rank == TERMINAL_RANK
+
+    def _store_returns(self, rets: list[tuple[Return, MinionId]], now: float) -> None:
+        events, returns, moves = [], [], []
+        for seq, (ret, minion) in enumerate(rets, start=self.last_seq() + 1):
+            tag, data = return_event(ret, minion)
+            events.append((seq, tag, pack_own(data), now))
+            returns.append(
+                (
+                    seq,
+                    ret.jid,
+                    ret.id,
+                    ret.state,
+                    ret.retcode,
+                    ret.started_at,
+                    ret.duration_ms,
+                    ret.reason,
+                    ret.body,
+                )
+            )
+            moves.append(_move(ret.jid, ret.id, ret.state, ret.reason, now, outcome_of_return(ret)))
+        self._transaction.run_many(_PUT_EVENT, events)
+        self._transaction.run_many(_PUT_RETURN, returns)
+        self._transaction.run_many(_MOVE_TARGET, moves)
+
+    def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
+        sql = "UPDATE jobs SET cancelled_at = ?, cancelled_by = ? WHERE jid = ? AND cancelled_at IS NULL"
+        self._transaction.run(sql, (now, by, jid))
+        ids = [row[0] for row in self._transaction.rows(_NEVER_HANDED_OVER, (jid,))]
+        reason = cancelled_reason(by)
+        self._transaction.run_many(
+            _MOVE_TARGET, [_move(jid, target, TargetState.CANCELLED, reason, now) for target in ids]
+        )
+        return ids
+
+    def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int:
+        packed = pack_data(data)
+        seq = self.last_seq() + 1
+        self._transaction.run(_PUT_EVENT, (seq, tag, packed, now))
+        return seq
+
+    def touch_minions(self, rows: Iterable[MinionRow]) -> None:
+        self._transaction.run_many(
+            _TOUCH_MINION,
+            [
+                (
+                    row.id,
+                    row.fingerprint,
+                    row.address,
+                    row.version,
+                    row.boot_id,
+                    row.incarnation,
+                    row.functions,
+                    row.up,
+                    row.last_seen,
+                    row.id,
+                )
+                for row in rows
+            ],
+        )
+
+    def put_functions(self, functions: FunctionSet) -> None:
+        sql = "INSERT OR REPLACE INTO functions (digest, whole, texts) VALUES (?, ?, ?)"
+        packed = msgpack.packb(sorted(functions.functions.values()))
+        self._transaction.run(sql, (functions.digest, functions.whole, packed))
+
+    def expire(self, now: float) -> list[tuple[Jid, TargetId]]:
+        gone = [(jid, target) for jid, target in self._transaction.rows(_UNDELIVERED_SORTED, (now,))]
+        self._transaction.run_many(
+            _MOVE_TARGET,
+            [_move(jid, target, TargetState.EXPIRED, EXPIRED_REASON, now) for jid, target in gone],
+        )
+        return gone
+
+    def prune(self, before: float) -> int:
+        jids = self._transaction.rows(_PRUNABLE, (before, TERMINAL_RANK))
+        self._delete_jobs(jids, before)
+        self._transaction.run("DELETE FROM functions WHERE digest NOT IN (SELECT functions FROM minions)")
+        self._give_back_pages()
+        return len(jids)
+
+    def prune_oldest(self, count: int) -> int:
+        rows = self._transaction.rows(_OLDEST_ENDED, (TERMINAL_RANK, count))
+        if rows:
+            self._delete_jobs([(jid,) for jid, _ in rows], rows[-1][1])
+            self._give_back_pages()
+        return len(rows)
+
+    def prune_events(self, count: int) -> int:
+        sql = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?)"
+        deleted = self._transaction.run(sql, (count,))
+        self._give_back_pages()
+        return deleted
+
+    def _delete_jobs(self, jids: list[tuple[str]], events_before: float) -> None:
+        self._transaction.run_many("DELETE FROM returns WHERE jid = ?", jids)
+        self._transaction.run_many("DELETE FROM job_targets WHERE jid = ?", jids)
+        self._transaction.run_many("DELETE FROM jobs WHERE jid = ?", jids)
+        self._transaction.run_many("DELETE FROM job_arguments WHERE jid = ?", jids)
+        self._transaction.run("DELETE FROM events WHERE at < ?", (events_before,))
+
+    def _give_back_pages(self) -> None:
+        # One at a time: the sqlite3 module takes one step of this pragma, which frees one page a step.
+        free = self._transaction.value("PRAGMA freelist_count")
+        for _ in range(min(free, VACUUM_PAGES)):
+            self._transaction.run("PRAGMA incremental_vacuum(1)")
+
+
+def _move(
+    jid: Jid, target: TargetId, state: TargetState, reason: str, at: float, outcome: Outcome | None = None
+) -> Values:
+    """The values of _MOVE_TARGET; the outcome is that of the state alone unless it is given."""
+    rank = RANK[state]
+    code = OUTCOME_CODE[outcome_of(state) if outcome is None else outcome]
+    return (state, rank, reason, at, code, jid, target, rank)
+
+
+def _part_move(row: PartRow) -> Values:
+    """The values of _MOVE_PART."""
+    running = believed(TargetState.RUNNING, row)
+    codes = (OUTCOME_CODE[outcome_of(running.state)], OUTCOME_CODE[outcome_of(row.state)])
+    return (running.state, row.state, running.reason, row.reason, *codes, RANK[row.state], row.changed_at)

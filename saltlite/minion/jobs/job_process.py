@@ -1,0 +1,360 @@
+"""The process of one job: forked from the job server, enters one function, leaves the result in the spool.
+
+It is made before anybody knows its job, and waits for it at a socket: the job arrives there when the journal says
+that it was started. If the job server dies before, the process sees the socket's end and goes without having done
+anything. It writes its result itself, so that it needs nobody, and then says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.errors import JournalError, UnwrittenError
+from saltlite.files.client import FileClient
+from saltlite.loader.blackout import blackout
+from saltlite.loader.chain import Chain, Executors, executors_index
+from saltlite.loader.compound import call_each
+from saltlite.loader.finder import Index
+from saltlite.loader.loader import Loader
+from saltlite.minion.jobs.returns import Returns
+from saltlite.minion.jobs.rpc_client import ASK, RpcClient
+from saltlite.minion.jobs.spool import DiskSpool, decode, encode
+from saltlite.minion.processes.event_sender import EventSender
+from saltlite.minion.protocol.ports import SpoolEntry
+from saltlite.minion.sync.documents import Hooks
+from saltlite.model.execution import DIRECTLY, Execution, is_direct
+from saltlite.model.job import TargetState
+from saltlite.platform import logs
+from saltlite.platform.folder import PosixFolder
+from saltlite.platform.process import adopt_orphans, close_all_but, set_title, start_ticks
+from saltlite.wire.ipc import Inside
+from saltlite.wire.jobbody import JobBody
+from saltlite.wire.limits import CHUNK
+from saltlite.wire.messages import REASON_MAX
+
+log = logging.getLogger(__name__)
+
+HELD_RESULT_MAX = CHUNK
+"""Bytes of a result that can be handed over without a disk: it travels in one message."""
+
+TITLE = "saltlite-job"
+DONE = b"."
+"""What the process says when its result is on disk; that it ends is then no news."""
+UNWRITTEN = b"!"
+"""What it says when the disk did not take it; the length of a report follows, and the report."""
+NO_RESULT = 1
+"""Exit status of a process that could not leave its result."""
+REPORT_MAX = HELD_RESULT_MAX + 4096
+"""Bytes of a report or question: a result that is small enough to be held or a piece of a file, and the words around
+it."""
+
+_LENGTH = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class JobCall:
+    """What to run."""
+
+    jid: str
+    calls: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]]
+    """Function, arguments and keyword arguments; each is entered when the one before has ended."""
+    user: str
+    execution: Execution = DIRECTLY
+    """The executors that were asked for."""
+
+    @classmethod
+    def of(cls, jid: str, body: JobBody) -> JobCall:
+        """What the body of a job says."""
+        calls = [(one.fun, one.args, one.kwargs) for one in body.calls]
+        return cls(jid, calls, body.user, Execution(body.executors, body.executor_opts))
+
+    @property
+    def fun(self) -> str:
+        """The names of its functions, as Salt writes them: joined by commas."""
+        return ",".join(fun for fun, _args, _kwargs in self.calls)
+
+
+@dataclass(slots=True)
+class JobContext:
+    """What every job of this minion finds: configuration, grains, pillar, the index of modules, where results go."""
+
+    opts: dict[str, Any]
+    grains: dict[str, Any]
+    index: Callable[[], Index]
+    """The index as the files are now; unchanged files are not read again."""
+    spool_dir: str
+    returns: Returns
+    """How a return becomes bytes, and what is done with one that is too large."""
+    phase_is: Callable[[str, str], None]
+    """Told where the connection is, for `systemctl status`."""
+    refresh: Callable[[str, Callable[[Inside], None]], None] = lambda _what, done: done({})
+    """Looks at "modules", "grains" or "pillar" anew, and calls back when that is done."""
+    pillar: dict[str, Any] = field(default_factory=dict)
+    hooks: Hooks = field(default_factory=Hooks)
+    """Who is told of pillar and resources."""
+    alarm: Callable[[int], None] = lambda _refused: None
+    """Told how many answers were refused, for no master had signed them."""
+    _made: tuple[tuple[object, ...], Loader] | None = field(default=None, init=False, repr=False)
+    _executors: Index | None = field(default=None, init=False, repr=False)
+
+    def loader(self) -> Loader:
+        """A loader over what there is now, the same one until that changes. The job server makes it and forks: what the
+        process of a job then does not make itself, it need not pay for. Only such a process may load modules with it.
+        """
+        made_of = (self.index(), self.grains, self.pillar)
+        if self._made is None or any(old is not new for old, new in zip(self._made[0], made_of, strict=True)):
+            self._made = made_of, Loader(made_of[0], self.opts, self.grains, self.pillar)
+        if not is_direct(self.opts, DIRECTLY):
+            self._executors = executors_index(self.opts, self._executors)
+        return self._made[1]
+
+    def last_loader(self) -> Loader:
+        """What `loader` answered last: without another look at the files."""
+        return self._made[1] if self._made is not None else self.loader()
+
+    def chain(self, loader: Loader, asked: Execution) -> Chain | None:
+        """The executors that a job goes through; None when its functions are only called. For the process of a job."""
+        if is_direct(self.opts, asked):
+            return None
+        self._executors = executors_index(self.opts, self._executors)
+        return Executors(loader, self._executors).chain(asked, remote=True)
+
+
+class JobProcess:
+    """A process that waits for its job, as the job server sees it. `loader` is what it was forked with, if anything."""
+
+    def __init__(self, pid: int, sock: socket.socket, loader: Loader | None = None) -> None:
+        self.pid = pid
+        self.socket = sock
+        self.loader = loader
+        self.ticks = start_ticks(pid) or 0
+        """Its start time, which no later process with this pid shares."""
+        self.on_ask: Callable[[bytes], None] = lambda _raw: None
+        """Called with every question."""
+        self._heard = bytearray()
+        self._ahead = ""
+
+    def load_ahead(self, module: str) -> None:
+        """Have it load the module that its job may be about, if that ships with saltlite; it is the next to get one."""
+        if self._ahead != module:
+            self._ahead = module
+            self.put(self.framed(msgpack.packb(module)))
+
+    def go(self, job: JobCall) -> None:
+        """Let it enter the function. A process that has died meanwhile is reported by its exit."""
+        data: bytes = msgpack.packb(
+            [job.jid, list(job.calls), job.user, job.execution.executors, job.execution.options]
+        )
+        # It reads all of it before it does anything else, so this waits for no longer than the copying takes.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.sendall(self.framed(data))
+
+    def hear(self) -> bytes | None:
+        """What it says: DONE, or a report for `read_report`; b"" when it went without a word, None for not yet.
+
+        Its questions go to `on_ask`.
+        """
+        with contextlib.suppress(ConnectionResetError):
+            try:
+                while chunk := self.socket.recv(REPORT_MAX, socket.MSG_DONTWAIT):
+                    self._heard += chunk
+                    while (asked := self._whole(ASK)) is not None:
+                        self.on_ask(asked)
+                    if self._heard.startswith(DONE):
+                        return DONE
+                    if (report := self._whole(UNWRITTEN)) is not None:
+                        return report
+                    if len(self._heard) > REPORT_MAX:
+                        break
+            except BlockingIOError:
+                return None
+        return b""
+
+    def _whole(self, kind: bytes) -> bytes | None:
+        """Take the message of that kind from the front of what was heard, if it is there and whole."""
+        start = len(kind) + _LENGTH.size
+        if not self._heard.startswith(kind) or len(self._heard) < start:
+            return None
+        end = start + _LENGTH.unpack_from(self._heard, len(kind))[0]
+        if len(self._heard) < end:
+            return None
+        message = bytes(self._heard[start:end])
+        del self._heard[:end]
+        return message
+
+    def framed(self, message: bytes) -> bytes:
+        """A message for the process as it travels."""
+        return _LENGTH.pack(len(message)) + message
+
+    def put(self, data: bytes) -> bytes:
+        """Send what the socket takes at once; the rest. Nothing is left of it when the process is gone."""
+        try:
+            return data[self.socket.send(data, socket.MSG_DONTWAIT) :]
+        except BlockingIOError:
+            return data
+        except (BrokenPipeError, ConnectionResetError):
+            return b""
+
+    def close(self) -> None:
+        """Let go of the socket; a process that has no job yet ends."""
+        self.socket.close()
+
+
+def fork_waiting(surroundings: JobContext) -> JobProcess:
+    """Make a process that waits for its job, with the loader that there was last.
+
+    Raises OSError when there is no room for another process.
+    """
+    loader = surroundings.last_loader()
+    ours, theirs = socket.socketpair()
+    try:
+        pid = os.fork()
+    except OSError:
+        ours.close()
+        theirs.close()
+        raise
+    if pid == 0:
+        _become(surroundings, theirs.fileno())
+    theirs.close()
+    return JobProcess(pid, ours, loader)
+
+
+def _become(surroundings: JobContext, waiting: int) -> None:
+    """The process's whole life; it never returns."""
+    status = NO_RESULT
+    try:
+        stand_alone(waiting)
+        spool, loader = DiskSpool(PosixFolder(surroundings.spool_dir)), surroundings.last_loader()
+        errands = RpcClient(waiting)
+        loader.provide("__file_client__", _file_client(surroundings.opts, errands))
+        job = _next_job(waiting, loader)
+        if job is not None:
+            with logs.log_context(jid=job.jid):
+                _write_all(waiting, _run(job, surroundings, loader, spool, errands))
+                logs.report_repeats()
+        status = 0
+    except JournalError as error:
+        sys.stderr.write(f"the result of a job is lost: {error}\n")
+    except BrokenPipeError:
+        # The job server is gone; the result is where the next one will find it.
+        status = 0
+    except BaseException:  # noqa: BLE001 - named supervision point: the last frame of a job's process
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def stand_alone(*keeping: int) -> None:
+    """Leave the daemon: own session and group, no descriptor of it but these and those of the log."""
+    os.setsid()
+    # Whatever a job starts can be found below it for as long as it runs.
+    adopt_orphans()
+    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(signum, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    close_all_but([0, 1, 2, *keeping, *logs.descriptors()])
+    logs.forget_repeats()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    for name in ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"):
+        # What systemd gave the minion is not for the programs that jobs start.
+        os.environ.pop(name, None)
+    # What a module prints belongs to the log, and must not be taken for anything else.
+    os.dup2(2, 1)
+    set_title(TITLE)
+
+
+def _next_job(waiting: int, loader: Loader) -> JobCall | None:
+    """The job, or None when the job server went away or needs this process no more."""
+    while (data := _message(waiting)) is not None:
+        match msgpack.unpackb(data, strict_map_key=False):
+            case str(module):
+                loader.load_ahead(module)
+            case [jid, calls, user, executors, options]:
+                return JobCall(jid, calls, user, Execution(executors, options))
+    return None
+
+
+def _message(waiting: int) -> bytes | None:
+    header = _read(waiting, _LENGTH.size)
+    if len(header) < _LENGTH.size:
+        return None
+    size = _LENGTH.unpack(header)[0]
+    data = _read(waiting, size)
+    return data if len(data) == size else None
+
+
+def _read(waiting: int, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size and (chunk := os.read(waiting, size - len(data))):
+        data += chunk
+    return bytes(data)
+
+
+def _write_all(waiting: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(waiting, rest) :]
+
+
+def _run(job: JobCall, surroundings: JobContext, loader: Loader, spool: DiskSpool, errands: RpcClient) -> bytes:
+    """Enter the functions and leave the result; what to say then."""
+    started, began = time.time(), time.monotonic()
+    loader.provide("__events__", EventSender(errands, job.jid))
+    calls = job.calls
+    outcome = blackout(loader, (fun for fun, _args, _kwargs in calls))
+    if outcome is None:
+        chain = surroundings.chain(loader, job.execution)
+        outcome = call_each(loader, calls, jid=job.jid, user=job.user, chain=chain)
+    dur_ms = int((time.monotonic() - began) * 1000)
+    sealed = surroundings.returns.seal(job.jid, outcome.value)
+    entry = SpoolEntry(
+        state=TargetState.RETURNED,
+        code=max(-(2**31), min(2**31, outcome.retcode)),
+        body=sealed.body,
+        start_ms=int(started * 1000),
+        dur_ms=dur_ms,
+        reason=" ".join([sealed.note, *outcome.warnings]).strip()[:REASON_MAX],
+    )
+    try:
+        spool.write(job.jid, entry)
+    except UnwrittenError as error:
+        log.error("%s", error)  # noqa: TRY400 - a sentence
+        report = _report(job.jid, entry, error.why)
+        return UNWRITTEN + _LENGTH.pack(len(report)) + report
+    return DONE
+
+
+def _file_client(opts: Mapping[str, Any], errands: RpcClient) -> FileClient:
+    return FileClient(
+        errands, opts.get("cachedir", ""), extmods=opts.get("extension_modules", ""), refresh=errands.refresh
+    )
+
+
+def _report(jid: str, entry: SpoolEntry, why: str) -> bytes:
+    """Why the result is not on disk, with the result itself when it is small."""
+    small = encode(jid, entry) if len(entry.body) <= HELD_RESULT_MAX else b""
+    packed: bytes = msgpack.packb([why, small])
+    return packed
+
+
+def read_report(jid: str, report: bytes) -> tuple[str, SpoolEntry | None]:
+    """What `_report` made. Raises ValueError for anything else: a module can write to every descriptor."""
+    match msgpack.unpackb(report):
+        case [str(why), bytes(small)]:
+            return why, decode(jid, small) if small else None
+    raise ValueError("it is no report of a job's process")

@@ -1,0 +1,482 @@
+"""The job server: carries out what the jobs machine decides, with journal, spool and processes.
+
+It is the minion's first process and its only lasting one with rights. It runs no module code: modules are
+imported in the process of a job, where a broken one ends nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from saltlite.errors import JournalError, ProtocolError, UnwrittenError
+from saltlite.minion.jobs.answer_check import AnswerCheck
+from saltlite.minion.jobs.disk_quota import Room
+from saltlite.minion.jobs.job_process import DONE, JobCall, JobContext, JobProcess, fork_waiting, read_report
+from saltlite.minion.jobs.journal_recovery import remembered_job
+from saltlite.minion.jobs.kills import Kills
+from saltlite.minion.jobs.part_runs import RESTARTED, MakeRuns, PartRuns
+from saltlite.minion.jobs.prefork_pool import PreforkPool
+from saltlite.minion.jobs.result_queue import ResultQueue
+from saltlite.minion.jobs.results import Results
+from saltlite.minion.jobs.rpc_server import RpcServer
+from saltlite.minion.jobs.running import RunningNotes
+from saltlite.minion.jobs.state_coalescing import Passing
+from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.protocol.effects import Delivery, Effect, EndPart, Forget, Fork, Go, Keep, Kill, Offer, Tell, Write
+from saltlite.minion.protocol.entry import SIGKILL
+from saltlite.minion.protocol.jobs import JobMachine
+from saltlite.minion.protocol.ports import Journal, Record, Spool, SpoolEntry, Step
+from saltlite.minion.sync.documents import Documents
+from saltlite.model.clock import Clock
+from saltlite.model.job import TargetState
+from saltlite.model.parts import is_resource_part
+from saltlite.platform.children import how
+from saltlite.platform.defects import log_defect
+from saltlite.platform.logs import log_context
+from saltlite.platform.process import Child
+from saltlite.platform.reactor import Reactor, Timer
+from saltlite.platform.stream import Channel
+from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
+from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.messages import Message, Sender, check
+
+log = logging.getLogger(__name__)
+
+Believe = Callable[[MasterCertificate, bytes, int], None]
+"""certificate, encoded successions, seconds since 1970: pins their fleet, or raises RemoteProtocolError."""
+
+STATUS_S = 1.0
+"""Heartbeats are seconds apart: what they report need not be fresher."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """What the job server keeps on disk. `running_dir` has one file a running job, for `saltutil.running`."""
+
+    journal: Journal
+    spool: Spool
+    running_dir: str
+    path: str
+    """Where all of it is, for messages."""
+
+
+class JobServer:
+    """Joins the jobs machine, the disk, the processes of jobs and the network process.
+
+    `believe` takes a certificate that a master showed, the encoded successions that came with it, and the time in
+    seconds since 1970: it pins their fleet, or raises RemoteProtocolError. `fail` is called when the disk fails: what
+    cannot be remembered must not be run, so the daemon ends. A full disk only has new jobs refused until there is room.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        jobs: JobMachine,
+        disk: Disk,
+        clock: Clock,
+        surroundings: JobContext,
+        *,
+        believe: Believe,
+        fail: Callable[[str], None],
+    ) -> None:
+        self._reactor = reactor
+        self._jobs = jobs
+        self._disk = disk
+        self._clock = clock
+        self._surroundings = surroundings
+        self._believe = believe
+        self._fail = fail
+        self._channel: Channel | None = None
+        self._session = 0
+        self._results = Results(disk.spool)
+        self._room = Room(reactor, jobs, disk.journal, self._results, disk.path)
+        check = AnswerCheck(jobs.minion, jobs.job_keys, clock.entropy, surroundings.alarm)
+        self.asks = RpcServer(reactor, self._tell, surroundings.refresh, check)
+        self.documents = Documents(
+            reactor, self.asks.ask, lambda message: self._tell(inside.ask(message)), surroundings.hooks
+        )
+        self._spares = PreforkPool(reactor, self._make_process, surroundings.loader)
+        self._kills = Kills()
+        self._running: dict[str, tuple[JobProcess, JobCall]] = {}
+        self._children: dict[int, Child] = {}
+        self._handing = ResultQueue(self._results, self._tell, self._unreadable)
+        self._parts = PartRuns(reactor, jobs, self._results, changed=self._something_ended, fail=fail)
+        self._timer: Timer | None = None
+        self._status_due = False
+        self._passing = Passing(reactor, self._tell, self._note)
+        self._notes = RunningNotes(disk.running_dir)
+
+    # -- start
+
+    def replay(self) -> None:
+        """Read journal and spool, and go on where an earlier job server was stopped. Raises JournalError."""
+        journal, spool = self._disk.journal, self._disk.spool
+        remembered = [remembered_job(entry) for entry in journal.open()]
+        spool.open()
+        if journal.repaired:
+            log.warning("%s", journal.repaired)
+        alive = [job for job in remembered if job.alive]
+        for pid in {job.pid for job in alive if job.srns}:
+            self._end_leftover(pid, [job.jid for job in alive if job.pid == pid])
+        for job in alive:
+            if not job.srns:
+                self._adopt(job.jid, job.pid)
+        self._notes.only([job.jid for job in alive])
+        self._jobs.replay(remembered, spool.jids(), journal.floor)
+        self._something_ended()
+
+    def grains_are(self, grains: dict[str, Any]) -> None:
+        """The grains were found: the next job sees these."""
+        self._surroundings.grains = grains
+        self._spares.renew()
+
+    def pillar_is(self, pillar: dict[str, Any]) -> None:
+        """The pillar was fetched: the next job sees this one."""
+        if pillar != self._surroundings.pillar:
+            self._surroundings.pillar = pillar
+            self._spares.renew()
+
+    def open(self) -> None:
+        """Grains and pillar are there: jobs may start."""
+        self._spares.top_up()
+        self._jobs.open()
+        self._carry_out()
+
+    def manage_resources(self, make: MakeRuns) -> None:
+        """Take parts of jobs for resources: `make` makes what runs them. To be called before `replay`."""
+        self._parts.use(make)
+
+    def attach(self, channel: Channel) -> None:
+        """A network process was started; `channel` leads to it."""
+        self._channel = channel
+        self._session = 0
+        self._tell_status()
+
+    def functions_are(self, message: Message) -> None:
+        """The modules changed; `message` is what the master is told of them."""
+        self._tell(inside.functions(message))
+
+    # -- the network process
+
+    def on_batch(self, batch: list[bytes]) -> None:
+        """Messages of the network process arrived. Nonsense from it costs it its life: it is started anew."""
+        for data in batch:
+            try:
+                self._from_network(unpack(data))
+            except (ProtocolError, KeyError, TypeError, ValueError) as error:
+                log.error("the network process sent what it must not (%r): it is cut off", error)  # noqa: TRY400 - a sentence
+                if self._channel is not None:
+                    self._channel.close()
+                break
+            except JournalError as error:
+                self._fail(str(error))
+                return
+            except Exception:  # noqa: BLE001 - named supervision point: jobs that run need this process
+                log_defect("a message of the network process")
+        self._carry_out()
+
+    def _from_network(self, message: Inside) -> None:
+        match message["t"]:
+            case "trust":
+                self._trust(message["cert"], message["chain"])
+            case "ready":
+                self._session = message["session"]
+                self._handing.connected()
+                self._jobs.connected(self._results.jids())
+                self.asks.connected()
+                self.documents.connected()
+            case "phase":
+                self._surroundings.phase_is(str(message["phase"]), str(message["reason"]))
+            case _:
+                self._from_master(check(message, Sender.MASTER, accepted=True))
+
+    def _from_master(self, message: Message) -> None:
+        jid = message.get("jid", "")
+        match message["t"]:
+            case "job":
+                self._room.look()
+                self._jobs.received(_parcel(message))
+            case "cancel":
+                self._jobs.cancel(jid)
+            case "ret_ack":
+                for acknowledged in message["jids"]:
+                    self._handing.acknowledged(acknowledged)
+                    self._jobs.acknowledged(acknowledged)
+            case "grant":
+                self._handing.grant(jid)
+            case "file_said":
+                self.asks.said(message)
+            case "want":
+                self.documents.wanted(message["what"])
+
+    def _trust(self, raw: bytes, chain: bytes) -> None:
+        certificate = _believed(raw, chain, self._believe, int(max(self._clock.wall(), BUILD_DATE_S)))
+        if certificate is not None:
+            self._jobs.trust(certificate.job_public, certificate.not_after)
+
+    # -- effects
+
+    def _carry_out(self) -> None:
+        try:
+            while effects := self._jobs.take():
+                self._in_order(effects)
+            self._handing.hand_over()
+        except JournalError as error:
+            self._fail(str(error))
+            return
+        if not self._status_due:
+            self._status_due = True
+            self._reactor.call_later(STATUS_S, self._tell_status)
+        self._arm()
+
+    def _in_order(self, effects: list[Effect]) -> None:
+        """Carry effects out in order; neighbouring records share a sync, and are on disk before what follows."""
+        unwritten: list[Write] = []
+        for effect in effects:
+            if isinstance(effect, Write):
+                unwritten.append(effect)
+                continue
+            # A fork only makes a process that waits: it may share the sync of the record that lets it go.
+            if not isinstance(effect, Fork):
+                self._write(unwritten)
+                unwritten = []
+            self._one(effect)
+            if isinstance(effect, Fork):
+                # Its answer belongs right behind it, before anything that follows it in this list.
+                following = self._jobs.take()
+                unwritten = self._after_fork(unwritten, following)
+        self._write(unwritten)
+
+    def _after_fork(self, unwritten: list[Write], following: list[Effect]) -> list[Write]:
+        for effect in following:
+            if isinstance(effect, Write):
+                unwritten.append(effect)
+            else:
+                self._write(unwritten)
+                unwritten = []
+                self._one(effect)
+        return unwritten
+
+    def _write(self, writes: list[Write]) -> None:
+        if not writes:
+            return
+        try:
+            self._disk.journal.append([Record(write.step, write.jid, write.fields) for write in writes])
+        except UnwrittenError as error:
+            self._not_written(writes, error.why)
+        if not all(write.lazy for write in writes):
+            self._disk.journal.sync()
+
+    def _not_written(self, writes: list[Write], why: str) -> None:
+        """The disk is full: new jobs are refused, and of the rest is written what fits."""
+        for write in writes:
+            if write.step in (Step.RECEIVED, Step.STARTED):
+                self._jobs.unwritten(write.step, write.jid, why)
+                continue
+            # What these say is remembered for as long as this process lives, and found out again by the next.
+            with suppress(UnwrittenError):
+                self._disk.journal.append([Record(write.step, write.jid, write.fields)])
+
+    def _one(self, effect: Effect) -> None:
+        match effect:
+            case Fork(jid) | Go(jid) | Tell(jid, TargetState.RECEIVED | TargetState.RUNNING) if self._jobs.refused(jid):
+                # The record that stands before it could not be written.
+                pass
+            case Fork(jid, body, srns):
+                self._fork(JobCall.of(jid, body), srns)
+            case Go(jid):
+                self._go(jid)
+            case EndPart():
+                self._parts.end(effect)
+            case Tell(jid, state, reason):
+                self._passing.state(jid, state, reason)
+            case Offer(jid):
+                self._passing.overtaken(jid)
+                self._handing.offer(jid)
+            case Kill(jid, pid, signum):
+                self._kill(jid, pid, signum)
+            case Keep(jid, state, code, reason, start_ms, dur_ms):
+                self._results.keep(jid, SpoolEntry(state, code, b"", start_ms, dur_ms, reason))
+                self._room.write_later()
+            case Forget(jid):
+                self._handing.forget(jid)
+                self._results.remove(jid)
+                self._room.look()
+            case Write():
+                raise AssertionError("records are written by _write")
+
+    def _fork(self, call: JobCall, srns: Sequence[str]) -> None:
+        if srns:
+            self._parts.begin(call, srns)
+            return
+        try:
+            process = self._spares.take()
+        except OSError as error:
+            self._jobs.not_forked(call.jid, f"the minion cannot start another process: {error.strerror}")
+            return
+        self._running[call.jid] = process, call
+        self._reactor.add_reader(process.socket.fileno(), lambda: self._says(call.jid, process))
+        self._jobs.forked(call.jid, process.pid, process.ticks)
+
+    def _go(self, jid: str) -> None:
+        if is_resource_part(jid):
+            self._parts.go(jid)
+            return
+        process, call = self._running[jid]
+        process.go(call)
+        self._spares.began(call.calls[0][0].partition(".")[0])
+        # Made while the job runs, so that the next one does not wait for a fork.
+        self._reactor.call_soon(self._spares.top_up)
+
+    def _make_process(self) -> JobProcess:
+        process = fork_waiting(self._surroundings)
+        process.on_ask = lambda raw: self.asks.heard(process, raw)
+        self._children[process.pid] = Child(
+            self._reactor, process.pid, lambda status: self._process_ended(process, status)
+        )
+        return process
+
+    def _adopt(self, jid: str, pid: int) -> None:
+        def ended(status: int | None) -> None:
+            del self._children[pid]
+            self._job_ended(jid, how(status))
+            self._kills.over(pid)
+
+        self._children[pid] = Child(self._reactor, pid, ended)
+
+    def _end_leftover(self, pid: int, parts: list[str]) -> None:
+        """A process for resources of an earlier job server: nobody hears it, and what it does is not wanted."""
+
+        def ended(_status: int | None) -> None:
+            del self._children[pid]
+            for part in parts:
+                self._parts.ended(part, RESTARTED)
+            self._kills.over(pid)
+
+        self._children[pid] = Child(self._reactor, pid, ended)
+        self._kill(parts[0], pid, SIGKILL)
+
+    def _says(self, jid: str, process: JobProcess) -> None:
+        """The result is on disk, or could not be written, or the process is about to be reported as ended."""
+        said = process.hear()
+        if said is None:
+            return
+        self._reactor.remove_reader(process.socket.fileno())
+        if said:
+            self._let_go(jid, process)
+            self._job_ended(jid, "exit status 0", said)
+
+    def _process_ended(self, process: JobProcess, status: int | None) -> None:
+        del self._children[process.pid]
+        self._spares.ended(process)
+        for jid, (one, _call) in list(self._running.items()):
+            if one is process:
+                said = process.hear() or b""
+                self._let_go(jid, process)
+                self._job_ended(jid, how(status), said)
+        self._kills.over(process.pid)
+
+    def _let_go(self, jid: str, process: JobProcess) -> None:
+        del self._running[jid]
+        self.asks.ended(process)
+        self._reactor.remove_reader(process.socket.fileno())
+        process.close()
+
+    def _job_ended(self, jid: str, how_it_ended: str, said: bytes = b"") -> None:
+        self._notes.forget(jid)
+        with log_context(jid=jid):
+            unwritten = "" if said in (b"", DONE) else self._take_over(jid, said)
+        try:
+            left_result = self._results.noticed(jid, said=said == DONE)
+        except JournalError as error:
+            self._fail(str(error))
+            return
+        self._jobs.exited(jid, left_result=left_result, how=how_it_ended, unwritten=unwritten)
+        self._something_ended()
+
+    def _take_over(self, jid: str, report: bytes) -> str:
+        """Hold the result that a job's process could not write; why it could not."""
+        try:
+            why, entry = read_report(jid, report)
+        except (ValueError, JournalError) as error:
+            log.error("a job's process said what makes no sense (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
+            return ""
+        if entry is None or not self._results.hold(jid, entry, why):
+            log.error("its result is lost, because the disk did not take it: %s; make room there", why)
+        self._room.write_later()
+        return why
+
+    def _kill(self, jid: str, pid: int, signum: int) -> None:
+        self._kills.signal(jid, pid, signum)
+        if signum == SIGKILL and pid in self._children:
+            # One that was only just made may lead no group yet.
+            self._children[pid].signal(signum)
+
+    # -- results
+
+    def _unreadable(self, result: str) -> None:
+        self._jobs.unreadable(result)
+        self._reactor.call_soon(self._carry_out)
+
+    def _something_ended(self) -> None:
+        self._room.look()
+        self._carry_out()
+        if self._disk.journal.should_compact():
+            self._compact()
+
+    def _tell(self, message: Inside) -> None:
+        if self._channel is not None:
+            self._channel.send(pack({**message, "session": self._session}))
+
+    def _note(self, jid: str) -> None:
+        if jid in self._running:
+            process, call = self._running[jid]
+            with log_context(jid=jid):
+                self._notes.note(call, process.pid, self._clock.wall())
+
+    def _tell_status(self) -> None:
+        self._status_due = False
+        self._tell(inside.status(self._jobs.running, self._results.count()))
+
+    # -- time
+
+    def _arm(self) -> None:
+        deadline = self._jobs.deadline()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline != float("inf"):
+            self._timer = self._reactor.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._jobs.tick()
+        self._carry_out()
+
+    def _compact(self) -> None:
+        try:
+            self._disk.journal.compact(int(self._clock.wall() * 1000))
+        except JournalError as error:
+            log.warning("%s; make room in %s", error, self._disk.path)
+            return
+        self._jobs.forgotten(self._disk.journal.floor)
+
+
+def _believed(raw: bytes, chain: bytes, believe: Believe, now: int) -> MasterCertificate | None:
+    """The certificate in `raw`, when its fleet has signed it and it is valid; None otherwise."""
+    try:
+        certificate = MasterCertificate.decode(raw)
+        believe(certificate, chain, now)
+    except ProtocolError as error:
+        log.error("a certificate that the network process passed on was refused: %s", error)  # noqa: TRY400 - a sentence
+        return None
+    return certificate
+
+
+def _parcel(message: Message) -> Delivery:
+    proof, resources = message["proof"], message["resources"]
+    return Delivery(message["jid"], message["body"], message["sig"], proof, message["deliver_ms"], resources)

@@ -1,0 +1,278 @@
+"""The minion's spool: one file a result, `<id>.ret`, until the master has confirmed that it stored it.
+
+    file    magic(4) | u32 format | u32 crc32 of id and map | msgpack map            all integers big endian
+
+Rules of this file: a result has its name only when its content is on disk, and `write` returns only when the
+name is, too (G6); file names are made from validated ids of parts and segments; what cannot be read is put aside,
+never deleted.
+
+`reserve` is an empty file to which SPOOL_RESERVE bytes of the disk belong. Whoever finds the disk full removes it and
+writes into the room that it leaves; until it can be made again the spool calls itself full.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from contextlib import suppress
+from typing import Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.errors import JournalError, UnwrittenError, UsageError
+from saltlite.minion.protocol.ports import SPOOL_RESERVE, SpoolEntry
+from saltlite.model.job import TERMINAL, TargetState
+from saltlite.model.parts import is_segment_id, parse_part_id
+from saltlite.platform.folder import FULL, Folder, Handle
+from saltlite.wire.limits import SPOOL_BYTES, SPOOL_RESULTS
+from saltlite.wire.messages import unfit_field
+
+MAGIC = b"SLRT"
+FORMAT = 1
+HEADER = struct.Struct(">4sII")
+
+RESULT = ".ret"
+UNFINISHED = ".tmp"
+DAMAGED = ".bad"
+RESERVE = "reserve"
+
+_FIELDS: dict[str, type] = {
+    "state": str,
+    "code": int,
+    "body": bytes,
+    "start_ms": int,
+    "dur_ms": int,
+    "reason": str,
+}
+
+
+class DiskSpool:
+    """The port `saltlite.minion.protocol.ports.Spool` over a folder of its own."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._sizes: dict[str, int] = {}
+        self._bytes = 0
+
+    def open(self) -> None:
+        """Remove unfinished files and count the finished ones; see the port."""
+        try:
+            for name in self._folder.names():
+                if _id_of(name, UNFINISHED):
+                    self._folder.remove(name)
+            # A writer that was killed after its rename may have left a name that is not on disk yet.
+            self._folder.sync()
+        except OSError as error:
+            raise JournalError(f"the spool {self._folder.path} cannot be used: {error.strerror}") from error
+        self.full()
+        self.jids()
+
+    def write(self, jid: str, result: SpoolEntry) -> bool:
+        """Write, sync, rename, sync the folder; see the port."""
+        known = _checked(jid)
+        data = encode(jid, result)
+        try:
+            if there := self._size(known):
+                self._folder.sync()
+            else:
+                self._store_somehow(known, data)
+        except OSError as error:
+            raise UnwrittenError(
+                f"the result of job {jid} cannot be kept in {self._folder.path}: {error.strerror}; "
+                "make room on that disk, or repair it",
+                error.strerror or "the disk does not take it",
+            ) from error
+        self._count(known, there or len(data))
+        return not there
+
+    def read(self, jid: str) -> SpoolEntry:
+        """Read and check one result; see the port."""
+        name = _checked(jid) + RESULT
+        path = f"{self._folder.path}/{name}"
+        try:
+            data = self._folder.read(name)
+        except OSError as error:
+            raise JournalError(f"the result {path} cannot be read: {error.strerror}") from error
+        try:
+            return decode(jid, data)
+        except ValueError as error:
+            self._put_aside(jid)
+            raise JournalError(f"the result {path} is damaged ({error}); it was renamed to {jid}{DAMAGED}") from error
+
+    def remove(self, jid: str) -> None:
+        """Remove one result, without a sync: one that comes back is offered again, and that is harmless."""
+        try:
+            self._folder.remove(_checked(jid) + RESULT)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise JournalError(
+                f"the result of job {jid} cannot be removed from {self._folder.path}: {error.strerror}"
+            ) from error
+        self._count(jid, 0)
+
+    def jids(self) -> list[str]:
+        """Look what is there; see the port."""
+        try:
+            found = {jid: self._size(jid) for name in self._folder.names() if (jid := _id_of(name, RESULT))}
+        except OSError as error:
+            raise JournalError(f"the spool {self._folder.path} cannot be read: {error.strerror}") from error
+        self._sizes = {jid: size for jid, size in found.items() if size}
+        self._bytes = sum(self._sizes.values())
+        return sorted(self._sizes)
+
+    def noticed(self, jid: str, *, said: bool = False) -> bool:
+        """Ask the file for its size; see the port."""
+        known = _checked(jid)
+        try:
+            there = self._size(known)
+            if there and not said:
+                # Its writer may have been killed before the name was on disk.
+                self._folder.sync()
+        except OSError as error:
+            raise JournalError(f"the spool {self._folder.path} cannot be read: {error.strerror}") from error
+        self._count(known, there)
+        return there > 0
+
+    def usage(self) -> tuple[int, int]:
+        """Number and bytes as last counted; see the port."""
+        return len(self._sizes), self._bytes
+
+    def full(self) -> str:
+        """Make the reserve again where it is gone; see the port."""
+        try:
+            self._folder.size(RESERVE)
+        except FileNotFoundError:
+            try:
+                self._set_aside()
+            except OSError as error:
+                return error.strerror or "it is full"
+        except OSError as error:
+            return error.strerror or "it cannot be read"
+        return ""
+
+    def has_room(self) -> bool:
+        """Whether both SPOOL_RESULTS and SPOOL_BYTES leave room; see the port."""
+        return len(self._sizes) < SPOOL_RESULTS and self._bytes < SPOOL_BYTES
+
+    # -- inside
+
+    def _set_aside(self) -> None:
+        handle = self._folder.create(RESERVE)
+        try:
+            handle.reserve(SPOOL_RESERVE)
+        except OSError as error:
+            # A file system that sets nothing aside is not full for that.
+            if error.errno in FULL:
+                self._folder.remove(RESERVE)
+                raise
+        finally:
+            handle.close()
+
+    def _store_somehow(self, jid: str, data: bytes) -> None:
+        """Put a new result on disk, in the reserve if there is no other room. Raises OSError."""
+        try:
+            self._store(jid, data)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            with suppress(FileNotFoundError):
+                self._folder.remove(RESERVE)
+            self._store(jid, data)
+
+    def _store(self, jid: str, data: bytes) -> None:
+        """Put a new result on disk. Raises OSError, and then there is none."""
+        handle = self._create(jid + UNFINISHED)
+        try:
+            handle.write(data)
+            handle.sync()
+            self._folder.rename(jid + UNFINISHED, jid + RESULT)
+            self._folder.sync()
+        except OSError:
+            for leftover in (jid + UNFINISHED, jid + RESULT):
+                with suppress(OSError):
+                    self._folder.remove(leftover)
+            raise
+        finally:
+            handle.close()
+
+    def _create(self, unfinished: str) -> Handle:
+        try:
+            return self._folder.create(unfinished)
+        except FileExistsError:
+            # Its writer is dead: only one process at a time writes for one job.
+            self._folder.remove(unfinished)
+            return self._folder.create(unfinished)
+
+    def _put_aside(self, jid: str) -> None:
+        # A disk that refuses even this leaves the file where it is, and the next reader meets the same error.
+        with suppress(OSError):
+            self._folder.rename(jid + RESULT, jid + DAMAGED)
+            self._count(jid, 0)
+
+    def _size(self, jid: str) -> int:
+        """Bytes of that result, 0 when it is gone."""
+        try:
+            return self._folder.size(jid + RESULT)
+        except FileNotFoundError:
+            return 0
+
+    def _count(self, jid: str, size: int) -> None:
+        self._bytes += size - self._sizes.pop(jid, 0)
+        if size:
+            self._sizes[jid] = size
+
+
+def encode(jid: str, result: SpoolEntry) -> bytes:
+    """The bytes of a result. Raises JournalError when its state is not terminal."""
+    if result.state not in TERMINAL:
+        raise JournalError(f"job {jid} is {result.state}: only what has ended has a result")
+    values: dict[str, Any] = {name: getattr(result, name) for name in _FIELDS}
+    payload: bytes = msgpack.packb(values | {"state": result.state.value})
+    return HEADER.pack(MAGIC, FORMAT, _checksum(jid, payload)) + payload
+
+
+def decode(jid: str, data: bytes) -> SpoolEntry:
+    """The result that `encode` made for that jid. Raises ValueError for anything else, with what is wrong.
+
+    Raises JournalError for a format of another version: such a file is not damaged.
+    """
+    if len(data) < HEADER.size or not data.startswith(MAGIC):
+        raise ValueError("it does not begin as a result does")
+    _, version, crc = HEADER.unpack_from(data)
+    if version != FORMAT:
+        raise JournalError(
+            f"the result of job {jid} has format {version}, and this saltlite reads format {FORMAT}: "
+            "let the version that wrote it hand it over"
+        )
+    payload = memoryview(data)[HEADER.size :]
+    if crc != _checksum(jid, payload):
+        raise ValueError("wrong checksum")
+    values = msgpack.unpackb(payload)
+    if type(values) is not dict or {name: type(value) for name, value in values.items()} != _FIELDS:
+        raise ValueError("its fields are not those of a result")
+    state, unfit = TargetState(values["state"]), unfit_field(values)
+    if unfit or state not in TERMINAL:
+        # Its master would end the session for it, at every try.
+        raise ValueError(f"no result has such a {unfit or 'state'}")
+    return SpoolEntry(**values | {"state": state})
+
+
+def _checksum(jid: str, payload: bytes | memoryview) -> int:
+    # The jid is in it, so that a file under another name is not taken for another job's result.
+    return zlib.crc32(payload, zlib.crc32(jid.encode("ascii")))
+
+
+def _checked(text: str) -> str:
+    """`text`, when it is the id of a part or a segment. Raises UsageError."""
+    return text if is_segment_id(text) else parse_part_id(text)
+
+
+def _id_of(name: str, suffix: str) -> str | None:
+    stem = name.removesuffix(suffix)
+    if stem == name:
+        return None
+    try:
+        return _checked(stem)
+    except UsageError:
+        return None

@@ -1,0 +1,234 @@
+"""The network process of a minion: joins the connection machine, the link, and the job server.
+
+Whoever takes this process over can delay jobs and see what passes, and no more: it holds no right, writes
+nothing, and cannot make the job server run what no master signed for this minion.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from saltlite.errors import LinkError
+from saltlite.minion.processes import ipc_messages as inside
+from saltlite.minion.protocol.connection import Changed, Close, Connection, Deliver, Open, Phase, SendFrame, Trust
+from saltlite.model.keys import Fingerprint
+from saltlite.platform.link import ClientLink, SendResult
+from saltlite.platform.reactor import Reactor, Timer
+from saltlite.platform.stream import Channel
+from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.limits import CHUNK
+from saltlite.wire.messages import Message
+
+log = logging.getLogger(__name__)
+
+FULL_RETRY_S = 0.02
+"""The link does not say when it has room again; it is asked so often."""
+
+
+@dataclass(slots=True)
+class Transfer:
+    """A large result on its way, part by part."""
+
+    jid: str
+    body: bytes
+    offset: int = 0
+
+
+class NetworkProcess:
+    """`functions` is the message with what this minion's modules promise, `key` the fingerprint of its key."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        connection: Connection,
+        make_link: Callable[[NetworkProcess], ClientLink],
+        functions: Message,
+        *,
+        key: Fingerprint,
+    ) -> None:
+        self._reactor = reactor
+        self._connection = connection
+        self._functions = functions
+        self._untold = False
+        self._key = key
+        self._link = make_link(self)
+        self._channel: Channel | None = None
+        self._backlog: deque[bytes] = deque()
+        self._transfers: deque[Transfer] = deque()
+        self._retry_due = False
+        self._sessions = 0
+        self._timer: Timer | None = None
+
+    def start(self, channel: Channel) -> None:
+        """Connect; `channel` leads to the job server."""
+        self._channel = channel
+        self._connection.start()
+        self._carry_out()
+
+    # -- the link
+
+    def on_up(self) -> None:
+        """The link is connected."""
+        self._connection.link_up()
+        self._carry_out()
+
+    def on_frame(self, frame: bytes) -> None:
+        """A frame of the master arrived."""
+        self._connection.frame(frame)
+        self._carry_out()
+
+    def on_down(self, reason: str) -> None:
+        """The link is gone, or could not be made."""
+        self._connection.link_down(reason)
+        self._carry_out()
+
+    def stop(self) -> None:
+        """A planned stop."""
+        self._connection.close("the minion is stopping")
+        self._carry_out()
+        self._reactor.call_later(0.05, self._reactor.stop)
+
+    # -- the job server
+
+    def on_batch(self, batch: list[bytes]) -> None:
+        """Messages of the job server arrived."""
+        for data in batch:
+            self._from_job_server(unpack(data))
+        self._carry_out()
+
+    def on_closed(self, reason: str) -> None:
+        """The job server is gone: this process has no purpose without it."""
+        log.error("the job server is gone: %s", reason)
+        self._reactor.stop()
+
+    def _from_job_server(self, message: Inside) -> None:
+        kind, session = message.pop("t"), message.pop("session")
+        if kind in ("state", "result", "body", "ask") and session != self._sessions:
+            # Said to the master of an earlier session; whatever this one must know it is told when it asks.
+            return
+        match kind:
+            case "state":
+                self._connection.send({"t": "job_state", **message})
+            case "result":
+                self._connection.send({"t": "ret", **message})
+            case "body":
+                self._transfers.append(Transfer(message["jid"], message["body"]))
+                self._pump()
+            case "status":
+                self._connection.running = message["running"]
+                self._connection.spooled = message["spooled"]
+            case "functions":
+                self._functions = message["message"]
+                self._connection.functions_are(self._functions["digest"])
+                self._untold = not self._connection.send(self._functions)
+            case "ask":
+                self._connection.send(message["message"])
+
+    # -- effects
+
+    def _carry_out(self) -> None:
+        while effects := self._connection.take():
+            for effect in effects:
+                match effect:
+                    case SendFrame(frame):
+                        self._send(frame)
+                    case Deliver(message):
+                        self._deliver(message)
+                    case Open(address):
+                        self._open(address)
+                    case Close():
+                        self._backlog.clear()
+                        self._transfers.clear()
+                        self._link.close()
+                    case Changed(phase, reason):
+                        self._changed(phase, reason)
+                    case Trust(_, certificate, chain):
+                        self._tell(inside.trust(certificate.encode(), chain))
+        self._arm()
+
+    def _open(self, address: str) -> None:
+        self._backlog.clear()
+        try:
+            self._link.open(address)
+        except LinkError as error:
+            reason = str(error)
+            self._reactor.call_soon(lambda: self.on_down(reason))
+
+    def _changed(self, phase: Phase, reason: str) -> None:
+        if phase is Phase.PENDING:
+            # Whoever accepts it has to compare what the master shows with something.
+            reason += f"; its fingerprint is {self._key}"
+        level = logging.WARNING if reason else logging.INFO
+        self._sessions += phase is Phase.READY
+        # The number makes the line of each session another one, or the log would hold it back as a repeat and
+        # end with a state that is over.
+        session = f" [session {self._sessions}]" if self._sessions else ""
+        log.log(level, "connection: %s%s%s", phase, f" ({reason})" if reason else "", session)
+        self._tell(inside.phase(phase, reason))
+        if phase is Phase.READY:
+            self._tell(inside.ready(self._sessions))
+            if self._untold:
+                # The handshake may have begun before they changed.
+                self._untold = not self._connection.send(self._functions)
+
+    def _deliver(self, message: Message) -> None:
+        if message["t"] == "want" and message["what"] == "functions":
+            self._connection.send(self._functions)
+        else:
+            self._tell(dict(message))
+
+    def _tell(self, message: Inside) -> None:
+        if self._channel is not None:
+            self._channel.send(pack(message))
+
+    # -- sending
+
+    def _send(self, frame: bytes) -> None:
+        # Sealed frames are numbered, so they leave in their order or not at all.
+        if self._backlog or self._link.send(frame) is SendResult.FULL:
+            self._backlog.append(frame)
+            self._retry_later()
+
+    def _retry_later(self) -> None:
+        if not self._retry_due:
+            self._retry_due = True
+            self._reactor.call_later(FULL_RETRY_S, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_due = False
+        while self._backlog:
+            if self._link.send(self._backlog[0]) is SendResult.FULL:
+                self._retry_later()
+                return
+            self._backlog.popleft()
+        self._pump()
+        self._carry_out()
+
+    def _pump(self) -> None:
+        """Send parts of large results as long as the link takes them."""
+        while self._transfers and not self._backlog:
+            transfer = self._transfers[0]
+            data = transfer.body[transfer.offset : transfer.offset + CHUNK]
+            part = {"t": "part", "jid": transfer.jid, "offset": transfer.offset, "data": data}
+            if not self._connection.send(part):
+                self._transfers.clear()
+                return
+            transfer.offset += len(data)
+            if transfer.offset >= len(transfer.body):
+                self._transfers.popleft()
+            for effect in self._connection.take():
+                if isinstance(effect, SendFrame):
+                    self._send(effect.frame)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._reactor.call_at(self._connection.deadline(), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._connection.tick()
+        self._carry_out()

@@ -1,0 +1,385 @@
+"""The minion's connection to its masters, as a state machine without a socket.
+
+    state       leaves on                                             to
+    ---------   ---------------------------------------------------   --------------------------------
+    CONNECT     link up                                               HANDSHAKE
+                link down, 10 s                                       BACKOFF
+    HANDSHAKE   WELCOME accepted | pending                            READY | PENDING
+                WELCOME rejected | revoked | conflict | clone         REFUSED
+                WELCOME busy, bad proof, link down, 10 s              BACKOFF
+                BUSY n                                                BACKOFF (n, +- 25 %)
+    PENDING     STATE accepted                                        READY, in the same session
+    PENDING and STATE rejected | revoked | conflict                   REFUSED
+    READY       STATE deleted | replaced, a bad frame, link down,
+                2.5 heartbeats of silence                             BACKOFF
+                session age                                           BACKOFF (0 .. 1 s)
+                LAME spread                                           BACKOFF (0 .. spread)
+    REFUSED     10 min, +- 50 %                                       CONNECT
+    BACKOFF     min(60 s, uniform(1 s, 3 x the last one))             CONNECT, with the next master
+
+Rules of this file: it never ends by itself, it says nothing of itself before the master has proved itself,
+and a failed proof changes nothing but the time of the next try (R5). The back-off starts over after 60 s of
+READY. Whatever arrives in another state than the table says is a bad frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from saltlite.errors import ProtocolError, RemoteProtocolError
+from saltlite.model.clock import Clock
+from saltlite.model.keys import fingerprint_bytes
+from saltlite.wire import codec, frames
+from saltlite.wire.certificate import BUILD_DATE_S, MasterCertificate
+from saltlite.wire.limits import HANDSHAKE_TIMEOUT_S, SESSION_MAX_AGE_S
+from saltlite.wire.messages import (
+    JIDS_MAX,
+    REASON_MAX,
+    REPLY_FIELDS,
+    Message,
+    Sender,
+    check,
+    check_payload,
+)
+from saltlite.wire.noise import Handshake, Role
+from saltlite.wire.session import Session
+from saltlite.wire.succession import successors
+
+CONNECT_TIMEOUT_S = 10.0
+BACKOFF_MIN_S = 1.0
+BACKOFF_MAX_S = 60.0
+REFUSED_S = 600.0
+SETTLED_S = 60.0
+"""After so long in READY the back-off starts from its minimum again."""
+SILENCE_BEATS = 2.5
+
+
+FOR_JOBS = frozenset({"job", "cancel", "ret_ack", "grant", "want", "file_said"})
+"""The verbs of an accepted session that are handed on; the others are about the session itself."""
+
+
+_REFUSALS = {
+    "clone": "another machine uses this minion's key, as a copied image does, and keeps its place: "
+    "stop this minion, remove its pki_dir and data_dir, and start it again",
+}
+
+
+class Phase(StrEnum):
+    """Where the connection is; the words are shown in logs and in `systemctl status`."""
+
+    CONNECT = "connect"
+    HANDSHAKE = "handshake"
+    PENDING = "pending"
+    READY = "ready"
+    REFUSED = "refused"
+    BACKOFF = "backoff"
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Make a new link to this `host:port`; whatever link there was is gone."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Drop the link."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendFrame:
+    """Put this frame on the link."""
+
+    frame: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """A message of the master for the job side, checked."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The phase changed. `reason` is a sentence for people, "" where there is nothing to say."""
+
+    phase: Phase
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """This fleet's certificate was verified: hand it to the job side, which pins the fleet.
+
+    `fleet` is the 25-byte fingerprint of the key that signed the certificate, `chain` leads there from what was pinned.
+    """
+
+    fleet: bytes
+    certificate: MasterCertificate
+    chain: bytes
+
+
+Effect = Open | Close | SendFrame | Deliver | Changed | Trust
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the minion says of itself, and the private key (32 bytes, X25519) that proves it."""
+
+    id: str
+    private: bytes
+    boot: str
+    incarnation: str
+    version: str
+    functions: str
+    """`functions_digest` of its execution module functions; the master asks for those it does not know."""
+    token: bytes = b""
+    """The proof of a join token (`saltlite.wire.joinproof`); sent only after the master has proved itself."""
+
+
+class Connection:
+    """The machine. Feed it, then carry out what `take()` returns, in order.
+
+    `fleet` is the pinned fleet fingerprint (25 bytes), or None to trust the first fleet that answers: that is
+    allowed only where the configuration says so by name. `masters` are `host:port`, tried in turn.
+    """
+
+    def __init__(self, identity: Identity, masters: tuple[str, ...], fleet: bytes | None, clock: Clock) -> None:
+        self.phase = Phase.BACKOFF
+        self.running: list[str] = []
+        self.spooled = 0
+        self._identity = identity
+        self._masters = masters
+        self._next_master = 0
+        self._fleet = fleet
+        self._claimed: bytes | None = None
+        self._clock = clock
+        self._handshake: Handshake | None = None
+        self._session: Session | None = None
+        self._epoch = 0
+        self._deadline = 0.0
+        self._phase_since = 0.0
+        self._session_ends = 0.0
+        self._last_heard = 0.0
+        self._beat_due = 0.0
+        self._beat_s = 0.0
+        self._backoff_s = 0.0
+        self._effects: list[Effect] = []
+
+    # -- what the driver asks
+
+    def take(self) -> list[Effect]:
+        """The effects since the last call, in the order in which they must be carried out."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def deadline(self) -> float:
+        """Monotonic time at which `tick()` has something to do."""
+        if self._session is not None and self.phase in (Phase.PENDING, Phase.READY):
+            return min(self._beat_due, self._last_heard + SILENCE_BEATS * self._beat_s, self._session_ends)
+        return self._deadline
+
+    # -- what happens
+
+    def start(self) -> None:
+        """Begin: connect to the first master."""
+        self._connect(self._clock.monotonic())
+
+    def link_up(self) -> None:
+        """The link is there: prove and be proved."""
+        if self.phase is not Phase.CONNECT:
+            return
+        self._enter(Phase.HANDSHAKE, "")
+        self._deadline = self._clock.monotonic() + HANDSHAKE_TIMEOUT_S
+        if self._claimed is None:
+            self._effects.append(SendFrame(frames.query()))
+        else:
+            self._hello(self._claimed)
+
+    def link_down(self, reason: str) -> None:
+        """The link broke, or could not be made."""
+        if self.phase not in (Phase.BACKOFF, Phase.REFUSED):
+            if self.phase is Phase.HANDSHAKE:
+                reason += ", before it proved itself: `saltlite doctor` here says whether it is of another fleet"
+            self._back_off(reason)
+
+    def frame(self, raw: bytes) -> None:
+        """A frame arrived. A bad one costs the session, never the process."""
+        try:
+            self._frame(frames.parse(raw))
+        except ProtocolError as error:
+            if self.phase not in (Phase.BACKOFF, Phase.REFUSED):
+                self._back_off(f"the master's frame was refused ({error})")
+
+    def tick(self) -> None:
+        """Time has passed."""
+        now = self._clock.monotonic()
+        if self.phase in (Phase.BACKOFF, Phase.REFUSED):
+            if now >= self._deadline:
+                self._connect(now)
+        elif self.phase in (Phase.CONNECT, Phase.HANDSHAKE):
+            if now >= self._deadline:
+                self._back_off("the master did not answer in time")
+        elif now >= self._last_heard + SILENCE_BEATS * self._beat_s:
+            self._back_off("the master has been silent for 2.5 heartbeats")
+        elif now >= self._session_ends:
+            self._back_off("the session has reached its age", wait_s=self._clock.uniform(0.0, 1.0))
+        elif now >= self._beat_due:
+            self._beat(now)
+
+    def send(self, message: Mapping[str, Any]) -> bool:
+        """Seal a message for the master; False, and nothing happens, while not READY."""
+        if self.phase is not Phase.READY or self._session is None:
+            return False
+        self._effects.append(SendFrame(self._session.seal(codec.encode(message))))
+        return True
+
+    def functions_are(self, digest: str) -> None:
+        """The minion has other functions than it said: what it says of itself in the next handshake."""
+        self._identity = replace(self._identity, functions=digest)
+
+    def close(self, reason: str) -> None:
+        """Say good-bye, for a planned stop."""
+        if self._session is not None and self.phase in (Phase.READY, Phase.PENDING):
+            bye = {"t": "bye", "reason": reason[:REASON_MAX]}
+            self._effects.append(SendFrame(self._session.seal(codec.encode(bye))))
+        self._effects.append(Close())
+
+    # -- inside
+
+    def _connect(self, now: float) -> None:
+        address = self._masters[self._next_master % len(self._masters)]
+        self._next_master += 1
+        self._claimed = self._fleet
+        self._enter(Phase.CONNECT, "")
+        self._deadline = now + CONNECT_TIMEOUT_S
+        self._effects.append(Open(address))
+
+    def _hello(self, fleet: bytes) -> None:
+        self._handshake = Handshake(
+            Role.INITIATOR, self._identity.private, frames.prologue(fleet), self._clock.entropy(32)
+        )
+        self._effects.append(SendFrame(frames.hello(self._handshake.write(b""), fleet)))
+
+    def _frame(self, frame: frames.Frame) -> None:
+        if isinstance(frame, frames.Data):
+            self._data(frame)
+        elif self.phase is not Phase.HANDSHAKE:
+            raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
+        elif isinstance(frame, frames.Reply) and self._handshake is not None and self._session is None:
+            self._reply(frame, self._handshake)
+        elif isinstance(frame, frames.Busy) and self._session is None:
+            wait_s = min(frame.retry_ms / 1000, BACKOFF_MAX_S)
+            self._back_off("the master is busy", wait_s=wait_s * self._clock.uniform(0.75, 1.25))
+        elif isinstance(frame, frames.Fleet) and self._claimed is None:
+            # Nobody has proved it yet: it is believed for this one handshake.
+            self._claimed = fingerprint_bytes(frame.public)
+            self._hello(self._claimed)
+        else:
+            raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
+
+    def _reply(self, frame: frames.Reply, handshake: Handshake) -> None:
+        payload = check_payload(codec.decode(handshake.read(frame.message)), REPLY_FIELDS)
+        certificate = MasterCertificate.decode(payload["cert"])
+        if self._claimed is None or handshake.remote_static != certificate.static_public:
+            raise RemoteProtocolError("wrong-certificate", "it names another key than the handshake proved")
+        fleet = (self._claimed, *successors(self._claimed, certificate.fleet_public, payload["chain"]))[-1]
+        certificate.verify(fleet, int(max(self._clock.wall(), BUILD_DATE_S)), self._epoch)
+        self._fleet = fleet
+        self._epoch = certificate.epoch
+        me = self._identity
+        said = {
+            "id": me.id,
+            "boot": me.boot,
+            "incarnation": me.incarnation,
+            "version": me.version,
+            "functions": me.functions,
+            "token": me.token,
+        }
+        self._effects.append(Trust(fleet, certificate, payload["chain"]))
+        self._effects.append(SendFrame(frames.auth(handshake.write(codec.encode(said)))))
+        self._session = Session(handshake)
+
+    def _data(self, frame: frames.Data) -> None:
+        if self._session is None or self.phase not in (Phase.HANDSHAKE, Phase.PENDING, Phase.READY):
+            raise RemoteProtocolError("unexpected-frame", "DATA")
+        accepted = self.phase is Phase.READY
+        message = check(codec.decode(self._session.open(frame.raw)), Sender.MASTER, accepted=accepted)
+        self._last_heard = self._clock.monotonic()
+        match message["t"]:
+            case "welcome" if self.phase is Phase.HANDSHAKE:
+                self._welcome(message)
+            case "state" if self.phase is not Phase.HANDSHAKE:
+                self._told_state(message["state"])
+            case "beat":
+                pass
+            case "probe":
+                self._beat(self._clock.monotonic())
+            case "lame":
+                wait_s = self._clock.uniform(0.0, message["spread_ms"] / 1000)
+                self._back_off("the master is about to restart", wait_s=wait_s)
+            case verb if verb in FOR_JOBS:
+                self._effects.append(Deliver(message))
+            case _:
+                raise RemoteProtocolError("unexpected-verb", message["t"])
+
+    def _welcome(self, message: Message) -> None:
+        now = self._clock.monotonic()
+        self._beat_s = message["hb_ms"] / 1000
+        self._beat_due = now + self._beat_s * self._clock.uniform(0.2, 1.0)
+        self._session_ends = now + SESSION_MAX_AGE_S * self._clock.uniform(0.75, 1.25)
+        if message["state"] == "busy":
+            self._back_off("the master is busy")
+        else:
+            self._told_state(message["state"])
+
+    def _told_state(self, state: str) -> None:
+        if state == "accepted":
+            if self.phase is not Phase.READY:
+                self._enter(Phase.READY, "")
+        elif state == "pending":
+            if self.phase is Phase.READY:
+                raise RemoteProtocolError("unexpected-state", state)
+            self._enter(Phase.PENDING, "the key waits to be accepted: `saltlite key accept` on the master")
+        elif state == "replaced":
+            self._back_off("a newer connection of this minion's key took the place of this one")
+        elif state == "deleted":
+            self._back_off("the key was deleted on the master: it is presented anew")
+        else:
+            self._leave()
+            self._deadline = self._clock.monotonic() + REFUSED_S * self._clock.uniform(0.5, 1.5)
+            self._enter(Phase.REFUSED, _REFUSALS.get(state, f"the master refuses this minion: its key is {state}"))
+
+    def _beat(self, now: float) -> None:
+        if self._session is None:
+            return
+        beat = {"t": "hb", "running": self.running[:JIDS_MAX], "spool": self.spooled}
+        self._effects.append(SendFrame(self._session.seal(codec.encode(beat))))
+        self._beat_due = now + self._beat_s * self._clock.uniform(0.9, 1.0)
+
+    def _back_off(self, reason: str, wait_s: float | None = None) -> None:
+        now = self._clock.monotonic()
+        if self.phase is Phase.READY and now - self._phase_since >= SETTLED_S:
+            self._backoff_s = 0.0
+        if wait_s is None:
+            longest = 3 * max(self._backoff_s, BACKOFF_MIN_S)
+            self._backoff_s = min(BACKOFF_MAX_S, self._clock.uniform(BACKOFF_MIN_S, longest))
+            wait_s = self._backoff_s
+        self._leave()
+        self._deadline = now + wait_s
+        self._enter(Phase.BACKOFF, reason)
+
+    def _leave(self) -> None:
+        self._handshake = None
+        self._session = None
+        self._effects.append(Close())
+
+    def _enter(self, phase: Phase, reason: str) -> None:
+        self.phase = phase
+        self._phase_since = self._clock.monotonic()
+        self._effects.append(Changed(phase, reason))

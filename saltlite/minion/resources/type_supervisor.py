@@ -1,0 +1,439 @@
+"""One resource type as the job server sees it: its process, what was found with it, and which parts it runs.
+
+A process is replaced when it asks for that (calls hang in it), when its files or its part of the pillar have changed,
+and when it dies. The fresh one gets what comes from then on; the old one ends what it has, and goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.minion.jobs.job_process import JobCall
+from saltlite.minion.resources.process import SHUTDOWN_S, TypeProcess
+from saltlite.model.ids import PartId, TargetId
+from saltlite.model.resourcelook import TypeReport
+from saltlite.model.srn import resource_index_srn_key
+from saltlite.platform.children import how
+from saltlite.platform.process import Child, start_ticks
+from saltlite.platform.proctree import ProcessTree
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.stream import Channel
+from saltlite.wire.ipc import Inside, pack, unpack
+from saltlite.wire.limits import DOC_MAX
+
+log = logging.getLogger(__name__)
+
+RESTART_MIN_S = 0.05
+RESTART_MAX_S = 60.0
+STEADY_S = 10.0
+"""A process that lived so long starts over with the shortest pause."""
+AGAIN_S = 60.0
+"""A type that could not be used, or not find its resources, is tried again after so long."""
+STOP_S = SHUTDOWN_S + 1.0
+"""Between asking a process to end and ending it."""
+
+LISTEN_S = 20.0
+"""A process that has something to do is asked after so long whether it is there."""
+SILENT_MAX = 3
+"""One that was asked so often and has not said a word is killed, for a call holds up all its threads: to ask once would
+do, if no machine were ever that busy."""
+
+LAST_WORDS_S = 0.5
+"""What a process said before it ended is read for so long: somebody that it started may keep its socket open."""
+STOPPED = "the minion was stopped, or has this type no more"
+"""How parts end whose process was told to."""
+FIRST = 1
+"""The number of the first segment of a process; 0 is the job server's own."""
+LOOK_BYTES = 8
+"""Random bytes of the name of a look: two looks never have the same one."""
+MESSAGE_MAX = 2 * DOC_MAX
+"""Bytes of one message; the largest has the grains of all resources of a type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a job that is to be run, by resources of one type that are managed here."""
+
+    call: JobCall
+    srns: Sequence[TargetId]
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found with a type. `known`: a look has ended, whatever came of it."""
+
+    known: bool = False
+    ids: Sequence[str] = ()
+    srns: frozenset[TargetId] = frozenset()
+    functions: Sequence[str] = ()
+    grains: Mapping[TargetId, Mapping[str, Any]] = field(default_factory=dict)
+    stale: Sequence[TargetId] = ()
+    why: str = ""
+    """Why nothing was found, "" otherwise."""
+    loaded: bool = False
+    initialised: bool = False
+    unusable: str = ""
+    """Why the type cannot be called, "" when it can."""
+    was: int | None = None
+    """How many the last successful look but one found."""
+    look: str = ""
+    """The name of the last successful look."""
+
+    def report(self, looked_at: str) -> TypeReport:
+        """What the master and operators are told; `looked_at`: which keys of the pillar declare its resources."""
+        return TypeReport(
+            loaded=self.loaded,
+            initialised=self.initialised,
+            found=None if self.why or not self.look else len(self.ids),
+            was=self.was,
+            error=self.why or self.unusable,
+            looked_at="" if self.why or self.ids else looked_at,
+            look=self.look,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Who is told: of parts as in `saltlite.minion.resources.ports.Runs`, and of what was found."""
+
+    segment: Callable[[str], None]
+    done: Callable[[PartId, str], None]
+    found: Callable[[], None]
+    """A step of the look is done: see `TypeSupervisor.looking` and `Found`."""
+    asked: Callable[[TypeProcess, bytes], None]
+    """The process asks the minion for something."""
+    ended: Callable[[TypeProcess], None]
+    """It asks nothing more."""
+
+
+class _Running:
+    """One process, and the parts that it has."""
+
+    def __init__(self, process: TypeProcess, child: Child, channel: Channel, began: float) -> None:
+        self.process = process
+        self.child = child
+        self.channel = channel
+        self.began = began
+        self.ticks = start_ticks(process.pid) or 0
+        self.parts: set[PartId] = set()
+        self.listened = False
+        """Whether somebody listens for it."""
+        self.silent = 0
+        """How often it was asked since it said something."""
+        self.faulty = False
+        self.stopping = False
+        self.status: int | None = None
+        self.exited = False
+        self.closed = False
+
+    def say(self, message: Inside) -> None:
+        self.channel.send(pack(message))
+
+
+class TypeSupervisor:
+    """`make` forks a process that knows these grains; it raises OSError when there is no room for one."""
+
+    def __init__(
+        self,
+        name: str,
+        reactor: Reactor,
+        make: Callable[[Mapping[TargetId, Mapping[str, Any]]], TypeProcess],
+        events: Events,
+        was: int | None = None,
+    ) -> None:
+        """`was`: how many resources were found before the minion was started, where that is known."""
+        self.name = name
+        self.found = Found()
+        self._was = was
+        self.looking = False
+        """Whether a look is under way: until the grains are there."""
+        self.finding = False
+        """Whether a look is under way that has not found the resources yet."""
+        self._reactor = reactor
+        self._make = make
+        self._events = events
+        self._current: _Running | None = None
+        self._all: list[_Running] = []
+        self._waiting: dict[PartId, Part] = {}
+        self._number = 0
+        self._pause_s = RESTART_MIN_S
+        self._starting = False
+        self._stopped: Callable[[], None] | None = None
+        self._start()
+
+    @property
+    def process(self) -> tuple[int, int]:
+        """Pid and start time of the process that gets new parts; zeros while there is none."""
+        return (self._current.process.pid, self._current.ticks) if self._current else (0, 0)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has no process."""
+        return not self._all
+
+    # -- parts
+
+    def run(self, part: Part) -> None:
+        """Run it, at once or when there is a process that can."""
+        if self._current is None:
+            self._waiting[part.call.jid] = part
+            return
+        call = part.call
+        self._current.parts.add(call.jid)
+        calls = [[fun, list(args), dict(kwargs)] for fun, args, kwargs in call.calls]
+        message = {"t": "run", "part": call.jid, "calls": calls, "user": call.user, "srns": list(part.srns)}
+        execution = {"executors": call.execution.executors, "options": call.execution.options}
+        self._current.say({**message, **execution, "number": FIRST})
+        self._listen(self._current)
+
+    def cancel(self, part: PartId, why: str) -> bool:
+        """End that part; it is told as done. False when it is not here."""
+        if self._waiting.pop(part, None) is not None:
+            self._reactor.call_soon(lambda: self._events.done(part, why))
+            return True
+        for running in self._all:
+            if part in running.parts:
+                running.say({"t": "cancel", "part": part, "how": why})
+                return True
+        return False
+
+    # -- the look
+
+    def find(self) -> None:
+        """Look for resources and their grains anew, in a fresh process when the type could not be used until now."""
+        self._number += 1
+        self.looking = self.finding = True
+        if self._current is not None and self._current.faulty:
+            self.replace()
+        elif self._current is not None:
+            self._say_find(self._current)
+
+    def minion_is(self, grains: Mapping[str, Any]) -> None:
+        """The grains of the minion were found anew."""
+        for running in self._all:
+            running.say({"t": "minion", "grains": dict(grains)})
+
+    def pillar_is(self, pillar: Mapping[str, Any]) -> None:
+        """The pillar has changed, and not in what it says of this type."""
+        if self._current is not None:
+            self._current.say({"t": "pillar", "pillar": dict(pillar)})
+
+    def replace(self) -> None:
+        """Let a fresh process have what comes from now on."""
+        old, self._current = self._current, None
+        if old is not None:
+            self._let_go(old)
+        self._start()
+
+    def stop(self, done: Callable[[], None] = lambda: None) -> None:
+        """End all its processes; those parts that run are told as done. `done` when they are gone."""
+        self._stopped = done
+        self._current = None
+        for running in self._all:
+            self._end(running)
+        if not self._all:
+            done()
+
+    # -- processes
+
+    def _start(self) -> None:
+        self._starting = False
+        if self._stopped is not None or self._current is not None:
+            return
+        try:
+            process = self._make(self.found.grains)
+        except OSError as error:
+            log.warning("resource type %s: no process can be started: %s; raise TasksMax", self.name, error.strerror)
+            self._start_later()
+            return
+        self._current = self._watched(process)
+        waiting, self._waiting = self._waiting, {}
+        for part in waiting.values():
+            self.run(part)
+        if self.looking:
+            self._say_find(self._current)
+
+    def _say_find(self, running: _Running) -> None:
+        running.say({"t": "find", "n": self._number})
+        self._listen(running)
+
+    def _watched(self, process: TypeProcess) -> _Running:
+        def closed(_reason: str) -> None:
+            running.closed = True
+            if running.exited:
+                self._gone(running)
+            else:
+                self._reactor.call_later(STOP_S, lambda: self._kill(running, "does not end"))
+
+        channel = Channel(
+            self._reactor,
+            process.socket,
+            lambda batch: self._heard(running, batch),
+            closed,
+            message_max=MESSAGE_MAX,
+            send_buffer_max=MESSAGE_MAX,
+        )
+        child = Child(self._reactor, process.pid, lambda status: self._died(running, status))
+        running = _Running(process, child, channel, self._reactor.now())
+        self._all.append(running)
+        errands = process.errands
+        errands.on_ask = lambda raw: self._events.asked(process, raw)
+        self._reactor.add_reader(errands.socket.fileno(), lambda: self._asked(process))
+        return running
+
+    def _asked(self, process: TypeProcess) -> None:
+        if process.errands.hear() is not None:
+            self._reactor.remove_reader(process.errands.socket.fileno())
+
+    def _start_later(self) -> None:
+        if not self._starting:
+            self._starting = True
+            self._reactor.call_later(self._pause_s, self._start)
+            self._pause_s = min(2 * self._pause_s, RESTART_MAX_S)
+
+    def _let_go(self, running: _Running) -> None:
+        """End it when it has nothing more to do."""
+        if not running.parts:
+            self._end(running)
+
+    def _end(self, running: _Running) -> None:
+        if running.stopping:
+            return
+        running.stopping = True
+        running.say({"t": "stop"})
+        self._reactor.call_later(STOP_S, lambda: self._kill(running, "does not end"))
+
+    def _listen(self, running: _Running) -> None:
+        """See to it that the process says something, for as long as it has something to do."""
+        if not running.listened:
+            running.listened, running.silent = True, 0
+            self._reactor.call_later(LISTEN_S, lambda: self._ask(running))
+
+    def _ask(self, running: _Running) -> None:
+        has_work = running.parts or (self.looking and running is self._current)
+        running.listened = bool(has_work) and running in self._all
+        if not running.listened:
+            return
+        if running.silent == SILENT_MAX:
+            self._kill(running, f"has not been heard of for {SILENT_MAX * LISTEN_S:g} s")
+            return
+        running.silent += 1
+        running.say({"t": "there"})
+        self._reactor.call_later(LISTEN_S, lambda: self._ask(running))
+
+    def _kill(self, running: _Running, why: str) -> None:
+        if running in self._all:
+            log.warning("resource type %s: its process %s, and is killed", self.name, why)
+            with contextlib.suppress(PermissionError):
+                ProcessTree(running.process.pid).signal(signal.SIGKILL)
+            running.child.signal(signal.SIGKILL)
+
+    def _died(self, running: _Running, status: int | None) -> None:
+        running.status, running.exited = status, True
+        if running.closed:
+            self._gone(running)
+        else:
+            self._reactor.call_later(LAST_WORDS_S, lambda: self._gone(running))
+
+    def _gone(self, running: _Running) -> None:
+        """It has ended, and all that it said was heard."""
+        if running not in self._all:
+            return
+        self._all.remove(running)
+        running.channel.close()
+        errands = running.process.errands
+        self._events.ended(running.process)
+        self._reactor.remove_reader(errands.socket.fileno())
+        errands.close()
+        parts, running.parts = running.parts, set()
+        ended = STOPPED if self._stopped is not None else how(running.status)
+        for part in sorted(parts):
+            self._events.done(part, ended)
+        if running is self._current:
+            self._crashed(running, ended)
+        if self._stopped is not None and not self._all:
+            self._stopped()
+
+    def _crashed(self, running: _Running, ended: str) -> None:
+        self._current = None
+        if self._reactor.now() - running.began >= STEADY_S:
+            self._pause_s = RESTART_MIN_S
+        log.error("resource type %s: its process ended (%s), and is started again", self.name, ended)
+        if self.looking:
+            self._nothing_found(f"its process ended ({ended})")
+            self._reactor.call_later(AGAIN_S, self._look_again)
+        self._start_later()
+
+    # -- what a process says
+
+    def _heard(self, running: _Running, batch: Sequence[bytes]) -> None:
+        running.silent = 0
+        for data in batch:
+            message = unpack(data)
+            match message["t"]:
+                case "segment":
+                    self._events.segment(message["id"])
+                case "done":
+                    running.parts.discard(message["part"])
+                    self._events.done(message["part"], message["how"])
+                    if running is not self._current:
+                        self._let_go(running)
+                case _ if running is not self._current:
+                    pass  # what an old process finds is old
+                case "tired":
+                    text = "resource type %s: %d calls that were given up still run, so its process is replaced"
+                    log.warning(text, self.name, message["hung"])
+                    self.replace()
+                case "changed":
+                    self.replace()
+                case "stands":
+                    self.found.loaded, self.found.initialised = message["loaded"], message["initialised"]
+                    self.found.unusable = message["why"]
+                case "found" if message["n"] == self._number:
+                    self._found_ids(running, message)
+                case "grains" if message["n"] == self._number:
+                    self._found_grains(message)
+
+    def _found_ids(self, running: _Running, message: Inside) -> None:
+        running.faulty = message["faulty"]
+        if running.faulty:
+            self._reactor.call_later(AGAIN_S, lambda: self._look_again(running))
+        if message["why"]:
+            self._nothing_found(message["why"])
+            return
+        self.finding = False
+        found = self.found
+        found.was, self._was = self._was, len(message["ids"])
+        found.look = os.urandom(LOOK_BYTES).hex()
+        found.known, found.why, found.ids, found.functions = True, "", message["ids"], message["functions"]
+        found.srns = frozenset(resource_index_srn_key(self.name, one) for one in found.ids)
+        found.grains = {srn: grains for srn, grains in found.grains.items() if srn in found.srns}
+        found.stale = sorted(found.srns - found.grains.keys())
+        self._events.found()
+
+    def _found_grains(self, message: Inside) -> None:
+        """More grains have come; those that were told before are still right."""
+        found = self.found
+        found.grains = {**found.grains, **message["grains"]}
+        found.stale = message["stale"] if message["last"] else sorted(found.srns - found.grains.keys())
+        self.looking = not message["last"]
+        self._events.found()
+
+    def _nothing_found(self, why: str) -> None:
+        """The look came to nothing: what was found before stays."""
+        log.warning("resource type %s: its resources could not be looked for: %s", self.name, why)
+        self.found.known, self.found.why = True, why
+        self.looking = self.finding = False
+        self._events.found()
+
+    def _look_again(self, faulty: _Running | None = None) -> None:
+        """It is time for another attempt, unless the process that was `faulty` has been replaced since."""
+        if faulty in (None, self._current) and not self.looking and self._stopped is None:
+            self.find()
+            self._events.found()

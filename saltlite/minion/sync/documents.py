@@ -1,0 +1,329 @@
+"""What the master keeps a copy of (the grains of this minion, the resources that it manages), and the pillar it gives.
+
+In each session the master is told the digests of what there is (`holds`), and asks for what it lacks (`want`). What
+changes after that is sent as it is. The master confirms a whole document by its SHA-256; until then it is sent again,
+in this session or a later one. The pillar is fetched in each session, and whenever somebody asks for it. The answer
+says which grains it was made with: where these are not the newest, they are sent, and the pillar is fetched once more.
+
+Nothing here blocks, and one piece is on the way at a time: a document of a few KiB takes one round trip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from saltlite.errors import LocalProtocolError, RemoteProtocolError
+from saltlite.minion.processes.ipc_messages import FORGED
+from saltlite.wire.document import decode_document, document_digest, encode_document
+from saltlite.wire.limits import CHUNK, DOC_MAX
+from saltlite.wire.messages import Message
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["grains", "resources"]
+Done = Callable[[], None]
+Ask = Callable[[Message, Callable[[Message], None]], None]
+"""Asks the master something, and calls back with its `file_said`; never when the session ends before."""
+
+AGAIN_S = 1.0
+"""A master that could not take or give a document is asked again after so long, then after twice as long …"""
+AGAIN_MAX_S = 60.0
+"""… and at last every so many seconds."""
+HOLDS_S = 300.0
+"""The master is told again what there is after so long: it may have lost its copy, or allow now what it refused."""
+
+
+class Timers(Protocol):
+    """What is needed of the reactor."""
+
+    def call_later(self, seconds: float, callback: Done) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Who is told. `pillar` gets each pillar that was fetched, also one like the last; `registered` whether the master
+    took the resources, and the reasons why not, or why some of them not."""
+
+    pillar: Callable[[dict[str, Any]], None] = lambda _pillar: None
+    registered: Callable[[bool, Sequence[str]], None] = lambda _ok, _reasons: None
+    look_again: Callable[[], None] = lambda: None
+    """The master wants another look at the resources before it believes that some are gone."""
+
+
+@dataclass(slots=True)
+class _Document:
+    """One document of this minion. `told` is the digest that the master knows of in this session, "" for none."""
+
+    data: bytes = b""
+    digest: str = ""
+    told: str = ""
+    sending: bool = False
+    wait_s: float = AGAIN_S
+    settled: list[Done] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Pillar:
+    """The pillar as it arrives. `asked`: somebody wants one that is newer than the one on its way."""
+
+    data: bytearray = field(default_factory=bytearray)
+    sha256: bytes = b""
+    size: int = 0
+    """Both as the first piece says, which is signed; the others are covered by them."""
+    fetching: bool = False
+    asked: bool = False
+    wait_s: float = AGAIN_S
+    now: list[Done] = field(default_factory=list)
+    """Told when the one on its way is here."""
+    next: list[Done] = field(default_factory=list)
+
+
+class Documents:
+    """`ask` asks the master, `tell` says something that needs no answer."""
+
+    def __init__(self, timers: Timers, ask: Ask, tell: Callable[[Message], None], hooks: Hooks) -> None:
+        self._timers = timers
+        self._put_question = ask
+        self._tell = tell
+        self._hooks = hooks
+        self._session = 0
+        self._documents: dict[str, _Document] = {"grains": _Document(), "resources": _Document()}
+        self._pillar = _Pillar()
+        self._logged: tuple[str, tuple[str, ...]] = ("", ())
+        self._sent_for_pillar = ""
+
+    # -- what happens
+
+    def connected(self) -> None:
+        """A new session: this master knows nothing yet, and what was under way is lost."""
+        self._session += 1
+        for document in self._documents.values():
+            document.told, document.sending, document.wait_s = "", False, AGAIN_S
+        self._pillar.fetching, self._pillar.wait_s = False, AGAIN_S
+        self._sent_for_pillar = ""
+        self._holds()
+        for what, document in self._documents.items():
+            if document.settled:
+                # Somebody waits for an answer, and none comes to what this master may have already.
+                self._send(what)
+        self._in_session(HOLDS_S, self._holds_again)
+        self._pillar.asked = True
+        self._fetch()
+
+    def wanted(self, what: str) -> None:
+        """The master asks for one of them."""
+        if what in self._documents:
+            self._send(what)
+
+    def grains_are(self, grains: Mapping[str, Any]) -> None:
+        """The grains were found."""
+        try:
+            data = encode_document(grains)
+        except LocalProtocolError as error:
+            log.error("the master does not get the grains of this minion: %s", error)  # noqa: TRY400 - a sentence
+            data = encode_document({"id": grains["id"]})
+        self._is_now("grains", data)
+        self._fetch()
+
+    def resources_are(self, data: bytes) -> None:
+        """Resources were found; `data` is the document that registers them."""
+        if len(data) > DOC_MAX:
+            reason = f"its resources make a document of {len(data)} bytes, the limit is {DOC_MAX}"
+            self._registered(document_digest(data), [reason], ok=False)
+            return
+        self._is_now("resources", data)
+
+    def refresh_pillar(self, done: Done) -> None:
+        """Fetch the pillar anew, in the next session if there is none now; `done` is called when it is here."""
+        self._pillar.next.append(done)
+        self._pillar.asked = True
+        self._fetch()
+
+    def settled(self, what: Kind, done: Done) -> None:
+        """Call `done` when the master has answered to the newest grains or resources: at once if it has."""
+        document = self._documents[what]
+        if document.sending:
+            document.settled.append(done)
+        else:
+            done()
+
+    def registered(self, done: Done) -> None:
+        """Call `done` when the master has answered to the resources as they are now; they are sent for that, also when
+        it has them already. Without a session that is in the next one."""
+        document = self._documents["resources"]
+        if document.data:
+            document.settled.append(done)
+            if self._session:
+                self._send("resources")
+        else:
+            done()
+
+    # -- what the master keeps
+
+    def _is_now(self, what: Kind, data: bytes) -> None:
+        document = self._documents[what]
+        document.data, document.digest = data, document_digest(data)
+        if not self._session or document.told == document.digest:
+            return
+        if document.told:
+            self._send(what)
+        else:
+            # Most minions that come back have nothing new: asking costs less than sending.
+            self._holds()
+
+    def _holds(self) -> None:
+        digests = {what: document.digest for what, document in self._documents.items()}
+        if not any(digests.values()):
+            return
+        for document in self._documents.values():
+            document.told = document.digest
+        self._tell({"t": "holds", **digests})
+
+    def _holds_again(self) -> None:
+        self._holds()
+        self._in_session(HOLDS_S, self._holds_again)
+
+    def _send(self, what: str) -> None:
+        document = self._documents[what]
+        if document.data and not document.sending:
+            document.sending = True
+            self._piece(what, document.data, 0)
+
+    def _piece(self, what: str, data: bytes, offset: int) -> None:
+        message = {
+            "t": "doc_put",
+            "n": 0,
+            "kind": what,
+            "size": len(data),
+            "sha256": hashlib.sha256(data).digest(),
+            "offset": offset,
+            "data": data[offset : offset + CHUNK],
+        }
+        self._ask(message, lambda said: self._piece_said(what, data, said))
+
+    def _piece_said(self, what: str, data: bytes, said: Message) -> None:
+        document = self._documents[what]
+        if data is not document.data:
+            self._piece(what, document.data, 0)
+        elif said["state"] == "busy":
+            self._in_session(document.wait_s, lambda: self._piece(what, document.data, 0))
+            document.wait_s = min(2 * document.wait_s, AGAIN_MAX_S)
+        elif said["state"] != "ok":
+            self._answered(what, document, said["names"], ok=False)
+        elif said["sha256"]:
+            self._answered(what, document, said["names"], ok=True)
+            if what == "resources" and said["more"]:
+                self._hooks.look_again()
+        else:
+            self._piece(what, data, min(said["size"], len(data)))
+
+    def _answered(self, what: str, document: _Document, reasons: Sequence[str], *, ok: bool) -> None:
+        document.sending, document.wait_s = False, AGAIN_S
+        document.told = document.digest
+        if what == "resources":
+            self._registered(document.digest, reasons, ok=ok)
+        elif not ok:
+            log.error("the master refuses the grains of this minion, and keeps the old ones: %s", "; ".join(reasons))
+        settled, document.settled = document.settled, []
+        for done in settled:
+            done()
+
+    def _registered(self, digest: str, reasons: Sequence[str], *, ok: bool) -> None:
+        if reasons and self._logged != (digest, tuple(reasons)):
+            said = "did not take all resources" if ok else "refuses the resources"
+            log.error("the master %s of this minion: %s", said, "; ".join(reasons))
+        self._logged = (digest, tuple(reasons))
+        self._hooks.registered(ok, reasons)
+
+    # -- the pillar
+
+    def _fetch(self) -> None:
+        """Begin to fetch the pillar, if somebody wants it and nothing hinders it."""
+        pillar = self._pillar
+        if not self._session or not pillar.asked or pillar.fetching or not self._documents["grains"].data:
+            return
+        pillar.fetching, pillar.asked = True, False
+        pillar.now += pillar.next
+        pillar.next = []
+        self._from_start()
+
+    def _from_start(self) -> None:
+        self._pillar.data.clear()
+        self._pillar.sha256, self._pillar.size = b"", 0
+        self._rest()
+
+    def _rest(self) -> None:
+        pillar = self._pillar
+        message = {"t": "doc_get", "n": 0, "kind": "pillar", "sha256": pillar.sha256, "offset": len(pillar.data)}
+        self._ask({**message, "nonce": b""}, self._pillar_said)
+
+    def _pillar_said(self, said: Message) -> None:
+        pillar = self._pillar
+        if said["state"] == FORGED:
+            self._pillar_later("no master of this minion signed what came")
+            return
+        if said["state"] != "ok" or said["size"] > DOC_MAX:
+            self._pillar_later("; ".join(said["names"]))
+            return
+        if not pillar.sha256:
+            if self._was_made_without(said["names"]):
+                return
+            pillar.sha256, pillar.size = said["sha256"], said["size"]
+        pillar.data += said["data"]
+        if len(pillar.data) >= pillar.size:
+            self._whole_pillar()
+        elif said["data"]:
+            self._rest()
+        else:
+            self._pillar_later("it came to an end too early")
+
+    def _was_made_without(self, grains: Sequence[str]) -> bool:
+        """Whether the master made it with other grains than these; then it is fetched again once it has them."""
+        mine = self._documents["grains"].digest
+        if not grains or grains[0] == mine or self._sent_for_pillar == mine:
+            return False
+        self._sent_for_pillar = mine
+        self._send("grains")
+        session = self._session
+        self.settled("grains", lambda: self._from_start() if session == self._session else None)
+        return True
+
+    def _whole_pillar(self) -> None:
+        pillar = self._pillar
+        if hashlib.sha256(pillar.data).digest() != pillar.sha256:
+            self._pillar_later("its pieces do not fit together")
+            return
+        try:
+            content = decode_document(bytes(pillar.data))
+        except RemoteProtocolError as error:
+            self._pillar_later(str(error))
+            return
+        pillar.data.clear()
+        pillar.fetching, pillar.wait_s = False, AGAIN_S
+        now, pillar.now = pillar.now, []
+        self._hooks.pillar(content)
+        for done in now:
+            done()
+        self._fetch()
+
+    def _pillar_later(self, why: str) -> None:
+        pillar = self._pillar
+        if why:
+            log.warning("the pillar could not be fetched, and is asked for again: %s", why)
+        self._in_session(pillar.wait_s, self._from_start)
+        pillar.wait_s = min(2 * pillar.wait_s, AGAIN_MAX_S)
+
+    # -- sessions
+
+    def _ask(self, message: Message, answered: Callable[[Message], None]) -> None:
+        session = self._session
+        self._put_question(message, lambda said: answered(said) if session == self._session else None)
+
+    def _in_session(self, seconds: float, callback: Done) -> None:
+        """Later, unless this session has ended by then."""
+        session = self._session
+        self._timers.call_later(seconds, lambda: callback() if session == self._session else None)

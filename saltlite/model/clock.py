@@ -1,0 +1,25 @@
+"""Time and entropy as a port, so that tests and the simulator own both."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time and chance, so that a simulator can own both."""
+
+    def wall(self) -> float:
+        """Seconds since 1970; it may jump, so nothing waits by it."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only go forward: every deadline is one of these."""
+        ...
+
+    def entropy(self, size: int) -> bytes:
+        """Bytes that nobody can guess."""
+        ...
+
+    def uniform(self, low: float, high: float) -> float:
+        """Jitter; not for secrets."""
+        ...

@@ -1,0 +1,227 @@
+"""The pillar of one minion: its files rendered in the order of the top file, and merged.
+
+A mistake costs its own file, and is told: the pillar has a list of sentences under ERRORS then, as Salt's has, so that
+nobody takes the rest for all of it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saltlite.errors import RenderError, SaltliteError, UsageError
+from saltlite.model.files import BASE_ENV
+from saltlite.pillar.merge import merged
+from saltlite.pillar.ports import Matches, PillarFiles
+from saltlite.pillar.top import Entry, read_entry, targets_of
+
+ERRORS = "_errors"
+"""The key of what could not be had."""
+TOP = "top.sls"
+INCLUDE = "include"
+INCLUDED_MAX = 64
+"""Files that include each other one after the other: each is some calls inside of the one before."""
+
+RENDERED_MAX = 1000
+"""Files that one pillar may be made of, each counted as often as it is included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whose pillar it is, and what its templates see of it: its id, its grains, and options of the master."""
+
+    id: str
+    grains: Mapping[str, Any]
+    opts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def has_top(files: PillarFiles) -> bool:
+    """Whether there is anything to compile."""
+    return any(files.has(env, TOP) for env in files.envs())
+
+
+def compile_pillar(files: PillarFiles, subject: Subject, matches: Matches) -> dict[Any, Any]:
+    """The pillar of that minion; mistakes are in it, under ERRORS."""
+    return _Compilation(files, subject, matches).run()
+
+
+def top_of(files: PillarFiles, subject: Subject, matches: Matches) -> tuple[dict[str, list[str]], list[str]]:
+    """Environment -> the names that the top files have for that minion, in their order; and mistakes."""
+    found: dict[str, list[str]] = {}
+    compilation = _Compilation(files, subject, matches)
+    for env, entry in compilation.selected():
+        found.setdefault(env, []).extend(entry.names)
+    return found, compilation.errors
+
+
+class _Compilation:
+    def __init__(self, files: PillarFiles, subject: Subject, matches: Matches) -> None:
+        self._files = files
+        self._subject = subject
+        self._matches = matches
+        self._pillar: dict[Any, Any] = {}
+        self.errors: list[str] = []
+        self._rendered = 0
+
+    def run(self) -> dict[Any, Any]:
+        for env, entry in self.selected():
+            for name in entry.names:
+                self._add(env, name, ignore_missing=entry.ignore_missing)
+        # A file that brings the key itself must not hide what went wrong, nor make up that something did.
+        self._pillar.pop(ERRORS, None)
+        return {**self._pillar, ERRORS: self.errors} if self.errors else self._pillar
+
+    def selected(self) -> Iterator[tuple[str, Entry]]:
+        """(environment, what a top file has for this minion); mistakes are remembered."""
+        tops = {env: top for env in self._files.envs() if (top := self._top(env)) is not None}
+        for env in self._files.envs():
+            # An environment's own top file says what is in it; for one without, that of base does.
+            own = tops.get(env)
+            top = own if isinstance(own, Mapping) and env in own else tops.get(BASE_ENV)
+            try:
+                targets = targets_of(top, env)
+            except RenderError as error:
+                self._top_failed(env, error)
+                continue
+            for expression, listed in targets.items():
+                try:
+                    entry = read_entry(str(expression), listed)
+                    is_for_us = self._matches(entry.target)
+                except (RenderError, UsageError) as error:
+                    self._top_failed(env, error)
+                    continue
+                if is_for_us:
+                    yield env, entry
+
+    def _top(self, env: str) -> Any:
+        if not self._files.has(env, TOP):
+            return None
+        try:
+            return self._render(env, TOP, "top", {})
+        except RenderError as error:
+            self._top_failed(env, error)
+            return None
+
+    def _top_failed(self, env: str, error: SaltliteError) -> None:
+        self.errors.append(f"Rendering the top file of environment '{env}' failed: {error}")
+
+    def _add(self, env: str, name: str, *, ignore_missing: bool) -> None:
+        found = list(self._found(env, name))
+        if not found and not ignore_missing:
+            self.errors.append(_missing(env, name))
+        for one in found:
+            try:
+                self._pillar = merged(self._pillar, self._state(env, one, {}, ()))
+            except RenderError as error:
+                self.errors.append(f"Rendering SLS '{one}' failed: {error}")
+
+    def _found(self, env: str, pattern: str) -> Iterator[str]:
+        """The names that there are files for; a pattern may stand for several."""
+        if not set("*?[") & set(pattern):
+            if self._path(env, pattern) is not None:
+                yield pattern
+            return
+        names = dict.fromkeys(filter(None, map(_name_of, self._files.names(env))))
+        yield from fnmatch.filter(names, pattern)
+
+    def _path(self, env: str, name: str) -> str | None:
+        if "" in name.split("."):
+            # Each dot too many would be another name for the same file, and an include of it no circle.
+            return None
+        stem = name.replace(".", "/")
+        return next((path for path in (f"{stem}.sls", f"{stem}/init.sls") if self._files.has(env, path)), None)
+
+    def _state(self, env: str, name: str, defaults: Mapping[str, Any], above: tuple[str, ...]) -> dict[Any, Any]:
+        """What a file says with all that it includes; what it says itself wins. `above` are those that include it."""
+        path = self._path(env, name)
+        if path is None:
+            raise RenderError(_missing(env, name))
+        if len(above) >= INCLUDED_MAX:
+            raise RenderError(f"{path} is included through more than {INCLUDED_MAX} files: include it from fewer")
+        said = self._render(env, path, name, defaults)
+        if said is None:
+            return {}
+        if not isinstance(said, dict):
+            raise RenderError(f"{path} is no map")
+        said = dict(said)
+        included: dict[Any, Any] = {}
+        for pattern, more, key in _includes(said.pop(INCLUDE, None), name, path):
+            found = list(self._found(env, pattern))
+            if not found:
+                self.errors.append(f"{_missing(env, pattern)} It is included by '{name}'.")
+            for one in found:
+                if one in (*above, name):
+                    # Two files that include each other are one set of files, each of which is taken once.
+                    continue
+                try:
+                    state = self._state(env, one, more, (*above, name))
+                except RenderError as error:
+                    self.errors.append(f"Rendering SLS '{one}' failed: {error}")
+                    continue
+                for part in reversed(key.split(":") if key else []):
+                    state = {part: state}
+                included = merged(included, state)
+        return merged(included, said)
+
+    def _render(self, env: str, path: str, name: str, defaults: Mapping[str, Any]) -> Any:
+        self._rendered += 1
+        if self._rendered > RENDERED_MAX:
+            raise RenderError(f"the pillar is made of more than {RENDERED_MAX} files: do not include in circles")
+        context = {
+            "grains": self._subject.grains,
+            "opts": {**self._subject.opts, "id": self._subject.id},
+            "pillar": self._pillar,
+            "saltenv": env,
+            "env": env,
+            "sls": name,
+            "slspath": path.rpartition("/")[0],
+            "tplpath": path,
+            **defaults,
+        }
+        return self._files.render(env, path, context)
+
+
+def _includes(listed: Any, name: str, path: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """(name, values for its template, the key that it is put below) of each line of `include`."""
+    if listed is None:
+        return
+    if not isinstance(listed, list):
+        raise RenderError(f"{path} has an include that is no list")
+    for item in listed:
+        if isinstance(item, str):
+            yield _absolute(item, name, path), {}, ""
+        elif isinstance(item, dict) and len(item) == 1 and isinstance(next(iter(item.values())) or {}, dict):
+            ((included, options),) = item.items()
+            options = options or {}
+            if not set(options) <= {"defaults", "key"} or not isinstance(options.get("defaults", {}), dict):
+                raise RenderError(f"{path} includes {included!r} with something else than defaults (a map) and key")
+            yield _absolute(str(included), name, path), options.get("defaults", {}), str(options.get("key") or "")
+        else:
+            raise RenderError(f"{path} includes something that is neither a name nor a map of one name")
+
+
+def _absolute(included: str, name: str, path: str) -> str:
+    """The full name of an included file: each leading dot but the first is one folder up from the including one."""
+    rest = included.lstrip(".")
+    ups = len(included) - len(rest)
+    if not ups:
+        return included
+    folder = name.split(".") if path.endswith("/init.sls") else name.split(".")[:-1]
+    if ups - 1 > len(folder):
+        raise RenderError(f"{path} includes {included!r}, which is above the root")
+    # A dot alone is the folder itself.
+    return ".".join([*folder[: len(folder) - ups + 1], *([rest] if rest else [])])
+
+
+def _name_of(path: str) -> str:
+    """The name of the file at that path, "" for one that is no sls."""
+    stem = path.removesuffix(".sls")
+    if path in (stem, TOP) or "." in stem:
+        return ""
+    return stem.removesuffix("/init").replace("/", ".")
+
+
+def _missing(env: str, name: str) -> str:
+    return f"Specified SLS '{name}' in environment '{env}' is not available on the salt master."

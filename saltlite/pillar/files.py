@@ -1,0 +1,130 @@
+"""The folders of the option `pillar_roots` (`saltlite.pillar.ports.PillarFiles`).
+
+The first line says how a file is read: `#!yaml`, or `#!jinja|yaml`, which is what a file without such a line is taken
+for. Files are opened below their root only. What was read is remembered for as long as the file stays the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from saltlite.errors import RenderError, UsageError
+from saltlite.files.roots import DiskFileRoots
+from saltlite.model.files import parse_path
+from saltlite.pillar.jinja_templates import Source, Templates, has_markup
+from saltlite.pillar.yaml_text import read_yaml
+
+FILE_BYTES_MAX = 1024 * 1024
+"""Bytes of one file, and of what a template makes of it."""
+REMEMBERED = 500
+"""Files whose text and data are remembered."""
+
+_JINJA, _PLAIN = ("jinja", "yaml"), ("yaml",)
+
+
+@dataclass(slots=True)
+class _File:
+    """A file as it was read. `data` is what it says when no template is in it, once that was asked for."""
+
+    identity: tuple[int, ...]
+    text: str
+    plain: bool
+    data: Any = None
+    parsed: bool = False
+
+
+class DiskPillarFiles:
+    """`roots`: environment -> its folders, the first one that has a file wins."""
+
+    def __init__(self, roots: Mapping[str, Sequence[str]]) -> None:
+        self._disk = DiskFileRoots(roots)
+        self._envs = tuple(roots)
+        self._remembered: OrderedDict[tuple[str, str], _File] = OrderedDict()
+        self._templates: dict[str, Templates] = {}
+
+    def envs(self) -> Sequence[str]:
+        return self._envs
+
+    def has(self, env: str, path: str) -> bool:
+        file = self._disk.open(env, _checked(path))
+        if file is None:
+            return False
+        file.close()
+        return True
+
+    def names(self, env: str) -> Sequence[str]:
+        return self._disk.names(env, "", folders=False)
+
+    def render(self, env: str, path: str, context: Mapping[str, Any]) -> Any:
+        file = self._read(env, path)
+        if file.plain:
+            if not file.parsed:
+                file.data, file.parsed = read_yaml(file.text, path), True
+            # Templates see pillar, and may change what they see.
+            return copy.deepcopy(file.data)
+        text = self._templates_of(env).render(path, context)
+        if len(text) > FILE_BYTES_MAX:
+            raise RenderError(f"{path} makes more than {FILE_BYTES_MAX} bytes of YAML: make it smaller")
+        return read_yaml(text, path)
+
+    def _templates_of(self, env: str) -> Templates:
+        if env not in self._templates:
+            self._templates[env] = Templates(lambda path: self._source(env, path))
+        return self._templates[env]
+
+    def _source(self, env: str, path: str) -> Source | None:
+        """What a template names: a file that it includes, or imports names of."""
+        if not self.has(env, path):
+            return None
+        file = self._read(env, path)
+        return Source(file.text, lambda: self._read(env, path) is file)
+
+    def _read(self, env: str, path: str) -> _File:
+        opened = self._disk.open(env, _checked(path))
+        if opened is None:
+            raise RenderError(f"{path} in environment {env!r} is not there")
+        try:
+            known = self._remembered.get((env, path))
+            if known is not None and known.identity == opened.identity:
+                self._remembered.move_to_end((env, path))
+                return known
+            if opened.size > FILE_BYTES_MAX:
+                raise RenderError(f"{path} is larger than {FILE_BYTES_MAX} bytes: split it")
+            file = _file(path, opened.identity, opened.read(0, FILE_BYTES_MAX))
+        except OSError as error:
+            raise RenderError(f"{path} cannot be read: {os.strerror(error.errno or 0)}") from error
+        finally:
+            opened.close()
+        self._remembered[env, path] = file
+        if len(self._remembered) > REMEMBERED:
+            self._remembered.popitem(last=False)
+        return file
+
+
+def _file(path: str, identity: tuple[int, ...], content: bytes) -> _File:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise RenderError(f"{path}:{line}: this is not UTF-8; save the file as UTF-8") from error
+    first, newline, rest = text.partition("\n")
+    if not first.startswith("#!"):
+        return _File(identity, text, plain=not has_markup(text))
+    renderers = tuple(part.strip() for part in first[2:].split("|"))
+    if renderers not in (_JINJA, _PLAIN):
+        raise RenderError(f"{path}:1: {first[:60]!r} is not known here: begin with #!yaml or #!jinja|yaml")
+    # The line stays, empty, so that positions are those of the file.
+    text = newline + rest
+    return _File(identity, text, plain=renderers == _PLAIN or not has_markup(text))
+
+
+def _checked(path: str) -> str:
+    try:
+        return parse_path(path)
+    except UsageError as error:
+        raise RenderError(str(error)) from error

@@ -1,0 +1,341 @@
+"""Where log lines go and how they look.
+
+    2026-11-21T03:30:01.123Z WARNING saltlite.master.processes.link [jid=20261121033001000000 id=web1] text
+
+Everything logs through the standard `logging`; only the composition roots call `configure`, after the process
+has become the user that the log file belongs to. Control characters in a message are escaped, so that nothing
+that came over the wire can forge a line.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from saltlite.errors import StartupError
+
+LEVELS: Final = {
+    "quiet": 1000,
+    "critical": logging.CRITICAL,
+    "error": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+    "profile": 15,
+    "debug": logging.DEBUG,
+    "trace": 5,
+    "garbage": 1,
+    "all": 1,
+}
+"""Salt's names of levels."""
+
+REPEAT_WINDOW_S: Final = 30.0
+"""For how long the same line is only counted after it was written, seconds."""
+
+REPEATS_KEPT: Final = 256
+"""Different lines that are remembered for that; the oldest is reported and forgotten first."""
+
+LOG_FILE_MODE: Final = 0o640
+
+_context: contextvars.ContextVar[tuple[tuple[str, str], ...]] = contextvars.ContextVar("log_context", default=())
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), 0x2028, 0x2029)}
+_ESCAPED.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\t"})
+
+
+@contextmanager
+def log_context(**fields: str) -> Iterator[None]:
+    """Put `jid=… id=…` into every line logged inside the block; inner blocks add to outer ones."""
+    merged = dict(_context.get()) | fields
+    token = _context.set(tuple(merged.items()))
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+def set_log_context(**fields: str) -> None:
+    """Put these into every line of this process from now on, and of those that it forks."""
+    _context.set(tuple((dict(_context.get()) | fields).items()))
+
+
+def configure(level: str, *, log_file: str = "", stderr_fd: int | None = 2) -> None:
+    """Send the log to `log_file` ("": none) and to `stderr_fd` (None: not). Replaces earlier settings.
+
+    `level` is one of LEVELS. Raises StartupError for another one, and when the file cannot be written.
+    """
+    if level not in LEVELS:
+        raise StartupError(f"log_level {level!r} is not known: use one of {', '.join(LEVELS)}")
+    sinks: list[Sink] = []
+    if log_file:
+        sinks.append(FileSink(log_file))
+    if stderr_fd is not None:
+        sinks.append(JournalSink(stderr_fd) if _is_journal(stderr_fd) else Sink(stderr_fd))
+    _install(level, sinks)
+
+
+def configure_sink(level: str, sink: Sink) -> None:
+    """Send the log to this sink alone. Replaces earlier settings, and closes their files."""
+    _install(level, [sink])
+
+
+def write_line(level: int, text: str) -> None:
+    """Write a line that another process has made, as `2026-11-21T… <text>`; control characters in it are escaped, and
+    lines that follow the first are indented, so that it is one line however it was made."""
+    first, *rest = text.split("\n")
+    lines = [first.translate(_ESCAPED), *(f"  {line.removeprefix('  ').translate(_ESCAPED)}" for line in rest)]
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LineHandler):
+            handler.write_line(level, "\n".join(lines))
+
+
+def _install(level: str, sinks: list[Sink]) -> None:
+    logging.addLevelName(LEVELS["profile"], "PROFILE")
+    logging.addLevelName(LEVELS["trace"], "TRACE")
+    root = logging.getLogger()
+    for old in [handler for handler in root.handlers if isinstance(handler, LineHandler)]:
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(LineHandler(sinks))
+    root.setLevel(LEVELS[level])
+
+
+def descriptors() -> list[int]:
+    """What the log is written to, for a forked process that gives up every other descriptor of its parent."""
+    handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]
+    return [fd for handler in handlers for fd in handler.descriptors()]
+
+
+def report_repeats() -> None:
+    """Write now how often lines were held back: for a process that ends without closing its log."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LineHandler):
+            handler.report_repeats()
+
+
+def forget_repeats() -> None:
+    """In a forked process: what was held back before the fork is the parent's to report."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LineHandler):
+            handler.forget_repeats()
+
+
+class Repeats:
+    """Counts lines that come again within REPEAT_WINDOW_S of the one that was written. Owns no clock."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[tuple[int, str], tuple[float, int]] = OrderedDict()
+
+    def see(self, key: tuple[int, str], now: float) -> tuple[bool, list[tuple[tuple[int, str], int]]]:
+        """Whether this line is to be written, and how often which earlier ones were swallowed."""
+        due = self._expired(now)
+        seen = self._seen.get(key)
+        if seen is not None:
+            self._seen[key] = (seen[0], seen[1] + 1)
+            return False, due
+        self._seen[key] = (now, 0)
+        return True, due
+
+    def drain(self) -> list[tuple[tuple[int, str], int]]:
+        """All that was swallowed and not reported yet."""
+        counted = [(key, count) for key, (_, count) in self._seen.items() if count]
+        self._seen.clear()
+        return counted
+
+    def _expired(self, now: float) -> list[tuple[tuple[int, str], int]]:
+        due = []
+        while self._seen:
+            key, (first, count) = next(iter(self._seen.items()))
+            if now - first < REPEAT_WINDOW_S and len(self._seen) < REPEATS_KEPT:
+                break
+            del self._seen[key]
+            if count:
+                due.append((key, count))
+        return due
+
+
+class Sink:
+    """A descriptor that lines go to. A line that cannot be written is counted, and the daemon goes on."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._dropped = 0
+
+    def line(self, stamp: str, level: int, text: str) -> str:  # noqa: ARG002 - JournalSink shows the level
+        """The line as this sink shows it, newline included."""
+        return f"{stamp} {text}\n"
+
+    def write(self, stamp: str, level: int, text: str) -> None:
+        if self._dropped:
+            lost = f"ERROR {__name__} {self._dropped} log lines could not be written before this one"
+            if not self._put(self.line(stamp, logging.ERROR, lost)):
+                self._dropped += 1
+                return
+            self._dropped = 0
+        if not self._put(self.line(stamp, level, text)):
+            self._dropped += 1
+
+    def close(self) -> None:
+        """Give back what the sink itself opened."""
+
+    def _put(self, text: str) -> bool:
+        data = text.encode(errors="backslashreplace")
+        try:
+            # One write a line: O_APPEND keeps lines of several processes whole.
+            return os.write(self.fd, data) == len(data)
+        except OSError:
+            return False
+
+
+class JournalSink(Sink):
+    """The journal behind stderr (sd-daemon(3)): a priority before each line, and no time, which it adds."""
+
+    def line(self, stamp: str, level: int, text: str) -> str:  # noqa: ARG002 - the journal has its own time
+        prefix = f"<{_priority(level)}>"
+        return "".join(f"{prefix}{part}\n" for part in text.split("\n"))
+
+
+class FileSink(Sink):
+    """A file that somebody else may rename away: the next line goes to a new file under the old name."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        super().__init__(self._open_first())
+        self._identity = self._identify(os.fstat(self.fd))
+
+    def write(self, stamp: str, level: int, text: str) -> None:
+        self._follow_rotation()
+        super().write(stamp, level, text)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(self._path, flags, LOG_FILE_MODE)
+
+    def _open_first(self) -> int:
+        try:
+            folder = os.path.dirname(self._path)
+            if folder:
+                os.makedirs(folder, mode=0o750, exist_ok=True)
+            return self._open()
+        except OSError as error:
+            raise StartupError(
+                f"the log file {self._path} cannot be written ({error.strerror}): "
+                'set `log_file` to a place that can, or to "" for none'
+            ) from error
+
+    def _follow_rotation(self) -> None:
+        try:
+            if self._identify(os.stat(self._path)) == self._identity:
+                return
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return
+        try:
+            fd = self._open()
+        except OSError:
+            return
+        os.close(self.fd)
+        self.fd = fd
+        self._identity = self._identify(os.fstat(fd))
+
+    @staticmethod
+    def _identify(found: os.stat_result) -> tuple[int, int]:
+        return found.st_dev, found.st_ino
+
+
+class LineHandler(logging.Handler):
+    """Formats each record once, holds repeats back and gives the line to every sink."""
+
+    def __init__(self, sinks: list[Sink], monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._sinks = sinks
+        self._monotonic = monotonic
+        self._repeats = Repeats()
+        self._formatter = logging.Formatter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self._text(record)
+        except (TypeError, ValueError, KeyError) as error:
+            # A wrong format string is a defect of the caller's; it must not cost the daemon its life.
+            text = f"ERROR {__name__} a log line of {record.pathname}:{record.lineno} has a bad format: {error}"
+        write, swallowed = self._repeats.see((record.levelno, text), self._monotonic())
+        stamp = _stamp(record.created)
+        self._report(stamp, swallowed)
+        if write:
+            self._put(stamp, record.levelno, text)
+
+    def write_line(self, level: int, text: str) -> None:
+        """Write a line as it is, with the time of now."""
+        self._put(_stamp(time.time()), level, text)
+
+    def descriptors(self) -> list[int]:
+        """Those of all sinks."""
+        return [sink.fd for sink in self._sinks]
+
+    def report_repeats(self) -> None:
+        """Write how often lines were held back, and count anew."""
+        self._report(_stamp(time.time()), self._repeats.drain())
+
+    def forget_repeats(self) -> None:
+        """Count anew, without a word on what was held back."""
+        self._repeats.drain()
+
+    def close(self) -> None:
+        """Report what was held back, and close the files."""
+        self.report_repeats()
+        for sink in self._sinks:
+            sink.close()
+        self._sinks = []
+        super().close()
+
+    def _text(self, record: logging.LogRecord) -> str:
+        context = " ".join(f"{name}={value.translate(_ESCAPED)}" for name, value in _context.get())
+        message = record.getMessage().translate(_ESCAPED)
+        text = f"{record.levelname} {record.name} {f'[{context}] ' if context else ''}{message}"
+        # A text that somebody made of it before counts: with what is in it that nobody may see, it would not be here.
+        trace = record.exc_text or (self._formatter.formatException(record.exc_info) if record.exc_info else "")
+        if trace:
+            text += "".join(f"\n  {line.translate(_ESCAPED)}" for line in trace.split("\n"))
+        return text
+
+    def _report(self, stamp: str, swallowed: list[tuple[tuple[int, str], int]]) -> None:
+        for (level, text), count in swallowed:
+            first, *_ = text.split("\n", 1)
+            times = "1 time" if count == 1 else f"{count} times"
+            self._put(stamp, level, f"{first} (repeated {times})")
+
+    def _put(self, stamp: str, level: int, text: str) -> None:
+        for sink in self._sinks:
+            sink.write(stamp, level, text)
+
+
+def _stamp(created: float) -> str:
+    seconds = int(created)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{int((created - seconds) * 1000):03d}Z"
+
+
+def _priority(level: int) -> int:
+    """syslog(3) priorities: 2 critical, 3 error, 4 warning, 6 informational, 7 debug."""
+    for at_least, priority in ((50, 2), (40, 3), (30, 4), (20, 6)):
+        if level >= at_least:
+            return priority
+    return 7
+
+
+def _is_journal(fd: int) -> bool:
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"

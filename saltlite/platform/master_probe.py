@@ -1,0 +1,125 @@
+"""One look at a master as a minion would see it: it proves itself, and nothing is said to it.
+
+The handshake ends before this side would have to name itself: the master has shown its certificate and its
+clock by then, and forgets the stranger when the connection ends.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from saltlite.errors import LinkError, RemoteProtocolError
+from saltlite.model.keys import Fingerprint, fingerprint, fingerprint_bytes, unspell_fingerprint
+from saltlite.platform.reactor import Reactor
+from saltlite.platform.zmq_link import DealerLink
+from saltlite.wire import codec, frames
+from saltlite.wire.certificate import MasterCertificate
+from saltlite.wire.messages import REPLY_FIELDS, check_payload
+from saltlite.wire.noise import Handshake, Role
+from saltlite.wire.succession import successors
+
+
+@dataclass(frozen=True, slots=True)
+class MasterProof:
+    """What a master proved. Times are seconds since 1970.
+
+    `ahead_s` is how far this machine's clock is ahead of the master's (negative: behind), to about a second. `former`
+    is the fleet that was asked for, where the master proved that its own took that one's place.
+    """
+
+    fleet: Fingerprint
+    name: str
+    not_before: int
+    not_after: int
+    ahead_s: float
+    former: Fingerprint | None = None
+
+
+def probe_master(address: str, timeout_s: float, pinned: Fingerprint | None = None) -> MasterProof:
+    """Connect to `host:port` and have the master prove itself; with `pinned`, as that fleet or a successor of it.
+
+    Raises LinkError when nobody or somebody else answers there, RemoteProtocolError for a proof that is none.
+    """
+    reactor = Reactor()
+    probe = _Probe(reactor, pinned)
+    link = DealerLink(reactor, probe.up, probe.frame, probe.down)
+    probe.link = link
+    try:
+        link.open(address)
+        reactor.call_later(timeout_s, lambda: probe.down(f"{address} did not answer in {timeout_s:g} s"))
+        reactor.run()
+    finally:
+        link.close()
+        reactor.close()
+    if probe.problem is not None:
+        raise probe.problem
+    if probe.proof is None:
+        raise LinkError(f"{address} was not asked to its end")
+    return probe.proof
+
+
+class _Probe:
+    """The few steps: QUERY, FLEET, HELLO, REPLY."""
+
+    def __init__(self, reactor: Reactor, pinned: Fingerprint | None) -> None:
+        self._pinned = pinned
+        self.link: DealerLink | None = None
+        self.proof: MasterProof | None = None
+        self.problem: LinkError | RemoteProtocolError | None = None
+        self._reactor = reactor
+        self._handshake: Handshake | None = None
+        self._fleet = b""
+
+    def up(self) -> None:
+        self._send(frames.query())
+
+    def frame(self, raw: bytes) -> None:
+        try:
+            self._step(frames.parse(raw))
+        except RemoteProtocolError as error:
+            self._end(error)
+
+    def down(self, reason: str) -> None:
+        self._end(LinkError(reason))
+
+    def _step(self, frame: frames.Frame) -> None:
+        if isinstance(frame, frames.Fleet) and self._handshake is None:
+            self._fleet = unspell_fingerprint(self._pinned) if self._pinned else fingerprint_bytes(frame.public)
+            # A key made for this look: nobody could know it, and nobody is told it.
+            self._handshake = Handshake(Role.INITIATOR, os.urandom(32), frames.prologue(self._fleet), os.urandom(32))
+            self._send(frames.hello(self._handshake.write(b""), self._fleet))
+        elif isinstance(frame, frames.Reply) and self._handshake is not None:
+            self._read(self._handshake.read(frame.message), self._handshake.remote_static)
+        elif isinstance(frame, frames.Busy):
+            raise RemoteProtocolError("busy", f"the master asks to come again in {frame.retry_ms / 1000:g} s")
+        else:
+            raise RemoteProtocolError("unexpected-frame", type(frame).__name__)
+
+    def _read(self, payload: bytes, static: bytes) -> None:
+        said = check_payload(codec.decode(payload), REPLY_FIELDS)
+        certificate = MasterCertificate.decode(said["cert"])
+        if certificate.static_public != static:
+            raise RemoteProtocolError("wrong-certificate", "it names another key than the handshake proved")
+        # By the master's own clock: whether this machine's clock is right is another question.
+        way = (self._fleet, *successors(self._fleet, certificate.fleet_public, said["chain"]))
+        certificate.verify(way[-1], max(certificate.not_before, min(said["now"], certificate.not_after)))
+        self.proof = MasterProof(
+            fingerprint(certificate.fleet_public),
+            certificate.name,
+            certificate.not_before,
+            certificate.not_after,
+            time.time() - said["now"] - 0.5,  # it is told in whole seconds, rounded down
+            self._pinned if len(way) > 1 else None,
+        )
+        self._reactor.stop()
+
+    def _send(self, frame: bytes) -> None:
+        if self.link is not None:
+            self.link.send(frame)
+
+    def _end(self, problem: LinkError | RemoteProtocolError) -> None:
+        if self.proof is None and self.problem is None:
+            self.problem = problem
+        self._reactor.stop()

@@ -1,0 +1,244 @@
+"""Users, private folders, secret files: what a daemon started as root gives up and what it keeps to itself.
+
+Every failure is a StartupError with the way out, because these are the first things that a daemon does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pwd
+import secrets
+import stat
+from dataclasses import dataclass
+from typing import Final
+
+from saltlite.errors import MisconfiguredError, StartupError
+from saltlite.platform import logs
+from saltlite.platform.process import PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, prctl
+
+SECRET_MAX: Final = 64 * 1024
+"""Bytes of a secret file; a longer one is not a key."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS_ANY = stat.S_IRWXG | stat.S_IRWXO
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of this machine."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def account_of(user: str, instead: str = "set `user: root` to keep root's rights") -> Account:
+    """Who the daemon is going to be: `user` when started as root, otherwise who it is already.
+
+    Raises MisconfiguredError for a user that does not exist; `instead` is what to do other than to make it.
+    """
+    if os.geteuid() != 0:
+        uid = os.geteuid()
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            name = str(uid)
+        return Account(name, uid, os.getegid())
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError as error:
+        raise MisconfiguredError(
+            f"there is no user {user!r}: make it with `useradd --system --no-create-home {user}`, or {instead}"
+        ) from error
+    return Account(user, entry.pw_uid, entry.pw_gid)
+
+
+def drop_to(user: str) -> Account:
+    """Become `user` for good when started as root; who the process is now.
+
+    Afterwards no program that it starts can gain rights either, and other processes of the user cannot look
+    into its memory. Started as somebody else, or told to stay root, nothing changes. Not for the job server,
+    which keeps root and starts programs like sudo. Raises StartupError when it fails or could be undone.
+    """
+    account = account_of(user)
+    if os.geteuid() != 0 or account.uid == 0:
+        return account
+    try:
+        os.setgroups(os.getgrouplist(account.name, account.gid))
+        os.setresgid(account.gid, account.gid, account.gid)
+        os.setresuid(account.uid, account.uid, account.uid)
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        prctl(PR_SET_DUMPABLE, 0)
+    except OSError as error:
+        raise StartupError(f"the process cannot become user {user}: {error.strerror}") from error
+    if _can_be_root_again():
+        raise StartupError(f"the process became user {user}, but could become root again: it does not go on")
+    return account
+
+
+def _can_be_root_again() -> bool:
+    if 0 in os.getresuid() or 0 in os.getresgid():
+        return True
+    try:
+        os.setuid(0)
+    except PermissionError:
+        return False
+    return True
+
+
+def private_dir(path: str, uid: int, gid: int, mode: int = 0o700) -> None:
+    """Make sure that `path` is a folder of that user with no more permissions than `mode`, made if missing.
+
+    Missing parents are made with mode 0755. No step follows a symbolic link that a stranger could have put
+    there, and none goes through a folder of a stranger that others may write to. `path` is absolute.
+
+    Raises StartupError when that cannot be had.
+    """
+    names = [name for name in path.split("/") if name]
+    trusted = {0, os.geteuid(), uid}
+    try:
+        here = os.open("/", _DIRECTORY)
+        try:
+            for depth, name in enumerate(names, start=1):
+                last = depth == len(names)
+                here = _step(here, name, trusted, mode if last else 0o755, "follow" if not last else "refuse")
+                _check_step(here, "/" + "/".join(names[:depth]), trusted)
+            _own(here, path, Account("", uid, gid), mode)
+        finally:
+            os.close(here)
+    except OSError as error:
+        raise StartupError(_why_no_folder(error, path)) from error
+
+
+def _step(parent: int, name: str, trusted: set[int], mode: int, links: str) -> int:
+    """Open the folder `name` in `parent`, making it if missing; closes `parent` when it succeeds."""
+    made = False
+    with contextlib.suppress(FileExistsError):
+        try:
+            os.lstat(name, dir_fd=parent)
+        except FileNotFoundError:
+            os.mkdir(name, mode, dir_fd=parent)
+            made = True
+    found = os.lstat(name, dir_fd=parent)
+    trusted_link = stat.S_ISLNK(found.st_mode) and found.st_uid in trusted and links == "follow"
+    opened = os.open(name, _DIRECTORY if trusted_link else _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    if made:
+        # Whatever the umask says: another user has to get through.
+        os.fchmod(opened, mode)
+    os.close(parent)
+    return opened
+
+
+def _check_step(fd: int, path: str, trusted: set[int]) -> None:
+    found = os.fstat(fd)
+    open_to_others = found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX
+    if open_to_others and found.st_uid not in trusted:
+        raise StartupError(
+            f"{path} belongs to user {found.st_uid} and others may write to it: "
+            "nothing private can be kept below; choose another folder"
+        )
+
+
+def _own(fd: int, path: str, owner: Account, mode: int) -> None:
+    found = os.fstat(fd)
+    if os.geteuid() == 0 and found.st_uid == 0 and owner.uid != 0:
+        os.fchown(fd, owner.uid, owner.gid)
+    elif found.st_uid != owner.uid:
+        raise StartupError(
+            f"{path} belongs to user {found.st_uid}, and the daemon runs as user {owner.uid}: "
+            f"`chown -R {owner.uid}:{owner.gid} {path}`, or set another folder"
+        )
+    if stat.S_IMODE(found.st_mode) & ~mode:
+        os.fchmod(fd, stat.S_IMODE(found.st_mode) & mode)
+
+
+def _why_no_folder(error: OSError, path: str) -> str:
+    if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+        return f"cannot write in {path}: run as root or set `root_dir` to a folder of yours"
+    if error.errno in (errno.ENOTDIR, errno.ELOOP):
+        return f"{path} is no folder, or a symbolic link that cannot be trusted: move it away"
+    return f"the folder {path} cannot be made: {error.strerror}"
+
+
+def read_secret(path: str) -> bytes | None:
+    """The content of a secret file, None when there is none.
+
+    Raises StartupError when others may read it, when it belongs to another user, when it is a symbolic link
+    or no plain file, and when it is longer than SECRET_MAX.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StartupError(_why_unreadable(error, path)) from error
+    with os.fdopen(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise StartupError(f"{path} is no plain file: move it away")
+        if found.st_uid not in (0, os.geteuid()):
+            raise StartupError(f"{path} belongs to user {found.st_uid}: `chown {os.geteuid()} {path}`")
+        if found.st_mode & _OTHERS_ANY:
+            raise StartupError(
+                f"{path} is a secret that others may read (mode {stat.S_IMODE(found.st_mode):04o}): "
+                f"`chmod 600 {path}`, and make a new one if they may have"
+            )
+        try:
+            data = file.read(SECRET_MAX + 1)
+        except OSError as error:
+            raise StartupError(_why_unreadable(error, path)) from error
+    if len(data) > SECRET_MAX:
+        raise StartupError(f"{path} is longer than {SECRET_MAX} bytes: that is no key of saltlite")
+    return data
+
+
+def _why_unreadable(error: OSError, path: str) -> str:
+    if error.errno == errno.ELOOP:
+        return f"{path} is a symbolic link, and secrets are not read through one: put the file itself there"
+    return f"{path} cannot be read ({error.strerror}): run as its owner, or set `root_dir`"
+
+
+def write_secret(path: str, data: bytes) -> None:
+    """Put `data` at `path` with mode 0600, whole or not at all, and on the disk when this returns.
+
+    Raises StartupError when it cannot be written; what was there before is then untouched.
+    """
+    folder = os.path.dirname(path) or "."
+    temporary = f"{path}.{secrets.token_hex(8)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(temporary, flags, 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                os.fchmod(fd, 0o600)
+                file.write(data)
+                file.flush()
+                os.fsync(fd)
+            os.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        directory = os.open(folder, _DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise StartupError(f"{path} cannot be written ({error.strerror}): run as root or set `root_dir`") from error
+
+
+def start_log(level: str, log_file: str, account: Account) -> None:
+    """Set logging up so that the process can go on logging as `account`; a missing folder is made.
+
+    Raises StartupError when the file cannot be written.
+    """
+    folder = os.path.dirname(log_file)
+    if folder and not os.path.isdir(folder):
+        private_dir(folder, account.uid, account.gid, 0o755)
+    logs.configure(level, log_file=log_file)
+    if log_file and os.geteuid() == 0:
+        os.chown(log_file, account.uid, account.gid)

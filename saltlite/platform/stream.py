@@ -1,0 +1,399 @@
+"""Messages over Unix stream sockets: between the processes of one daemon, and from the CLI to the master.
+
+On the stream a message is its length as an unsigned 32-bit big-endian number, then that many bytes. The
+kernel says who is at the other end (`Peer`), so nothing here authenticates. No descriptors are passed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import socket
+import stat
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from saltlite.errors import LocalProtocolError, RefusedError, StartupError, UnreachableError
+from saltlite.platform.reactor import Reactor
+
+READ_CHUNK: Final = 64 * 1024
+READ_TURN: Final = 256 * 1024
+"""Bytes read from one channel in one turn; one batch is what was whole among them."""
+
+ACCEPTS_A_TURN: Final = 4
+"""Connections taken in one turn; few, so that processes that share a listening socket share the load."""
+
+ACCEPT_PAUSE_S: Final = 1.0
+"""How long accepting rests when the process is out of descriptors, seconds."""
+
+CONNECTIONS_MAX: Final = 512
+"""Connections of one acceptor at once; more wait in the kernel until one ends."""
+
+BACKLOG: Final = 1024
+_BUFFERS_A_WRITE = 512
+_HEADER = struct.Struct(">I")
+_CREDENTIALS = struct.Struct("3i")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The process that connected, as the kernel saw it at that moment."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    """Who is at the other end of a connected Unix socket."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Peer(*_CREDENTIALS.unpack(raw))
+
+
+class Channel:
+    """One connected socket as a sequence of messages, both ways. The channel owns the socket.
+
+    `on_batch(messages)` gets all messages that became whole in one turn, in order, so that their owner can
+    commit them together. `on_close(reason)` comes once when the channel ends for any reason but the owner's
+    own `close`, and never from inside a call of the owner.
+
+    Limits: a message longer than `message_max` bytes ends the channel. So does a peer that does not read,
+    once more than `send_buffer_max` bytes wait for it: it is the peer's to come back and ask again, and a
+    daemon never blocks on it or grows for it.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        sock: socket.socket,
+        on_batch: Callable[[list[bytes]], None],
+        on_close: Callable[[str], None],
+        *,
+        message_max: int,
+        send_buffer_max: int,
+    ) -> None:
+        self._reactor = reactor
+        self._socket = sock
+        self._on_batch = on_batch
+        self._on_close = on_close
+        self._message_max = message_max
+        self._send_buffer_max = send_buffer_max
+        self._received = bytearray()
+        self._outgoing: deque[bytes | memoryview[int]] = deque()
+        self._buffered = 0
+        self._flush_due = False
+        self._paused = False
+        self._closed = False
+        sock.setblocking(False)
+        reactor.add_reader(sock.fileno(), self._readable)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that wait to be written."""
+        return self._buffered
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def send(self, payload: bytes) -> None:
+        """Queue one message; those of one turn are written together. Nothing happens on a closed channel.
+
+        Raises LocalProtocolError for a message longer than `message_max`.
+        """
+        if len(payload) > self._message_max:
+            raise LocalProtocolError(f"a message of {len(payload)} bytes is over the limit of {self._message_max}")
+        if self._closed:
+            return
+        self._outgoing.append(_HEADER.pack(len(payload)))
+        if payload:
+            self._outgoing.append(payload)
+        self._buffered += _HEADER.size + len(payload)
+        if self._buffered > self._send_buffer_max:
+            self._write()
+        if self._buffered > self._send_buffer_max:
+            self._end(f"the peer does not read: {self._buffered} bytes wait for it")
+        elif not self._flush_due:
+            self._flush_due = True
+            self._reactor.call_soon(self._flush)
+
+    def flush(self) -> None:
+        """Write what waits now, as far as the kernel takes it: its peer has work to do while this turn goes on."""
+        if not self._closed:
+            self._write()
+
+    def pause_reading(self) -> None:
+        """Deliver nothing more until `resume_reading`; the peer is slowed down by the kernel's buffers."""
+        if not self._paused and not self._closed:
+            self._paused = True
+            self._reactor.remove_reader(self._socket.fileno())
+
+    def resume_reading(self) -> None:
+        if self._paused and not self._closed:
+            self._paused = False
+            self._reactor.add_reader(self._socket.fileno(), self._readable)
+
+    def close(self) -> None:
+        """End the channel: what the kernel takes at once is still sent, the rest is dropped. Not reported."""
+        if not self._closed:
+            self._write()
+            self._shut()
+
+    def _shut(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        fd = self._socket.fileno()
+        self._reactor.remove_reader(fd)
+        self._reactor.remove_writer(fd)
+        self._socket.close()
+        self._outgoing.clear()
+        self._received.clear()
+        self._buffered = 0
+
+    def _end(self, reason: str) -> None:
+        if not self._closed:
+            self._shut()
+            self._reactor.call_soon(lambda: self._on_close(reason))
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._closed:
+            return
+        self._write()
+        if self._outgoing and not self._closed:
+            self._flush_due = True
+            self._reactor.add_writer(self._socket.fileno(), self._writable)
+
+    def _writable(self) -> None:
+        self._write()
+        if not self._outgoing and not self._closed:
+            self._flush_due = False
+            self._reactor.remove_writer(self._socket.fileno())
+
+    def _write(self) -> None:
+        while self._outgoing:
+            try:
+                sent = self._socket.sendmsg(list(islice(self._outgoing, _BUFFERS_A_WRITE)))
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._outgoing.clear()
+                self._buffered = 0
+                reason = f"the connection broke: {error.strerror}"
+                self._reactor.call_soon(partial(self._broke, reason))
+                return
+            self._buffered -= sent
+            self._drop_sent(sent)
+
+    def _broke(self, reason: str) -> None:
+        # What the peer said before it went away still counts.
+        if not self._closed and not self._paused:
+            self._readable()
+        self._end(reason)
+
+    def _drop_sent(self, sent: int) -> None:
+        while sent:
+            first = self._outgoing.popleft()
+            if len(first) > sent:
+                self._outgoing.appendleft(memoryview(first)[sent:])
+                return
+            sent -= len(first)
+
+    def _readable(self) -> None:
+        ended = self._receive()
+        batch, broken = self._whole_messages()
+        if batch:
+            self._on_batch(batch)
+        if broken or ended:
+            self._end(broken or ended)
+
+    def _receive(self) -> str:
+        """Read what is there; the reason why nothing more will come, or ""."""
+        for _ in range(READ_TURN // READ_CHUNK):
+            try:
+                chunk = self._socket.recv(READ_CHUNK)
+            except BlockingIOError:
+                return ""
+            except OSError as error:
+                return f"the connection broke: {error.strerror}"
+            if not chunk:
+                return "the other side closed the connection"
+            self._received += chunk
+            if len(chunk) < READ_CHUNK:
+                return ""
+        return ""
+
+    def _whole_messages(self) -> tuple[list[bytes], str]:
+        batch: list[bytes] = []
+        received, at = self._received, 0
+        while len(received) - at >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(received, at)
+            if length > self._message_max:
+                return batch, f"a message of {length} bytes is over the limit of {self._message_max}"
+            end = at + _HEADER.size + length
+            if len(received) < end:
+                break
+            batch.append(bytes(received[at + _HEADER.size : end]))
+            at = end
+        del received[:at]
+        return batch, ""
+
+
+class Acceptor:
+    """Takes connections from a listening socket that processes may share; it stays the caller's.
+
+    Whoever got a connection says `released` when it is over; at `connections_max` the acceptor takes no more.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        listener: socket.socket,
+        on_accept: Callable[[socket.socket, Peer], None],
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        self._reactor = reactor
+        self._listener = listener
+        self._on_accept = on_accept
+        self._connections_max = connections_max
+        self._open = 0
+        self._listening = False
+        self._closed = False
+        listener.setblocking(False)
+        self._listen()
+
+    def released(self) -> None:
+        """One of the connections that `on_accept` got is over."""
+        self._open -= 1
+        self._listen()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._rest()
+        self._closed = True
+
+    def _listen(self) -> None:
+        if not self._listening and not self._closed and self._open < self._connections_max:
+            self._listening = True
+            self._reactor.add_listener(self._listener.fileno(), self._acceptable)
+
+    def _rest(self) -> None:
+        if self._listening:
+            self._listening = False
+            self._reactor.remove_reader(self._listener.fileno())
+
+    def _acceptable(self) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            if self._open >= self._connections_max:
+                self._rest()
+            if not self._listening:
+                return
+            try:
+                sock, _ = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                log.warning("connections have to wait: %s (raise LimitNOFILE)", error.strerror)
+                self._rest()
+                self._reactor.call_later(ACCEPT_PAUSE_S, self._listen)
+                return
+            self._open += 1
+            self._on_accept(sock, peer_of(sock))
+
+
+def listen_unix(path: str, mode: int, *, parent_mode: int = 0o755) -> socket.socket:
+    """A listening Unix socket at `path` with these permissions; a missing parent folder is made.
+
+    A socket left behind by a dead process is replaced. Raises StartupError when somebody answers on it, when
+    something else lies there, or when the path cannot be used.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        _make_parent(path, parent_mode)
+        _remove_stale(path)
+        listener.bind(path)
+        # Nobody can connect before `listen`, so the permissions are never wider than asked for.
+        os.chmod(path, mode)
+        listener.listen(BACKLOG)
+    except StartupError:
+        listener.close()
+        raise
+    except OSError as error:
+        listener.close()
+        raise StartupError(_why_no_socket(error, path)) from error
+    return listener
+
+
+def connect_unix(path: str, *, made_by: int | None = None) -> socket.socket:
+    """A connection to the process that listens on `path`; it does not wait.
+
+    Raises UnreachableError when nobody answers there, RefusedError when this user may not connect, or when another
+    user than `made_by` listens there (None: whoever it is).
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        sock.connect(path)
+    except PermissionError as error:
+        sock.close()
+        raise RefusedError(f"user {os.geteuid()} may not connect to {path}: ask its owner for access") from error
+    except BlockingIOError as error:
+        sock.close()
+        raise UnreachableError(f"too many connections wait at {path}: try again in a moment") from error
+    except OSError as error:
+        sock.close()
+        raise UnreachableError(f"nobody answers on {path}: {error.strerror or error}; is the daemon up?") from error
+    found = peer_of(sock).uid
+    if made_by is not None and found != made_by:
+        sock.close()
+        raise RefusedError(f"{path} is not the daemon's: user {found} listens there, and not user {made_by}")
+    return sock
+
+
+def _make_parent(path: str, mode: int) -> None:
+    parent = os.path.dirname(path)
+    if parent and not os.path.isdir(parent):
+        os.makedirs(parent, exist_ok=True)
+        os.chmod(parent, mode)
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise StartupError(f"{path} is in the way and no socket: move it away")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            return
+        except FileNotFoundError:
+            return
+        except BlockingIOError:
+            pass  # its backlog is full, so it lives
+    raise StartupError(f"another process answers on {path}: stop it, or set another `sock_dir`")
+
+
+def _why_no_socket(error: OSError, path: str) -> str:
+    if error.errno is None:  # Python itself refuses a path that does not fit into sockaddr_un
+        length = len(os.fsencode(path))
+        return f"{path} has {length} bytes and a Unix socket's path may have 107: set a shorter `sock_dir`"
+    if isinstance(error, PermissionError):
+        return f"no socket can be made at {path}: run as root, or set `sock_dir` to a folder of yours"
+    return f"no socket can be made at {path}: {error.strerror}"

@@ -1,0 +1,80 @@
+"""Write down what is called, by whose order, before it is called.
+
+One line of JSON a call is added to ``audit_file``: time, id, jid, user, function, executors, and the arguments where
+``audit_arguments`` is set, but for those named like secrets; else their number and the names of keywords. Where it
+cannot be written nothing is called.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from saltlite.errors import CommandExecutionError
+from saltlite.plugins.executors._arguments import shown
+
+SAFE_OPTS: dict[str, type] = {}
+STAYS = True
+
+
+def execute(
+    opts: Mapping[str, Any],
+    data: Mapping[str, Any],
+    func: Callable[..., Any] | str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> None:
+    """
+    Add a line to the file, and pass the call on.
+
+    CLI Example::
+
+        saltlite --module-executors='[audit, direct_call]' '*' test.ping
+    """
+    if isinstance(func, str):  # what a missing function is called with stands in `data`
+        args, kwargs = data["arg"], {}
+    if opts.get("audit_arguments"):
+        args, kwargs = shown(func, args, kwargs)
+    line = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "id": data["id"],
+        "jid": data["jid"],
+        "user": data["user"],
+        "fun": data["fun"],
+        "executors": list(data["module_executors"]),
+        **_arguments(args, kwargs, whole=bool(opts.get("audit_arguments"))),
+    }
+    path = str(opts.get("audit_file") or "")
+    if not path:
+        raise CommandExecutionError("The executor audit has no file: set the option audit_file of this minion.")
+    try:
+        _add(path, json.dumps(line, default=str, ensure_ascii=True).encode() + b"\n")
+    except OSError as error:
+        raise CommandExecutionError(
+            f"Nothing was called, because audit_file ({path}) cannot be written: {error.strerror}."
+        ) from error
+
+
+def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+    if whole:
+        return {"args": list(args), "kwargs": dict(kwargs)}
+    return {"args": len(args), "kwargs": sorted(map(str, kwargs))}
+
+
+def _add(path: str, line: bytes) -> None:
+    """One write at the end of the file: lines of several processes do not mix."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        written = os.write(file, line)
+        if written < len(line):
+            raise OSError(28, "No space left on device")
+        os.fdatasync(file)
+    finally:
+        os.close(file)

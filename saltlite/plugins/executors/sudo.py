@@ -1,0 +1,132 @@
+"""Have another user call the function: ``sudo_user``, by the program sudo.
+
+A process of that user's own loads the function and calls it, with the grains and the pillar of this minion. What is
+called with what goes to its stdin, and never stands on a command line. All options are those of the configuration;
+callers can give none. Files of the master (``salt://``) cannot be had there, and modules only from folders that the
+user may read.
+
+Started as root, the minion needs nothing else. Another user needs a rule in sudoers(5) that lets it run the Python of
+the minion as ``sudo_user`` without a password. That user must be able to read this Python and saltlite.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:depends:       sudo
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+import saltlite
+from saltlite.decorators.notes import note
+from saltlite.errors import CommandExecutionError
+from saltlite.model.execution import RETURNED_NONE
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __context__, __grains__, __opts__, __pillar__
+
+SAFE_OPTS: dict[str, type] = {}
+FOR_RESOURCES = False
+
+END_GRACE_S = 1.0
+"""How long the other process may take to end when this one is told to."""
+ERRORS_SHOWN = 1000
+"""Characters of what it wrote to stderr, in the text of an error."""
+
+
+def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
+    if not __opts__.get("sudo_user"):
+        return False, "option sudo_user of this minion is not set"
+    if shutil.which("sudo") is None:
+        return False, "there is no program sudo on this minion"
+    return True
+
+
+def execute(
+    opts: Mapping[str, Any],
+    data: Mapping[str, Any],
+    func: Callable[..., Any] | str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """
+    Have the function called by that user; the result, with its return code and what it tells its caller.
+    """
+    if isinstance(func, str):
+        return None
+    user = str(opts["sudo_user"])
+    if _is_me(user):
+        value = func(*args, **kwargs)
+        return RETURNED_NONE if value is None else value
+    told = _said(user, _packed(opts, data, args, kwargs))
+    for sentence in told["warnings"]:
+        note(sentence)
+    if told["retcode"]:
+        __context__["retcode"] = told["retcode"]
+    return RETURNED_NONE if told["value"] is None else told["value"]
+
+
+def _is_me(user: str) -> bool:
+    try:
+        return pwd.getpwnam(user).pw_uid == os.geteuid()
+    except KeyError:
+        raise CommandExecutionError(f"There is no user {user!r} here, whom option sudo_user names.") from None
+
+
+def _packed(opts: Mapping[str, Any], data: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    order = {
+        "opts": dict(opts),
+        "grains": dict(__grains__),
+        "pillar": dict(__pillar__),
+        "fun": data["fun"],
+        "args": list(args),
+        "kwargs": dict(kwargs),
+        "jid": data["jid"],
+        "user": data["user"],
+    }
+    packed: bytes = msgpack.packb(order, default=str)
+    return packed
+
+
+def _said(user: str, order: bytes) -> dict[str, Any]:
+    """What the process of that user answers."""
+    program = os.path.join(os.path.dirname(saltlite.__file__), "minion", "jobs", "stdinjob.py")
+    argv = ["sudo", "-n", "-H", "-u", user, "--", sys.executable, "-I", program]
+    process = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", close_fds=True
+    )
+    try:
+        out, errors = process.communicate(order)
+    finally:
+        if process.poll() is None:
+            _end(process)
+    try:
+        told = msgpack.unpackb(out, strict_map_key=False)
+        return {"value": told["value"], "retcode": int(told["retcode"]), "warnings": list(told["warnings"])}
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException):
+        text = errors.decode(errors="replace").strip()[-ERRORS_SHOWN:]
+        raise CommandExecutionError(
+            f"{user} could not call {os.path.basename(sys.executable)} by sudo (exit status {process.returncode})"
+            + (f": {text}" if text else "")
+        ) from None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """sudo passes SIGTERM on to what it runs."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        process.wait(END_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

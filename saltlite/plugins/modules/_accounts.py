@@ -1,0 +1,113 @@
+"""What the files of users, groups and passwords say: the mechanics behind `user`, `group` and `shadow` on Linux.
+
+What belongs here: reading `/etc/passwd`, `/etc/group` and `/etc/shadow`, also below another root, where no name
+service is asked. It changes nothing.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _programs
+
+PASSWD_FIELDS = 7
+GROUP_FIELDS = 4
+SHADOW_FIELDS = 9
+
+_NEW_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*\$?", re.ASCII)
+
+
+def in_root(root: str | None) -> list[str]:
+    """The option that lets a program of the shadow suite work on the files below `root`."""
+    return [] if root is None else ["--root", root]
+
+
+def user_name(name: Any) -> str:
+    """The name as text, or SaltInvocationError for what cannot be the name of a user."""
+    return _programs.name(name, "user", without="/:,")
+
+
+def group_name(name: Any) -> str:
+    """The name as text, or SaltInvocationError for what cannot be the name of a group."""
+    return _programs.name(name, "group", without="/:,")
+
+
+def new_name(name: Any, what: str) -> str:
+    """The name of a `what` that is to be made, or SaltInvocationError.
+
+    Some systems let everything be a name that does not break their files; scripts of others then run what stands in it.
+    """
+    found = _programs.name(name, what, without="/:,")
+    if not _NEW_NAME.fullmatch(found):
+        raise SaltInvocationError(
+            f"{found!r} is not the name of a {what}: ASCII letters, digits and _ . - + @ make one."
+        )
+    return found
+
+
+def users(root: str | None) -> list[pwd.struct_passwd]:
+    """All users; of this machine by its name service."""
+    if root is None:
+        return pwd.getpwall()
+    return [
+        pwd.struct_passwd((row[0], row[1], int(row[2]), int(row[3]), *row[4:PASSWD_FIELDS]))
+        for row in _rows(root, "passwd", PASSWD_FIELDS)
+        if row[2].isdecimal() and row[3].isdecimal()
+    ]
+
+
+def user(name: str, root: str | None) -> pwd.struct_passwd | None:
+    """One user; None where there is none."""
+    if root is not None:
+        return next((one for one in users(root) if one.pw_name == name), None)
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def groups(root: str | None) -> list[grp.struct_group]:
+    """All groups; of this machine by its name service."""
+    if root is None:
+        return grp.getgrall()
+    return [
+        grp.struct_group((row[0], row[1], int(row[2]), [one for one in row[3].split(",") if one]))
+        for row in _rows(root, "group", GROUP_FIELDS)
+        if row[2].isdecimal()
+    ]
+
+
+def group(name: str, root: str | None) -> grp.struct_group | None:
+    """One group; None where there is none."""
+    if root is not None:
+        return next((one for one in groups(root) if one.gr_name == name), None)
+    try:
+        return grp.getgrnam(name)
+    except KeyError:
+        return None
+
+
+def passwords(root: str | None) -> Iterator[list[str]]:
+    """The rows of `/etc/shadow`, nine texts each. Raises CommandExecutionError where it cannot be read."""
+    for row in _rows(root or "/", "shadow", 2):
+        yield (row + [""] * SHADOW_FIELDS)[:SHADOW_FIELDS]
+
+
+def _rows(root: str, file: str, fields: int) -> Iterator[list[str]]:
+    path = os.path.join(root, "etc", file)
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            rows = [line.rstrip("\n").split(":") for line in stream]
+    except FileNotFoundError:
+        return
+    except PermissionError as error:
+        raise CommandExecutionError(f"Only root can read {path}, and this minion runs as another user.") from error
+    except OSError as error:
+        raise CommandExecutionError(f"{path} cannot be read: {error.strerror}.") from error
+    yield from (row for row in rows if len(row) >= fields and row[0])

@@ -1,0 +1,144 @@
+"""Commands of apt and dpkg, and checks of what goes into them: the mechanics behind `pkg` on Debian.
+
+What belongs here: running apt-get, apt-cache, apt-mark and dpkg without a shell and without questions,
+turning their failures into sentences, checking names and versions, finding where apt keeps its files. It knows
+nothing of results.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _packages
+
+OPTIONS = {
+    "reinstall": "--reinstall",
+    "downloadonly": "--download-only",
+    "skip_verify": "--allow-unauthenticated",
+    "only_upgrade": "--only-upgrade",
+}
+"""Keyword argument of `pkg` functions -> option of apt-get."""
+
+SPELLING = _packages.Spelling(
+    # A trailing hyphen would tell apt-get to remove the package, and `?`, `~` or `^` start a search.
+    names=re.compile(r"[a-z0-9][a-z0-9+.-]*(?<!-)(?::[a-z0-9-]+)?", re.ASCII),
+    versions=re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~*-]*", re.ASCII),
+)
+
+_ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "APT_LISTCHANGES_FRONTEND": "none",
+    "APT_LISTBUGS_FRONTEND": "none",
+}
+_PLANNED = re.compile(r"^(?:Inst|Remv|Purg) (\S+)(?: \[([^\]]*)\])?(?: \((\S+))?", re.MULTILINE)
+_LOCKED = re.compile(r"(?:Could not get lock|Unable to lock|locked by another process)")
+_HOLDER = re.compile(r"held by process (\d+)(?: \(([^)]+)\))?|lock was (?:held|locked) by.* pid (\d+)")
+
+
+class Places(NamedTuple):
+    """Where apt keeps its files, as its configuration says."""
+
+    lists: str
+    archives: str
+    source_list: str
+    source_parts: str
+    trusted: str
+    trusted_file: str
+
+
+def run(argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run one command that asks nothing; its output is in the C locale. Raises CommandNotFoundError."""
+    return _packages.run(argv, _ENVIRONMENT)
+
+
+def feed(argv: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
+    """Run one command that reads `text`; otherwise as `run`."""
+    return _packages.run(argv, _ENVIRONMENT, text)
+
+
+def apt_get(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run apt-get without questions. Raises CommandExecutionError with its reason when it fails."""
+    return checked(run(["apt-get", "-q", "-y", *arguments]))
+
+
+def simulate(arguments: Sequence[str]) -> _packages.Changes:
+    """What apt-get would change, as ``{name: {"old": version, "new": version}}``. Raises as `apt_get` does."""
+    done = apt_get(["--simulate", *arguments])
+    return {name: {"old": old, "new": new} for name, old, new in _PLANNED.findall(done.stdout)}
+
+
+def checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """`done`, unless it failed: then CommandExecutionError."""
+    if done.returncode:
+        refuse_locked(done)
+        raise _packages.failure(done, _errors(done))
+    return done
+
+
+def refuse_locked(done: subprocess.CompletedProcess[str]) -> None:
+    """Raise CommandExecutionError when another package manager, or root alone, may open the database."""
+    if "Permission denied" in done.stderr and "lock" in done.stderr:
+        text = "Packages can be changed by root only, and this minion runs as another user."
+        raise CommandExecutionError(text)
+    if not _LOCKED.search(done.stderr):
+        return
+    match = _HOLDER.search(done.stderr)
+    holder = ""
+    if match:
+        holder = f" (process {match[1] or match[3]}" + (f", {match[2]})" if match[2] else ")")
+    raise CommandExecutionError(
+        f"The package database is locked by another package manager{holder}: try again when that has ended."
+    )
+
+
+def reason(done: subprocess.CompletedProcess[str]) -> str:
+    """The lines of a failed command that say why, in one line."""
+    return "; ".join(_errors(done)) or done.stderr.strip().replace("\n", "; ") or "it gave no reason"
+
+
+def places() -> Places:
+    """Where apt keeps its files. Raises CommandExecutionError for a configuration that it cannot read."""
+    asked = {
+        "lists": "Dir::State::lists/d",
+        "archives": "Dir::Cache::archives/d",
+        "source_list": "Dir::Etc::sourcelist/f",
+        "source_parts": "Dir::Etc::sourceparts/d",
+        "trusted": "Dir::Etc::trustedparts/d",
+        "trusted_file": "Dir::Etc::trusted/f",
+    }
+    words = [word for pair in asked.items() for word in pair]
+    done = checked(run(["apt-config", "shell", *words]))
+    told = dict(word.partition("=")[::2] for word in shlex.split(done.stdout))
+    return Places(**{name: told.get(name, "") for name in asked})
+
+
+def configuration_options(*, take_new: bool) -> list[str]:
+    """How dpkg treats changed configuration files without asking: keep the local one, or take the new one."""
+    kinds = ("--force-confnew",) if take_new else ("--force-confold", "--force-confdef")
+    return [part for kind in kinds for part in ("-o", f"DPkg::Options::={kind}")]
+
+
+def compare_versions(first: str, second: str) -> int:
+    """-1, 0 or 1 when the first version is older, equal or newer. Raises SaltInvocationError."""
+    one, other = SPELLING.version(first), SPELLING.version(second)
+    for sign, result in (("lt", -1), ("eq", 0), ("gt", 1)):
+        done = run(["dpkg", "--compare-versions", one, sign, other])
+        if done.returncode == 0:
+            return result
+    raise SaltInvocationError(f"dpkg cannot compare {first!r} with {second!r}: {done.stderr.strip()}")
+
+
+def targets(one: Any, several: Any, version: Any = None) -> list[str]:
+    """`name` or `name=version` for what a call of `pkg` asks for: `one` (or more, with commas) or a list."""
+    wanted = SPELLING.wanted(one, several, version)
+    return [f"{name}={exact}" if exact else name for name, exact in wanted.items()]
+
+
+def _errors(done: subprocess.CompletedProcess[str]) -> list[str]:
+    lines = [line.strip() for line in done.stderr.splitlines()]
+    return [line.removeprefix("E: ") for line in lines if line.startswith(("E: ", "dpkg: error"))]

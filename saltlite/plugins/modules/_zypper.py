@@ -1,0 +1,118 @@
+"""Commands of zypper, and what it prints as XML: the mechanics behind `pkg` on Suse.
+
+What belongs here: running zypper without questions in a root folder, turning its failures into sentences. It knows
+nothing of results of `pkg`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _packages, _rpm
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+# A name may say what it is the name of; a leading hyphen, tilde or exclamation mark would mean to remove the package.
+TARGETS = _packages.Spelling(
+    re.compile(r"(?:(?:package|pattern|patch|product|srcpackage):|/)?[A-Za-z0-9_][A-Za-z0-9_.+~^%{}():/-]*", re.ASCII),
+    _rpm.VERSIONS,
+)
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@()-]*", re.ASCII)
+
+_SUCCESS = (0, 100, 101, 102, 103)
+"""Exit codes of success: done, updates or security updates are there, reboot or restart needed. Contract: zypper(8)."""
+
+_LOCKED = 7
+_NO_ROOT = 5
+_CUT_REASON = re.compile(r"^ Solution 1:", re.MULTILINE)
+
+
+class Answer:
+    """What zypper said: its XML, and the program that ended."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        from xml.etree import ElementTree
+
+        self.done = done
+        try:
+            self.xml: Element = ElementTree.fromstring(done.stdout)  # noqa: S314 - from the program on this machine
+        except ElementTree.ParseError:
+            self.xml = ElementTree.Element("stream")
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        """The attributes of all elements of this name."""
+        return [dict(element.attrib) for element in self.xml.iter(tag)]
+
+    def problems(self) -> list[str]:
+        """Its words on what went wrong."""
+        found = [(each.text or "").strip() for each in self.xml.iter("message") if each.get("type") == "error"]
+        for prompt in self.xml.iter("prompt"):
+            text = (prompt.findtext("description") or "").strip()
+            if text.startswith("Problem"):
+                found.append(" ".join(_CUT_REASON.split(text)[0].split()))
+        return [text for text in found if text]
+
+    def checked(self, *also: int) -> Answer:
+        """This answer. Raises CommandExecutionError when zypper failed; `also` are further exit codes of success."""
+        if self.done.returncode not in (*_SUCCESS, *also):
+            raise self.failed()
+        return self
+
+    def planned(self) -> dict[str, str]:
+        """What it would change: `{name: new version}`, an empty text for what is removed."""
+        found: dict[str, str] = {}
+        for part in self.xml.iterfind("install-summary/*"):
+            for row in part.iter("solvable"):
+                if row.get("type", "package") == "package":
+                    found[str(row.get("name"))] = "" if part.tag == "to-remove" else str(row.get("edition"))
+        return found
+
+    def failed(self) -> CommandExecutionError:
+        """The error for a command that failed."""
+        if self.done.returncode == _LOCKED:
+            holder = re.search(r"pid (\d+) \(([^)]*)\)", self.done.stdout)
+            who = f" (process {holder[1]}, {os.path.basename(holder[2])})" if holder else ""
+            return CommandExecutionError(
+                f"The package database is locked by another package manager{who}: try again when that has ended."
+            )
+        if self.done.returncode == _NO_ROOT:
+            return CommandExecutionError("Packages can be changed by root only, and this minion runs as another user.")
+        return _packages.failure(self.done, self.problems()[: _packages.REASON_LINES])
+
+
+def run(root: str | None, command: Sequence[str], names: Sequence[str] = (), *, fetch: bool = False) -> Answer:
+    """Run one command. Without `fetch` it works with the package lists as they are."""
+    return Answer(_packages.run(_argv(root, ["--xmlout"], command, names, fetch)))
+
+
+def text(root: str | None, command: Sequence[str], names: Sequence[str] = ()) -> str:
+    """What a command prints that gives no XML. Raises CommandExecutionError."""
+    done = _packages.run(_argv(root, [], command, names, fetch=False))
+    if done.returncode not in _SUCCESS:
+        raise Answer(done).failed()
+    return done.stdout
+
+
+def _argv(
+    root: str | None, form: Sequence[str], command: Sequence[str], names: Sequence[str], fetch: bool
+) -> list[str]:
+    folder = _rpm.root_folder(root)
+    options = [*(["--root", folder] if folder else []), *([] if fetch else ["--no-refresh"]), *form]
+    return ["zypper", "--non-interactive", *options, *command, *(["--"] if names else []), *names]
+
+
+def repositories(given: Any) -> list[str]:
+    """The aliases of repositories of a list, or of a text with commas. Raises SaltInvocationError."""
+    asked = given if isinstance(given, list | tuple) else str(given or "").split(",")
+    found = [str(each).strip() for each in asked if str(each).strip()]
+    for alias in found:
+        if not _REPOSITORY.fullmatch(alias):
+            raise SaltInvocationError(f"{alias!r} is not the alias of a repository.")
+    return found

@@ -1,0 +1,225 @@
+"""Read the minion's configuration, and what grains and pillar say under the same name.
+
+Options that are secrets, such as ``join_token``, are no part of what modules see: nothing here shows them. Settings of
+modules, such as ``mysql.pass``, are found by who names them, for modules ask here for theirs; ``items`` hides them.
+Where the master gives its own options to a minion, they stand in the pillar under ``master``, and are asked last.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import SaltInvocationError
+from saltlite.model.secretargs import without_secrets
+from saltlite.plugins.modules import _nested
+from saltlite.plugins.modules._nested import MISSING
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __grains__, __opts__, __pillar__
+
+_FILE_PROTOCOLS = frozenset({"http", "https", "ftp", "s3", "salt", "swift"})
+
+_STRATEGIES = ("recurse", "overwrite")
+
+_DEFAULTS: dict[str, Any] = {
+    "test.foo": "unconfigured",
+    "ca.cert_base_path": "/etc/pki",
+    "hosts.file": "/etc/hosts",
+    "aliases.file": "/etc/aliases",
+}
+"""What modules of Salt find where nobody has configured anything."""
+
+
+def get(  # noqa: PLR0913, PLR0917 - Salt's signature
+    key: str,
+    default: Any = "",
+    delimiter: str = ":",
+    merge: str | None = None,
+    omit_opts: bool = False,
+    omit_pillar: bool = False,
+    omit_master: bool = False,
+    omit_grains: bool = False,
+) -> Any:
+    """
+    The value of a key in the minion's configuration, else in its grains, its pillar, or the master's options there.
+
+    The parts of the key are separated by ``delimiter``. A key that none of them has gives ``default``. With ``merge``
+    they are laid over each other first, the configuration over the grains and so on: ``recurse`` merges maps that
+    several have, ``overwrite`` takes the whole of one.
+
+    CLI Example::
+
+        saltlite '*' config.get run_timeout
+        saltlite '*' config.get apache:port default=80
+        saltlite '*' config.get apache merge=recurse
+    """
+    sources = list(_sources(omit_opts, omit_grains, omit_pillar, omit_master))
+    if merge is not None:
+        if merge not in _STRATEGIES:
+            raise SaltInvocationError(f"merge is one of {', '.join(_STRATEGIES)}, not {merge!r:.80}.")
+        sources = [_merged(sources, key, delimiter, merge)]
+    for source in (*sources, _DEFAULTS):
+        value = _nested.find(source, key, delimiter)
+        if value is not MISSING:
+            return value
+    return default
+
+
+def option(  # noqa: PLR0913, PLR0917 - Salt's signature
+    value: str,
+    default: Any = None,
+    omit_opts: bool = False,
+    omit_grains: bool = False,
+    omit_pillar: bool = False,
+    omit_master: bool = False,
+    omit_all: bool = False,
+    wildcard: bool = False,
+) -> Any:
+    """
+    The value of one option, looked up as ``get`` does but without splitting the name.
+
+    With ``wildcard`` the name is a glob, and a map of all that match is returned. With ``omit_all`` only what stands
+    for options that nobody set. ``default`` is an empty text, with ``wildcard`` an empty map.
+
+    CLI Example::
+
+        saltlite '*' config.option test.foo
+        saltlite '*' config.option 'splay*' wildcard=True
+    """
+    omit = (omit_all or omit_opts, omit_all or omit_grains, omit_all or omit_pillar, omit_all or omit_master)
+    sources = [*_sources(*omit), _DEFAULTS]
+    if wildcard:
+        found: dict[Any, Any] = {}
+        for source in reversed(sources):
+            found.update((name, source[name]) for name in source if fnmatch.fnmatchcase(str(name), value))
+        return found or ({} if default is None else default)
+    for source in sources:
+        if value in source:
+            return source[value]
+    return "" if default is None else default
+
+
+def merge(
+    value: str,
+    default: Any = "",
+    omit_opts: bool = False,
+    omit_master: bool = False,
+    omit_pillar: bool = False,
+) -> Any:
+    """
+    The value of one option, with what the master's options and the pillar have under its name added to it.
+
+    Maps complete each other, and lists follow each other: the configuration's first. Of other values the first is
+    taken.
+
+    CLI Example::
+
+        saltlite '*' config.merge schedule
+    """
+    sources = (
+        {} if omit_opts else __opts__,
+        {} if omit_master else __pillar__.get("master") or {},
+        {} if omit_pillar else __pillar__,
+    )
+    values = [source[value] for source in sources if value in source]
+    if not values:
+        return _DEFAULTS.get(value, default)
+    whole = values[0]
+    for more in values[1:]:
+        if isinstance(whole, Mapping) and isinstance(more, Mapping):
+            whole = {**more, **whole}
+        elif isinstance(whole, list | tuple) and isinstance(more, list | tuple):
+            whole = [*whole, *more]
+    return whole
+
+
+def items() -> dict[str, Any]:
+    """
+    The whole configuration of the minion, with the defaults; what is named like a secret is hidden.
+
+    CLI Example::
+
+        saltlite '*' config.items
+    """
+    shown: dict[str, Any] = without_secrets(dict(__opts__))
+    return shown
+
+
+def dot_vals(value: str) -> dict[str, Any]:
+    """
+    The configuration of one module: all options whose names begin with its name and a dot.
+
+    CLI Example::
+
+        saltlite '*' config.dot_vals test
+    """
+    both = {**(__pillar__.get("master") or {}), **__opts__}
+    return {name: found for name, found in both.items() if str(name).startswith(f"{value}.")}
+
+
+def valid_fileproto(uri: str) -> bool:
+    """
+    Whether a URI has a scheme from which Salt takes files.
+
+    CLI Example::
+
+        saltlite '*' config.valid_fileproto salt://path/to/file
+    """
+    return uri.partition(":")[0].lower() in _FILE_PROTOCOLS if ":" in uri else False
+
+
+def manage_mode(mode: Any) -> str | None:
+    """
+    A mode of files as Salt writes it: a text of four digits.
+
+    CLI Example::
+
+        saltlite '*' config.manage_mode 644
+    """
+    if mode is None:
+        return None
+    text = (mode if isinstance(mode, str) else str(mode)).strip("\"'").replace("0o", "0")
+    # One zero too many changes nothing, and none is what an integer of YAML is left with.
+    stripped = text.lstrip("0")
+    return stripped.zfill(4) if stripped.isdecimal() or not stripped else text
+
+
+def backup_mode(backup: str = "") -> Any:
+    """
+    How files are backed up before they are changed: ``backup``, else the option ``backup_mode``.
+
+    CLI Example::
+
+        saltlite '*' config.backup_mode
+    """
+    return backup or option("backup_mode")
+
+
+def _sources(omit_opts: bool, omit_grains: bool, omit_pillar: bool, omit_master: bool) -> Iterator[Mapping[Any, Any]]:
+    master = __pillar__.get("master")
+    for omitted, source in (
+        (omit_opts, __opts__),
+        (omit_grains, __grains__),
+        (omit_pillar, __pillar__),
+        (omit_master, master if isinstance(master, Mapping) else {}),
+    ):
+        if not omitted:
+            yield source
+
+
+def _merged(sources: list[Mapping[Any, Any]], key: str, delimiter: str, strategy: str) -> dict[Any, Any]:
+    """What the sources have under the first part of the key, the first of them on top."""
+    both: dict[Any, Any] = {}
+    for source in (_DEFAULTS, *reversed(sources)):
+        for name in {key, str(key).split(delimiter or ":", 1)[0]} & source.keys():
+            if strategy == "recurse":
+                both = _nested.laid_over(both, {name: source[name]})
+            else:
+                both[name] = source[name]
+    return both

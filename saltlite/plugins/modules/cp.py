@@ -1,0 +1,500 @@
+"""Files of the master on this minion, and of this minion on the master.
+
+Paths are ``salt://path``, and ``salt://path?saltenv=name`` for another environment than ``saltenv``. What is fetched is
+compared by its SHA-256 before it takes its place, in one step; a transfer that was cut off goes on where it stopped.
+Copies are kept in ``<cachedir>/files/<saltenv>``.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
+from saltlite.model.files import FileAddress, is_address, is_area, parse_address, parse_env, parse_path
+from saltlite.plugins.modules import _copies
+from saltlite.plugins.modules._pinned import hold, pinned
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __file_client__, __opts__, __salt__
+
+_HASH = "sha256"
+_TEXT_MAX = 16 * 1024 * 1024
+_LOCAL = "localfiles"
+
+
+def get_file(
+    path: str,
+    dest: str,
+    saltenv: str = "base",
+    makedirs: bool = False,
+    template: str | None = None,
+    gzip: int | None = None,  # noqa: ARG001 - Salt's argument, see below
+) -> str:
+    """
+    Make ``dest`` the same as a file of the master; its path, or an empty text when the master has no such file.
+
+    In an existing folder the file gets its own name. ``makedirs`` makes the folders that are missing. With ``template``
+    (``jinja``) both paths are templates. ``gzip`` is of no effect.
+
+    CLI Example::
+
+        saltlite '*' cp.get_file salt://vimrc /etc/vimrc
+        saltlite '*' cp.get_file salt://app/big.bin /srv/app/big.bin makedirs=True
+        saltlite '*' cp.get_file 'salt://{{ grains.os }}/vimrc' /etc/vimrc template=jinja
+    """
+    path, dest = _rendered(path, template, saltenv), _rendered(dest, template, saltenv)
+    address = _address(path, saltenv)
+    dest = _destination(dest, os.path.basename(address.path))
+    _copies.need_folder(os.path.dirname(dest), makedirs=makedirs)
+    return dest if _fetch(address, dest) else ""
+
+
+def get_template(
+    path: str, dest: str, template: str = "jinja", saltenv: str = "base", makedirs: bool = False, **kwargs: Any
+) -> str:
+    """
+    Make ``dest`` what a template of the master gives; its path, or an empty text when the master has no such file.
+
+    The template knows what those of ``file.managed`` know, ``context`` over ``defaults``, and other keyword arguments.
+
+    CLI Example::
+
+        saltlite '*' cp.get_template salt://path/to/template /minion/dest
+        saltlite '*' cp.get_template salt://app.conf /etc/app.conf port=8080 makedirs=True
+    """
+    known = {name: value for name, value in kwargs.items() if not name.startswith("__pub_")}
+    context, defaults = known.pop("context", None) or {}, known.pop("defaults", None)
+    if not isinstance(context, Mapping):
+        raise SaltInvocationError(f"context is a map of names to values, not {context!r}.")
+    text = get_file_str(path, saltenv)
+    if not isinstance(text, str):
+        return ""
+    found = _rendered(text, template, saltenv, {**context, **known}, defaults)
+    dest = _destination(dest, os.path.basename(_address(path, saltenv).path))
+    _copies.write(dest, found, makedirs=makedirs)
+    return dest
+
+
+def get_dir(
+    path: str,
+    dest: str,
+    saltenv: str = "base",
+    template: str | None = None,
+    gzip: int | None = None,  # noqa: ARG001 - as in get_file
+) -> list[str]:
+    """
+    Fetch a folder of the master with all that is in it into the folder ``dest``; the paths of its files.
+
+    The folder keeps its name in ``dest``; with a slash at the end of ``path`` only what is in it is fetched.
+    ``template`` and ``gzip`` are as in ``get_file``.
+
+    CLI Example::
+
+        saltlite '*' cp.get_dir salt://etc/apache2 /etc
+    """
+    path, dest = _rendered(path, template, saltenv), _rendered(dest, template, saltenv)
+    address = _address(path, saltenv)
+    root = _absolute(dest)
+    above = address.path if str(path).endswith("/") else os.path.dirname(address.path)
+    fetched = []
+    for name in _client().files(address.env, address.path):
+        place = os.path.join(root, os.path.relpath(name, above or "."))
+        _copies.make_folders(os.path.dirname(place))
+        if _fetch(FileAddress(name, address.env), place):
+            fetched.append(place)
+    return fetched
+
+
+def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: bool = False) -> str | bool:
+    """
+    A ``salt://`` file as ``get_file`` does it, or the path of a file that is on this minion already.
+
+    Without ``dest`` the file goes to the cache, and with ``dest=None`` its content is returned. Nothing is fetched from
+    other machines: put it below the master's ``file_roots``.
+
+    CLI Example::
+
+        saltlite '*' cp.get_url salt://my/file /tmp/mine
+    """
+    if not is_address(path):
+        local = str(path).removeprefix("file://")
+        if not local.startswith("/"):
+            raise SaltInvocationError(f"{path!r} is neither salt://path nor a path on this minion.")
+        return local if os.path.isfile(local) else ""
+    if dest is None:
+        return get_file_str(path, saltenv)
+    return get_file(path, dest, saltenv, makedirs) if dest else cache_file(path, saltenv)
+
+
+def get_file_str(path: str, saltenv: str = "base") -> str | bool:
+    """
+    The content of a file of the master, False when there is none.
+
+    CLI Example::
+
+        saltlite '*' cp.get_file_str salt://my/file
+    """
+    copy = cache_file(path, saltenv)
+    if not isinstance(copy, str):
+        return False
+    if os.path.getsize(copy) > _TEXT_MAX:
+        raise CommandExecutionError(f"{path} is larger than {_TEXT_MAX} bytes: fetch it with cp.get_file.")
+    with open(copy, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def cache_file(path: str, saltenv: str = "base") -> str | bool:
+    """
+    Keep a copy of a file of the master; its path on this minion, or False when the master has no such file.
+
+    CLI Example::
+
+        saltlite '*' cp.cache_file salt://path/to/file
+    """
+    if str(path).startswith("/"):
+        return str(path) if os.path.isfile(path) else False
+    address = _address(path, saltenv)
+    try:
+        copy: str = _client().cache(address)
+    except OSError as error:
+        raise CommandExecutionError(f"{path} cannot be kept here: {error.strerror} ({error.filename})") from error
+    return copy or False
+
+
+def cache_dest(path: str, saltenv: str = "base") -> str:
+    """
+    Where ``cache_file`` keeps the copy of a file of the master, whether there is one or not; the master is not asked.
+
+    CLI Example::
+
+        saltlite '*' cp.cache_dest salt://path/to/file
+    """
+    place: str = _client().cached_path(_address(path, saltenv))
+    return place
+
+
+def cache_local_file(path: str) -> str:
+    """
+    Keep a copy of a file of this minion in ``<cachedir>/localfiles``; its path, or an empty text for no file.
+
+    CLI Example::
+
+        saltlite '*' cp.cache_local_file /etc/hosts
+    """
+    import shutil
+
+    source = _absolute(path)
+    if not os.path.isfile(source):
+        return ""
+    place = os.path.join(_cachedir(), _LOCAL, os.path.normpath(source).lstrip("/"))
+    try:
+        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        shutil.copyfile(source, place)
+        os.chmod(place, stat.S_IMODE(os.stat(source).st_mode))
+    except OSError as error:
+        raise CommandExecutionError(f"{source} cannot be kept here: {error.strerror} ({error.filename})") from error
+    return place
+
+
+def cache_files(paths: list[str] | str, saltenv: str = "base") -> list[str | bool]:
+    """
+    Keep copies of several files of the master, given as a list or with commas between them; their paths here, and
+    False for those that the master has not.
+
+    CLI Example::
+
+        saltlite '*' cp.cache_files salt://pathto/file1,salt://pathto/file1
+    """
+    listed = paths.split(",") if isinstance(paths, str) else paths
+    return [cache_file(path, saltenv) for path in listed]
+
+
+def cache_dir(
+    path: str,
+    saltenv: str = "base",
+    include_empty: bool = False,
+    include_pat: str | list[str] | None = None,
+    exclude_pat: str | list[str] | None = None,
+) -> list[str]:
+    """
+    Keep copies of all files in a folder of the master; their paths on this minion.
+
+    ``include_pat`` keeps to files whose path on the master matches one of these globs, ``exclude_pat`` leaves out
+    those that match one of its own; ``E@`` before it makes a regular expression of a pattern, found anywhere in the
+    path. ``include_empty`` makes the empty folders, too, whatever the patterns are.
+
+    CLI Example::
+
+        saltlite '*' cp.cache_dir salt://path/to/dir
+        saltlite '*' cp.cache_dir salt://path/to/dir include_pat='*.conf' exclude_pat='E@/(old|tmp)/'
+    """
+    address = _address(path, saltenv)
+    wanted = _copies.matcher(include_pat) if include_pat else None
+    unwanted = _copies.matcher(exclude_pat) if exclude_pat else None
+    found = _client().files(address.env, address.path)
+    names = [name for name in found if (not wanted or wanted(name)) and not (unwanted and unwanted(name))]
+    kept = [str(copy) for name in names if (copy := cache_file(f"salt://{name}", address.env))]
+    if include_empty:
+        folders = _client().folders(address.env, address.path)
+        filled = {os.path.dirname(name) for name in [*found, *folders]}
+        places = [_client().cached_path(FileAddress(name, address.env)) for name in folders if name not in filled]
+        for place in places:
+            os.makedirs(place, mode=0o700, exist_ok=True)
+        kept += places
+    return kept
+
+
+def cache_master(saltenv: str = "base") -> list[str]:
+    """
+    Keep copies of all files of an environment; their paths on this minion.
+
+    CLI Example::
+
+        saltlite '*' cp.cache_master
+    """
+    return cache_dir("salt://", saltenv)
+
+
+def is_cached(path: str, saltenv: str = "base") -> str:
+    """
+    The path of the copy that is kept of a file of the master, or an empty text; the master is not asked.
+
+    CLI Example::
+
+        saltlite '*' cp.is_cached salt://path/to/file
+    """
+    copy: str = _client().cached_path(_address(path, saltenv))
+    return copy if os.path.isfile(copy) else ""
+
+
+def list_master(saltenv: str = "base", prefix: str = "") -> list[str]:
+    """
+    All files of an environment of the master, those whose path begins with ``prefix`` if it is given.
+
+    CLI Example::
+
+        saltlite '*' cp.list_master
+        saltlite '*' cp.list_master prefix=app/
+    """
+    return [name for name in _client().files(_env(saltenv)) if name.startswith(prefix)]
+
+
+def list_master_dirs(saltenv: str = "base", prefix: str = "") -> list[str]:
+    """
+    All folders of an environment of the master, as ``list_master``.
+
+    CLI Example::
+
+        saltlite '*' cp.list_master_dirs
+    """
+    return [name for name in _client().folders(_env(saltenv)) if name.startswith(prefix)]
+
+
+def envs() -> list[str]:
+    """
+    The environments of the master's file server.
+
+    CLI Example::
+
+        saltlite '*' cp.envs
+    """
+    found: list[str] = _client().envs()
+    return found
+
+
+def list_minion(saltenv: str = "base") -> list[str]:
+    """
+    The copies that are kept of files of the master, and of files of this minion; their paths, sorted.
+
+    CLI Example::
+
+        saltlite '*' cp.list_minion
+    """
+    folders = [os.path.dirname(_client().cached_path(_address("salt://x", saltenv))), os.path.join(_cachedir(), _LOCAL)]
+    return sorted(os.path.join(top, name) for folder in folders for top, _, names in os.walk(folder) for name in names)
+
+
+def hash_file(path: str, saltenv: str = "base") -> dict[str, str] | str:
+    """
+    The digest of a file of the master, or of a file on this minion, as ``hsum`` and ``hash_type``; an empty text
+    when the master has no such file.
+
+    CLI Example::
+
+        saltlite '*' cp.hash_file salt://path/to/file
+    """
+    if str(path).startswith("/"):
+        if not os.path.isfile(path):
+            return {}
+        with open(path, "rb") as file:
+            return {"hsum": hashlib.file_digest(file, _HASH).hexdigest(), "hash_type": _HASH}
+    found = _client().stat(_address(path, saltenv))
+    return "" if found is None else {"hsum": found.sha256.hex(), "hash_type": _HASH}
+
+
+def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int | None:
+    """
+    The mode of a file of the master: as text in octal digits, or as a number; None when there is none.
+
+    CLI Example::
+
+        saltlite '*' cp.stat_file salt://path/to/file
+    """
+    found = _client().stat(_address(path, saltenv))
+    if found is None:
+        return None
+    return f"0{found.mode:o}" if octal else int(stat.S_IFREG | found.mode)
+
+
+def push(path: str, keep_symlinks: bool = False, upload_path: str | None = None, remove_source: bool = False) -> bool:
+    """
+    Send a file of this minion to the master, which keeps it as ``<cachedir>/minions/<id>/files/<path>``.
+
+    The master's option ``file_recv`` allows it, and ``file_recv_max_size`` limits it. A path over symbolic links is
+    kept under that to which they lead; with ``keep_symlinks`` as it was given. ``upload_path`` is another path to keep
+    it under, ``remove_source`` removes it here when it has arrived: the file, or with ``keep_symlinks`` the link to it.
+
+    CLI Example::
+
+        saltlite '*' cp.push /etc/fstab
+        saltlite '*' cp.push /etc/system-release keep_symlinks=True
+        saltlite '*' cp.push /srv/app/core upload_path=/cores/app remove_source=True
+    """
+    local = _absolute(path) if keep_symlinks else os.path.realpath(_absolute(path))
+    if not os.path.isfile(local):
+        raise CommandExecutionError(f"There is no file {local} to send.")
+    try:
+        name = parse_path((upload_path or local).lstrip("/"))
+        sent: bool = _client().push(local, name)
+    except UsageError as error:
+        raise SaltInvocationError(str(error)) from error
+    except OSError as error:
+        raise CommandExecutionError(f"{local} cannot be read: {error.strerror}") from error
+    if not sent:
+        raise CommandExecutionError(
+            f"The master does not take {local}: its options file_recv (off by default) and file_recv_max_size decide, "
+            "and its log says when its disk is full."
+        )
+    if remove_source:
+        os.unlink(local)
+    return True
+
+
+def push_dir(path: str, glob: str | None = None, upload_path: str | None = None) -> bool:
+    """
+    Send all files in a folder of this minion to the master, those whose name matches ``glob`` if it is given; False
+    when there is none. Of a file it does what ``push`` does.
+
+    CLI Example::
+
+        saltlite '*' cp.push_dir /etc/modprobe.d/ glob='*.conf'
+    """
+    import fnmatch
+
+    root, sent = os.path.realpath(_absolute(path)), False
+    if os.path.isfile(root):
+        return push(root, upload_path=upload_path)
+    if not os.path.isdir(root):
+        raise CommandExecutionError(f"There is no folder {root} to send.")
+    for above, _folders, names in os.walk(root):
+        for name in sorted(names):
+            local = os.path.join(above, name)
+            if os.path.isfile(local) and (glob is None or fnmatch.fnmatch(name, glob)):
+                place = os.path.join(upload_path, os.path.relpath(local, root)) if upload_path else None
+                sent = push(local, upload_path=place)
+    return sent
+
+
+def recv(area: str, dest: str) -> dict[str, bool]:
+    """
+    Fetch what ``saltlite cp`` sends: every file of an environment made for that one command. Path -> True.
+
+    ``dest`` is a folder when it exists as one, ends with a slash, or there are several files. Only the command itself
+    knows the name of the environment.
+
+    CLI Example::
+
+        saltlite cp '*' ./motd /etc/motd
+        saltlite '*' cp.recv copy-0123456789abcdef0123456789abcdef /etc/motd
+    """
+    if not is_area(area):
+        raise SaltInvocationError("This function is called by `saltlite cp`.")
+    client = _client()
+    names: list[str] = client.files(area)
+    if not names:
+        raise CommandExecutionError("The files are gone from the master: copy them again.")
+    into_folder = len(names) > 1 or "/" in names[0] or dest.endswith("/") or os.path.isdir(dest)
+    done = {}
+    for name in names:
+        place = os.path.join(_absolute(dest), name) if into_folder else _absolute(dest)
+        _copies.make_folders(os.path.dirname(place))
+        address = FileAddress(name, area)
+        found = client.stat(address)
+        done[place] = _fetch(address, place, None if found is None else found.mode & 0o777)
+    return done
+
+
+def _rendered(text: str, template: str | None, saltenv: str, context: Any = None, defaults: Any = None) -> str:
+    """What a template makes of a text; without a `template` the text itself."""
+    apply = __salt__["file.apply_template_on_contents"]
+    found = apply(text, template, context, defaults, saltenv) if template else text
+    if not isinstance(found, str):
+        raise SaltInvocationError(f"There are no templates of the format {template!r}: jinja is one.")
+    return found
+
+
+def _client() -> Any:
+    if not hasattr(__file_client__, "fetch"):
+        raise CommandExecutionError("This call has no file server behind it.")
+    return __file_client__
+
+
+def _cachedir() -> str:
+    if "cachedir" not in __opts__:
+        raise CommandExecutionError("This call has no minion behind it, so there is no folder for copies.")
+    return str(__opts__["cachedir"])
+
+
+def _fetch(address: FileAddress, dest: str, mode: int | None = None) -> bool:
+    """Fetch a file, and give it that mode; its folder is held open meanwhile, so that nobody can exchange it."""
+    try:
+        with pinned(dest) as place:
+            done = bool(_client().fetch(address, place.name, place.folder))
+            if done and mode is not None:
+                with hold(place, follow_symlinks=True) as same:
+                    os.chmod(same, mode)
+    except OSError as error:
+        raise CommandExecutionError(f"{dest} cannot be written: {error.strerror}") from error
+    return done
+
+
+def _address(path: str, saltenv: str) -> FileAddress:
+    try:
+        return parse_address(path, _env(saltenv))
+    except UsageError as error:
+        raise SaltInvocationError(str(error)) from error
+
+
+def _env(saltenv: str) -> str:
+    try:
+        return parse_env(saltenv)
+    except UsageError as error:
+        raise SaltInvocationError(str(error)) from error
+
+
+def _absolute(path: str) -> str:
+    if not os.path.isabs(str(path)):
+        raise SaltInvocationError(f"{path!r} is no absolute path.")
+    return str(path)
+
+
+def _destination(dest: str, name: str) -> str:
+    return os.path.join(_absolute(dest), name) if dest.endswith("/") or os.path.isdir(dest) else _absolute(dest)

@@ -1,0 +1,273 @@
+"""Names and addresses: the file of host names as text, and what the DNS knows.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:depends:       dig, for the functions that name a server or ask for other than addresses
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _machinefiles, _programs, _zonefile
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __salt__
+
+DIG_TIMEOUT_S = 30
+SPF_NAMES_MAX = 32
+"""Domains of one policy that are asked about; a mail server gives up after ten."""
+_DIG = ["dig", "+short", "+time=3", "+tries=2"]
+
+
+def parse_hosts(hostsfile: str = "/etc/hosts", hosts: str | None = None) -> dict[str, list[str]]:
+    """
+    The names of each address, from a file or from its text.
+
+    CLI Example::
+
+        saltlite '*' dnsutil.parse_hosts
+    """
+    text = hosts if hosts is not None else _machinefiles.read(hostsfile)
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        if address:
+            found.setdefault(address, []).extend(names)
+    return found
+
+
+def hosts_append(
+    hostsfile: str = "/etc/hosts", ip_addr: str | None = None, entries: str | None = None, test: bool = False
+) -> str:
+    """
+    Add a line with names, parted by commas, to a file of host names; names that the address has are left out.
+
+    CLI Example::
+
+        saltlite '*' dnsutil.hosts_append /etc/hosts 127.0.0.1 ad1.yuk.co,ad2.yuk.co
+    """
+    address, names = str(ip_addr), _names(entries)
+    if not check_ip(address):
+        raise SaltInvocationError(f"{ip_addr!r} is no address.")
+    text = _machinefiles.read_if_there(hostsfile)
+    known = parse_hosts(hosts=text).get(address, [])
+    missing = [name for name in names if name not in known]
+    if not missing:
+        return f"No additional hosts were added to {hostsfile}"
+    line = f"{address} {' '.join(missing)}\n"
+    if not test:
+        _machinefiles.replace(hostsfile, text + ("\n" if text and not text.endswith("\n") else "") + line)
+    return f"The following line was added to {hostsfile}:\n{line.strip()}"
+
+
+def hosts_remove(hostsfile: str = "/etc/hosts", entries: str | None = None, test: bool = False) -> None:
+    """
+    Take names, parted by commas, out of a file of host names; a line without names goes.
+
+    CLI Example::
+
+        saltlite '*' dnsutil.hosts_remove /etc/hosts ad1.yuk.co,ad2.yuk.co
+    """
+    gone = set(_names(entries))
+    lines = []
+    text = _machinefiles.read(hostsfile)
+    for line in text.splitlines(keepends=True):
+        said, mark, comment = line.partition("#")
+        address, *names = said.split() or [""]
+        if not gone & set(names):
+            lines.append(line)
+            continue
+        kept = [name for name in names if name not in gone]
+        if kept:
+            behind = f" {mark}{comment}" if mark else "\n"
+            lines.append(f"{address} {' '.join(kept)}{behind}")
+    if lines != text.splitlines(keepends=True) and not test:
+        _machinefiles.replace(hostsfile, "".join(lines))
+
+
+def check_ip(ip_addr: str) -> bool:
+    """
+    Whether a text is an address, or a network written as ADDRESS/LENGTH.
+
+    CLI Example::
+
+        saltlite '*' dnsutil.check_ip 127.0.0.1
+    """
+    try:
+        ipaddress.ip_interface(str(ip_addr))
+    except ValueError:
+        return False
+    return True
+
+
+def A(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N802 - the type of record
+    """
+    The IPv4 addresses of a name, or a sentence when it has none.
+
+    CLI Example::
+
+        saltlite '*' dnsutil.A www.google.com
+    """
+    return _addresses(host, nameserver, "A", socket.AF_INET)
+
+
+def AAAA(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N802 - the type of record
+    """
+    The IPv6 addresses of a name, or a sentence when it has none.
+
+    CLI Example::
+
+        saltlite '*' dnsutil.AAAA www.google.com
+    """
+    return _addresses(host, nameserver, "AAAA", socket.AF_INET6)
+
+
+def NS(domain: str, resolve: bool = True, nameserver: str | None = None) -> list[str]:  # noqa: N802 - as above
+    """
+    The name servers of a domain; ``resolve`` gives their addresses.
+
+    CLI Example::
+
+        saltlite '*' dnsutil.NS google.com
+    """
+    names = _ask(domain, nameserver, "NS")
+    if not resolve:
+        return names
+    return [address for name in names for address in _ask(name, nameserver, "A")]
+
+
+def MX(domain: str, resolve: bool = False, nameserver: str | None = None) -> list[list[str]]:  # noqa: N802 - as above
+    """
+    The mail servers of a domain: a list of ``[preference, name]``; ``resolve`` gives an address for the name.
+
+    CLI Example::
+
+        saltlite '*' dnsutil.MX google.com
+    """
+    rows = [line.split() for line in _ask(domain, nameserver, "MX")]
+    if not resolve:
+        return rows
+    return [[row[0], (_ask(row[1], nameserver, "A") or [row[1]])[0]] for row in rows]
+
+
+def SPF(domain: str, record: str = "SPF", nameserver: str | None = None) -> list[str]:  # noqa: N802 - as above
+    """
+    The addresses and networks that may send mail of a domain by its SPF policy, with those of the domains it includes.
+
+    The type SPF is asked for, and TXT where there is none: ``record=TXT`` saves a question.
+
+    CLI Example::
+
+        saltlite '*' dnsutil.SPF google.com
+        saltlite '*' dnsutil.SPF google.com record=TXT
+    """
+    if record not in {"SPF", "TXT"}:
+        raise SaltInvocationError(f"{record!r} is neither SPF nor TXT.")
+    return _senders(domain, record, nameserver, [])
+
+
+def serial(zone: str = "", update: bool = False) -> str:
+    """
+    The serial number of a zone, which this minion keeps as its grain ``dnsserial_<zone>``; today's first without one.
+
+    ``update`` takes the next one, and keeps it: today's first, or one more than what is kept if that is not smaller.
+
+    CLI Example::
+
+        saltlite ns1 dnsutil.serial example.com
+        saltlite ns1 dnsutil.serial example.com update=True
+    """
+    if not str(zone).isprintable():
+        raise SaltInvocationError(f"{zone!r} is no name of a zone.")
+    key = f"dnsserial_{zone}" if zone else "dnsserial"
+    first = time.strftime("%Y%m%d01")
+    # A name with a colon would be a way into another grain.
+    kept = str(__salt__["grains.get"](key, "", delimiter="\n") or "")
+    if kept and not re.fullmatch(r"[0-9]{1,10}", kept):
+        raise CommandExecutionError(f"The grain {key} is {kept[:40]!r}, and no serial number.")
+    if not update:
+        return kept or first
+    current = str(int(kept) + 1) if kept and int(kept) >= int(first) else first
+    __salt__["grains.setval"](key, current)
+    return current
+
+
+def parse_zone(zonefile: str | None = None, zone: str | None = None) -> dict[str, Any]:
+    """
+    What a zone file says, from the file or from its text.
+
+    ``ORIGIN``, ``TTL``, the fields of the SOA record, ``NS`` as a list, ``MX`` as a list of ``{priority, host}``, and
+    for each other type a map from names to values; of an address with a TTL of its own the value is ``{TARGET, TTL}``.
+    Of several of one type and name the last is there. Files that it includes are not read.
+
+    CLI Example::
+
+        saltlite ns1 dnsutil.parse_zone /var/lib/named/example.com.zone
+    """
+    if zone is None and zonefile is None:
+        raise SaltInvocationError("Say which zone file to read, or give its text as `zone`.")
+    return _zonefile.parse(str(zone) if zone is not None else _machinefiles.read(str(zonefile)))
+
+
+def _senders(domain: str, record: str, nameserver: str | None, asked: list[str]) -> list[str]:
+    if domain in asked:
+        return []
+    asked.append(domain)
+    if len(asked) > SPF_NAMES_MAX:
+        raise CommandExecutionError(f"The SPF policy of {asked[0]} leads to more than {SPF_NAMES_MAX} names.")
+    lines = _ask(domain, nameserver, record)
+    if not lines and record == "SPF":
+        lines = _ask(domain, nameserver, "TXT")
+    # A long text comes in several pieces, which belong together as they are.
+    texts = ["".join(re.findall(r'"((?:[^"\\]|\\.)*)"', line)).split() for line in lines]
+    found: list[str] = []
+    for term in next((words[1:] for words in texts if words[:1] == ["v=spf1"]), []):
+        match = re.fullmatch(r"[+~]?(ip4:|ip6:|include:|redirect=)(.+)", term)
+        if match is None:
+            continue
+        if match[1] in {"include:", "redirect="}:
+            found += _senders(match[2], record, nameserver, asked)
+        elif check_ip(match[2]):
+            found.append(match[2])
+    return found
+
+
+def _addresses(host: str, nameserver: str | None, kind: str, family: int) -> list[str] | str:
+    if nameserver is not None:
+        return [line for line in _ask(host, nameserver, kind) if check_ip(line)]
+    try:
+        found = socket.getaddrinfo(_name(host), None, family, socket.SOCK_RAW)
+    except (OSError, UnicodeError):
+        return f"Unable to resolve {host}"
+    return list(dict.fromkeys(str(row[4][0]) for row in found))
+
+
+def _ask(name: str, nameserver: str | None, kind: str) -> list[str]:
+    server = [f"@{_name(nameserver)}"] if nameserver is not None else []
+    text = _programs.output([*_DIG, *server, _name(name), kind], timeout_s=DIG_TIMEOUT_S)
+    lines = text.splitlines()
+    if any(line.startswith(";;") for line in lines):
+        raise CommandExecutionError(f"dig got no answer about {name}: {lines[0].strip('; ')}.")
+    return lines
+
+
+def _name(value: Any) -> str:
+    text = str(value)
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}", text):
+        raise SaltInvocationError(f"{text!r} cannot be a name in the DNS.")
+    return text
+
+
+def _names(entries: Any) -> list[str]:
+    text = ",".join(map(str, entries)) if isinstance(entries, list) else str(entries or "")
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names or any(bad in name for name in names for bad in " \t\n\r\0#"):
+        raise SaltInvocationError(f"{entries!r} cannot be a list of host names, parted by commas.")
+    return names

@@ -1,0 +1,420 @@
+"""What the kernel knows of files, folders, links and devices; nothing is changed here."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from typing import Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules._wholefile import checked_path, sentence
+
+from ._paths import absolute, failed, octal_text
+from .hashing import get_hash
+
+_KINDS = {
+    stat.S_IFDIR: "dir",
+    stat.S_IFCHR: "char",
+    stat.S_IFBLK: "block",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+}
+
+_LSTAT = ("st_atime", "st_ctime", "st_gid", "st_mode", "st_mtime", "st_nlink", "st_size", "st_uid")
+
+_STATVFS = (
+    "f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_favail", "f_ffree", "f_files", "f_flag", "f_frsize", "f_namemax",
+)  # fmt: skip
+
+_ACCESS = {"f": os.F_OK, "r": os.R_OK, "w": os.W_OK, "x": os.X_OK}
+
+
+def stats(path: str, hash_type: str | None = None, follow_symlinks: bool = True) -> dict[str, Any]:
+    """
+    What the kernel knows of a file: inode, uid, gid, user, group, times, size, mode, type and target.
+
+    The type is ``file``, ``dir``, ``link``, ``char``, ``block``, ``pipe`` or ``socket``. A link without a target tells
+    of itself. With ``hash_type`` there is also the ``sum`` of the content.
+
+    CLI Example::
+
+        saltlite '*' file.stats /etc/passwd
+        saltlite '*' file.stats /etc/passwd hash_type=sha256
+    """
+    name = checked_path(path)
+    found = _status(name, follow_symlinks=follow_symlinks)
+    told: dict[str, Any] = {
+        "inode": found.st_ino,
+        "uid": found.st_uid,
+        "gid": found.st_gid,
+        "group": gid_to_group(found.st_gid),
+        "user": uid_to_user(found.st_uid),
+        "atime": found.st_atime,
+        "mtime": found.st_mtime,
+        "ctime": found.st_ctime,
+        "size": found.st_size,
+        "mode": octal_text(found.st_mode),
+    }
+    if hash_type:
+        told["sum"] = get_hash(name, hash_type)
+    told["type"] = _KINDS.get(stat.S_IFMT(found.st_mode), "file")
+    told["target"] = os.path.realpath(name) if follow_symlinks else os.path.abspath(name)
+    return told
+
+
+def lstat(path: str) -> dict[str, Any]:
+    """
+    The numbers of ``lstat``, which does not follow a link: ``st_mode``, ``st_size`` and so on; empty for no such path.
+
+    CLI Example::
+
+        saltlite '*' file.lstat /path/to/file
+    """
+    try:
+        found = os.lstat(absolute(path, "Path to file"))
+    except OSError:
+        return {}
+    return {key: getattr(found, key) for key in _LSTAT}
+
+
+def statvfs(path: str) -> dict[str, Any]:
+    """
+    The numbers of ``statvfs`` for the file system that a path is on: ``f_bavail``, ``f_frsize`` and so on.
+
+    CLI Example::
+
+        saltlite '*' file.statvfs /path/to/file
+    """
+    name = absolute(path)
+    try:
+        found = os.statvfs(name)
+    except OSError as error:
+        raise failed(f"Could not statvfs '{name}'", error) from error
+    return {key: getattr(found, key) for key in _STATVFS}
+
+
+def get_uid(path: str, follow_symlinks: bool = True) -> int:
+    """
+    The number of the user who owns a file.
+
+    CLI Example::
+
+        saltlite '*' file.get_uid /etc/passwd
+    """
+    return _status(checked_path(path), follow_symlinks=follow_symlinks).st_uid
+
+
+def get_gid(path: str, follow_symlinks: bool = True) -> int:
+    """
+    The number of the group that owns a file.
+
+    CLI Example::
+
+        saltlite '*' file.get_gid /etc/passwd
+    """
+    return _status(checked_path(path), follow_symlinks=follow_symlinks).st_gid
+
+
+def get_user(path: str, follow_symlinks: bool = True) -> str | int:
+    """
+    The name of the user who owns a file; the number where no user has it.
+
+    CLI Example::
+
+        saltlite '*' file.get_user /etc/passwd
+    """
+    return uid_to_user(get_uid(path, follow_symlinks))
+
+
+def get_group(path: str, follow_symlinks: bool = True) -> str | int:
+    """
+    The name of the group that owns a file; the number where no group has it.
+
+    CLI Example::
+
+        saltlite '*' file.get_group /etc/passwd
+    """
+    return gid_to_group(get_gid(path, follow_symlinks))
+
+
+def get_mode(path: str, follow_symlinks: bool = True) -> str:
+    """
+    The mode of a file, as four octal digits.
+
+    CLI Example::
+
+        saltlite '*' file.get_mode /etc/passwd
+    """
+    return octal_text(_status(checked_path(path), follow_symlinks=follow_symlinks).st_mode)
+
+
+def uid_to_user(uid: int) -> str | int:
+    """
+    The name of a user by number; the number where there is no such user.
+
+    CLI Example::
+
+        saltlite '*' file.uid_to_user 0
+    """
+    try:
+        return pwd.getpwuid(int(uid)).pw_name
+    except (KeyError, ValueError, OverflowError):
+        return uid
+
+
+def user_to_uid(user: str | int | None) -> int | str:
+    """
+    The number of a user by name; an empty text where there is none, and the minion's own for None.
+
+    CLI Example::
+
+        saltlite '*' file.user_to_uid root
+    """
+    if user is None:
+        return os.geteuid()
+    if isinstance(user, int):
+        return user
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except (KeyError, ValueError):
+        return ""
+
+
+def gid_to_group(gid: int | str) -> str | int:
+    """
+    The name of a group by number; the number where there is no such group.
+
+    CLI Example::
+
+        saltlite '*' file.gid_to_group 0
+    """
+    number = group_to_gid(gid) if isinstance(gid, str) and not gid.lstrip("-").isdecimal() else gid
+    if number == "":
+        return ""
+    try:
+        return grp.getgrgid(int(number)).gr_name
+    except (KeyError, OverflowError):
+        return int(number)
+
+
+def group_to_gid(group: str | int | None) -> int | str:
+    """
+    The number of a group by name; an empty text where there is none.
+
+    CLI Example::
+
+        saltlite '*' file.group_to_gid root
+    """
+    if group is None:
+        return ""
+    if isinstance(group, int):
+        return group
+    try:
+        return grp.getgrnam(group).gr_gid
+    except (KeyError, ValueError):
+        return ""
+
+
+def access(path: str, mode: str | int) -> bool:
+    """
+    Whether the minion may do something with a path: ``r`` read, ``w`` write, ``x`` execute; ``f``: whether it exists.
+
+    CLI Example::
+
+        saltlite '*' file.access /path/to/file f
+        saltlite '*' file.access /path/to/file x
+    """
+    name = absolute(path, "Path to link")
+    if isinstance(mode, int) and mode in _ACCESS.values():
+        return os.access(name, mode)
+    if mode not in _ACCESS:
+        raise SaltInvocationError(f"Invalid mode specified: {mode!r} is none of f, r, w and x.")
+    return os.access(name, _ACCESS[str(mode)])
+
+
+def file_exists(path: str) -> bool:
+    """
+    Whether there is a file, or a link to one.
+
+    CLI Example::
+
+        saltlite '*' file.file_exists /etc/passwd
+    """
+    return os.path.isfile(checked_path(path))
+
+
+def directory_exists(path: str) -> bool:
+    """
+    Whether there is a folder, or a link to one.
+
+    CLI Example::
+
+        saltlite '*' file.directory_exists /etc
+    """
+    return os.path.isdir(checked_path(path))
+
+
+def path_exists_glob(path: str) -> bool:
+    """
+    Whether a glob such as ``/etc/pam*/pass*`` matches anything.
+
+    CLI Example::
+
+        saltlite '*' file.path_exists_glob '/etc/pam*/pass*'
+    """
+    from glob import glob
+
+    return bool(glob(checked_path(path)))
+
+
+def is_link(path: str, nostat: bool = False) -> bool:
+    """
+    Whether a path is a symbolic link.
+
+    ``nostat`` reads it from the folder, without touching the path: for one below which a file server does not answer.
+
+    CLI Example::
+
+        saltlite '*' file.is_link /path/to/link
+    """
+    name = checked_path(path)
+    if not nostat:
+        return os.path.islink(name)
+    folder, _, last = name.rpartition("/")
+    try:
+        with os.scandir(folder or "/") as entries:
+            return any(entry.name == last and entry.is_symlink() for entry in entries)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise sentence(folder or "/", "read", error) from error
+
+
+def is_hardlink(path: str) -> bool:
+    """
+    Whether a file has more names than this one.
+
+    CLI Example::
+
+        saltlite '*' file.is_hardlink /path/to/link
+    """
+    found = lstat(path)
+    return bool(found) and found["st_nlink"] > 1
+
+
+def is_chrdev(name: str) -> bool:
+    """
+    Whether a path is a character device.
+
+    CLI Example::
+
+        saltlite '*' file.is_chrdev /dev/null
+    """
+    return _is_kind(name, stat.S_IFCHR)
+
+
+def is_blkdev(name: str) -> bool:
+    """
+    Whether a path is a block device.
+
+    CLI Example::
+
+        saltlite '*' file.is_blkdev /dev/sda
+    """
+    return _is_kind(name, stat.S_IFBLK)
+
+
+def is_fifo(name: str) -> bool:
+    """
+    Whether a path is a named pipe.
+
+    CLI Example::
+
+        saltlite '*' file.is_fifo /run/initctl
+    """
+    return _is_kind(name, stat.S_IFIFO)
+
+
+def get_devmm(name: str) -> tuple[int, int]:
+    """
+    The major and minor number of a device; zeros for everything else.
+
+    CLI Example::
+
+        saltlite '*' file.get_devmm /dev/null
+    """
+    if not (is_chrdev(name) or is_blkdev(name)):
+        return (0, 0)
+    device = _status(checked_path(name), follow_symlinks=True).st_rdev
+    return (os.major(device), os.minor(device))
+
+
+def readlink(path: str, canonicalize: bool = False) -> str:
+    """
+    What a symbolic link points to; with ``canonicalize`` the path behind all links on the way.
+
+    CLI Example::
+
+        saltlite '*' file.readlink /path/to/link
+    """
+    name = absolute(os.path.expandvars(checked_path(path)), "Path to link")
+    if not os.path.islink(name):
+        raise SaltInvocationError(f"A valid link was not specified: {name}")
+    try:
+        return os.path.realpath(name) if canonicalize else os.readlink(name)
+    except OSError as error:
+        raise failed(f"The link {name} cannot be read", error) from error
+
+
+def readdir(path: str) -> list[str]:
+    """
+    The names in a folder, sorted, with ``.`` and ``..`` before the others.
+
+    CLI Example::
+
+        saltlite '*' file.readdir /path/to/dir/
+    """
+    name = absolute(path, "Dir path")
+    if not os.path.isdir(name):
+        raise SaltInvocationError(f"A valid directory was not specified: {name}")
+    try:
+        return [".", "..", *sorted(os.listdir(name))]
+    except OSError as error:
+        raise sentence(name, "read", error) from error
+
+
+def get_selinux_context(path: str) -> str:
+    """
+    The SELinux label of a file, or a sentence that there is none.
+
+    CLI Example::
+
+        saltlite '*' file.get_selinux_context /etc/hosts
+    """
+    name = checked_path(path)
+    try:
+        return os.getxattr(name, "security.selinux").rstrip(b"\0").decode(errors="replace")
+    except OSError:
+        return f"No selinux context information is available for {name}"
+
+
+def _status(name: str, *, follow_symlinks: bool) -> os.stat_result:
+    try:
+        return os.stat(name) if follow_symlinks and os.path.exists(name) else os.lstat(name)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        # States compare this text.
+        raise CommandExecutionError(f"Path not found: {name}") from error
+    except OSError as error:
+        raise sentence(name, "read", error) from error
+
+
+def _is_kind(name: str, kind: int) -> bool:
+    try:
+        return stat.S_IFMT(os.stat(checked_path(name)).st_mode) == kind
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise sentence(name, "read", error) from error

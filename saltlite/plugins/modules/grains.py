@@ -1,0 +1,413 @@
+"""Grains: what this minion knows of its machine, and what somebody set.
+
+Grains that are set stand in the file ``grains`` beside the minion's configuration, and outlive it. They win over those
+that are found, and those of the option ``grains`` win over them. When a function that sets some has ended, the master
+has them: ``-G`` and the pillar see them at once.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _grains_file, _nested
+from saltlite.plugins.modules._nested import MISSING
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __file_client__, __grains__, __opts__, __salt__
+
+__func_alias__ = {"set_": "set"}
+
+_SANITIZED = {
+    "serialnumber": "SERIAL",
+    "uuid": "UUID",
+    "machine_id": "MACHINE_ID",
+    "domain": "DOMAINNAME",
+    "fqdn": "MINION.DOMAINNAME",
+    "id": "MINION.DOMAINNAME",
+    "host": "MINION",
+    "localhost": "MINION",
+    "nodename": "MINION",
+}
+
+_OWN = frozenset({"id"})
+"""Grains that follow from something else, whatever a file says."""
+
+
+def items(sanitize: bool = False) -> dict[str, Any]:
+    """
+    All grains. With ``sanitize=True`` names and serial numbers of this machine are replaced.
+
+    CLI Example::
+
+        saltlite '*' grains.items
+        saltlite '*' grains.items sanitize=True
+    """
+    return _sanitized(dict(__grains__)) if sanitize else dict(__grains__)
+
+
+def item(*args: str, default: Any = "", delimiter: str = ":", sanitize: bool = False) -> dict[str, Any]:
+    """
+    The named grains; a grain that does not exist has the value of ``default``.
+
+    CLI Example::
+
+        saltlite '*' grains.item os
+        saltlite '*' grains.item os osrelease oscodename
+        saltlite '*' grains.item host default=unknown
+        saltlite '*' grains.item host sanitize=True
+    """
+    found = {name: get(name, default, delimiter) for name in args}
+    return _sanitized(found) if sanitize else found
+
+
+def get(key: str, default: Any = "", delimiter: str = ":", ordered: bool = True) -> Any:  # noqa: ARG001 - Salt's signature
+    """
+    One grain, or a value inside it: the parts of the key are separated by ``delimiter``.
+
+    Numbers count the items of a list. A key that does not exist gives ``default``. ``ordered`` is there because Salt
+    has it, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' grains.get os
+        saltlite '*' grains.get locale_info:defaultlanguage
+        saltlite '*' grains.get ip4_interfaces:eth0:0
+        saltlite '*' grains.get 'abc::def|ghi' delimiter='|'
+    """
+    value = _nested.find(__grains__, key, delimiter)
+    return default if value is MISSING else value
+
+
+def fetch(key: str, default: Any = "", delimiter: str = ":", ordered: bool = True) -> Any:
+    """
+    The same as ``grains.get``, for templates in which ``get`` is a method already.
+
+    CLI Example::
+
+        saltlite '*' grains.fetch os
+    """
+    return get(key, default, delimiter, ordered)
+
+
+def ls() -> list[str]:
+    """
+    The names of all grains, sorted.
+
+    CLI Example::
+
+        saltlite '*' grains.ls
+    """
+    return sorted(__grains__)
+
+
+def has_value(key: str) -> bool:
+    """
+    Whether the grain, or the value inside of a grain, exists.
+
+    CLI Example::
+
+        saltlite '*' grains.has_value ip4_interfaces:eth0
+    """
+    return _nested.find(__grains__, key) is not MISSING
+
+
+def equals(key: str, value: Any) -> bool:
+    """
+    Whether the value of a grain reads like this one.
+
+    CLI Example::
+
+        saltlite '*' grains.equals os Debian
+        saltlite '*' grains.equals systemd:version 252
+    """
+    return str(value) == str(get(key))
+
+
+def filter_by(
+    lookup_dict: dict[Any, Any],
+    grain: str = "os_family",
+    merge: dict[Any, Any] | None = None,
+    default: str = "default",
+    base: str | None = None,
+) -> Any:
+    """
+    The value whose key, a glob, matches the grain; with a list of values in the grain the first that any key matches.
+
+    Without a match that of the key ``default``, or ``None``. A map is laid over that of the key ``base``, and ``merge``
+    over what came of it.
+
+    CLI Example::
+
+        saltlite '*' grains.filter_by '{Debian: apache2, RedHat: httpd}'
+        saltlite '*' grains.filter_by '{A: B, C: {D: {E: F, G: H}}}' xxx '{D: {E: I}, J: K}' C
+    """
+    return _nested.chosen(lookup_dict, get(grain, []), merge, default, base)
+
+
+def setvals(
+    grains: dict[str, Any],
+    destructive: bool = False,
+    refresh_pillar: bool = True,
+) -> dict[str, Any]:
+    """
+    Set several grains at once; they are returned. With ``destructive`` those whose value is ``None`` are removed.
+
+    CLI Example::
+
+        saltlite '*' grains.setvals '{rack: 4, roles: [web, db]}'
+    """
+    if not isinstance(grains, Mapping):
+        raise SaltInvocationError("Grains to set are a map, as in '{rack: 4}'.")
+    wanted = {str(name): value for name, value in grains.items()}
+    _change(lambda _known: wanted, destructive=destructive, refresh_pillar=refresh_pillar)
+    return dict(grains)
+
+
+def setval(
+    key: str,
+    val: Any,
+    destructive: bool = False,
+    refresh_pillar: bool = True,
+) -> dict[str, Any]:
+    """
+    Set one grain; the key is its whole name. For a value inside of a grain there is ``grains.set``.
+
+    CLI Example::
+
+        saltlite '*' grains.setval rack 4
+        saltlite '*' grains.setval place '{room: 12, rack: 4}'
+    """
+    return setvals({key: val}, destructive, refresh_pillar)
+
+
+def append(
+    key: str,
+    val: Any,
+    convert: bool = False,
+    delimiter: str = ":",
+) -> dict[str, Any] | str:
+    """
+    Add a value, or all those of a list, to the end of a list, which is made where there is none.
+
+    What is there and no list is left alone, or with ``convert`` becomes the first of one. A sentence says that nothing
+    was changed; otherwise the grain is returned.
+
+    CLI Example::
+
+        saltlite '*' grains.append roles web
+        saltlite '*' grains.append apps:web:ports 443
+    """
+
+    def longer(known: dict[str, Any]) -> dict[str, Any] | str:
+        now = _nested.find(known, key, delimiter)
+        if now is MISSING:
+            now = []
+        elif convert and not isinstance(now, list):
+            now = [] if now is None else [now]
+        if not isinstance(now, list):
+            return f"The key {key} is not a valid list"
+        if val in now:
+            return f"The val {val} was already in the list {key}"
+        return _placed(known, key, [*now, *(val if isinstance(val, list) else [val])], delimiter)
+
+    changed: dict[str, Any] | str = _change(longer)
+    return changed
+
+
+def remove(key: str, val: Any, delimiter: str = ":") -> dict[str, Any] | str:
+    """
+    Remove a value from a list. A sentence says that nothing was changed; otherwise the grain is returned.
+
+    CLI Example::
+
+        saltlite '*' grains.remove roles web
+    """
+
+    def shorter(known: dict[str, Any]) -> dict[str, Any] | str:
+        now = _nested.find(known, key, delimiter)
+        now = [] if now is MISSING else now
+        if not isinstance(now, list):
+            return f"The key {key} is not a valid list"
+        if val not in now:
+            return f"The val {val} was not in the list {key}"
+        place = now.index(val)
+        return _placed(known, key, now[:place] + now[place + 1 :], delimiter)
+
+    changed: dict[str, Any] | str = _change(shorter)
+    return changed
+
+
+def delval(key: str, destructive: bool = False, force: bool = False) -> dict[str, Any]:
+    """
+    Give a grain, or a value inside of one, the value ``None``; with ``destructive`` it is removed.
+
+    ``force`` does so to maps and lists, too. Returned is what ``grains.set`` returns.
+
+    CLI Example::
+
+        saltlite '*' grains.delval rack
+        saltlite '*' grains.delval apps:web destructive=True force=True
+    """
+    return set_(key, None, force=force, destructive=destructive)
+
+
+def delkey(key: str, force: bool = False) -> dict[str, Any]:
+    """
+    Remove a grain, or a value inside of one; ``force`` does so to maps and lists, too.
+
+    A grain that is found on the machine is there again when they are looked for next.
+
+    CLI Example::
+
+        saltlite '*' grains.delkey rack
+    """
+    return delval(key, destructive=True, force=force)
+
+
+def set_(
+    key: str,
+    val: Any = "",
+    force: bool = False,
+    destructive: bool = False,
+    delimiter: str = ":",
+) -> dict[str, Any]:
+    """
+    Set a grain, or a value inside of one: ``{"result": ..., "comment": ..., "changes": {grain: value}}``.
+
+    Maps and lists are replaced, and plain values become maps or lists, with ``force`` only.
+
+    CLI Example::
+
+        saltlite '*' grains.set apps:web:port 8080
+        saltlite '*' grains.set apps:web '{port: 8080}' force=True
+    """
+
+    def changed(known: dict[str, Any]) -> dict[str, Any] | str:
+        now = _nested.find(known, key, delimiter)
+        if now is not MISSING and now == val and not (val is None and destructive):
+            return "Grain is already set"
+        if now is not MISSING and now is not None and not force:
+            if isinstance(now, dict | list):
+                raise _NotForcedError(f"The key '{key}' exists but is a dict or a list. Use 'force=True' to overwrite.")
+            if isinstance(val, dict | list):
+                raise _NotForcedError(
+                    f"The key '{key}' exists and the given value is a dict or a list. Use 'force=True' to overwrite."
+                )
+        return _placed(known, key, val, delimiter, gone=val is None and destructive, force=force)
+
+    try:
+        changes = _change(changed, destructive=destructive)
+    except _NotForcedError as refusal:
+        return {"comment": str(refusal), "changes": {}, "result": False}
+    if isinstance(changes, str):
+        return {"comment": changes, "changes": {}, "result": True}
+    return {"comment": "", "changes": changes, "result": True}
+
+
+class _NotForcedError(Exception):
+    """What is there is kept, because nobody asked for it to be overwritten; the sentence is Salt's."""
+
+
+def _placed(
+    known: dict[str, Any], key: str, val: Any, delimiter: str, *, gone: bool = False, force: bool = False
+) -> dict[str, Any]:
+    """`{grain: value}` with the value at that place in the grain; `gone` takes it away."""
+    key = str(key)
+    value, whole = val, key in known
+    while delimiter in key and not whole:
+        key, _, rest = key.rpartition(delimiter)
+        around = _nested.find(known, key, delimiter)
+        whole = key in known
+        value = _with(around, rest, value, force=force, gone=gone, key=key)
+        gone = False
+    return {key: value}
+
+
+def _with(around: Any, name: str, value: Any, *, force: bool, gone: bool, key: str) -> Any:
+    """What is around a value, with that value in it."""
+    if around is MISSING or around is None:
+        return {} if gone else {name: value}
+    if isinstance(around, dict):
+        rest = {each: inner for each, inner in around.items() if not gone or each != name}
+        return rest if gone else {**rest, name: value}
+    if isinstance(around, list):
+        return _in_list(around, name, value, gone=gone)
+    if around == name or force:
+        return {} if gone else {name: value}
+    raise _NotForcedError(
+        f"The key '{key}' value is '{around}', which is different from the provided key '{name}'. "
+        "Use 'force=True' to overwrite."
+    )
+
+
+def _in_list(around: list[Any], name: str, value: Any, *, gone: bool) -> list[Any]:
+    """A list with `{name: value}` in the place of the word, in the maps that have the word, or else at its end."""
+    if name.isdecimal() and int(name) < len(around):
+        at = int(name)
+        return [*around[:at], *([] if gone else [value]), *around[at + 1 :]]
+    if gone:
+        return [
+            {each: inner for each, inner in member.items() if each != name} if isinstance(member, dict) else member
+            for member in around
+        ]
+    there = any(member == name or (isinstance(member, dict) and name in member) for member in around)
+    changed = [
+        {name: value}
+        if member == name
+        else {**member, name: value}
+        if isinstance(member, dict) and name in member
+        else member
+        for member in around
+    ]
+    return changed if there else [*changed, {name: value}]
+
+
+def _change(
+    alter: Callable[[dict[str, Any]], dict[str, Any] | str], *, destructive: bool = False, refresh_pillar: bool = True
+) -> Any:
+    """Set the grains that `alter` makes of those that there are now, and tell the master; what `alter` said."""
+    conf_file = __opts__.get("conf_file")
+    if not conf_file:
+        raise CommandExecutionError("This call has no minion's configuration folder, so there is no grains file.")
+    with _grains_file.changing(os.path.join(os.path.dirname(conf_file), "grains")) as kept:
+        made = alter(copy.deepcopy({**__grains__, **kept}))
+        if isinstance(made, str):
+            return made
+        for name, value in made.items():
+            _refuse_fixed(name, value)
+            if value is None and destructive:
+                kept.pop(name, None)
+                __grains__.pop(name, None)
+            else:
+                kept[name] = __grains__[name] = value
+    _tell(refresh_pillar=refresh_pillar)
+    return made
+
+
+def _refuse_fixed(name: str, value: Any) -> None:
+    if name in _OWN:
+        raise SaltInvocationError(f"The grain {name} is the minion's own, and cannot be set: set the option {name}.")
+    configured = __opts__.get("grains") or {}
+    if name in configured and configured[name] != value:
+        raise SaltInvocationError(f"The configuration of this minion sets the grain {name}, and wins: change it there.")
+
+
+def _tell(*, refresh_pillar: bool) -> None:
+    if not hasattr(__file_client__, "sync"):
+        return  # `saltlite call`: no daemon made this call
+    try:
+        __salt__["saltutil.refresh_grains"](refresh_pillar=refresh_pillar)
+    except CommandExecutionError as error:
+        raise CommandExecutionError(f"The grains are set, but the minion does not have them yet. {error}") from error
+
+
+def _sanitized(shown: dict[str, Any]) -> dict[str, Any]:
+    return {**shown, **{name: text for name, text in _SANITIZED.items() if name in shown}}

@@ -1,0 +1,339 @@
+"""The interfaces of this machine with their addresses."""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import socket
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _rtnetlink
+
+from .calculations import network
+
+_ETHTOOL, _RING_SIZES = 0x8946, 0x10
+_NAME_BYTES = 15
+_RING_NAMES = ("rx", "rx-mini", "rx-jumbo", "tx")
+
+
+def interfaces() -> dict[str, dict[str, Any]]:
+    """
+    All interfaces: ``{name: {"up": bool, "hwaddr": text, "inet": [...], "inet6": [...]}}``.
+
+    An IPv4 address is ``{address, netmask, broadcast, label}``, one of IPv6 ``{address, prefixlen, scope}``; further
+    addresses of a network stand under ``secondary``. ``parent`` is the interface that another lies upon.
+
+    CLI Example::
+
+        saltlite '*' network.interfaces
+    """
+    links = _rtnetlink.links()
+    names = {link.number: link.name for link in links}
+    found: dict[int, dict[str, Any]] = {}
+    for link in links:
+        row: dict[str, Any] = {"up": link.up}
+        if link.parent and link.parent != link.number:
+            row["parent"] = names.get(link.parent, f"if{link.parent}")
+        if link.hwaddr:
+            row["hwaddr"] = link.hwaddr
+        found[link.number] = row
+    for assigned in _rtnetlink.addresses():
+        if assigned.number not in found:
+            continue
+        kind, row = _address_row(assigned, names[assigned.number])
+        # For IPv6 the kernel's mark means a temporary address, which is a usual one.
+        if assigned.secondary and kind == "inet":
+            found[assigned.number].setdefault("secondary", []).append({"type": kind, **row})
+        else:
+            found[assigned.number].setdefault(kind, []).append(row)
+    return {names[index]: row for index, row in found.items()}
+
+
+def interface(iface: str) -> list[dict[str, Any]] | str:
+    """
+    The IPv4 addresses of an interface: a list of ``{address, netmask, broadcast, label}``, or an empty text.
+
+    CLI Example::
+
+        saltlite '*' network.interface eth0
+    """
+    rows: list[dict[str, Any]] = _one(iface).get("inet", [])
+    return rows or ""
+
+
+def interface_ip(iface: str) -> str:
+    """
+    The first IPv4 address of an interface, or an empty text.
+
+    CLI Example::
+
+        saltlite '*' network.interface_ip eth0
+    """
+    rows = _one(iface).get("inet", [])
+    return str(rows[0]["address"]) if rows else ""
+
+
+def hw_addr(iface: str) -> str:
+    """
+    The hardware address of an interface.
+
+    CLI Example::
+
+        saltlite '*' network.hw_addr eth0
+    """
+    return str(_one(iface).get("hwaddr", ""))
+
+
+def hwaddr(iface: str) -> str:
+    """
+    The same as ``hw_addr``.
+
+    CLI Example::
+
+        saltlite '*' network.hwaddr eth0
+    """
+    return hw_addr(iface)
+
+
+def ip_addrs(
+    interface: str | None = None,
+    include_loopback: bool = False,
+    cidr: str | None = None,
+    type: str | None = None,
+) -> list[str]:
+    """
+    The IPv4 addresses of this machine, or of an interface whose name or glob is given, sorted.
+
+    ``cidr`` keeps those of a network, ``type`` those that are ``public`` or ``private``.
+
+    CLI Example::
+
+        saltlite '*' network.ip_addrs
+        saltlite '*' network.ip_addrs cidr=10.0.0.0/8
+        saltlite '*' network.ip_addrs type=private
+    """
+    found = _addresses(4, interface, include_loopback=include_loopback, cidr=cidr)
+    if type in {"public", "private"}:
+        found = [each for each in found if each.is_private == (type == "private")]
+    return [str(each) for each in found]
+
+
+def ipaddrs(
+    interface: str | None = None,
+    include_loopback: bool = False,
+    cidr: str | None = None,
+    type: str | None = None,
+) -> list[str]:
+    """
+    The same as ``ip_addrs``.
+
+    CLI Example::
+
+        saltlite '*' network.ipaddrs
+    """
+    return ip_addrs(interface, include_loopback, cidr, type)
+
+
+def ip_addrs6(interface: str | None = None, include_loopback: bool = False, cidr: str | None = None) -> list[str]:
+    """
+    The IPv6 addresses of this machine, or of an interface whose name or glob is given, sorted.
+
+    CLI Example::
+
+        saltlite '*' network.ip_addrs6
+        saltlite '*' network.ip_addrs6 cidr=2000::/3
+    """
+    return [str(each) for each in _addresses(6, interface, include_loopback=include_loopback, cidr=cidr)]
+
+
+def ipaddrs6(interface: str | None = None, include_loopback: bool = False, cidr: str | None = None) -> list[str]:
+    """
+    The same as ``ip_addrs6``.
+
+    CLI Example::
+
+        saltlite '*' network.ipaddrs6
+    """
+    return ip_addrs6(interface, include_loopback, cidr)
+
+
+def ip_networks(
+    interface: str | None = None, include_loopback: bool = False, verbose: bool = False
+) -> list[str] | dict[str, dict[str, Any]]:
+    """
+    The IPv4 networks that this machine is in; ``verbose`` gives ``{network: {address, netmask, num_addresses, …}}``.
+
+    CLI Example::
+
+        saltlite '*' network.ip_networks
+        saltlite '*' network.ip_networks interface=docker0 verbose=True
+    """
+    return _networks(4, interface, include_loopback=include_loopback, verbose=verbose)
+
+
+def ip_networks6(
+    interface: str | None = None, include_loopback: bool = False, verbose: bool = False
+) -> list[str] | dict[str, dict[str, Any]]:
+    """
+    The IPv6 networks that this machine is in, as ``ip_networks`` shows those of IPv4.
+
+    CLI Example::
+
+        saltlite '*' network.ip_networks6
+    """
+    return _networks(6, interface, include_loopback=include_loopback, verbose=verbose)
+
+
+def subnets(interfaces: str | list[str] | None = None) -> list[str]:
+    """
+    The IPv4 networks that this machine is in, or that the named interfaces are in.
+
+    CLI Example::
+
+        saltlite '*' network.subnets
+        saltlite '*' network.subnets interfaces=eth1
+    """
+    names = [interfaces] if isinstance(interfaces, str) else interfaces
+    return [str(each) for each in _own_networks(4, names)]
+
+
+def subnets6() -> list[str]:
+    """
+    The IPv6 networks that this machine is in.
+
+    CLI Example::
+
+        saltlite '*' network.subnets6
+    """
+    return [str(each) for each in _own_networks(6, None)]
+
+
+def in_subnet(cidr: str) -> bool:
+    """
+    Whether this machine has an address in the network.
+
+    CLI Example::
+
+        saltlite '*' network.in_subnet 10.0.0.0/16
+    """
+    wanted = network(cidr)
+    return any(assigned.address in wanted for assigned in _rtnetlink.addresses())
+
+
+def ifacestartswith(cidr: str) -> list[str]:
+    """
+    The interfaces with an IPv4 address that begins so.
+
+    CLI Example::
+
+        saltlite '*' network.ifacestartswith 10.0
+    """
+    return [
+        row["label"]
+        for each in interfaces().values()
+        for row in each.get("inet", [])
+        if row["address"].startswith(str(cidr))
+    ]
+
+
+def get_bufsize(iface: str) -> dict[str, Any]:
+    """
+    The sizes of an interface's ring buffers: ``rx``, ``rx-mini``, ``rx-jumbo``, ``tx`` and of each the ``-max``.
+
+    ``result`` is False, with a ``comment``, for an interface that has none.
+
+    CLI Example::
+
+        saltlite '*' network.get_bufsize eth0
+    """
+    import array
+
+    name = str(iface).encode()
+    if not 0 < len(name) <= _NAME_BYTES or b"\0" in name:
+        raise SaltInvocationError(f"{iface!r} cannot be the name of an interface.")
+    rings = array.array("I", [_RING_SIZES, *[0] * 8])
+    request = struct.pack("16sP16x", name, rings.buffer_info()[0])
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+            fcntl.ioctl(asked.fileno(), _ETHTOOL, request)
+    except OSError as error:
+        return {"result": False, "comment": f"{iface} does not tell its buffers: {error.strerror}."}
+    largest = {f"{ring}-max": size for ring, size in zip(_RING_NAMES, rings[1:5], strict=True)}
+    return {"result": True, **largest, **dict(zip(_RING_NAMES, rings[5:9], strict=True))}
+
+
+def _one(iface: str) -> dict[str, Any]:
+    every = interfaces()
+    if iface not in every:
+        names = ", ".join(sorted(every))
+        raise CommandExecutionError(f'Interface "{iface}" not in available interfaces: {names}')
+    return every[iface]
+
+
+def _address_row(assigned: _rtnetlink.Assigned, name: str) -> tuple[str, dict[str, Any]]:
+    if assigned.address.version == 6:
+        return "inet6", {
+            "address": str(assigned.address),
+            "prefixlen": str(assigned.prefixlen),
+            "scope": assigned.scope,
+        }
+    return "inet", {
+        "address": str(assigned.address),
+        "netmask": str(ipaddress.ip_network((0, assigned.prefixlen)).netmask),
+        "broadcast": assigned.broadcast,
+        "label": assigned.label or name,
+    }
+
+
+def _assigned(version: int, wanted: Iterable[str] | None) -> list[_rtnetlink.Assigned]:
+    """The addresses of interfaces whose name matches one of the globs, or of all."""
+    import fnmatch
+
+    globs = None if wanted is None else list(wanted)
+    names = {link.number: link.name for link in _rtnetlink.links()}
+    return [
+        each
+        for each in _rtnetlink.addresses()
+        if each.address.version == version
+        and (globs is None or any(fnmatch.fnmatchcase(names.get(each.number, ""), glob) for glob in globs))
+    ]
+
+
+def _addresses(
+    version: int, interface: str | None, *, include_loopback: bool, cidr: str | None
+) -> list[_rtnetlink.Address]:
+    wanted = network(cidr) if cidr else None
+    found = {each.address for each in _assigned(version, [interface] if interface else None)}
+    kept = [each for each in found if (include_loopback or not each.is_loopback) and (wanted is None or each in wanted)]
+    return sorted(kept, key=int)
+
+
+def _own_networks(
+    version: int, names: Iterable[str] | None, *, include_loopback: bool = False
+) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    found = {
+        network(f"{each.address}/{each.prefixlen}")
+        for each in _assigned(version, names)
+        if include_loopback or not each.address.is_loopback
+    }
+    return sorted(found, key=lambda each: (int(each.network_address), each.prefixlen))
+
+
+def _networks(
+    version: int, interface: str | None, *, include_loopback: bool, verbose: bool
+) -> list[str] | dict[str, dict[str, Any]]:
+    found = _own_networks(version, [interface] if interface else None, include_loopback=include_loopback)
+    if not verbose:
+        return [str(each) for each in found]
+    return {
+        str(each): {
+            "address": str(each.network_address),
+            "netmask": str(each.netmask),
+            "num_addresses": each.num_addresses,
+            "prefixlen": each.prefixlen,
+        }
+        for each in found
+    }

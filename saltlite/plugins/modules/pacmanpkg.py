@@ -1,0 +1,461 @@
+"""Packages of Arch Linux and its derivatives, through pacman.
+
+Most functions take ``root``, the absolute path of another root that they work on. Its own ``etc/pacman.conf`` holds
+there, if it has one; paths of files are as they are seen inside of it.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:depends:       pacman, vercmp
+:platform:      Arch Linux
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+from collections.abc import Sequence
+from functools import cmp_to_key
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from saltlite.plugins.modules import _packages, _pacman
+from saltlite.plugins.modules._packages import Changes
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __grains__, __salt__
+
+__virtualname__ = "pkg"
+
+__risk__ = {"upgrade": "upgrade-all", "remove": "remove", "purge": "remove"}
+
+_GROUP_PARTS = ("mandatory", "optional", "default", "conditional")
+"""Kinds of membership that groups of other package managers have; all packages of a group are `default` here."""
+
+
+class _Rooted(TypedDict, total=False):
+    root: str | None
+
+
+class _Listing(_Rooted, total=False):
+    removed: bool
+    purge_desired: bool
+
+
+class _Latest(_Rooted, total=False):
+    refresh: bool
+
+
+class _Installing(_Rooted, total=False):
+    version: str
+    test: bool
+
+
+class _Removing(_Rooted, total=False):
+    test: bool
+
+
+class _Offers(_Rooted, total=False):
+    fromrepo: str
+    byrepo: bool
+    refresh: bool
+
+
+def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
+    if __grains__.get("os_family") != "Arch":
+        return False, "The pacman execution module cannot be loaded: only works on Arch family systems."
+    if shutil.which("pacman") is None:
+        return False, "The pacman execution module cannot be loaded: pacman is not installed."
+    return __virtualname__
+
+
+def list_pkgs(versions_as_list: bool = False, **kwargs: Unpack[_Listing]) -> dict[str, Any]:
+    """
+    The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
+
+    pacman keeps nothing of packages that are gone: ``removed`` and ``purge_desired`` give an empty dict.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_pkgs
+        saltlite '*' pkg.list_pkgs versions_as_list=True
+        saltlite '*' pkg.list_pkgs root=/mnt
+    """
+    given = _packages.take(kwargs, *_Listing.__annotations__)
+    if given["removed"] or given["purge_desired"]:
+        return {}
+    rows = _rows(_pacman.listing(["-Q"], given["root"]))
+    return _packages.listed({name: [version] for name, version in rows}, versions_as_list)
+
+
+def list_installed(*names: str, **kwargs: Unpack[_Rooted]) -> dict[str, str]:
+    """
+    The installed packages and their versions, or only the named ones; globs work.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_installed
+        saltlite '*' pkg.list_installed openssl 'python-*'
+    """
+    return _packages.select(list_pkgs(**_rooted(kwargs)), names)
+
+
+def version(*names: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
+    """
+    The installed version of a package, or a dict of versions for several; an empty text for none. Globs work.
+
+    CLI Example::
+
+        saltlite '*' pkg.version openssl
+        saltlite '*' pkg.version openssl curl 'linux*'
+    """
+    found: str | dict[str, str] = _packages.versions(list_pkgs(**_rooted(kwargs)), names)
+    return found
+
+
+def latest_version(*names: str, refresh: bool = False, root: str | None = None) -> str | dict[str, str]:
+    """
+    The version that an install or upgrade would bring, or an empty text when the package is up to date or unknown.
+
+    Several names give a dict. ``refresh=True`` fetches the package lists before.
+
+    CLI Example::
+
+        saltlite '*' pkg.latest_version openssl
+        saltlite '*' pkg.latest_version openssl curl refresh=True
+    """
+    wanted = [_pacman.SPELLING.name(name) for name in names]
+    if not wanted:
+        return ""
+    if refresh:
+        refresh_db(root=root)
+    installed = list_pkgs(root=root)
+    offered: dict[str, str] = {}
+    for _, name, offer in _offers(root):
+        offered.setdefault(name, offer)  # repositories come in the order in which pacman prefers them
+    latest = {name: _newer(installed.get(name, ""), offered.get(name, "")) for name in wanted}
+    found: str | dict[str, str] = _packages.single(wanted, latest)
+    return found
+
+
+def available_version(*names: str, refresh: bool = False, root: str | None = None) -> str | dict[str, str]:
+    """
+    The same as ``latest_version``.
+
+    CLI Example::
+
+        saltlite '*' pkg.available_version openssl
+    """
+    return latest_version(*names, refresh=refresh, root=root)
+
+
+def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
+    """
+    Whether an upgrade of the package is there.
+
+    CLI Example::
+
+        saltlite '*' pkg.upgrade_available openssl
+    """
+    given = _packages.take(kwargs, *_Latest.__annotations__)
+    return bool(latest_version(name, refresh=bool(given["refresh"]), root=given["root"]))
+
+
+def list_upgrades(refresh: bool = True, root: str | None = None) -> dict[str, str]:
+    """
+    The packages that an upgrade would change, with their new versions.
+
+    ``refresh=False`` works with the package lists as they are.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_upgrades
+        saltlite '*' pkg.list_upgrades refresh=False
+    """
+    if refresh:
+        refresh_db(root=root)
+    return dict(_rows(_pacman.listing(["-Su", *_pacman.PLAN], root)))
+
+
+def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
+    """
+    Compare two versions as pacman does: -1, 0 or 1 when the first is older, equal or newer.
+
+    CLI Example::
+
+        saltlite '*' pkg.version_cmp 1.0-1 1:0.9-1
+    """
+    first, second = str(pkg1), str(pkg2)
+    if ignore_epoch:
+        first, second = first.rpartition(":")[2], second.rpartition(":")[2]
+    return _pacman.compare(first, second)
+
+
+def refresh_db(root: str | None = None) -> dict[str, bool | None]:
+    """
+    Fetch the package lists: ``{repository: True}`` for a new list, False for one that was up to date.
+
+    CLI Example::
+
+        saltlite '*' pkg.refresh_db
+    """
+    # What pacman says of a list differs by version and terminal; what it has done to it does not.
+    before = _pacman.fetched_lists(root)
+    _pacman.checked(_pacman.pacman(["-Sy", *_pacman.UNASKED], root))
+    return {name: known != before.get(name) for name, known in _pacman.fetched_lists(root).items()}
+
+
+def install(
+    name: str | None = None,
+    refresh: bool = False,
+    sysupgrade: bool | None = None,
+    pkgs: list[Any] | None = None,
+    sources: list[Any] | None = None,
+    **kwargs: Unpack[_Installing],
+) -> Changes:
+    """
+    Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
+
+    ``name`` is one package or group, or several parted by commas; ``version`` wants that version of it. ``pkgs`` is a
+    list of names or of ``{name: version}``; a version may begin with ``<``, ``<=``, ``>=`` or ``>``. ``sources`` is a
+    list of ``{name: /path/to/file.pkg.tar.zst}``, of the minion or of the file server. ``refresh`` fetches the package
+    lists before, and upgrades everything unless ``sysupgrade=False`` is said: Arch does not support less.
+    ``test=True`` tells what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.install vim
+        saltlite '*' pkg.install pkgs='["foo", {"bar": ">=1.2.3-4"}]'
+        saltlite '*' pkg.install sources='[{"foo": "salt://foo-1.0-1-any.pkg.tar.zst"}]'
+    """
+    given = _packages.take(kwargs, *_Installing.__annotations__)
+    test, root = given["test"], given["root"]
+    if sources:
+        argv = ["-U", "--needed", "--", *_packages.package_files(sources, __salt__["cp.cache_file"])]
+    else:
+        whole = refresh if sysupgrade is None else sysupgrade
+        options = [option for option, wanted in (("-y", refresh and not test), ("-u", whole)) if wanted]
+        named = _pacman.targets(_pacman.SPELLING.wanted(name, pkgs, given["version"]))
+        if not named and not whole:
+            return {}
+        argv = ["-S", *options, "--needed", "--", *named]
+    return _change(argv, root=root, test=test)
+
+
+def upgrade(refresh: bool = True, root: str | None = None, test: bool = False) -> Changes:
+    """
+    Upgrade all packages. Returns what ``install`` returns. ``test=True`` tells what would change, and changes nothing.
+
+    ``refresh=False`` works with the package lists as they are.
+
+    CLI Example::
+
+        saltlite '*' pkg.upgrade
+        saltlite '*' pkg.upgrade refresh=False
+    """
+    return _change(["-Su", *(["-y"] if refresh and not test else [])], root=root, test=test)
+
+
+def remove(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Removing]) -> Changes:
+    """
+    Remove packages; those that are not installed are skipped. ``test=True`` tells what would change.
+
+    CLI Example::
+
+        saltlite '*' pkg.remove vim
+        saltlite '*' pkg.remove pkgs='["foo", "bar"]'
+    """
+    return _remove("-R", _pacman.SPELLING.wanted(name, pkgs), kwargs)
+
+
+def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Removing]) -> Changes:
+    """
+    Remove packages with everything that depends on them, what they alone needed, and their configuration files.
+
+    ``test=True`` tells what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.purge vim
+    """
+    return _remove("-Rnsc", _pacman.SPELLING.wanted(name, pkgs), kwargs)
+
+
+def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
+    """
+    The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.file_list bash
+    """
+    found = file_dict(*packages, **kwargs)
+    files = {path for paths in found["packages"].values() for path in paths}
+    return {"errors": found["errors"], "files": sorted(files)}
+
+
+def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
+    """
+    The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.file_dict bash
+    """
+    root = _rooted(kwargs)["root"]
+    installed = list_pkgs(root=root)
+    wanted = [_pacman.SPELLING.name(name) for name in packages]
+    errors = [f"Package {name} is not installed." for name in wanted if name not in installed]
+    there = [name for name in wanted if name in installed]
+    found: dict[str, list[str]] = {name: [] for name in there}
+    if there or not wanted:
+        above = (root or "").rstrip("/")
+        for name, path in _rows(_pacman.listing(["-Ql", "--", *there], root)):
+            found.setdefault(name, []).append(path.removeprefix(above))
+    return {"errors": errors, "packages": found}
+
+
+def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
+    """
+    Which package a file belongs to, or a dict for several files; an empty text for none.
+
+    CLI Example::
+
+        saltlite '*' pkg.owner /usr/bin/pacman
+        saltlite '*' pkg.owner /usr/bin/pacman /usr/bin/bash
+    """
+    root = _rooted(kwargs)["root"]
+    found: dict[str, str] = {}
+    for path in paths:
+        place = _packages.path(path)
+        inside = os.path.join(root, place.lstrip("/")) if root and os.path.isabs(place) else place
+        done = _pacman.pacman(["-Qqo", "--", inside], root)
+        found[path] = ",".join(done.stdout.split()) if done.returncode == 0 else ""
+    return found[paths[0]] if len(paths) == 1 else found if paths else ""
+
+
+def group_list(root: str | None = None) -> dict[str, list[str]]:
+    """
+    The groups of packages by how much of them is installed: ``installed``, ``partially_installed`` and ``available``.
+
+    CLI Example::
+
+        saltlite '*' pkg.group_list
+    """
+    there = _groups(["-Sgg"], root)
+    installed = _groups(["-Qg"], root)
+    found: dict[str, list[str]] = {"installed": [], "partially_installed": [], "available": []}
+    for group, members in sorted(there.items()):
+        have = members & installed.get(group, set())
+        part = "installed" if have == members else "partially_installed" if have else "available"
+        found[part].append(group)
+    return found
+
+
+def group_info(name: str, root: str | None = None) -> dict[str, list[str]]:
+    """
+    The packages of a group: ``{"mandatory": [], "optional": [], "default": [names], "conditional": []}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.group_info xorg
+    """
+    members = _groups(["-Sgg", "--", _pacman.SPELLING.name(name)], root)
+    return {part: sorted(members.get(name, ())) if part == "default" else [] for part in _GROUP_PARTS}
+
+
+def group_diff(name: str, root: str | None = None) -> dict[str, dict[str, list[str]]]:
+    """
+    Which packages of a group are installed: ``{"default": {"installed": [], "not installed": []}, …}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.group_diff xorg
+    """
+    installed = list_pkgs(root=root)
+    return {
+        part: {
+            "installed": [each for each in members if each in installed],
+            "not installed": [each for each in members if each not in installed],
+        }
+        for part, members in group_info(name, root=root).items()
+    }
+
+
+def list_repo_pkgs(*args: str, **kwargs: Unpack[_Offers]) -> dict[str, Any]:
+    """
+    The packages that repositories offer: ``{name: [versions]}``, the newest first. Names may be globs.
+
+    ``fromrepo`` limits it to some repositories, parted by commas. ``byrepo=True`` gives ``{repository: {name:
+    [versions]}}``. ``refresh=True`` fetches the package lists before.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_repo_pkgs bash
+        saltlite '*' pkg.list_repo_pkgs 'python-*' fromrepo=core,extra byrepo=True
+    """
+    given = _packages.take(kwargs, *_Offers.__annotations__)
+    if given["refresh"]:
+        refresh_db(root=given["root"])
+    chosen = [each.strip() for each in str(given["fromrepo"] or "").split(",") if each.strip()]
+    by_repository: dict[str, dict[str, list[str]]] = {}
+    by_name: dict[str, list[str]] = {}
+    for repository, name, offer in _offers(given["root"]):
+        if chosen and repository not in chosen:
+            continue
+        if args and not any(fnmatch.fnmatchcase(name, str(each)) for each in args):
+            continue
+        by_repository.setdefault(repository, {})[name] = [offer]
+        by_name.setdefault(name, []).append(offer)
+    if given["byrepo"]:
+        return dict(by_repository)
+    return {name: _newest_first(offers) for name, offers in by_name.items()}
+
+
+def _change(argv: Sequence[str], *, root: str | None, test: Any) -> Changes:
+    """Run a transaction and compare the installed packages before and after; for a test ask pacman for its plan."""
+    if not test:
+        return _packages.changed(
+            lambda: list_pkgs(root=root), lambda: _pacman.checked(_pacman.pacman([*_pacman.UNASKED, *argv], root))
+        )
+    plan = _rows(_pacman.listing([*_pacman.PLAN, *argv], root))
+    installed = list_pkgs(root=root)
+    gone = argv[0].startswith("-R")
+    after = {**installed, **dict(plan)} if not gone else {k: v for k, v in installed.items() if k not in dict(plan)}
+    return _packages.difference(installed, after)
+
+
+def _remove(option: str, wanted: dict[str, str], kwargs: _Removing) -> Changes:
+    given = _packages.take(kwargs, *_Removing.__annotations__)
+    installed = list_pkgs(root=given["root"])
+    there = [name for name in wanted if name in installed]
+    return _change([option, "--", *there], root=given["root"], test=given["test"]) if there else {}
+
+
+def _rooted(kwargs: _Rooted) -> dict[str, Any]:
+    return _packages.take(kwargs, "root")
+
+
+def _rows(output: str) -> list[tuple[str, str]]:
+    """The first word of each line, and the rest of it."""
+    return [(name, rest) for name, _, rest in (line.partition(" ") for line in output.splitlines()) if rest]
+
+
+def _offers(root: str | None) -> list[tuple[str, str, str]]:
+    """Repository, name and version of all that repositories offer."""
+    lines = _pacman.listing(["-Sl"], root).splitlines()
+    return [(words[0], words[1], words[2]) for words in map(str.split, lines) if len(words) > 2]
+
+
+def _groups(arguments: Sequence[str], root: str | None) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for group, name in _rows(_pacman.listing(arguments, root)):
+        found.setdefault(group, set()).add(name)
+    return found
+
+
+def _newer(installed: str, offer: str) -> str:
+    return offer if offer and offer != installed and (not installed or _pacman.compare(offer, installed) > 0) else ""
+
+
+def _newest_first(offers: list[str]) -> list[str]:
+    return sorted(set(offers), key=cmp_to_key(_pacman.compare), reverse=True)

@@ -1,0 +1,442 @@
+"""Processes, memory, processors and disks, by the words of the psutil library; everything is read from `/proc`.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _figures, _logins, _mounts, _processes, _programs
+from saltlite.plugins.modules import _process_details as _details
+
+__risk__ = {"kill_pid": "kill", "pkill": "kill"}
+
+
+def top(num_processes: int = 5, interval: float = 3) -> list[dict[str, Any]]:
+    """
+    The processes that used most of the processors within an interval of so many seconds.
+
+    CLI Example::
+
+        saltlite '*' ps.top
+        saltlite '*' ps.top 5 10
+    """
+    import time
+
+    before = {(each.pid, each.started): each.user + each.system for each in _processes.processes()}
+    time.sleep(float(interval))
+    used = []
+    for process in _processes.processes():
+        begin = before.get((process.pid, process.started))
+        if begin is not None:
+            used.append((process.user + process.system - begin, process))
+    used.sort(key=lambda pair: pair[0], reverse=True)
+    found: list[dict[str, Any]] = []
+    for _, process in used:
+        memory = _details.memory(process.pid)
+        if len(found) >= int(num_processes):
+            break
+        if memory is None:
+            continue
+        found.append(
+            {
+                "cmd": _processes.cmdline(process.pid) or process.name,
+                "user": _processes.username(process.pid),
+                "status": process.state,
+                "pid": process.pid,
+                "create_time": _processes.booted_at() + process.started,
+                "cpu": _details.times(process),
+                "mem": memory,
+            }
+        )
+    return found
+
+
+def get_pid_list() -> list[int]:
+    """
+    The ids of all processes.
+
+    CLI Example::
+
+        saltlite '*' ps.get_pid_list
+    """
+    return _processes.pids()
+
+
+def proc_info(pid: int, attrs: list[str] | None = None) -> dict[str, Any]:
+    """
+    What is known of a process; ``attrs`` names what of it. What this minion's user may not see is None.
+
+    CLI Example::
+
+        saltlite '*' ps.proc_info 2322
+        saltlite '*' ps.proc_info 2322 attrs='["pid", "name"]'
+    """
+    return _details.describe(_pid(pid), attrs)
+
+
+def kill_pid(pid: int, signal: int = 15) -> bool:
+    """
+    Send a signal to a process: True, or False when there is no such process.
+
+    CLI Example::
+
+        saltlite '*' ps.kill_pid 2000
+    """
+    number, which = _pid(pid), _signal(signal)
+    try:
+        os.kill(number, which)
+    except ProcessLookupError:
+        return False
+    except PermissionError as error:
+        raise CommandExecutionError(f"Process {number} belongs to another user, and cannot be signalled.") from error
+    return True
+
+
+def pkill(pattern: str, user: str | None = None, signal: int = 15, full: bool = False) -> dict[str, list[int]] | None:
+    """
+    Send a signal to the processes whose name holds the text: ``{"killed": [pid]}``, or None for none.
+
+    With ``full=True`` the text is looked for in the command line. ``user`` takes the processes of one user only. The
+    job that asks is never among them.
+
+    CLI Example::
+
+        saltlite '*' ps.pkill httpd signal=9
+        saltlite '*' ps.pkill bash user=tom
+    """
+    if not str(pattern):
+        raise SaltInvocationError("An empty pattern would signal every process; say which.")
+    which = _signal(signal)
+    killed, refused = [], []
+    for pid in _matching(re.escape(str(pattern)), user, full=full):
+        if pid == os.getpid():
+            continue
+        try:
+            os.kill(pid, which)
+            killed.append(pid)
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            refused.append(pid)
+    if refused:
+        done = f"; signalled: {', '.join(map(str, killed))}" if killed else ""
+        numbers = ", ".join(map(str, refused))
+        raise CommandExecutionError(f"Processes of another user cannot be signalled: {numbers}{done}.")
+    return {"killed": killed} if killed else None
+
+
+def pgrep(
+    pattern: str, user: str | None = None, full: bool = False, pattern_is_regex: bool = False
+) -> list[int] | None:
+    """
+    The ids of the processes whose name holds the text, or None for none.
+
+    With ``full=True`` the text is looked for in the command line; ``pattern_is_regex=True`` makes it a regular
+    expression. ``user`` takes the processes of one user only.
+
+    CLI Example::
+
+        saltlite '*' ps.pgrep httpd
+        saltlite '*' ps.pgrep bash user=tom
+    """
+    expression = str(pattern) if pattern_is_regex else re.escape(str(pattern))
+    return list(_matching(expression, user, full=full)) or None
+
+
+def cpu_percent(interval: float = 0.1, per_cpu: bool = False) -> float | list[float]:
+    """
+    How busy the processors are within an interval of so many seconds, in percent; ``per_cpu`` gives a list.
+
+    CLI Example::
+
+        saltlite '*' ps.cpu_percent
+    """
+    import time
+
+    before = _figures.cpu_times()
+    time.sleep(float(interval))
+    after = _figures.cpu_times()
+    busy = {name: _figures.busy_percent(before[name], after[name]) for name in after if name in before}
+    return [share for name, share in busy.items() if name != "cpu"] if per_cpu else busy["cpu"]
+
+
+def cpu_times(per_cpu: bool = False) -> dict[str, float] | list[dict[str, float]]:
+    """
+    What the processors did since the machine was started, in seconds; ``per_cpu`` gives a list.
+
+    CLI Example::
+
+        saltlite '*' ps.cpu_times
+    """
+    found = _figures.cpu_times()
+    return [row for name, row in found.items() if name != "cpu"] if per_cpu else found["cpu"]
+
+
+def virtual_memory() -> dict[str, Any]:
+    """
+    The memory of the machine in bytes: ``total``, ``available``, ``percent``, ``used``, ``free`` and more.
+
+    CLI Example::
+
+        saltlite '*' ps.virtual_memory
+    """
+    return _figures.memory()
+
+
+def swap_memory() -> dict[str, Any]:
+    """
+    Swap space in bytes: ``total``, ``used``, ``free``, ``percent``, and what went in (``sin``) and out (``sout``).
+
+    CLI Example::
+
+        saltlite '*' ps.swap_memory
+    """
+    return _figures.swap()
+
+
+def disk_partitions(all: bool = False) -> list[dict[str, str]]:
+    """
+    Mounted file systems: a list of ``{device, mountpoint, fstype, opts}``; ``all=True`` shows those without a device.
+
+    CLI Example::
+
+        saltlite '*' ps.disk_partitions
+    """
+    on_devices = _figures.types_on_devices()
+    return [
+        {
+            "device": mount.device,
+            "mountpoint": mount.point,
+            "fstype": mount.fstype,
+            "opts": ",".join(_mounts.options_of(mount)),
+        }
+        for mount in _mounts.mounts()
+        if all or (mount.device and mount.fstype in on_devices)
+    ]
+
+
+def disk_usage(path: str) -> dict[str, Any]:
+    """
+    The room of the file system of a path, in bytes: ``total``, ``used``, ``free`` and ``percent``.
+
+    CLI Example::
+
+        saltlite '*' ps.disk_usage /srv
+    """
+    try:
+        found = os.statvfs(str(path))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CommandExecutionError(f"The file system of {path!r} cannot be asked: {reason}.") from error
+    used = (found.f_blocks - found.f_bfree) * found.f_frsize
+    free = found.f_bavail * found.f_frsize
+    return {
+        "total": found.f_blocks * found.f_frsize,
+        "used": used,
+        "free": free,
+        "percent": _figures.percent(used, used + free),
+    }
+
+
+def disk_partition_usage(all: bool = False) -> list[dict[str, Any]]:
+    """
+    What ``disk_partitions`` and ``disk_usage`` return, together.
+
+    CLI Example::
+
+        saltlite '*' ps.disk_partition_usage
+    """
+    found = []
+    for partition in disk_partitions(all):
+        with contextlib.suppress(CommandExecutionError):  # unmounted since, or covered by another mount
+            found.append({**partition, **disk_usage(partition["mountpoint"])})
+    return found
+
+
+def total_physical_memory() -> int:
+    """
+    The memory of the machine in bytes.
+
+    CLI Example::
+
+        saltlite '*' ps.total_physical_memory
+    """
+    return int(_figures.memory()["total"])
+
+
+def num_cpus() -> int | None:
+    """
+    The number of processors.
+
+    CLI Example::
+
+        saltlite '*' ps.num_cpus
+    """
+    return len(_figures.cpu_times()) - 1
+
+
+def boot_time(time_format: str | None = None) -> int | str:
+    """
+    When the machine was started, in seconds since 1970, or in the words of strftime.
+
+    CLI Example::
+
+        saltlite '*' ps.boot_time
+        saltlite '*' ps.boot_time time_format='%d.%m.%Y %H:%M'
+    """
+    import time
+
+    at = _processes.booted_at()
+    if not time_format:
+        return at
+    try:
+        return time.strftime(str(time_format), time.localtime(at))
+    except ValueError as error:
+        raise SaltInvocationError(f"{time_format!r} cannot be a format of a time: {error}.") from error
+
+
+def network_io_counters(interface: str | None = None) -> dict[str, int] | bool:
+    """
+    What went over the network since the machine was started; False for an interface that is not there.
+
+    CLI Example::
+
+        saltlite '*' ps.network_io_counters
+        saltlite '*' ps.network_io_counters interface=eth0
+    """
+    found = _figures.network_counters()
+    return found.get(interface, False) if interface else _figures.added(found.values())
+
+
+def disk_io_counters(device: str | None = None) -> dict[str, int] | bool:
+    """
+    What was read and written since the machine was started; False for a device that is not there.
+
+    CLI Example::
+
+        saltlite '*' ps.disk_io_counters
+        saltlite '*' ps.disk_io_counters device=sda1
+    """
+    found = _figures.disk_counters()
+    if device:
+        return found.get(device, False)
+    whole = _figures.whole_disks()
+    return _figures.added(row for name, row in found.items() if name in whole)
+
+
+def get_users() -> list[dict[str, Any]]:
+    """
+    Who is logged in: a list of ``{name, terminal, host, started, pid}``.
+
+    CLI Example::
+
+        saltlite '*' ps.get_users
+    """
+    return [
+        {
+            "name": login.name,
+            "terminal": login.terminal or None,
+            "host": "localhost" if login.host in {":0", ":0.0"} else login.host,
+            "started": float(login.started),
+            "pid": login.pid,
+        }
+        for login in _logins.logins()
+    ]
+
+
+def lsof(name: str) -> list[str]:
+    """
+    Open files of the programs whose name begins so, as lsof lists them: ``[name, output]``.
+
+    CLI Example::
+
+        saltlite '*' ps.lsof apache2
+    """
+    done = _programs.run(["lsof", "-c", _programs.word(name, "name of a program")])
+    return [str(name), done.stdout.rstrip("\n")]
+
+
+def netstat(name: str) -> list[Any]:
+    """
+    The lines of ``netstat -nap`` that hold the text: ``[name, lines]``.
+
+    CLI Example::
+
+        saltlite '*' ps.netstat apache2
+    """
+    return [str(name), [line for line in _programs.output(["netstat", "-nap"]).splitlines() if str(name) in line]]
+
+
+def ss(name: str) -> list[Any]:
+    """
+    The lines of ``ss -neap`` that hold the text: ``[name, lines]``.
+
+    CLI Example::
+
+        saltlite '*' ps.ss apache2
+    """
+    return [str(name), [line for line in _programs.output(["ss", "-neap"]).splitlines() if str(name) in line]]
+
+
+def psaux(name: str) -> list[Any]:
+    """
+    The lines of ``ps aux`` that the regular expression finds: ``[name, lines, "N occurrence(s)."]``.
+
+    CLI Example::
+
+        saltlite '*' ps.psaux www-data.+apache2
+    """
+    wanted = _expression(str(name))
+    lines = [line for line in _programs.output(["ps", "aux"]).splitlines() if wanted.search(line)]
+    lines = [line for line in lines if not re.search(r"salt.+ps\.psaux", line)]
+    return [str(name), lines, f"{len(lines)} occurrence(s)."]
+
+
+def status(status: str) -> list[dict[str, Any]]:
+    """
+    The processes in a state such as ``running``, ``sleeping``, ``disk-sleep``, ``stopped`` or ``zombie``.
+
+    CLI Example::
+
+        saltlite '*' ps.status zombie
+    """
+    if not status:
+        raise SaltInvocationError("Say which state the processes have to be in, such as `zombie`.")
+    return [{"pid": each.pid, "name": each.name} for each in _processes.processes() if each.state == status]
+
+
+def _matching(expression: str, user: str | None, *, full: bool) -> Iterator[int]:
+    wanted = _expression(expression)
+    for process in _processes.processes():
+        text = " ".join(_processes.cmdline(process.pid)) if full else process.name
+        if wanted.search(text) and (user is None or _processes.username(process.pid) == str(user)):
+            yield process.pid
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise SaltInvocationError(f"{text!r} is no regular expression: {error}.") from error
+
+
+def _pid(pid: Any) -> int:
+    # 0 and negative numbers mean whole groups of processes to the kernel.
+    if not re.fullmatch(r"[1-9][0-9]{0,9}", str(pid)):
+        raise SaltInvocationError(f"{pid!r} is no id of a process.")
+    return int(pid)
+
+
+def _signal(which: Any) -> int:
+    if not re.fullmatch(r"[0-9]{1,2}", str(which)) or int(which) > 64:
+        raise SaltInvocationError(f"{which!r} is no number of a signal.")
+    return int(which)

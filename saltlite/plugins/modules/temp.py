@@ -1,0 +1,62 @@
+"""Temporary files and folders, which nobody but their owner can enter or read.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:platform:      all
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules._pinned import refuse_strange_links
+
+
+def dir(suffix: str = "", prefix: str = "tmp", parent: str | None = None) -> str:
+    """
+    Make a temporary folder; its path.
+
+    CLI Example::
+
+        saltlite '*' temp.dir
+        saltlite '*' temp.dir prefix='mytemp-' parent=/var/run/
+    """
+    _check(suffix, prefix, parent)
+    try:
+        return tempfile.mkdtemp(suffix, prefix, parent or None)
+    except OSError as error:
+        raise _failed(parent, error) from error
+
+
+def file(suffix: str = "", prefix: str = "tmp", parent: str | None = None) -> str:
+    """
+    Make an empty temporary file; its path.
+
+    CLI Example::
+
+        saltlite '*' temp.file
+        saltlite '*' temp.file prefix='mytemp-' parent=/var/run/
+    """
+    _check(suffix, prefix, parent)
+    try:
+        fd, path = tempfile.mkstemp(suffix, prefix, parent or None)
+    except OSError as error:
+        raise _failed(parent, error) from error
+    os.close(fd)
+    return path
+
+
+def _check(suffix: str, prefix: str, parent: str | None) -> None:
+    for part in (suffix, prefix):
+        if "/" in str(part) or "\0" in str(part):
+            raise SaltInvocationError(f"{part!r} cannot be a part of a name: give the folder as parent.")
+    if parent and (not os.path.isabs(parent) or "\0" in parent):
+        raise SaltInvocationError(f"{parent!r} is no absolute path of a folder.")
+    if parent:
+        refuse_strange_links(parent)
+
+
+def _failed(parent: str | None, error: OSError) -> CommandExecutionError:
+    return CommandExecutionError(f"Nothing can be made in {parent or tempfile.gettempdir()}: {error.strerror}.")

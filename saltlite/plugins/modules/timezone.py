@@ -1,0 +1,178 @@
+"""The time zone of this machine, and how its hardware clock is read.
+
+:maintainer:    The saltlite authors
+:maturity:      new
+:depends:       hwclock or timedatectl, to change how the hardware clock is read
+:platform:      Linux
+"""
+
+from __future__ import annotations
+
+import datetime as dates
+import os
+import re
+from typing import Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _machinefiles, _programs
+
+_ZONES = "/usr/share/zoneinfo"
+_LOCALTIME = "/etc/localtime"
+
+
+def get_zone() -> str:
+    """
+    The time zone, such as ``Europe/Berlin``.
+
+    CLI Example::
+
+        saltlite '*' timezone.get_zone
+    """
+    try:
+        link = os.readlink(_machinefiles.place(_LOCALTIME))
+    except OSError:
+        link = ""
+    marker = f"{_ZONES}/"
+    if marker in link or "zoneinfo/" in link:
+        return link.partition("zoneinfo/")[2].removeprefix("posix/").removeprefix("right/")
+    said = _machinefiles.read_if_there("/etc/timezone").split()
+    return said[0] if said else _zone_by_content()
+
+
+def get_zonecode() -> str:
+    """
+    The abbreviation of the time zone now, such as ``CET``.
+
+    CLI Example::
+
+        saltlite '*' timezone.get_zonecode
+    """
+    return _now().strftime("%Z")
+
+
+def get_offset() -> str:
+    """
+    How far the time zone is from UTC now, such as ``+0100``.
+
+    CLI Example::
+
+        saltlite '*' timezone.get_offset
+    """
+    return _now().strftime("%z")
+
+
+def set_zone(timezone: str, test: bool = False) -> bool:
+    """
+    Set the time zone. ``test=True`` only sees whether there is such a one.
+
+    CLI Example::
+
+        saltlite '*' timezone.set_zone Europe/Berlin
+    """
+    zone = _checked(timezone)
+    if test:
+        return True
+    place = _machinefiles.place(_LOCALTIME)
+    fresh = f"{place}.saltlite-{os.getpid()}"
+    try:
+        # A link that is moved over the old one: there is a zone at any moment.
+        os.symlink(f"{_ZONES}/{zone}", fresh)
+        os.replace(fresh, place)
+    except OSError as error:
+        if os.path.lexists(fresh):
+            os.unlink(fresh)
+        raise CommandExecutionError(f"{_LOCALTIME} cannot be changed: {error.strerror}.") from error
+    for path, expression, line in (
+        ("/etc/timezone", r"(?s).*", f"{zone}\n"),
+        ("/etc/sysconfig/clock", r"(?m)^(ZONE|TIMEZONE)=.*$", rf'\1="{zone}"'),
+    ):
+        text = _machinefiles.read_if_there(path)
+        changed = re.sub(expression, line, text, count=1)
+        if text and changed != text:
+            _machinefiles.replace(path, changed)
+    return True
+
+
+def zone_compare(timezone: str) -> bool:
+    """
+    Whether this machine has that time zone, under this or another name of it.
+
+    CLI Example::
+
+        saltlite '*' timezone.zone_compare Europe/Berlin
+    """
+    zone = _checked(timezone)
+    return zone == get_zone() or _bytes(f"{_ZONES}/{zone}") == _bytes(_LOCALTIME)
+
+
+def get_hwclock() -> str:
+    """
+    How the hardware clock is read: ``UTC`` or ``localtime``.
+
+    CLI Example::
+
+        saltlite '*' timezone.get_hwclock
+    """
+    lines = _machinefiles.read_if_there("/etc/adjtime").splitlines()
+    return "localtime" if len(lines) > 2 and lines[2].strip() == "LOCAL" else "UTC"
+
+
+def set_hwclock(clock: str, test: bool = False) -> bool:
+    """
+    Have the hardware clock read, and set, as ``UTC`` or ``localtime``.
+
+    CLI Example::
+
+        saltlite '*' timezone.set_hwclock UTC
+    """
+    if str(clock).lower() not in {"utc", "localtime"}:
+        raise SaltInvocationError("localtime and UTC are the only permitted values")
+    local = str(clock).lower() == "localtime"
+    if test:
+        return True
+    if _programs.find("timedatectl") and os.path.isdir(_machinefiles.place("/run/systemd/system")):
+        _programs.output(["timedatectl", "set-local-rtc", "true" if local else "false"])
+    else:
+        _programs.output(["hwclock", "--systohc", "--localtime" if local else "--utc"])
+    return True
+
+
+def _now() -> dates.datetime:
+    """Now, by the file of the zone: a process that has been running for long may have another one in mind."""
+    import zoneinfo
+
+    try:
+        with open(_machinefiles.place(_LOCALTIME), "rb") as stream:
+            return dates.datetime.now(zoneinfo.ZoneInfo.from_file(stream))
+    except (OSError, ValueError):  # no file means UTC to the C library too
+        return dates.datetime.now(dates.UTC)
+
+
+def _zone_by_content() -> str:
+    mine = _bytes(_LOCALTIME)
+    top = _machinefiles.place(_ZONES)
+    for folder, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if name not in {"posix", "right"})
+        for file in sorted(files):
+            path = os.path.join(folder, file)
+            if file[0].isupper() and mine and _bytes(f"{_ZONES}/{os.path.relpath(path, top)}") == mine:
+                return os.path.relpath(path, top)
+    raise CommandExecutionError(f"Unable to determine timezone: {_LOCALTIME} is no link, and no file of a zone.")
+
+
+def _bytes(path: str) -> bytes | None:
+    try:
+        with open(_machinefiles.place(path), "rb") as stream:
+            return stream.read()
+    except OSError:
+        return None
+
+
+def _checked(timezone: Any) -> str:
+    zone = str(timezone)
+    parts = zone.split("/")
+    if not all(re.fullmatch(r"[A-Za-z0-9_+.-]+", part) and part not in {".", ".."} for part in parts):
+        raise SaltInvocationError(f"{zone!r} cannot be the name of a time zone.")
+    if not os.path.isfile(_machinefiles.place(f"{_ZONES}/{zone}")):
+        raise CommandExecutionError(f"Zone does not exist: {_ZONES}/{zone}")
+    return zone

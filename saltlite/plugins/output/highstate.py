@@ -1,0 +1,122 @@
+"""What states did: one block each, and a summary.
+
+Contract: the returns of Salt's state functions, `{"module_|-id_|-name_|-function": {result, comment, changes, …}}`.
+"""
+
+from __future__ import annotations
+
+from saltlite.model.printable import printable
+from saltlite.plugins.output import nested
+from saltlite.plugins.output._paint import BAD, CHANGED, KEY, TEXT, VALUE, Paint
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+_SEPARATOR = "_|-"
+_PARTS = 4
+_INDENT = " " * 4
+_LABEL = 12
+"""Columns in which labels end."""
+
+
+def output(data: Any, color: bool = False, _retcode: int = 0, **kwargs: Any) -> str:
+    """A block for each state that ran, in the order in which they ran; other data as `nested` prints it."""
+    if not isinstance(data, dict) or not any(_is_run(value) or _is_refusal(value) for value in data.values()):
+        return nested.output(data, color=color, _retcode=_retcode, **kwargs)
+    paint, text = Paint(color=color), ""
+    for name in sorted(data, key=str):
+        value = data[name]
+        if _is_run(value):
+            text += "".join(f"{line}\n" for line in _run(printable(str(name)), value, paint))
+        elif _is_refusal(value):
+            text += f"{paint(BAD, printable(str(name)))}:\n{_INDENT}{paint(BAD, 'Data failed to compile:')}\n"
+            text += "".join(f"----------\n{_INDENT}{paint(BAD, line)}\n" for line in map(_one_line, value))
+        else:
+            text += nested.output({name: value}, color=color, _retcode=_retcode, **kwargs)
+    return text
+
+
+def _is_run(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(
+            isinstance(state, dict) and "result" in state and str(tag).count(_SEPARATOR) == _PARTS - 1
+            for tag, state in value.items()
+        )
+    )
+
+
+def _is_refusal(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(line, str) for line in value)
+
+
+def _run(name: str, states: dict[str, dict[str, Any]], paint: Paint) -> Iterator[str]:
+    whole = TEXT if all(state["result"] is not False for state in states.values()) else BAD
+    yield f"{paint(whole, name)}:"
+    for tag, state in sorted(states.items(), key=lambda one: (_number(one[1]), str(one[0]))):
+        yield from _block(tag, state, paint)
+    yield ""
+    yield from _summary(name, list(states.values()), paint)
+
+
+def _number(state: dict[str, Any]) -> int:
+    given = state.get("__run_num__")
+    return given if isinstance(given, int) else 0
+
+
+def _block(tag: str, state: dict[str, Any], paint: Paint) -> Iterator[str]:
+    module, identity, name, function = tag.split(_SEPARATOR)
+    changes, result = state.get("changes"), state["result"]
+    code = BAD if result is False else VALUE if result is None else CHANGED if changes else TEXT
+    rows = [
+        ("ID", state.get("__id__", identity)),
+        ("Function", f"{module}.{function}"),
+        ("Name", state.get("name", name)),
+        ("Result", result),
+        ("Comment", state.get("comment", "")),
+        ("Started", state.get("start_time", "")),
+        ("Duration", f"{state['duration']} ms" if "duration" in state else ""),
+    ]
+    yield paint(code, "----------")
+    for label, value in rows:
+        if label == "Name" and value == rows[0][1]:
+            continue
+        first, *more = str(value).splitlines() or [""]
+        yield paint(code, f"{label:>{_LABEL}}: {printable(first)}".rstrip())
+        yield from (paint(code, " " * (_LABEL + 2) + printable(line)) for line in more)
+    yield paint(code, f"{'Changes':>{_LABEL}}:")
+    if changes:
+        margin = " " * (_LABEL - 2)
+        yield from (margin + line for line in nested.body(changes, color=False).splitlines())
+
+
+def _summary(name: str, states: list[dict[str, Any]], paint: Paint) -> Iterator[str]:
+    failed = sum(state["result"] is False for state in states)
+    pending = sum(state["result"] is None for state in states)
+    changed = sum(bool(state.get("changes")) for state in states)
+    notes = [f"{word}={count}" for word, count in (("unchanged", pending), ("changed", changed)) if count]
+    yield paint(KEY, f"Summary for {name}")
+    yield paint(KEY, "-" * _LABEL)
+    yield paint(TEXT, f"Succeeded: {len(states) - failed}") + (f" ({', '.join(notes)})" if notes else "")
+    yield paint(BAD if failed else KEY, f"Failed:    {failed}")
+    yield paint(KEY, "-" * _LABEL)
+    yield f"Total states run:     {len(states)}"
+    yield f"Total run time: {_time_text(sum(map(_duration_ms, states)))}"
+
+
+def _duration_ms(state: dict[str, Any]) -> float:
+    try:
+        return float(state.get("duration") or 0)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _time_text(duration_ms: float) -> str:
+    return f"{duration_ms:9.3f} ms" if duration_ms < 1000 else f"{duration_ms / 1000:9.3f} s"
+
+
+def _one_line(text: str) -> str:
+    return printable(" ".join(text.splitlines()))

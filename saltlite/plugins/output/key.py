@@ -1,0 +1,40 @@
+"""Keys of minions, by what became of them."""
+
+from __future__ import annotations
+
+from saltlite.model.printable import printable
+from saltlite.plugins.output import nested
+from saltlite.plugins.output._paint import BAD, CHANGED, KEY, TEXT, Paint
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from typing import Any
+
+_HEADINGS = {
+    "minions": ("Accepted Keys:", TEXT),
+    "minions_denied": ("Denied Keys:", BAD),
+    "minions_pre": ("Unaccepted Keys:", BAD),
+    "minions_rejected": ("Rejected Keys:", CHANGED),
+    "minions_revoked": ("Revoked Keys:", CHANGED),
+    "local": ("Local Keys:", TEXT),
+}
+
+
+def _are_keys(data: dict[str, Any]) -> bool:
+    return all(isinstance(keys, dict | list | tuple) for keys in data.values())
+
+
+def output(data: Any, color: bool = False, **kwargs: Any) -> str:
+    """The ids, or the fingerprints by id, below the words that Salt has for them; other data as `nested` prints it."""
+    if not isinstance(data, dict) or not data or not set(data) <= set(_HEADINGS) or not _are_keys(data):
+        return nested.output(data, color=color, **kwargs)
+    paint, text = Paint(color=color), ""
+    for name, (heading, code) in _HEADINGS.items():
+        if name not in data:
+            continue
+        text += paint(KEY, heading) + "\n"
+        keys = data[name]
+        for key in sorted(keys, key=str):
+            shown = paint(code, printable(str(key)))
+            text += f"{shown}:  {printable(str(keys[key]))}\n" if isinstance(keys, dict) else f"{shown}\n"
+    return text

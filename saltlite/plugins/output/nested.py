@@ -1,0 +1,70 @@
+"""The default outputter, for people: Salt's nested look."""
+
+from __future__ import annotations
+
+from saltlite.model.printable import printable
+from saltlite.plugins.output._paint import BAD, KEY, TEXT, VALUE, Paint
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from typing import Any
+
+INDENT = 4
+
+
+def output(data: Any, color: bool = False, indent: int | None = None, _retcode: int = 0, **_kwargs: Any) -> str:
+    """A map from the margin on: a key, a colon, and the value below it, indented; keys sorted. Others as they are."""
+    writer = _Writer(Paint(color=color), INDENT if indent is None else max(indent, 0), failed=bool(_retcode))
+    if isinstance(data, dict):
+        writer.entries(0, data)
+    else:
+        writer.value(0, data)
+    return writer.text()
+
+
+def body(value: Any, *, color: bool, failed: bool = False) -> str:
+    """The lines of one return, without an id."""
+    writer = _Writer(Paint(color=color), INDENT, failed=failed)
+    writer.value(INDENT, value)
+    return writer.text()
+
+
+class _Writer:
+    def __init__(self, paint: Paint, step: int, *, failed: bool) -> None:
+        self._paint = paint
+        self._step = step
+        self._key_color = BAD if failed else KEY
+        self._lines: list[str] = []
+
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in self._lines)
+
+    def entries(self, indent: int, value: dict[Any, Any]) -> None:
+        for key in sorted(value, key=str):
+            self._line(indent, self._key_color, printable(str(key)), after=":")
+            self.value(indent + self._step, value[key])
+
+    def value(self, indent: int, value: Any, prefix: str = "") -> None:
+        match value:
+            case dict():
+                self._line(indent, self._key_color, "----------")
+                self.entries(indent, value)
+            case list() | tuple():
+                for item in value:
+                    self._item(indent, item)
+            case str():
+                for number, line in enumerate(value.splitlines()):
+                    lead = " " * len(prefix) if number else prefix
+                    self._line(indent, TEXT, lead + printable(line))
+            case _:
+                self._line(indent, VALUE, f"{prefix}{value!r}")
+
+    def _item(self, indent: int, item: Any) -> None:
+        if isinstance(item, dict | list):
+            self._line(indent, TEXT, "|_")
+            self.value(indent + 2, item)
+        else:
+            self.value(indent, item, "- ")
+
+    def _line(self, indent: int, color: str, text: str, after: str = "") -> None:
+        self._lines.append(" " * indent + self._paint(color, text) + after)

@@ -1,0 +1,21 @@
+"""Who did not return: the id, and what is known of it."""
+
+from __future__ import annotations
+
+from saltlite.model.printable import printable
+from saltlite.plugins.output._paint import BAD, Paint
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def output(data: Any, color: bool = False, **_kwargs: Any) -> str:
+    """`id:` and a sentence below it, all of it in the colour of failures."""
+    paint = Paint(color=color)
+    entries = data.items() if isinstance(data, dict) else [("", data)]
+    lines: list[str] = []
+    for key, value in sorted(entries, key=lambda entry: str(entry[0])):
+        lines += [f"{paint(BAD, printable(str(key)))}:"] if key else []
+        lines += [f"    {paint(BAD, printable(line))}" for line in str(value).splitlines()]
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,99 @@
+"""Lists and maps of rows as tables.
+
+a list of maps        a column for each key, in the order in which they first come
+a map of maps         the same, behind a column with the keys of the outer one
+a map, a list         two columns, one column
+anything else         as `nested` prints it; also rows that have next to no columns in common
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from saltlite.model.printable import printable
+from saltlite.plugins.output import nested
+from saltlite.plugins.output._paint import BAD, KEY, Paint
+
+TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+CELL_MAX = 80
+"""Columns of a terminal that one cell takes at most; what is behind is left out, and `…` says so."""
+INDENT = 4
+SPARSE_MIN, SPARSE_TIMES = 10_000, 8
+"""A table of more cells than the first, which are so many times as many as there are values, is none: rows that share
+no columns would otherwise take the square of their number, in time and on the screen."""
+
+
+def output(data: Any, color: bool = False, indent: int | None = None, _retcode: int = 0, **_kwargs: Any) -> str:
+    """A table for each id, below it; or one for a value that is nobody's."""
+    paint, margin = Paint(color=color), " " * (INDENT if indent is None else max(indent, 0))
+    if not isinstance(data, dict) or not any(isinstance(value, dict | list) for value in data.values()):
+        return _table(data, paint, "") or nested.output(data, color=color, indent=indent, _retcode=_retcode)
+    if _is_rows(list(data.values())):
+        return _table(data, paint, "") or nested.output(data, color=color, indent=indent, _retcode=_retcode)
+    text = ""
+    for key in sorted(data, key=str):
+        body = _table(data[key], paint, margin) or nested.body(data[key], color=color, failed=bool(_retcode))
+        text += f"{paint(BAD if _retcode else KEY, printable(str(key)))}:\n{body}"
+    return text
+
+
+def _is_rows(values: list[Any]) -> bool:
+    """Whether these are maps of plain values, several of them: then they are the rows of one table."""
+    return len(values) > 1 and all(
+        isinstance(value, dict) and value and not any(isinstance(one, dict | list) for one in value.values())
+        for value in values
+    )
+
+
+def _table(value: Any, paint: Paint, margin: str) -> str:
+    """The lines of a table, or "" for what is none."""
+    if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
+        rows: list[dict[str, Any]] = [{"": key, **value[key]} for key in sorted(value, key=str)]
+    elif isinstance(value, dict) and value:
+        rows = [{"key": key, "value": value[key]} for key in sorted(value, key=str)]
+    elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        rows = value
+    elif isinstance(value, list) and value:
+        rows = [{"value": one} for one in value]
+    else:
+        return ""
+    columns = list(dict.fromkeys(str(key) for row in rows for key in row))
+    if len(columns) * len(rows) > max(SPARSE_MIN, SPARSE_TIMES * sum(map(len, rows))):
+        return ""
+    named = [{str(key): one for key, one in row.items()} for row in rows]
+    cells = [[_cell(row.get(column, "")) for column in columns] for row in named]
+    heads = [_cell(column) for column in columns]
+    widths = [max(map(_width, column)) for column in zip(heads, *cells, strict=True)]
+    lines = [[paint(KEY, _padded(head, width)) for head, width in zip(heads, widths, strict=True)]]
+    lines.append(["-" * width for width in widths])
+    lines += [_row(row, widths) for row in cells]
+    return "".join(f"{margin}{'  '.join(line).rstrip()}\n" for line in lines)
+
+
+def _row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [_padded(cell, width) for cell, width in zip(row, widths, strict=True)]
+
+
+def _cell(value: Any) -> str:
+    text = value if isinstance(value, str) else "" if value is None else str(value)
+    line = printable(" ".join(text.split("\n")))
+    while _width(line) > CELL_MAX:
+        line = line[: min(len(line) - 2, CELL_MAX - 1)] + "…"
+    return line
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
+
+
+def _width(text: str) -> int:
+    """Columns that a terminal needs: some letters take two, and marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text
+    )

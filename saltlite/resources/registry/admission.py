@@ -1,0 +1,239 @@
+"""What a minion may register: its document read, its names checked, the master's rules applied.
+
+A registration with a name that cannot be one, or with too many, counts for nothing: the old one stays. What rules say
+about single resources (another minion owns it, a minion is called so, the policy) keeps back those alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase, translate
+from itertools import islice
+from typing import Any
+
+from saltlite.errors import RefusedError, RemoteProtocolError, UsageError
+from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.resourcelook import TypeReport, read_report
+from saltlite.model.signature import by_name, is_absent, is_function_name, parse_signature
+from saltlite.model.srn import check_resource_ids, check_resource_type, resource_index_srn_key
+from saltlite.resources.registry.claims import Conflict
+from saltlite.resources.registry.missing import Seen
+
+QUOTA = 100_000
+"""Resources of one minion, where the configuration does not say."""
+
+REASONS_MAX = 20
+"""Sentences about one registration; who has more to mend begins with these."""
+
+TYPES_MAX = 256
+"""Resource types of one minion."""
+
+TYPE_FUNCTIONS_MAX = 4096
+"""Functions of one resource type."""
+
+FUNCTIONS_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of the texts of all functions in one registration: the master keeps them in memory."""
+
+LOOK_MAX = 64
+"""Characters of the name of a look."""
+
+_FIELDS = frozenset({"resources", "grains", "stale", "functions", "look", "reports"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the configuration says about registrations."""
+
+    conflict: Conflict = Conflict.REFUSE
+    policy: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Glob of minions -> globs of SRNs that they may register; empty: everybody may register anything."""
+    quota: int = QUOTA
+    """Resources of one minion."""
+    events: bool = True
+    """Whether each registration is an event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registering:
+    """A registration that can be one. Nothing of it stands yet."""
+
+    resources: Mapping[str, Sequence[str]]
+    """Type -> bare ids, each once."""
+    grains: Mapping[TargetId, Mapping[str, Any]]
+    stale: frozenset[TargetId]
+    """Resources whose grains could not be had now: the old ones stay."""
+    functions: Mapping[str, Mapping[str, str]]
+    """Type -> function -> its text of `saltlite.model.signature`."""
+    reports: Mapping[str, TypeReport] = field(default_factory=dict)
+    """What the minion tells of each type that its pillar declares."""
+    look: str = ""
+    """The name of the minion's last look at all: that of types without a report, which it has no more."""
+
+    def seen(self, kind: str) -> Seen:
+        """What was found of a type, in which look."""
+        report = self.reports.get(kind)
+        look = self.look if report is None else report.look if report.found is not None else ""
+        return Seen(frozenset(self.resources.get(kind, ())), look)
+
+    def srns(self) -> Iterator[TargetId]:
+        """All of its resources."""
+        for kind, ids in self.resources.items():
+            for bare_id in ids:
+                yield resource_index_srn_key(kind, bare_id)
+
+
+def read_registration(document: Mapping[Any, Any], quota: int) -> Registering:
+    """The registration in a document of a minion.
+
+    Raises RefusedError, whose lines are sentences: each names one thing that is wrong, REASONS_MAX at most.
+    """
+    reasons = list(islice(_problems(document, quota), REASONS_MAX + 1))
+    if reasons:
+        raise RefusedError("\n".join(shortened(reasons)))
+    resources = {kind: list(ids) for kind, ids in document["resources"].items()}
+    return Registering(
+        resources=resources,
+        grains=document.get("grains", {}),
+        stale=frozenset(document.get("stale", ())),
+        functions={kind: by_name(texts) for kind, texts in document.get("functions", {}).items()},
+        reports={kind: read_report(one) for kind, one in document.get("reports", {}).items()},
+        look=document.get("look", ""),
+    )
+
+
+def shortened(reasons: Sequence[str]) -> list[str]:
+    """The first REASONS_MAX, and a word about the others."""
+    more = len(reasons) - REASONS_MAX
+    return [*reasons[:REASONS_MAX], *(["and more"] if more > 0 else [])]
+
+
+def _problems(document: Mapping[Any, Any], quota: int) -> Iterator[str]:
+    unknown = [name for name in document if name not in _FIELDS]
+    if unknown:
+        yield f"a registration has no field {str(unknown[0])[:40]!r}"
+    resources = document.get("resources")
+    if not isinstance(resources, dict) or not all(isinstance(ids, list) for ids in resources.values()):
+        yield "a registration has `resources`: a map from types to lists of ids"
+        return
+    count = sum(len(ids) for ids in resources.values())
+    if count > quota:
+        yield f"it registers {count} resources, and resource_quota of the master allows {quota}"
+        return
+    if len(resources) > TYPES_MAX:
+        yield f"it registers {len(resources)} resource types, and there may be {TYPES_MAX}"
+        return
+    for kind, ids in resources.items():
+        yield from _bad_type(kind)
+        yield from _bad_ids(ids)
+    yield from _bad_rest(document, resources)
+    yield from _bad_reports(document)
+
+
+def _bad_type(kind: object) -> Iterator[str]:
+    try:
+        check_resource_type(kind)
+    except UsageError as error:
+        yield str(error)
+
+
+def _bad_ids(ids: Sequence[object]) -> Iterator[str]:
+    try:
+        checked = check_resource_ids(ids)
+    except UsageError:
+        for bare_id in ids:
+            try:
+                check_resource_ids([bare_id])
+            except UsageError as error:
+                yield str(error)
+        return
+    if len(set(checked)) != len(checked):
+        yield f"the id {Counter(checked).most_common(1)[0][0]!r} is there twice for one type"
+
+
+def _bad_rest(document: Mapping[Any, Any], resources: Mapping[Any, Any]) -> Iterator[str]:
+    grains = document.get("grains", {})
+    if not isinstance(grains, dict) or not all(isinstance(one, dict) for one in grains.values()):
+        yield "`grains` of a registration is a map from SRNs to maps"
+    stale = document.get("stale", [])
+    if not isinstance(stale, list) or not all(isinstance(srn, str) for srn in stale):
+        yield "`stale` of a registration is a list of SRNs"
+    functions = document.get("functions", {})
+    if not isinstance(functions, dict) or not all(isinstance(texts, list) for texts in functions.values()):
+        yield "`functions` of a registration is a map from types to lists of functions"
+        return
+    size = sum(len(str(text).encode(errors="replace")) for texts in functions.values() for text in texts)
+    if size > FUNCTIONS_BYTES_MAX:
+        yield f"its functions have {size} bytes, and there may be {FUNCTIONS_BYTES_MAX}"
+        return
+    for kind, texts in functions.items():
+        if kind not in resources:
+            yield f"it has functions of the type {str(kind)[:64]!r}, and no resources of it"
+        elif len(texts) > TYPE_FUNCTIONS_MAX:
+            yield f"the type {str(kind)[:64]!r} has {len(texts)} functions, and there may be {TYPE_FUNCTIONS_MAX}"
+        else:
+            yield from (f"{str(text)[:80]!r} is no function of a resource type" for text in texts if not _is_text(text))
+
+
+def _bad_reports(document: Mapping[Any, Any]) -> Iterator[str]:
+    look, reports = document.get("look", ""), document.get("reports", {})
+    if not isinstance(look, str) or len(look) > LOOK_MAX:
+        yield "`look` of a registration is the name of a look"
+    if not isinstance(reports, dict) or len(reports) > TYPES_MAX:
+        yield f"`reports` of a registration is a map from {TYPES_MAX} types at most"
+        return
+    for kind, one in reports.items():
+        yield from _bad_type(kind)
+        try:
+            read_report(one)
+        except ValueError as error:
+            yield f"the report of the type {str(kind)[:64]!r} is none: {error}"
+
+
+def _is_text(text: object) -> bool:
+    try:
+        return isinstance(text, str) and is_function_name(parse_signature(text)[0]) and not is_absent(text)
+    except RemoteProtocolError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What of a registration the rules let through, and a sentence about each resource that they kept back."""
+
+    resources: dict[str, list[str]]
+    refused: list[str]
+
+
+def admit(
+    registering: Registering, minion: MinionId, rules: Rules, *, is_minion: Callable[[Sequence[str]], Iterable[str]]
+) -> Admitted:
+    """Keep back what the policy does not allow this minion, and resources that are called like a minion.
+
+    `is_minion` says which of some ids belong to minions: two different things must never answer to one name.
+    """
+    allowed = _allowed(rules.policy, minion)
+    taken = frozenset(is_minion([bare_id for ids in registering.resources.values() for bare_id in ids]))
+    kept: dict[str, list[str]] = {}
+    refused: list[str] = []
+    for kind, ids in registering.resources.items():
+        kept[kind] = []
+        for bare_id in ids:
+            if bare_id in taken:
+                refused.append(f"{kind}:{bare_id} has the id of a minion: give the resource another id")
+            elif allowed is not None and not allowed(f"{kind}:{bare_id}"):
+                refused.append(f"{kind}:{bare_id} may not be registered by {minion}: resource_policy of the master")
+            else:
+                kept[kind].append(bare_id)
+    return Admitted(kept, refused)
+
+
+def _allowed(policy: Mapping[str, Sequence[str]], minion: MinionId) -> Callable[[str], object] | None:
+    """Whether this minion may register an SRN; None: it may register any."""
+    if not policy:
+        return None
+    globs = [glob for minions, globs in policy.items() if fnmatchcase(minion, minions) for glob in globs]
+    # A set of no globs matches nothing.
+    return re.compile("|".join(map(translate, globs)) or r"(?!)").fullmatch

@@ -1,0 +1,440 @@
+"""`FilePrimary`: the rows of the registry in a file that all processes of a master share.
+
+Writers of all processes wait in the kernel, in `flock` on `<path>.lock`. Readers wait for nobody. A commit is: records
+appended and synced, slots entered, state declared; so whatever a killed writer leaves can be finished or cut off by the
+next one. When another file took the place of this one (growth, compaction, repair), readers see it in a word of the
+header, bring what they derived up to the old file's end and go on in the new one.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
+
+from saltlite.errors import DamagedError, StoreError
+from saltlite.platform.file_lock import WriteLock
+from saltlite.resources.registry.layout import GROW_TWICE, INCOMPLETE, LOAD_MAX, SLOT, State, capacity_for
+from saltlite.resources.registry.mmap.compaction import GROWN, PACKED, Rebuild, sync_folder
+from saltlite.resources.registry.mmap.file import RegistryFile
+from saltlite.resources.registry.mmap.recovery import (
+    Salvaged,
+    finished_end,
+    problems_in,
+    rewritten,
+    roll_forward,
+    salvage,
+)
+from saltlite.resources.registry.primary import PROBLEMS_MAX, Figures, Follower, Verification
+from saltlite.resources.registry.records import Change, changes_in, encoded
+from saltlite.resources.registry.slots import NoRoomError
+
+CHECKPOINT_BYTES = 256 * 1024
+"""Log that is entered again after a power failure, for a small index; a large one is synced after half its size."""
+
+CROWD = 64
+"""A table that many times as large as its rows need is large enough for any crowd of fingerprints that can occur."""
+
+DAMAGED = ".damaged"
+REPAIRED = ".repaired"
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the registry needs besides its file: chance, time and the life of the machine."""
+
+    entropy: Callable[[int], bytes]
+    wall_ns: Callable[[], int]
+    boot: bytes
+    """16 bytes that are others after each start of the machine."""
+    report: Callable[[str], None]
+    """Takes a sentence about damage, for the log."""
+
+
+class FilePrimary:
+    """The port `saltlite.resources.registry.primary.Primary` over the file `path`, which is made when it is missing.
+
+    `capacity` is what a new table has at least; with `sync` a commit is on disk when it returns, without it a power
+    failure may take the last ones. Raises StoreError when the folder cannot be used.
+    """
+
+    def __init__(self, path: str, world: World, *, capacity: int, sync: bool) -> None:
+        self._path = path
+        self._world = world
+        self._capacity = capacity
+        self._sync = sync
+        self._lock = WriteLock(f"{path}.lock")
+        self._follower: Follower | None = None
+        self._position: int | None = None
+        self._seen = -1
+        self._file: RegistryFile | None = None
+        with _as_store_errors(path):
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            with self._lock:
+                self._tidy()
+                self._file = self._found_or_made()
+                self._settle()
+
+    # -- reading
+
+    def get(self, key: bytes) -> bytes | None:
+        try:
+            return self._now().value(key)
+        except DamagedError as error:
+            self._heal(error)
+            return self._now().value(key)
+        except OSError as error:
+            raise _store_error(self._path, error) from error
+
+    def follow(self, follower: Follower) -> None:
+        self._follower, self._position = follower, None
+
+    def refresh(self) -> None:
+        file = self._now()
+        if self._position is not None and file.committed() == self._seen:
+            return
+        with _as_store_errors(self._path):
+            try:
+                self._feed(file)
+            except DamagedError as error:
+                self._position = None
+                self._heal(error)
+                self._feed(self._now())
+
+    def generation(self) -> int:
+        return self._now().committed()
+
+    def content_version(self) -> tuple[int, int]:
+        with _as_store_errors(self._path):
+            found = os.stat(self._path)
+        return found.st_ino, found.st_mtime_ns
+
+    def figures(self) -> Figures:
+        file = self._now()
+        with _as_store_errors(self._path):
+            state = file.state()
+        return Figures(
+            rows=state.live,
+            capacity=file.header.capacity,
+            used=state.used,
+            records=state.records,
+            size=state.tail,
+            generation=state.commit,
+            incomplete=bool(state.flags & INCOMPLETE),
+            path=self._path,
+        )
+
+    # -- writing
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        self._now()
+        with _as_store_errors(self._path), self._lock:
+            self._settle()
+            yield
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        lines = encoded(changes)
+        try:
+            self._commit(changes, lines)
+        except DamagedError as error:
+            # A row that had to be compared is damaged. What was appended is not believed by the repair.
+            self._heal(error)
+            self._commit(changes, lines)
+
+    def _commit(self, changes: Sequence[Change], lines: Sequence[bytes]) -> None:
+        file = self._now()
+        state = file.state()
+        puts = sum(value is not None for _, value in changes)
+        if state.used + puts > LOAD_MAX * file.header.capacity:
+            self._grow(state.live + puts)
+            file = self._now()
+            state = file.state()
+        checkpoint = state.checkpoint
+        if state.tail - checkpoint > max(CHECKPOINT_BYTES, file.header.capacity * SLOT // 2):
+            file.sync()
+            checkpoint = state.tail
+        end = file.append(lines, state.tail, sync=self._sync)
+        offsets = accumulate(map(len, lines[:-1]), initial=state.tail)
+        try:
+            rows, used = file.enter(changes, offsets)
+        except NoRoomError:
+            self._grow(state.live + puts, pending=end)
+        else:
+            declared = State(
+                commit=state.commit + 1,
+                tail=end,
+                live=state.live + rows,
+                used=state.used + used,
+                records=state.records + len(changes),
+                checkpoint=checkpoint,
+                flags=state.flags,
+                boot=state.boot,
+            )
+            file.declare(declared)
+            if self._follower is not None and self._position == state.tail:
+                # It had everything before this: no need to read again what was written just now.
+                self._follower.apply(changes)
+                self._position, self._seen = end, declared.commit
+        self._now().touch(self._world.wall_ns())
+
+    def declare_complete(self) -> None:
+        with self.writing():
+            file = self._now()
+            state = file.state()
+            if state.flags & INCOMPLETE:
+                file.declare(replace(state, commit=state.commit + 1, flags=state.flags & ~INCOMPLETE))
+
+    # -- upkeep
+
+    def compact(self) -> None:
+        with _as_store_errors(self._path), WriteLock(f"{self._path}.compact.lock").unless_taken() as alone:
+            if alone:
+                try:
+                    self._compact()
+                except DamagedError as error:
+                    self._heal(error)
+
+    def _compact(self) -> None:
+        old = self._now()
+        capacity = capacity_for(old.state().live, self._capacity)
+        try:
+            rebuild = self._rebuild(old, PACKED, capacity, squeeze=True)
+        except NoRoomError:
+            rebuild = self._rebuild(old, PACKED, 2 * capacity, squeeze=True)
+        try:
+            rebuild.catch_up()
+            with self._lock:
+                self._settle()
+                # A table that grew meanwhile stands in a file of its own: this one is of no use any more.
+                if self._file is old:
+                    rebuild.publish()
+        finally:
+            rebuild.drop()
+        self._now()
+
+    def _grow(self, rows: int, *, pending: int | None = None) -> None:
+        """Give the rows a larger table, with the lock held. `pending`: end of a transaction that did not fit."""
+        old = self._now()
+        capacity, state = capacity_for(rows, self._capacity), old.state()
+        if capacity <= GROW_TWICE:
+            capacity *= 2
+        if pending is not None:
+            capacity = max(capacity, 2 * old.header.capacity)
+        while True:
+            try:
+                rebuild = self._rebuild(old, GROWN, capacity, squeeze=state.records > 2 * state.live)
+                try:
+                    rebuild.publish(pending)
+                finally:
+                    rebuild.drop()
+            except NoRoomError:
+                capacity *= 2
+                if capacity > CROWD * capacity_for(rows, self._capacity):
+                    raise StoreError(f"the registry {self._path} finds no place for its rows: compact it") from None
+            else:
+                break
+        self._now()
+
+    def _rebuild(self, old: RegistryFile, suffix: str, capacity: int, *, squeeze: bool) -> Rebuild:
+        entropy = self._world.entropy(16)
+        # A million short-lived pairs: the collector would look through them, and through all views, in vain.
+        with _no_collector():
+            return Rebuild(old, self._path, suffix=suffix, capacity=capacity, entropy=entropy, squeeze=squeeze)
+
+    def verify(self) -> Verification:
+        with _as_store_errors(self._path):
+            if self._problems():
+                # Once more alone: only what is wrong then is wrong.
+                with self.writing():
+                    if problems := self._problems():
+                        aside = self._heal(DamagedError(problems[0]))
+                        return Verification(self.figures().rows, problems, aside)
+            return Verification(self.figures().rows, (), "")
+
+    def _problems(self) -> tuple[str, ...]:
+        file = self._now()
+        try:
+            return tuple(islice(problems_in(file, file.state()), PROBLEMS_MAX))
+        except DamagedError as error:
+            return (str(error),)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._lock.close()
+        self._file = None
+
+    # -- the file, and the one that comes after it
+
+    def _tidy(self) -> None:
+        """With the lock: remove what dead writers and compactions did not finish."""
+        with WriteLock(f"{self._path}.compact.lock").unless_taken() as alone:
+            for suffix in (GROWN, REPAIRED, *([PACKED] if alone else [])):
+                with suppress(FileNotFoundError):
+                    os.unlink(self._path + suffix)
+
+    def _now(self) -> RegistryFile:
+        """The file that is the registry now; the follower is brought along when it is another one."""
+        file = self._file
+        if file is None:
+            raise StoreError(f"the registry {self._path} was closed: open it again")
+        if file.superseded():
+            with _as_store_errors(self._path):
+                self._move_on(file)
+            return self._file or file
+        return file
+
+    def _feed(self, file: RegistryFile) -> None:
+        if self._follower is None:
+            return
+        state = file.state()
+        file.reach(state.tail)
+        if self._position is None:
+            self._follower.clear()
+            self._position = file.header.log_start
+        self._follower.apply(changes_in(file.log, self._position, state.tail))
+        self._position, self._seen = state.tail, state.commit
+
+    def _move_on(self, old: RegistryFile) -> None:
+        """Go to the file that has the name, when it is not this one."""
+        if self._inode() == old.inode:
+            return
+        if self._position is not None:
+            try:
+                self._feed(old)
+            except DamagedError:
+                self._position = None
+        try:
+            fresh = self._opened()
+        except (DamagedError, FileNotFoundError):
+            with self._lock:
+                fresh = self._found_or_made(missing="it was removed")
+        if self._position is not None:
+            continued = fresh.header.parent == old.header.incarnation
+            self._position, self._seen = (fresh.header.carried if continued else None), -1
+        self._file = fresh
+        # Whoever put the new file there may have died before it told the others.
+        old.supersede(there_is_another=True)
+        old.close()
+
+    def _settle(self) -> None:
+        """With the lock: the right file, and nothing in it that a dead writer left unfinished."""
+        file = self._now()
+        self._move_on(file)
+        file = self._now()
+        # Somebody who was about to put another file in its place died before that.
+        file.supersede(there_is_another=False)
+        try:
+            state = file.state()
+            if state.boot != self._world.boot or not file.is_finished(state.tail):
+                try:
+                    roll_forward(file, state, self._world.boot)
+                except NoRoomError:
+                    self._grow(2 * state.live, pending=finished_end(file, state.tail))
+            elif file.committed() != state.commit:
+                file.declare(state)
+        except DamagedError as error:
+            self._heal(error)
+
+    def _heal(self, error: DamagedError) -> str:
+        """Put the rows of which there is no doubt into a new file, the damaged one aside; the name that it has now.
+
+        When somebody else did it already, it is only gone to the file that is there.
+        """
+        damaged = self._file
+        if damaged is None or self._now() is not damaged:
+            return ""
+        with _as_store_errors(self._path), self._lock:
+            self._move_on(damaged)
+            if self._file is not damaged:
+                return ""
+            self._replace(salvage(damaged), why=str(error))
+            self._move_on(damaged)
+        return self._path + DAMAGED
+
+    def _found_or_made(self, *, missing: str = "") -> RegistryFile:
+        """With the lock: the file of that name; one made anew in place of what is missing, damaged or no registry.
+
+        `missing` says why it is a loss that there is none, if it is one.
+        """
+        try:
+            return self._opened()
+        except FileNotFoundError:
+            self._replace(Salvaged([], 0), why=missing)
+        except DamagedError as error:
+            self._replace(self._salvaged(), why=str(error))
+        return self._opened()
+
+    def _salvaged(self) -> Salvaged:
+        try:
+            file = RegistryFile(os.open(self._path, _FLAGS))
+        except DamagedError:
+            return Salvaged([], 0)
+        try:
+            return salvage(file)
+        finally:
+            file.close()
+
+    def _replace(self, kept: Salvaged, *, why: str) -> None:
+        """With the lock: put a file with these rows under the name; `why`, if any, was wrong with the one before."""
+        new = self._path + REPAIRED
+        flags = INCOMPLETE if why else 0
+        state = State(kept.commit, 0, 0, 0, 0, 0, flags, self._world.boot)
+        rewritten(new, kept.rows, entropy=self._world.entropy(32), capacity=self._capacity, state=state).close()
+        if why:
+            aside = self._path + DAMAGED
+            with suppress(FileNotFoundError):
+                os.unlink(aside)
+            # A second name first: at no moment is there no file, and so none is taken for lost.
+            with suppress(FileNotFoundError):
+                os.link(self._path, aside)
+            self._world.report(
+                f"the resource registry {self._path} is damaged ({why}): {len(kept.rows)} rows were kept; the damaged "
+                f"file is {aside}; the rest comes back as minions register again"
+            )
+        os.replace(new, self._path)
+        sync_folder(os.path.dirname(self._path))
+
+    def _opened(self) -> RegistryFile:
+        file = RegistryFile(os.open(self._path, _FLAGS))
+        try:
+            file.state()
+        except DamagedError:
+            file.close()
+            raise
+        return file
+
+    def _inode(self) -> int:
+        try:
+            return os.stat(self._path).st_ino
+        except FileNotFoundError:
+            return 0
+
+
+def _store_error(path: str, error: OSError) -> StoreError:
+    why = error.strerror or str(error)
+    return StoreError(f"the resource registry {path} cannot be used: {why}; make room or check the disk, and try again")
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _as_store_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _store_error(path, error) from error

@@ -1,0 +1,248 @@
+"""Resources that are made up: they need no device, and are as slow and as faulty as one wants.
+
+Made for trying out targets, and for load tests. The pillar of the minion says which there are:
+
+    resources:
+      dummy:
+        resource_ids: [web-1, web-2]  # ids by name
+        count: 1000                   # and so many more, `dummy-1` ... `dummy-1000`
+        prefix: dummy-                # what their ids begin with
+        latency: 0.05                 # seconds that every function takes
+        latency_jitter: 0.01          # and up to so many more
+        failure_rate: 0.1             # the share of calls that fail, 0 to 1
+        hang: [web-2]                 # resources that never answer
+
+Which calls fail, and how long one takes, follows from the id and from how many calls that resource has had in this
+process: the same calls in the same order fare the same.
+
+What belongs here: the connection module of the type; `modules` has its slots. What does not: anything that reaches a
+real device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from saltlite.errors import CommandExecutionError
+from saltlite.resources.types.dummy._settings import Settings, settings_of
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __context__, __opts__, __pillar__, __resource__
+
+_FILE_NAME_MAX = 200
+_FOREVER_S = 3600.0
+
+
+def __virtual__() -> bool:  # noqa: N807 - the name that the loader asks for
+    return True
+
+
+def init(opts: dict[str, Any]) -> None:
+    """Make the folder of the states, and read the pillar. Raises CommandExecutionError for a pillar that is none."""
+    folder = os.path.join(opts["cachedir"], "dummy-resources")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    __context__["dummy.calls"] = {}
+    __context__["dummy.folder"] = folder
+    _settings()
+
+
+def initialized() -> bool:
+    """Whether `init` has run."""
+    return "dummy.folder" in __context__
+
+
+def discover(opts: dict[str, Any]) -> list[str]:  # noqa: ARG001 - the contract of connection modules
+    """The ids that the pillar names, and those that are counted."""
+    return list(_settings().ids())
+
+
+def grains() -> dict[str, Any]:
+    """Three grains that all have, and the id."""
+    return {
+        "dummy_grain_1": "one",
+        "dummy_grain_2": "two",
+        "dummy_grain_3": "three",
+        "resource_id": __resource__["id"],
+    }
+
+
+def grains_refresh() -> dict[str, Any]:
+    """The same: nothing is kept."""
+    return grains()
+
+
+def ping() -> bool:
+    """True, after what the pillar has a call take. Raises CommandExecutionError when it has this call fail."""
+    reach()
+    return True
+
+
+def shutdown(opts: dict[str, Any]) -> None:  # noqa: ARG001 - the contract of connection modules
+    """Forget everything; states stay on disk."""
+    for name in ("dummy.folder", "dummy.calls", "dummy.settings"):
+        __context__.pop(name, None)
+
+
+def reach() -> None:
+    """What a connection would cost: wait, fail or hang, as the pillar says."""
+    settings = _settings()
+    if not settings.troubles:
+        return
+    own_id = __resource__["id"]
+    while own_id in settings.hang:
+        time.sleep(_FOREVER_S)
+    number = __context__["dummy.calls"][own_id] = __context__["dummy.calls"].get(own_id, 0) + 1
+    digest = hashlib.sha256(f"{own_id}\n{number}".encode()).digest()
+    wait_s = settings.latency_s + settings.jitter_s * _share(digest[:8])
+    if wait_s:
+        time.sleep(wait_s)
+    if _share(digest[8:16]) < settings.failure_rate:
+        raise CommandExecutionError(f"dummy resource {own_id} failed at call {number}, as its pillar asks")
+
+
+def service_start(name: str) -> str:
+    """Have a service run: `running`."""
+    return _set_service(name, "running")
+
+
+def service_stop(name: str) -> str:
+    """Have a service not run: `stopped`."""
+    return _set_service(name, "stopped")
+
+
+def service_restart(name: str) -> bool:
+    """True; a service that did not run does now. Raises CommandExecutionError for an unknown one."""
+    _set_service(name, "running", known=True)
+    return True
+
+
+def service_list() -> list[str]:
+    """The names of all services, sorted."""
+    with _state() as state:
+        return sorted(state["services"])
+
+
+def service_status(name: str) -> dict[str, str]:
+    """`{"comment": "running"}` or `stopped`; what is not known is stopped."""
+    with _state() as state:
+        return {"comment": state["services"].get(name, "stopped")}
+
+
+def package_list() -> dict[str, str]:
+    """All packages with their versions."""
+    with _state() as state:
+        return dict(state["packages"])
+
+
+def package_install(name: str, version: str = "1.0") -> dict[str, str]:
+    """Install a package, or another version of it."""
+    with _state() as state:
+        state["packages"][name] = version
+    return {name: version}
+
+
+def package_remove(name: str) -> dict[str, str]:
+    """Remove a package; what remains."""
+    with _state() as state:
+        state["packages"].pop(name, None)
+        return dict(state["packages"])
+
+
+def package_status(name: str) -> dict[str, str] | None:
+    """`{name: version}`, or None when it is not installed."""
+    with _state() as state:
+        version = state["packages"].get(name)
+    return None if version is None else {name: version}
+
+
+def upgrade() -> dict[str, str]:
+    """Add 1.0 to every version that is a number; all packages."""
+    with _state() as state:
+        state["packages"] = {name: _next_version(version) for name, version in state["packages"].items()}
+        return dict(state["packages"])
+
+
+def uptodate() -> dict[str, str]:
+    """All packages: whatever is installed is the newest."""
+    return package_list()
+
+
+def test_from_state() -> str:
+    """A constant."""
+    return "testvalue"
+
+
+def _settings() -> Settings:
+    """What the pillar says now; it is read again when it has been replaced."""
+    key = __opts__.get("resource_pillar_key") or "resources"
+    types = __pillar__.get(key)
+    pillar = types.get("dummy") if isinstance(types, Mapping) else None
+    known = __context__.get("dummy.settings")
+    if known is None or known[0] is not pillar:
+        known = __context__["dummy.settings"] = (pillar, settings_of(pillar))
+    settings: Settings = known[1]
+    return settings
+
+
+def _share(eight: bytes) -> float:
+    """Eight bytes as a number from 0 to just below 1."""
+    return (int.from_bytes(eight) >> 11) / 2**53
+
+
+def _next_version(version: str) -> str:
+    try:
+        return str(float(version) + 1.0)
+    except ValueError:
+        return version
+
+
+def _set_service(name: str, state_of_it: str, *, known: bool = False) -> str:
+    with _state() as state:
+        if known and name not in state["services"]:
+            raise CommandExecutionError(f"dummy resource {__resource__['id']} has no service {name!r}")
+        state["services"][name] = state_of_it
+    return state_of_it
+
+
+def _path() -> str:
+    """The file of this resource. Ids may be longer, encoded, than file names may be."""
+    own_id = __resource__["id"]
+    name = quote(own_id, safe="")
+    if len(name) > _FILE_NAME_MAX:
+        name = f"{name[:100]}%{hashlib.sha256(own_id.encode()).hexdigest()}"
+    return os.path.join(__context__["dummy.folder"], f"{name}.json")
+
+
+@contextmanager
+def _state() -> Iterator[dict[str, dict[str, str]]]:
+    """The state of this resource, after the cost of reaching it; what changed in the block is kept."""
+    reach()
+    path = _path()
+    try:
+        with open(path, encoding="utf-8") as stream:
+            state = json.load(stream)
+    except FileNotFoundError:
+        state = {
+            "services": {"apache": "running", "ntp": "running", "samba": "stopped"},
+            "packages": {"coreutils": "1.0", "apache": "2.4", "tinc": "1.4", "redbull": "999.99"},
+        }
+    before = json.dumps(state)
+    yield state
+    after = json.dumps(state)
+    if after != before:
+        _write(path, after)
+
+
+def _write(path: str, text: str) -> None:
+    """All or nothing: another process may read at the same time."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=os.path.dirname(path), delete=False) as stream:
+        stream.write(text)
+    os.replace(stream.name, path)

@@ -1,0 +1,228 @@
+"""Which minions and which resources an expression is true of.
+
+Minions are evaluated as sets, each part of an `and` over what the parts before it left. A resource is selected when the
+expression is true of it and a positive term *names* it: T@, G@, P@, L@, E@, or a word that is its own id. Globs, M@,
+the name of its minion and everything under `not` only narrow. So resources are found through those terms that are true
+of the fewest, and the whole expression is asked of each of these: a million others are never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import cached_property
+from typing import TypeAlias
+
+from saltlite.errors import UsageError
+from saltlite.model.ids import MinionId, TargetId
+from saltlite.targeting.budget import Budget, BudgetError
+from saltlite.targeting.expression import And, Engine, Expression, Not, Or, Term, terms_of
+from saltlite.targeting.fleet import Fleet, Query
+from saltlite.targeting.glob import GlobMatcher
+from saltlite.targeting.ipcidr import parse_network
+from saltlite.targeting.known import GrainMatcher, MinionMatcher, address_matcher, pillar_matcher
+from saltlite.targeting.listing import ListMatcher, WordMatcher
+from saltlite.targeting.matcher import GUESS_OF_ALL, Matcher, Named, as_set
+from saltlite.targeting.nodegroups import located
+from saltlite.targeting.patterns import has_wildcard
+from saltlite.targeting.pcre import RegexMatcher
+from saltlite.targeting.resourcetype import TypeMatcher
+from saltlite.targeting.subdict import Subdict
+
+_OF_NOBODY = MinionMatcher(frozenset, "nothing is true")
+
+Truth: TypeAlias = Callable[[TargetId, MinionId], bool]
+"""Whether something is true of a resource with this owner."""
+
+
+class Evaluation:
+    """One expression over one fleet."""
+
+    def __init__(self, expression: Expression, fleet: Fleet, *, globs_take_resources: bool = False) -> None:
+        """`globs_take_resources`: globs select the resources of the minions that match.
+
+        Raises UsageError for whatever is wrong with any term; what is done later only raises BudgetError.
+        """
+        self.expression = expression
+        self._fleet = fleet
+        self._positive = [term for term, positive in terms_of(expression) if positive]
+        self.matchers: dict[Term, Matcher] = {}
+        for term, _positive in terms_of(expression):
+            try:
+                self.matchers[term] = _matcher(term, fleet, globs_take_resources=globs_take_resources)
+            except BudgetError:
+                raise
+            except UsageError as error:
+                raise UsageError(located(term.place, str(error))) from None
+
+    def is_true_of_minion(self, minion: MinionId, term: Term) -> bool:
+        """Whether one term of the expression is true of this minion."""
+        return minion in self.matchers[term].minions({minion})
+
+    @cached_property
+    def minions(self) -> frozenset[MinionId]:
+        """The minions that the expression is true of."""
+        return frozenset(self._minions(self.expression, as_set(self._fleet.minions())))
+
+    def minions_without(self, term: Term) -> Set[MinionId]:
+        """The minions that the expression would be true of if this term of it were true of none."""
+        matcher, self.matchers[term] = self.matchers[term], _OF_NOBODY
+        try:
+            return self._minions(self.expression, as_set(self._fleet.minions()))
+        finally:
+            self.matchers[term] = matcher
+
+    def resources(self) -> dict[TargetId, MinionId]:
+        """The resources that are selected, with their owners. The fleet is walked each time."""
+        if all(isinstance(part, Term) for part in _alternatives(self.expression)):
+            return {srn: owner for term in self._positive for srn, owner in self.matchers[term].naming_rows()}
+        is_true, is_named = self.is_true, self.is_named
+        naming = [self.matchers[term] for term in self._positive]
+        guess, bounding = self._bound(self.expression)
+        if guess < sum(matcher.guess() for matcher in naming):
+            rows = (row for matcher in bounding for row in matcher.rows())
+            return {srn: owner for srn, owner in rows if is_true(srn, owner) and is_named(srn, owner)}
+        rows = (row for matcher in naming for row in matcher.naming_rows())
+        return {srn: owner for srn, owner in rows if is_true(srn, owner)}
+
+    def selects(self, srn: TargetId, owner: MinionId) -> bool:
+        """Whether this resource is selected."""
+        return self.is_true(srn, owner) and self.is_named(srn, owner)
+
+    def is_named(self, srn: TargetId, owner: MinionId) -> bool:
+        """Whether a positive term names this resource."""
+        return any(names(srn, owner) for names in self._naming)
+
+    @cached_property
+    def is_true(self) -> Truth:
+        """Whether the expression is true of a resource."""
+        return self._truth(self.expression)
+
+    def names(self) -> Iterator[Named]:
+        """The names that positive terms have one by one."""
+        for term in self._positive:
+            yield from self.matchers[term].named()
+
+    @cached_property
+    def _naming(self) -> list[Truth]:
+        return [self.matchers[term].names_resource for term in self._positive]
+
+    def _minions(self, expression: Expression, among: Set[MinionId]) -> Set[MinionId]:
+        self._fleet.budget.spend(_STEPS_OF_A_PART + len(among) * _STEPS_OF_A_MEMBER)
+        match expression:
+            case Term():
+                return self.matchers[expression].minions(among)
+            case Not(one):
+                return among - self._minions(one, among)
+            case Or(parts):
+                return frozenset().union(*(self._minions(part, among) for part in parts))
+            case And(parts):
+                for part in sorted(parts, key=_takes_long):
+                    among = self._minions(part, among)
+                return among
+
+    def _truth(self, expression: Expression) -> Truth:
+        match expression:
+            case Term():
+                return self.matchers[expression].of_resource
+            case Not(one):
+                truth = self._truth(one)
+                return lambda srn, owner: not truth(srn, owner)
+            case Or(parts):
+                return _one_of([self._truth(part) for part in parts])
+            case And(parts):
+                return _all_of([self._truth(part) for part in parts])
+
+    def _bound(self, expression: Expression) -> tuple[int, list[Matcher]]:
+        """Terms of which one is true wherever the expression is, and about how many resources these are true of."""
+        match expression:
+            case Term():
+                matcher = self.matchers[expression]
+                return matcher.guess(), [matcher]
+            case Not():
+                return _UNBOUND, []
+            case Or(parts):
+                bounds = [self._bound(part) for part in parts]
+                return sum(guess for guess, _terms in bounds), [term for _guess, terms in bounds for term in terms]
+            case And(parts):
+                return min((self._bound(part) for part in parts), key=lambda bound: bound[0])
+
+
+_STEPS_OF_A_PART = 20
+"""Steps of the budget for a part of the expression ..."""
+
+_STEPS_OF_A_MEMBER = 1 / 4
+"""... and for each minion in the sets that are joined."""
+
+_UNBOUND = GUESS_OF_ALL**2
+"""More than all alternatives of any other kind add up to."""
+
+
+def _one_of(truths: Sequence[Truth]) -> Truth:
+    def is_true(srn: TargetId, owner: MinionId) -> bool:
+        for truth in truths:  # noqa: SIM110 - any() costs three times as much, and there may be a million to ask
+            if truth(srn, owner):
+                return True
+        return False
+
+    return is_true
+
+
+def _all_of(truths: Sequence[Truth]) -> Truth:
+    def is_true(srn: TargetId, owner: MinionId) -> bool:
+        for truth in truths:  # noqa: SIM110 - as above
+            if not truth(srn, owner):
+                return False
+        return True
+
+    return is_true
+
+
+def _alternatives(expression: Expression) -> Iterable[Expression]:
+    return expression.any if isinstance(expression, Or) else (expression,)
+
+
+def _takes_long(expression: Expression) -> bool:
+    """Whether it is to be asked of few, after those that name minions."""
+    return not (isinstance(expression, Term) and expression.engine in _NAMING_MINIONS)
+
+
+_NAMING_MINIONS = (Engine.LIST, Engine.TYPE)
+
+
+def _matcher(term: Term, fleet: Fleet, *, globs_take_resources: bool) -> Matcher:
+    pattern = term.pattern
+    match term.engine:
+        case Engine.WORD if has_wildcard(pattern):
+            return GlobMatcher(fleet, pattern, takes_resources=globs_take_resources)
+        case Engine.WORD:
+            return WordMatcher(fleet, pattern)
+        case Engine.MANAGER:
+            return GlobMatcher(fleet, pattern, takes_resources=False)
+        case Engine.LIST:
+            return ListMatcher(fleet, pattern)
+        case Engine.PCRE:
+            return RegexMatcher(fleet, pattern)
+        case Engine.TYPE:
+            return TypeMatcher(fleet, pattern)
+        case Engine.IPCIDR:
+            parse_network(pattern)
+            return address_matcher(fleet, pattern)
+        case Engine.GRAIN | Engine.GRAIN_PCRE:
+            return GrainMatcher(fleet, _query(term, fleet.budget))
+        case Engine.PILLAR | Engine.PILLAR_PCRE:
+            return pillar_matcher(fleet, _query(term, fleet.budget))
+        case Engine.NODEGROUP | Engine.RANGE:
+            raise AssertionError("the parser expands nodegroups and refuses ranges")
+
+
+def _query(term: Term, budget: Budget) -> Query:
+    """The question of the term. Raises UsageError for one that has no answer."""
+    query = Query(term.pattern, term.delimiter, term.engine in {Engine.GRAIN_PCRE, Engine.PILLAR_PCRE})
+    key, delimiter, pattern = term.pattern.partition(term.delimiter)
+    if not (key and delimiter):
+        example = f"os{term.delimiter}Debian, or os{term.delimiter}* for all that have it"
+        raise UsageError(
+            f"{pattern or term.pattern!r} has no key and value with a {term.delimiter!r} between: {example}"
+        )
+    Subdict(query, budget)
+    return query

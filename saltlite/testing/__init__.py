@@ -1,0 +1,1 @@
+"""In-memory implementations of the ports, for tests and the simulator."""

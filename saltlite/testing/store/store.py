@@ -1,0 +1,479 @@
+"""The in-memory twin of the SQLite store, for tests and the simulator.
+
+A transaction works on a copy of the tables and replaces them when it commits. So there is nothing to roll
+back: what was not committed, because it raised or because its owner was "killed" for good, is gone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from saltlite.errors import StoreError
+from saltlite.master.store.events import (
+    EXPIRED_REASON,
+    cancelled_reason,
+    check_job,
+    event_in,
+    first_state,
+    job_event,
+    pack_data,
+    pack_own,
+    parts_of,
+    return_event,
+)
+from saltlite.master.store.ports import (
+    RETURNS_SIZE,
+    FunctionSet,
+    MinionRow,
+    PartRow,
+    PendingKey,
+    ReturnCommit,
+    Stored,
+    StoreWriter,
+    TargetRow,
+    TokenRecord,
+)
+from saltlite.master.store.target_states import advance, believed
+from saltlite.model.authtoken import AuthToken
+from saltlite.model.events import Event
+from saltlite.model.ids import Jid, MinionId, RequestId, TargetId
+from saltlite.model.job import TERMINAL, Job, Return, TargetState
+from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.model.parts import split_part
+from saltlite.testing.store.batches import MemoryBatches
+from saltlite.testing.store.history import MemoryHistory
+from saltlite.testing.store.parts import MemoryParts
+from saltlite.testing.store.tables import LoggedEvent, Tables
+
+
+class MemoryDisk:
+    """What survives a crash: the last committed state. Several stores may stand on one disk.
+
+    `store_id` is given where runs must repeat exactly; without it the disk makes one, 32 hexadecimal digits.
+    """
+
+    def __init__(self, store_id: str | None = None) -> None:
+        self.store_id = store_id or os.urandom(16).hex()
+        self.tables = Tables()
+
+
+class _MemoryReader(MemoryHistory, MemoryBatches, MemoryParts):
+    """`saltlite.master.store.ports.StoreReader`; what it reads from is said by `_tables`."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+
+    @property
+    def _tables(self) -> Tables:
+        return self._disk.tables
+
+    def store_id(self) -> str:
+        return self._disk.store_id
+
+    def key(self, fingerprint: Fingerprint) -> KeyRecord | None:
+        return self._tables.keys.get(fingerprint)
+
+    def keys(self, states: frozenset[KeyState] = frozenset(KeyState)) -> list[KeyRecord]:
+        found = [key for key in self._tables.keys.values() if key.state in states]
+        return sorted(found, key=lambda key: (key.id, key.first_seen, key.fingerprint))
+
+    def holder(self, minion: MinionId) -> KeyRecord | None:
+        accepted = (key for key in self._tables.keys.values() if key.state is KeyState.ACCEPTED)
+        return next((key for key in accepted if key.id == minion), None)
+
+    def accepted_ids(self) -> list[MinionId]:
+        return [key.id for key in self.keys(frozenset({KeyState.ACCEPTED}))]
+
+    def count_keys(self, state: KeyState) -> int:
+        return len(self.keys(frozenset({state})))
+
+    def pending_keys(self) -> list[PendingKey]:
+        keys = self.keys(frozenset({KeyState.PENDING}))
+        return [PendingKey(key.fingerprint, key.address, key.first_seen, key.changed_at) for key in keys]
+
+    def token(self, token_id: str) -> TokenRecord | None:
+        return self._tables.tokens.get(token_id)
+
+    def auth_token(self, token_id: str) -> AuthToken | None:
+        return self._tables.auth_tokens.get(token_id)
+
+    def auth_tokens(self) -> list[AuthToken]:
+        return sorted(self._tables.auth_tokens.values(), key=lambda token: (token.created_at, token.token_id))
+
+    def preaccepted(self, minion: MinionId) -> Fingerprint | None:
+        return self._tables.preaccepts.get(minion)
+
+    def job(self, jid: Jid) -> Job | None:
+        return self._tables.jobs.get(jid)
+
+    def reducible(self, limit: int) -> list[tuple[Jid, bytes]]:
+        tables = self._tables
+        ended = [
+            (jid, tables.jobs[jid].body)
+            for jid in sorted(tables.reducible.keys() & tables.jobs.keys())
+            if all(row.state in TERMINAL for row in tables.targets[jid].values())
+        ]
+        return ended[:limit]
+
+    def job_of_request(self, request_id: RequestId, uid: int) -> Jid | None:
+        return self._tables.requests.get((request_id, uid))
+
+    def targets(self, jid: Jid) -> list[TargetRow]:
+        return sorted(self._tables.targets.get(jid, {}).values(), key=lambda row: row.id)
+
+    def open_targets(self, jid: Jid) -> int:
+        return sum(row.state not in TERMINAL for row in self.targets(jid))
+
+    def moved_targets(self, jid: Jid) -> list[TargetRow]:
+        silent = (TargetState.PLANNED, TargetState.QUEUED, TargetState.RETURNED)
+        return [row for row in self.targets(jid) if row.state not in silent]
+
+    def targets_in(self, jid: Jid, state: TargetState) -> list[TargetRow]:
+        return [row for row in self.targets(jid) if row.state is state]
+
+    def returns(self, jid: Jid, after: int = 0, limit: int = 1000, size: int = RETURNS_SIZE) -> list[Return]:
+        found: list[Return] = []
+        total = 0
+        for ret in self._tables.returns.get(jid, {}).values():
+            if ret.seq > after and len(found) < limit and total < size:
+                found.append(ret)
+                total += len(ret.body)
+        return found
+
+    def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
+        seqs = [seq for seq in self._tables.events if seq > after][:limit]
+        logged = [(seq, self._tables.events[seq]) for seq in seqs]
+        return [event_in(event.tag, event.data, event.at, seq) for seq, event in logged]
+
+    def last_seq(self) -> int:
+        return self._tables.seq
+
+    def first_seq(self) -> int:
+        return min(self._tables.events, default=0)
+
+    def seq_before(self, at: float) -> int:
+        since = [(event.at, seq) for seq, event in self._tables.events.items() if event.at >= at]
+        return min(since)[1] - 1 if since else self.last_seq()
+
+    def size(self) -> int:
+        bodies = sum(len(ret.body) for rets in self._tables.returns.values() for ret in rets.values())
+        jobs = sum(len(job.body) for job in self._tables.jobs.values())
+        return bodies + jobs + sum(len(event.data) for event in self._tables.events.values())
+
+    def expire_due(self, now: float) -> bool:
+        return any(True for _ in self._undelivered(now))
+
+    def _undelivered(self, now: float) -> Iterator[tuple[Jid, TargetId]]:
+        for job in self._tables.jobs.values():
+            owners = self._tables.owners[job.jid]
+            for row in self._tables.targets[job.jid].values():
+                due = row.state is TargetState.QUEUED and row.changed_at + job.deliver_ms / 1000.0 <= now
+                if due and self._had_no_session_since(owners[row.id], row.changed_at):
+                    yield job.jid, row.id
+
+    def _had_no_session_since(self, minion: MinionId, then: float) -> bool:
+        row = self.minion(minion)
+        return row is None or (not row.up and row.last_seen < then)
+
+    def functions(self, digest: str) -> FunctionSet | None:
+        return self._tables.functions.get(digest)
+
+    def function_digests(self, minions: Sequence[MinionId]) -> dict[str, tuple[int, MinionId]]:
+        found: dict[str, tuple[int, MinionId]] = {}
+        for minion in sorted(minions):
+            row = self.minion(minion)
+            count, first = found.get(row.functions if row else "", (0, minion))
+            found[row.functions if row else ""] = (count + 1, first)
+        return found
+
+    def minion(self, minion: MinionId) -> MinionRow | None:
+        return self._tables.minions.get(minion)
+
+    def minions(self) -> list[MinionRow]:
+        accepted = {(key.id, key.fingerprint) for key in self.keys(frozenset({KeyState.ACCEPTED}))}
+        found = [row for row in self._tables.minions.values() if (row.id, row.fingerprint) in accepted]
+        return sorted(found, key=lambda row: row.id)
+
+
+class _MemoryWriter(_MemoryReader):
+    """`saltlite.master.store.ports.StoreWriter` over a copy of the tables; dead when its `write()` block is over."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        super().__init__(disk)
+        self._copy: Tables | None = disk.tables.copy()
+        self._owned_targets: set[Jid] = set()
+        self._owned_returns: set[Jid] = set()
+
+    @property
+    def _tables(self) -> Tables:
+        if self._copy is None:
+            raise StoreError("this transaction of the store is over; use store.write() for another")
+        return self._copy
+
+    def end(self) -> Tables:
+        """The changed tables; nothing can be changed through this writer from here on."""
+        tables, self._copy = self._tables, None
+        return tables
+
+    def _targets_of(self, jid: Jid) -> dict[TargetId, TargetRow]:
+        """The targets of a job, as a dict that no other state shares."""
+        if jid not in self._owned_targets:
+            self._tables.targets[jid] = dict(self._tables.targets[jid])
+            self._owned_targets.add(jid)
+        return self._tables.targets[jid]
+
+    def _returns_of(self, jid: Jid) -> dict[TargetId, Return]:
+        if jid not in self._owned_returns:
+            self._tables.returns[jid] = dict(self._tables.returns.get(jid, {}))
+            self._owned_returns.add(jid)
+        return self._tables.returns[jid]
+
+    def put_key(self, record: KeyRecord) -> None:
+        holder = self.holder(record.id) if record.state is KeyState.ACCEPTED else None
+        if holder is not None and holder.fingerprint != record.fingerprint:
+            raise StoreError(f"{record.id} already has an accepted key; revoke or delete that one first")
+        self._tables.keys[record.fingerprint] = record
+
+    def delete_key(self, fingerprint: Fingerprint) -> None:
+        self._tables.keys.pop(fingerprint, None)
+
+    def next_epoch(self) -> int:
+        self._tables.epoch += 1
+        return self._tables.epoch
+
+    def put_token(self, token: TokenRecord) -> None:
+        self._tables.tokens[token.token_id] = token
+
+    def use_token(self, token_id: str) -> bool:
+        token = self.token(token_id)
+        if token is None or token.uses_left <= 0:
+            return False
+        self._tables.tokens[token_id] = replace(token, uses_left=token.uses_left - 1)
+        return True
+
+    def delete_token(self, token_id: str) -> bool:
+        return self._tables.tokens.pop(token_id, None) is not None
+
+    def put_auth_token(self, token: AuthToken, most: int) -> None:
+        tokens = self._tables.auth_tokens
+        tokens[token.token_id] = token
+        own = [one for one in tokens.values() if (one.backend, one.user) == (token.backend, token.user)]
+        newest = sorted(own, key=lambda one: (-one.created_at, one.token_id))
+        for one in newest[most:]:
+            del tokens[one.token_id]
+
+    def delete_auth_token(self, token_id: str) -> bool:
+        return self._tables.auth_tokens.pop(token_id, None) is not None
+
+    def expire_auth_tokens(self, now: float) -> None:
+        for one in self.auth_tokens():
+            if one.expires_at <= now:
+                del self._tables.auth_tokens[one.token_id]
+
+    def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None:
+        # `by` is for whoever audits the file of the real store; no question of the port answers it.
+        del by
+        self._tables.preaccepts[minion] = fingerprint
+
+    def delete_preaccept(self, minion: MinionId) -> bool:
+        return self._tables.preaccepts.pop(minion, None) is not None
+
+    def put_job(self, job: Job) -> int:
+        check_job(job)
+        if self.jid_taken(job.jid):
+            raise StoreError(f"job id {job.jid} is taken; publish with the next one")
+        made = self.job_of_request(job.request_id, job.uid)
+        if made is not None:
+            raise StoreError(f"this request already made job {made}; nothing was stored")
+        tag, data = job_event(job)
+        seq = self.put_event(tag, data, job.created_at)
+        self._tables.jobs[job.jid] = job
+        self._tables.requests[job.request_id, job.uid] = job.jid
+        parts: dict[MinionId, dict[int, tuple[TargetId, ...]]] = {}
+        for minion, number, targets in parts_of(job):
+            parts.setdefault(minion, {})[number] = targets
+        owners = {target: minion for minion, own in parts.items() for ids in own.values() for target in ids}
+        self._tables.parts[job.jid], self._tables.owners[job.jid] = parts, owners
+        state = first_state(job)
+        self._tables.targets[job.jid] = {target: TargetRow(target, state, "", job.created_at) for target in owners}
+        return seq
+
+    def mark_reducible(self, jid: Jid | None) -> None:
+        self._tables.reducible.update(dict.fromkeys(self._tables.jobs if jid is None else [jid]))
+
+    def put_reduced(self, rows: Iterable[tuple[Jid, bytes]]) -> None:
+        tables = self._tables
+        for jid, body in rows:
+            tables.jobs[jid] = replace(tables.jobs[jid], body=body, signature=b"")
+            tables.reducible.pop(jid, None)
+
+    def jid_taken(self, jid: Jid) -> bool:
+        return jid in self._tables.jobs
+
+    def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, TargetId]]:
+        return [(jid, row.id) for jid, row in rows if self._move(jid, self._believed(jid, row))]
+
+    def set_parts(self, rows: Iterable[PartRow]) -> list[tuple[Jid, TargetId]]:
+        moved = []
+        for row in rows:
+            jid, number = split_part(row.part)
+            for target in self.part_targets(jid, row.minion, number):
+                moved += self.set_targets([(jid, TargetRow(target, row.state, row.reason, row.changed_at))])
+        return moved
+
+    def _believed(self, jid: Jid, row: TargetRow) -> TargetRow:
+        current = self._tables.targets.get(jid, {}).get(row.id)
+        return row if current is None else believed(current.state, row)
+
+    def _move(self, jid: Jid, row: TargetRow) -> bool:
+        current = self._tables.targets.get(jid, {}).get(row.id)
+        if current is None or advance(current.state, row.state) is current.state:
+            return False
+        self._targets_of(jid)[row.id] = row
+        return True
+
+    def put_returns(self, commits: Sequence[ReturnCommit], now: float) -> list[Stored]:
+        for commit in commits:
+            # All or nothing, even for a caller who catches the error and commits the rest.
+            pack_own(return_event(commit.ret, MinionId(commit.ret.id))[1])
+        return [self._put_return(commit, now) for commit in commits]
+
+    def _put_return(self, commit: ReturnCommit, now: float) -> Stored:
+        ret, key = commit.ret, self.key(commit.fingerprint)
+        if key is None or key.state is not KeyState.ACCEPTED:
+            return Stored.UNASSIGNED
+        if self._tables.owners.get(ret.jid, {}).get(ret.id) != key.id:
+            return Stored.UNASSIGNED
+        if ret.id in self._tables.returns.get(ret.jid, {}):
+            return Stored.DUPLICATE
+        tag, data = return_event(ret, key.id)
+        seq = self.put_event(tag, data, now)
+        self._returns_of(ret.jid)[ret.id] = replace(ret, seq=seq)
+        self._move(ret.jid, TargetRow(ret.id, ret.state, ret.reason, now))
+        return Stored.NEW
+
+    def cancel_job(self, jid: Jid, by: str, now: float) -> list[TargetId]:
+        job = self.job(jid)
+        if job is None:
+            return []
+        self._tables.cancels.setdefault(jid, (now, by))
+        owners = self._tables.owners[jid]
+        never = [
+            row.id
+            for row in self.targets(jid)
+            if row.state is TargetState.PLANNED
+            or (row.state is TargetState.QUEUED and self._had_no_session_since(owners[row.id], row.changed_at))
+        ]
+        for target in never:
+            self._move(jid, TargetRow(target, TargetState.CANCELLED, cancelled_reason(by), now))
+        return never
+
+    def put_event(self, tag: str, data: Mapping[str, Any], now: float) -> int:
+        packed = pack_data(data)
+        self._tables.seq += 1
+        self._tables.events[self._tables.seq] = LoggedEvent(tag, packed, now)
+        return self._tables.seq
+
+    def touch_minions(self, rows: Iterable[MinionRow]) -> None:
+        for row in rows:
+            known = self.minion(row.id)
+            handed = (one for _part, rows in self._handed_over(row.id) for one in rows)
+            queued_at = max(
+                (one.changed_at for one in handed if one.state is TargetState.QUEUED), default=row.last_seen
+            )
+            last_seen = max(row.last_seen, queued_at, known.last_seen if known else row.last_seen)
+            self._tables.minions[row.id] = replace(row, last_seen=last_seen)
+
+    def put_functions(self, functions: FunctionSet) -> None:
+        self._tables.functions[functions.digest] = functions
+
+    def expire(self, now: float) -> list[tuple[Jid, TargetId]]:
+        gone = sorted(self._undelivered(now))
+        for jid, target in gone:
+            self._move(jid, TargetRow(target, TargetState.EXPIRED, EXPIRED_REASON, now))
+        return gone
+
+    def prune(self, before: float) -> int:
+        tables = self._tables
+        over = [job for job in self._ended() if job.created_at < before]
+        self._delete_jobs(over, before)
+        named = {row.functions for row in tables.minions.values()}
+        tables.functions = {digest: known for digest, known in tables.functions.items() if digest in named}
+        return len(over)
+
+    def prune_oldest(self, count: int) -> int:
+        oldest = sorted(self._ended(), key=lambda job: (job.created_at, job.jid))[:count]
+        if oldest:
+            self._delete_jobs(oldest, oldest[-1].created_at)
+        return len(oldest)
+
+    def prune_events(self, count: int) -> int:
+        events = self._tables.events
+        oldest = set(sorted(events)[:count])
+        self._tables.events = {seq: event for seq, event in events.items() if seq not in oldest}
+        return len(oldest)
+
+    def _ended(self) -> list[Job]:
+        tables = self._tables
+        return [
+            job
+            for job in tables.jobs.values()
+            if all(row.state in TERMINAL for row in tables.targets[job.jid].values())
+        ]
+
+    def _delete_jobs(self, jobs: Iterable[Job], events_before: float) -> None:
+        tables = self._tables
+        for job in jobs:
+            del tables.jobs[job.jid], tables.targets[job.jid], tables.requests[job.request_id, job.uid]
+            del tables.owners[job.jid], tables.parts[job.jid]
+            tables.returns.pop(job.jid, None)
+            tables.cancels.pop(job.jid, None)
+            tables.reducible.pop(job.jid, None)
+            self._owned_targets.discard(job.jid)
+            self._owned_returns.discard(job.jid)
+        tables.events = {seq: event for seq, event in tables.events.items() if event.at >= events_before}
+
+
+class MemoryStore(_MemoryReader):
+    """`saltlite.master.store.ports.Store` in memory. To crash it, drop it and open another one on its disk."""
+
+    def __init__(self, disk: MemoryDisk | None = None) -> None:
+        super().__init__(disk or MemoryDisk())
+        self._writing = False
+        self._closed = False
+
+    @property
+    def _tables(self) -> Tables:
+        if self._closed:
+            raise StoreError("the store was closed; open it again")
+        return self._disk.tables
+
+    @contextmanager
+    def write(self) -> Iterator[StoreWriter]:
+        """One transaction; see `saltlite.master.store.ports.Store.write`. Transactions do not nest.
+
+        Raises StoreError when another store on the same disk committed while the block was suspended.
+        """
+        if self._writing:
+            raise StoreError("a transaction of this store is open already; end it before the next")
+        seen = self._tables
+        writer = _MemoryWriter(self._disk)
+        self._writing = True
+        try:
+            yield writer
+            if self._tables is not seen:
+                raise StoreError("another transaction was committed during this one; nothing was stored")
+            self._disk.tables = writer.end()
+        finally:
+            self._writing = False
+
+    def empty_log(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """End the use of this store; the disk keeps what was committed."""
+        self._closed = True
