@@ -68,6 +68,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "saltlite explain MODULE MINION|--local [options]",
         "Show which file provides a module, and why not others.",
     ),
+    "help": ("saltlite help [TOPIC]", "Show a page of the documentation."),
     "interface diff": (
         "saltlite interface diff INTERFACE INTERFACE [options]",
         "Show what changed between two interfaces: whom it breaks.",
@@ -148,7 +149,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("saltlite status [options]", "Show how the master and its minions stand."),
 }
 
-TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", "lint", "match", "runner"})
+TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", "help", "lint", "match", "runner"})
 """Commands whose first word may have a dot: behind them a function makes no job."""
 
 

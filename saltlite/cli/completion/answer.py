@@ -47,13 +47,20 @@ def answer(words: Sequence[str]) -> str:
     place = place_of(line)
     if place.kind in (FILES[1:], FOLDERS[1:]):
         return f":{place.kind}\n"
-    found = [(word, text) for word, text in place.words if word.startswith(place.begun)]
+    known = _topics() if place.kind == "topic" else place.words
+    found = [(word, text) for word, text in known if word.startswith(place.begun)]
     if place.kind in _FROM_MASTER:
         found += [(word, "") for word in _ask(place, _config_dir(words)) if is_plain(word)]
     lines = [f"{place.head}{word}\t{text}" if text else f"{place.head}{word}" for word, text in found]
     if found and all(word.endswith(("=", ".")) for word, _ in found):
         lines.append(NO_SPACE)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _topics() -> list[tuple[str, str]]:
+    from saltlite.cli.pages import titles  # few command lines need it
+
+    return list(titles().items())
 
 
 def _table_of(name: str) -> Table | None:

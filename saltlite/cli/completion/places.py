@@ -22,7 +22,7 @@ NO_IDS = frozenset(name for option in TARGET_OPTIONS for name in option.names).d
 
 _BY_OPTION = {"--fun": "function", "--minion": "minion", "--id": "minion", "--explain": "target"}
 _BY_METAVAR = {"JID": "jid", "DIR": "folders", "FILE": "files", "PATH": "files", "ID": "minion", "MINION": "minion"}
-_BY_METAVAR |= {"MODULE.FUNCTION": "function", "MODULE|MODULE.FUNCTION": "function"}
+_BY_METAVAR |= {"TOPIC": "topic", "MODULE.FUNCTION": "function", "MODULE|MODULE.FUNCTION": "function"}
 _BY_KEY_COMMAND = {
     "key accept": ("pending", "rejected", "conflict"),
     "key reject": ("pending", "conflict"),
