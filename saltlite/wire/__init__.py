@@ -4,5 +4,5 @@ What belongs here: the Noise handshake, frames, sessions, the msgpack codec, the
 master certificate, signed job bodies, audience proofs, and every limit of the protocol by name.
 
 What does not: sockets, files, clocks, randomness, logging (time and entropy come in as arguments), what a
-message does (`saltlite.core`), and who may connect how often (the link; its defaults are in `limits`).
+message does (the `protocol` packages), and who may connect how often (the link; its defaults are in `limits`).
 """

@@ -15,7 +15,7 @@ SPARES_MAX = 8
 """Processes made in advance at once while jobs come fast: after each fork the job server has to copy every page
 that it writes to, and several forks in a row share that cost."""
 SPARES_SOON_S = 0.5
-"""PreforkPool that were used up sooner than this are replaced by twice as many."""
+"""Processes that were used up sooner than this are replaced by twice as many."""
 SPARES_IDLE_S = 5.0
 """After so long without a new one, all spares but one are let go."""
 

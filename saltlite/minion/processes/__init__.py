@@ -5,5 +5,5 @@
       saltlite-job      one a job, its own process group; enters the function, leaves its result in the spool
 
 What belongs here: these processes, what they say to each other, and `app`, the only place that builds adapters
-for them. What does not: decisions (`saltlite.core`), the wire format (`saltlite.wire`), execution modules.
+for them. What does not: decisions (`saltlite.minion.protocol`), the wire format (`saltlite.wire`), execution modules.
 """

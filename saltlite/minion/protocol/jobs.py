@@ -54,7 +54,7 @@ KILL_GRACE_S = 2.0
 UNWRITTEN_MAX = 10_000
 """Refusals that are remembered in memory only, as the disk is full or they are not for it. The oldest goes first."""
 CANCELS_AHEAD_MAX = 1000
-"""JobMachine that the journal has as cancelled before they arrived. Such a cancel is not signed, so the process that
+"""Jobs that the journal has as cancelled before they arrived. Such a cancel is not signed, so the process that
 reads
 the network could make it up; further ones are remembered in memory only."""
 

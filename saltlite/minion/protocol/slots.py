@@ -1,4 +1,4 @@
-"""JobSlots of jobs on a minion: how many run at once, and who waits for one.
+"""Slots of jobs on a minion: how many run at once, and who waits for one.
 
 Jobs of the minion itself take a process each; parts for resources run in processes that are there already, so they
 have places of their own.

@@ -37,7 +37,7 @@ WORDS = (
 
 
 class JournalFile:
-    """The input is the file. JobMachine that it names are taken up again by the machine of the minion's jobs."""
+    """The input is the file. Jobs that it names are taken up again by the machine of the minion's jobs."""
 
     def __init__(self, folder: Path) -> None:
         pass
