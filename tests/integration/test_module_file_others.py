@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError
-from saltlite.plugins.modules import _machinefiles, _pinned, _wholefile
+from saltlite.plugins.modules import _machinefiles, _safe_files
 from tests.file_module import done, refusal, run
 
 UID, GID = 54321, 54322
@@ -180,17 +180,17 @@ def test_a_file_is_read_over_any_link(site: Site) -> None:
 def test_links_in_a_circle_are_no_way(site: Site) -> None:
     (site.roots / "a").symlink_to("b")
     (site.roots / "b").symlink_to("a")
-    with pytest.raises(OSError, match="Too many levels"), _pinned.pinned(f"{site.roots}/a"):
+    with pytest.raises(OSError, match="Too many levels"), _safe_files.pinned(f"{site.roots}/a"):
         pass
 
 
 def test_so_many_links_are_followed(site: Site) -> None:
     last = site.file
-    for number in range(_pinned.LINKS_MAX + 1):
+    for number in range(_safe_files.LINKS_MAX + 1):
         (site.roots / f"{number}").symlink_to(last)
         last = site.roots / f"{number}"
-    done("append", f"{site.roots}/{_pinned.LINKS_MAX - 1}", "x")
-    with pytest.raises(OSError, match="Too many levels"), _pinned.pinned(str(last)):
+    done("append", f"{site.roots}/{_safe_files.LINKS_MAX - 1}", "x")
+    with pytest.raises(OSError, match="Too many levels"), _safe_files.pinned(str(last)):
         pass
 
 
@@ -226,7 +226,7 @@ def test_a_folder_that_is_exchanged_while_a_file_is_written_gets_it_nonetheless(
         swapped(sub, site.roots)
         yield b"w\n"
 
-    _wholefile.write_whole(str(sub / "file"), pieces())
+    _safe_files.write_whole(str(sub / "file"), pieces())
     assert (Path(f"{sub}.away") / "file").read_text() == "new\n"
     assert site.untouched()
 
@@ -240,8 +240,8 @@ def test_a_file_with_hard_links_that_is_exchanged_meanwhile_is_not_written(site:
         os.unlink(site.theirs / "file")
         os.link(site.file, site.theirs / "file")
 
-    with pytest.raises(CommandExecutionError, match="exchanged for another file"):
-        _wholefile.write_whole(str(site.theirs / "file"), pieces())
+    with pytest.raises(CommandExecutionError, match="replaced by another file"):
+        _safe_files.write_whole(str(site.theirs / "file"), pieces())
     assert site.untouched()
 
 
@@ -298,12 +298,12 @@ def test_what_is_edited_is_not_read_over_a_link_that_came_meanwhile(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (site.theirs / "file").write_text("x\n")
-    real = _wholefile.blocks
+    real = _safe_files.blocks
 
     def later(path: str, **kwargs: Any) -> Any:
         swapped(site.theirs / "file", site.file)
         return real(path, **kwargs)
 
-    monkeypatch.setattr(_wholefile, "blocks", later)
+    monkeypatch.setattr(_safe_files, "blocks", later)
     assert STRANGE in refusal("replace", f"{site.theirs}/file", "x", "y", backup=False)
     assert (site.theirs / "file.away").read_text() == "x\n"

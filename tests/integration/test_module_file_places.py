@@ -108,13 +108,13 @@ def special(tmp_path: Path, kind: str) -> str:
 def test_special_files_are_refused_at_once(function: str, kind: str, tmp_path: Path) -> None:
     args, kwargs = {**WRITING, **READING}[function]
     sentence = refusal(function, special(tmp_path, kind), *args, **kwargs)
-    assert re.search(r"is a (folder|named pipe|socket|device), no file with a content of its own\.$", sentence)
+    assert re.search(r"is a (folder|named pipe|socket|device), not a regular file\.$", sentence)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
 def test_grep_waits_for_no_special_file(kind: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text(CONTENT)
-    assert "no file with a content of its own" in refusal("grep", special(tmp_path, kind), "beta")
+    assert "not a regular file" in refusal("grep", special(tmp_path, kind), "beta")
     assert done("grep", str(tmp_path / "*"), "beta", "-h")["stdout"] == "beta"
 
 

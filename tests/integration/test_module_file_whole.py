@@ -21,7 +21,7 @@ from saltlite.errors import CommandExecutionError
 from saltlite.loader.encode import decode_return
 from saltlite.minion.protocol.effects import Delivery
 from saltlite.model.ids import Jid
-from saltlite.plugins.modules import _wholefile
+from saltlite.plugins.modules import _safe_files
 from saltlite.plugins.modules.file import _backups, _text, contents
 from saltlite.testing.disk import MemoryDisk
 from saltlite.wire import jobbody, merkle
@@ -147,22 +147,22 @@ def job_of(fun: str, *args: Any, **kwargs: Any) -> Delivery:
 
 HALF_WAY = """
 import sys, time
-from saltlite.plugins.modules import _wholefile
+from saltlite.plugins.modules import _safe_files
 
 def pieces():
     yield b"new" * 500_000
     print("half", flush=True)
     time.sleep(60)
 
-_wholefile.write_whole(sys.argv[1], pieces())
+_safe_files.write_whole(sys.argv[1], pieces())
 """
 OVER_AND_OVER = """
 import itertools, sys
-from saltlite.plugins.modules import _wholefile
+from saltlite.plugins.modules import _safe_files
 
 print("begun", flush=True)
 for letter in itertools.cycle([b"a", b"b"]):
-    _wholefile.write_whole(sys.argv[1], [letter * 1_000_000] * 3)
+    _safe_files.write_whole(sys.argv[1], [letter * 1_000_000] * 3)
 """
 
 
@@ -206,7 +206,7 @@ def test_a_mode_for_new_files_is_for_new_files(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         for name in ("old", "new"):
-            _wholefile.write_whole(str(tmp_path / name), b"x", new_mode=0o664)
+            _safe_files.write_whole(str(tmp_path / name), b"x", new_mode=0o664)
     finally:
         os.umask(before)
     assert [(tmp_path / name).stat().st_mode & 0o7777 for name in ("old", "new")] == [0o600, 0o664]
@@ -382,9 +382,9 @@ def test_a_file_system_without_nameless_files_gets_a_named_one_that_goes(
         return opened(path, flags, mode, dir_fd=dir_fd)
 
     monkeypatch.setattr(os, "open", older)
-    _wholefile.write_whole(str(tmp_path / "file"), b"x")
+    _safe_files.write_whole(str(tmp_path / "file"), b"x")
     with file_size_limit(10), pytest.raises(CommandExecutionError, match="File too large"):
-        _wholefile.write_whole(str(tmp_path / "file"), b"x" * 100)
+        _safe_files.write_whole(str(tmp_path / "file"), b"x" * 100)
     assert ((tmp_path / "file").read_bytes(), children(tmp_path)) == (b"x", ["file"])
 
 

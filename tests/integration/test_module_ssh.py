@@ -15,7 +15,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.finder import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.places import search_layers
-from saltlite.plugins.modules import _user_files
+from saltlite.plugins.modules import _safe_files
 
 INDEX = build_index(search_layers({}))
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root has anything to fear of users")
@@ -192,10 +192,10 @@ def test_a_full_disk_leaves_the_old_file(home: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_user_files, "FILE_BYTES_MAX", 3)
+    monkeypatch.setattr(_safe_files, "FILE_BYTES_MAX", 3)
     (tmp_path / "x").write_text("four")
     with pytest.raises(CommandExecutionError, match="more than 3 bytes"):
-        _user_files.read(str(tmp_path / "x"), None)
+        _safe_files.read_user_file(str(tmp_path / "x"), None)
 
 
 def known(home: Path) -> str:

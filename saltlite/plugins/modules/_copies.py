@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _pinned, _wholefile
+from saltlite.plugins.modules import _safe_files
 
 
 def matcher(patterns: Any) -> Callable[[str], bool]:
@@ -33,7 +33,7 @@ def make_folders(folder: str) -> None:
 
     Raises CommandExecutionError.
     """
-    _pinned.refuse_strange_links(folder)
+    _safe_files.refuse_strange_links(folder)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
@@ -54,4 +54,4 @@ def write(dest: str, text: str, *, makedirs: bool) -> None:
     Raises CommandExecutionError.
     """
     need_folder(os.path.dirname(dest), makedirs=makedirs)
-    _wholefile.write_whole(dest, text.encode(), new_mode=0o600)
+    _safe_files.write_whole(dest, text.encode(), new_mode=0o600)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._wholefile import write_whole
+from saltlite.plugins.modules._safe_files import write_whole
 
 LOCK_S = 30.0
 """How long to wait for others that set grains."""

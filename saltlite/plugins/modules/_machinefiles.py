@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._wholefile import write_whole
+from saltlite.plugins.modules._safe_files import write_whole
 
 ROOT = "/"
 """The folder that stands for `/`."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._wholefile import write_whole
+from saltlite.plugins.modules._safe_files import write_whole
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@()-]*", re.ASCII)
 _KEY = re.compile(r"[a-z_][a-z0-9_.-]*", re.ASCII)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.files import FileAddress, is_address, is_area, parse_address, parse_env, parse_path
 from saltlite.plugins.modules import _copies
-from saltlite.plugins.modules._pinned import hold, pinned
+from saltlite.plugins.modules._safe_files import hold, pinned
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __file_client__, __opts__, __salt__

@@ -382,7 +382,7 @@ def _cookie_jar(options: Options) -> Any:
         return None
     from http.cookiejar import LoadError, LWPCookieJar, MozillaCookieJar
 
-    from saltlite.plugins.modules._pinned import refuse_strange_links
+    from saltlite.plugins.modules._safe_files import refuse_strange_links
 
     path = options.get("cookie_jar") or os.path.join(__opts__.get("cachedir") or ".", "cookies.txt")
     # It is read and written by its path; what a server says would go wherever a user's link leads.
@@ -406,7 +406,7 @@ def _cookie_handlers(jar: Any) -> Iterator[Any]:
 
 
 def _write(path: str, text: str) -> None:
-    from saltlite.plugins.modules._wholefile import write_whole
+    from saltlite.plugins.modules._safe_files import write_whole
 
     write_whole(path, text.encode(errors="replace"), new_mode=0o644)
 

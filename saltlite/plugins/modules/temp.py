@@ -11,7 +11,7 @@ import os
 import tempfile
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._pinned import refuse_strange_links
+from saltlite.plugins.modules._safe_files import refuse_strange_links
 
 
 def dir(suffix: str = "", prefix: str = "tmp", parent: str | None = None) -> str:

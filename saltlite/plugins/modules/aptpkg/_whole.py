@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from saltlite.errors import CommandExecutionError
-from saltlite.plugins.modules._wholefile import write_whole
+from saltlite.plugins.modules._safe_files import write_whole
 
 NEW_MODE = 0o644
 """apt reads its sources, and checks signatures, as a user without rights."""

@@ -9,7 +9,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
-from saltlite.plugins.modules._pinned import refuse_strange_links
+from saltlite.plugins.modules._safe_files import refuse_strange_links
 
 from ._words import expanded, listed, operand, rendered, trimmed
 

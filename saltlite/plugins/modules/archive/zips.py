@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._pinned import Place, pinned
+from saltlite.plugins.modules._safe_files import PinnedPath, pinned
 
 from ._words import expanded, listed, rendered, trimmed
 
@@ -116,7 +116,7 @@ def _failed(verb: str, error: OSError) -> CommandExecutionError:
     return CommandExecutionError(f"The archive cannot be {verb}: {error.strerror or error}{where}")
 
 
-def _pack(place: Place, target: str, names: list[str], root: str, *, zip64: bool) -> list[str]:
+def _pack(place: PinnedPath, target: str, names: list[str], root: str, *, zip64: bool) -> list[str]:
     """Make the zip file beside its place, and put it there; the names in it, which are relative to `root`."""
     import zipfile
 
@@ -208,7 +208,7 @@ def _unpack(archive: ZipFile, member: ZipInfo, into: int, secret: bytes | None, 
         with _folder(into, parts, member.filename):
             return
     with _folder(into, parts[:-1], member.filename) as folder:
-        place, fresh = Place(folder, parts[-1]), f".saltlite-{os.urandom(8).hex()}"
+        place, fresh = PinnedPath(folder, parts[-1]), f".saltlite-{os.urandom(8).hex()}"
         there = place.status()
         if there is not None and stat.S_ISDIR(there.st_mode):
             raise CommandExecutionError(f"There is a folder in the place of {member.filename!r}, which is none.")

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
-from saltlite.plugins.modules._pinned import Place, pinned
-from saltlite.plugins.modules._wholefile import copy_whole, sentence, write_whole
+from saltlite.plugins.modules._safe_files import PinnedPath, copy_whole, pinned, sentence, write_whole
 
 CACHED = "file_backup"
 """The folder of copies, below `cachedir`."""
@@ -98,15 +97,15 @@ def _make_private(folder: str) -> None:
             os.mkdir(folder, 0o700)
 
 
-def _link(name: str, fresh: Place) -> None:
+def _link(name: str, fresh: PinnedPath) -> None:
     os.link(name, fresh.name, src_dir_fd=fresh.folder, dst_dir_fd=fresh.folder, follow_symlinks=False)
 
 
-def _beside(path: str, make: Callable[[Place], None]) -> None:
+def _beside(path: str, make: Callable[[PinnedPath], None]) -> None:
     """Have `make` make a link under a fresh name, and put it where the path is."""
     try:
         with pinned(path, follow_symlinks=False) as place:
-            fresh = Place(place.folder, f".saltlite-{os.urandom(8).hex()}")
+            fresh = PinnedPath(place.folder, f".saltlite-{os.urandom(8).hex()}")
             try:
                 make(fresh)
                 os.replace(fresh.name, place.name, src_dir_fd=fresh.folder, dst_dir_fd=fresh.folder)

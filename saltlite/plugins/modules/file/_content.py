@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError
-from saltlite.plugins.modules._wholefile import blocks, read_whole
+from saltlite.plugins.modules._safe_files import blocks, read_whole
 
 from ._text import EDIT_BYTES_MAX, UTF8, diff, is_binary, lines_of
 from .hashing import get_hash

@@ -14,8 +14,7 @@ import stat
 from collections.abc import Iterator
 
 from saltlite.errors import CommandExecutionError
-from saltlite.plugins.modules._pinned import Place, hold, pinned
-from saltlite.plugins.modules._wholefile import Access, existing, put_copy, shown
+from saltlite.plugins.modules._safe_files import Access, PinnedPath, existing, hold, pinned, put_copy, shown
 
 from ._paths import failed
 
@@ -66,7 +65,7 @@ def move_entry(src: str, dst: str) -> None:
             discard(source)
 
 
-def discard(place: Place) -> None:
+def discard(place: PinnedPath) -> None:
     """Remove a file, link or whole folder; what links in it point to stays. Raises OSError."""
     if _is_folder(place):
         shutil.rmtree(place.name, dir_fd=place.folder)
@@ -74,7 +73,7 @@ def discard(place: Place) -> None:
         os.unlink(place.name, dir_fd=place.folder)
 
 
-def _copy(source: Place, dest: Place, path: str) -> None:
+def _copy(source: PinnedPath, dest: PinnedPath, path: str) -> None:
     """Copy a file, link, pipe, device or folder to a place, called `path` in sentences."""
     found = os.stat(source.name, dir_fd=source.folder, follow_symlinks=False)
     if stat.S_ISDIR(found.st_mode):
@@ -97,7 +96,7 @@ def _copy(source: Place, dest: Place, path: str) -> None:
         os.utime(dest.name, ns=(found.st_atime_ns, found.st_mtime_ns), dir_fd=dest.folder, follow_symlinks=False)
 
 
-def _copy_folder(source: Place, dest: Place, path: str) -> None:
+def _copy_folder(source: PinnedPath, dest: PinnedPath, path: str) -> None:
     there = dest.status()
     if there is None:
         os.mkdir(dest.name, 0o700, dir_fd=dest.folder)
@@ -105,7 +104,7 @@ def _copy_folder(source: Place, dest: Place, path: str) -> None:
         raise CommandExecutionError(f"{shown(path)} is no folder, and what is to be copied there is one.")
     with _folder(source) as from_fd, _folder(dest) as to_fd:
         for name in sorted(os.listdir(from_fd)):
-            _copy(Place(from_fd, name), Place(to_fd, name), os.path.join(path, name))
+            _copy(PinnedPath(from_fd, name), PinnedPath(to_fd, name), os.path.join(path, name))
         found = os.fstat(from_fd)
         if os.geteuid() == 0:
             os.fchown(to_fd, found.st_uid, found.st_gid)
@@ -113,7 +112,7 @@ def _copy_folder(source: Place, dest: Place, path: str) -> None:
         os.utime(to_fd, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-def _copy_special(source: Place, dest: Place, found: os.stat_result) -> None:
+def _copy_special(source: PinnedPath, dest: PinnedPath, found: os.stat_result) -> None:
     """Copy a link, a pipe or a device."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(dest.name, dir_fd=dest.folder)
@@ -130,7 +129,7 @@ def _copy_special(source: Place, dest: Place, found: os.stat_result) -> None:
 
 
 @contextlib.contextmanager
-def _folder(place: Place) -> Iterator[int]:
+def _folder(place: PinnedPath) -> Iterator[int]:
     fd = os.open(place.name, _READ | os.O_DIRECTORY, dir_fd=place.folder)
     try:
         yield fd
@@ -138,8 +137,8 @@ def _folder(place: Place) -> Iterator[int]:
         os.close(fd)
 
 
-def _replace(source: Place, dest: Place, path: str) -> None:
-    fresh = Place(dest.folder, _free_name())
+def _replace(source: PinnedPath, dest: PinnedPath, path: str) -> None:
+    fresh = PinnedPath(dest.folder, _free_name())
     try:
         _copy(source, fresh, path)
         if _is_folder(fresh) and dest.status() is not None:
@@ -155,9 +154,9 @@ def _replace(source: Place, dest: Place, path: str) -> None:
                 raise failed(f"{shown(left)}, a copy that was not completed, cannot be removed", error) from error
 
 
-def _exchange_folders(fresh: Place, dest: Place) -> None:
+def _exchange_folders(fresh: PinnedPath, dest: PinnedPath) -> None:
     """A folder cannot take the place of one that is not empty: that one goes aside first, and back if need be."""
-    aside = Place(dest.folder, _free_name())
+    aside = PinnedPath(dest.folder, _free_name())
     both = {"src_dir_fd": dest.folder, "dst_dir_fd": dest.folder}
     os.rename(dest.name, aside.name, **both)
     try:
@@ -174,7 +173,7 @@ def _access(found: os.stat_result) -> Access:
     return Access(stat.S_IMODE(found.st_mode), found.st_uid if root else None, found.st_gid if root else None)
 
 
-def _is_folder(place: Place) -> bool:
+def _is_folder(place: PinnedPath) -> bool:
     found = place.status()
     return found is not None and stat.S_ISDIR(found.st_mode)
 

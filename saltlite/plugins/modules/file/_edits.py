@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from saltlite.errors import SaltInvocationError
-from saltlite.plugins.modules._wholefile import checked_path, regular, shown
+from saltlite.plugins.modules._safe_files import checked_path, regular, shown
 
 from ._backups import write_keeping
 from ._text import Encoding, diff, lines_of, read_text

@@ -11,8 +11,7 @@ import os
 import struct
 
 from saltlite.errors import CommandExecutionError
-from saltlite.plugins.modules._pinned import pinned
-from saltlite.plugins.modules._wholefile import sentence, shown
+from saltlite.plugins.modules._safe_files import pinned, sentence, shown
 
 LETTERS = {
     "s": 0x1, "u": 0x2, "c": 0x4, "S": 0x8, "i": 0x10, "a": 0x20, "d": 0x40, "A": 0x80, "E": 0x800, "I": 0x1000,

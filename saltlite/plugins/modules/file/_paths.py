@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._wholefile import checked_path, shown
+from saltlite.plugins.modules._safe_files import checked_path, shown
 
 
 def absolute(path: Any, what: str = "File path") -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._wholefile import existing, read_whole, shown
+from saltlite.plugins.modules._safe_files import existing, read_whole, shown
 
 EDIT_BYTES_MAX = 256 * 1024 * 1024
 """Size of a file that can be edited here: its text is in memory twice, before and after."""

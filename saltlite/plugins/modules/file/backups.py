@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError
-from saltlite.plugins.modules._wholefile import Access, blocks, checked_path, shown, write_whole
+from saltlite.plugins.modules._safe_files import Access, blocks, checked_path, shown, write_whole
 
 from ._backups import CACHED, STAMP, keep_cached
 from ._paths import absolute

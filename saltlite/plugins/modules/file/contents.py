@@ -11,11 +11,12 @@ from itertools import chain
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._pinned import hold, pinned
-from saltlite.plugins.modules._wholefile import (
+from saltlite.plugins.modules._safe_files import (
     blocks,
     checked_path,
     existing,
+    hold,
+    pinned,
     read_whole,
     regular,
     sentence,

@@ -7,8 +7,7 @@ import stat
 from typing import Any
 
 from saltlite.errors import SaltInvocationError
-from saltlite.plugins.modules._pinned import pinned
-from saltlite.plugins.modules._wholefile import checked_path, shown
+from saltlite.plugins.modules._safe_files import checked_path, pinned, shown
 
 from ._paths import failed, octal
 from .owning import check_perms

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._pinned import pinned
-from saltlite.plugins.modules._wholefile import shown
+from saltlite.plugins.modules._safe_files import pinned, shown
 
 from ._criteria import KINDS, Criterion, Entry, criteria, kinds
 from ._paths import absolute

@@ -8,7 +8,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._wholefile import checked_path, sentence, shown
+from saltlite.plugins.modules._safe_files import checked_path, sentence, shown
 
 from ._unserved import refuse_unserved
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._wholefile import checked_path, regular, shown
+from saltlite.plugins.modules._safe_files import checked_path, regular, shown
 
 from ._backups import keep_dated, suffix_of
 from ._edits import Edit, begun

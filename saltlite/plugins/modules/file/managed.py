@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._wholefile import checked_path, shown
+from saltlite.plugins.modules._safe_files import checked_path, shown
 
 from ._content import content_of, difference, drop_rendered, keep_rendered, mode_of, of_text
 from ._flags import read_flags

@@ -7,7 +7,7 @@ import stat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._wholefile import Access, checked_path, shown, write_whole
+from saltlite.plugins.modules._safe_files import Access, checked_path, shown, write_whole
 
 from ._backups import keep_cached
 from ._content import Content, content_of, difference, drop_rendered, mode_of, of_text

@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._pinned import held, pinned
-from saltlite.plugins.modules._wholefile import checked_path, shown
+from saltlite.plugins.modules._safe_files import checked_path, held, pinned, shown
 
 from ._flags import LETTERS, changed_flags, read_flags
 from ._paths import failed, octal, octal_text

@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._pinned import refuse_strange_links
-from saltlite.plugins.modules._wholefile import checked_path, regular, shown
+from saltlite.plugins.modules._safe_files import checked_path, refuse_strange_links, regular, shown
 
 from ._text import diff, is_binary, lines_of, read_text
 

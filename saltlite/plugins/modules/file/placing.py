@@ -7,8 +7,7 @@ import time
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._pinned import hold, pinned
-from saltlite.plugins.modules._wholefile import checked_path, shown
+from saltlite.plugins.modules._safe_files import checked_path, hold, pinned, shown
 
 from ._copies import copy_file, copy_tree, discard, move_entry, replace_by_copy
 from ._paths import absolute, failed, octal, own_name

@@ -6,7 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from saltlite.errors import SaltInvocationError
-from saltlite.plugins.modules._wholefile import blocks, checked_path, regular
+from saltlite.plugins.modules._safe_files import blocks, checked_path, regular
 
 from ._backups import suffix_of
 from ._edits import begun

@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._pinned import refuse_strange_links
-from saltlite.plugins.modules._wholefile import checked_path, regular
+from saltlite.plugins.modules._safe_files import checked_path, refuse_strange_links, regular
 
 from ._backups import suffix_of, write_keeping
 from ._text import as_text, compiled, lines_of, read_text

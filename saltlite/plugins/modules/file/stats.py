@@ -9,7 +9,7 @@ import stat
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._wholefile import checked_path, sentence
+from saltlite.plugins.modules._safe_files import checked_path, sentence
 
 from ._paths import absolute, failed, octal_text
 from .hashing import get_hash

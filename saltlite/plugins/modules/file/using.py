@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from saltlite.plugins.modules._wholefile import checked_path, sentence
+from saltlite.plugins.modules._safe_files import checked_path, sentence
 
 
 def open_files(by_pid: bool = False) -> dict[str, list[int]] | dict[int, list[str]]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._pinned import refuse_strange_links
+from saltlite.plugins.modules._safe_files import refuse_strange_links
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__

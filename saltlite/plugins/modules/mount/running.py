@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.plugins.modules import _machinefiles, _mounts, _programs
-from saltlite.plugins.modules._pinned import held
+from saltlite.plugins.modules._safe_files import held
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __salt__

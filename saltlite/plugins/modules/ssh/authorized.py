@@ -7,7 +7,7 @@ import pwd
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError
-from saltlite.plugins.modules import _user_files
+from saltlite.plugins.modules import _safe_files
 
 from .keylines import KeyLine, fingerprint, one_line, parse, refined
 
@@ -113,7 +113,7 @@ def set_auth_key(  # noqa: PLR0913 - Salt's signature
         return "invalid"
     wanted = _line(key, enc, comment, options)
     try:
-        owner = _user_files.account(user)
+        owner = _safe_files.account(user)
     except CommandExecutionError:
         return "fail"
     if fingerprint(wanted.key, fingerprint_hash_type) is None:
@@ -168,7 +168,7 @@ def rm_auth_key(user: str, key: str, config: str = _CONFIG, fingerprint_hash_typ
 
         saltlite '*' ssh.rm_auth_key deploy AAAAC3NzaC1lZDI1NTE5AAAA
     """
-    owner = _user_files.account(user)
+    owner = _safe_files.account(user)
     path = _path(owner, config)
     lines = _lines(path, owner)
     kept = [line for line in lines if (parse(line) or _NO_KEY).key != key]
@@ -205,8 +205,8 @@ _NO_KEY = KeyLine([], "", "", "")
 def _keys(user: str, config: str, hash_type: str | None, *, strict: bool = True) -> dict[str, Any] | None:
     """The keys of a user, None without a file; what cannot be read is an error only if `strict`."""
     try:
-        owner = _user_files.account(user)
-        data = _user_files.read(_path(owner, config), owner)
+        owner = _safe_files.account(user)
+        data = _safe_files.read_user_file(_path(owner, config), owner)
     except CommandExecutionError:
         if strict:
             raise
@@ -248,12 +248,12 @@ def _path(owner: pwd.struct_passwd, config: str) -> str:
 
 
 def _lines(path: str, owner: pwd.struct_passwd) -> list[str]:
-    text = (_user_files.read(path, owner) or b"").decode(errors="surrogateescape")
+    text = (_safe_files.read_user_file(path, owner) or b"").decode(errors="surrogateescape")
     return [line if line.endswith("\n") else line + "\n" for line in text.split("\n") if line.strip()]
 
 
 def _write(path: str, owner: pwd.struct_passwd, lines: list[str]) -> None:
-    _user_files.write(path, owner, "".join(lines).encode(errors="surrogateescape"), mode=_FILE_MODE)
+    _safe_files.write_user_file(path, owner, "".join(lines).encode(errors="surrogateescape"), mode=_FILE_MODE)
 
 
 def _source(source: str, saltenv: str) -> list[KeyLine] | None:
@@ -261,7 +261,7 @@ def _source(source: str, saltenv: str) -> list[KeyLine] | None:
     place = __salt__["cp.cache_file"](source, saltenv)
     if not place or not os.path.isfile(place):
         raise CommandExecutionError("Failed to pull key file from salt file server")
-    text = _user_files.read(place, None) or b""
+    text = _safe_files.read_user_file(place, None) or b""
     found = [line for line in map(parse, text.decode(errors="replace").splitlines()) if line]
     if not found:
         __context__["ssh_auth.error"] = f"No keys detected in {source}. Is file properly formatted?"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _user_files
+from saltlite.plugins.modules import _safe_files
 
 from . import keylines
 from .keylines import one_line, same_fingerprint, type_in
@@ -47,7 +47,7 @@ def get_known_host_entries(
     if isinstance(place, dict):
         return place
     name = _ssh_name(hostname, port)
-    data = _user_files.read(*place)
+    data = _safe_files.read_user_file(*place)
     entries = list(_entries(_keygen(["-F", name], data)[0], fingerprint_hash_type)) if data else []
     return entries or None
 
@@ -200,7 +200,7 @@ def _put(user: str | None, config: str | None, name: str, enc: str | None, new: 
     if isinstance(place, dict):
         raise CommandExecutionError(place["error"])
     path, owner = place
-    data = _user_files.read(path, owner) or b""
+    data = _safe_files.read_user_file(path, owner) or b""
     lines = data.decode(errors="surrogateescape").split("\n")
     for number in sorted(_numbers(_keygen(["-F", name], data)[0], enc) if data else (), reverse=True):
         del lines[number - 1]
@@ -208,7 +208,9 @@ def _put(user: str | None, config: str | None, name: str, enc: str | None, new: 
         del lines[-1]
     lines += [f"{entry['hostname']} {entry['enc']} {entry['key']}" for entry in new]
     mode = 0o600 if owner else 0o644
-    _user_files.write(path, owner, "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"), mode=mode)
+    _safe_files.write_user_file(
+        path, owner, "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"), mode=mode
+    )
 
 
 def _changed(user: str | None, config: str | None, words: list[str], status: str) -> dict[str, str]:
@@ -217,12 +219,12 @@ def _changed(user: str | None, config: str | None, words: list[str], status: str
     if isinstance(place, dict):
         return place
     path, owner = place
-    data = _user_files.read(path, owner)
+    data = _safe_files.read_user_file(path, owner)
     if data is None:
         return _error(f"Known hosts file {path} does not exist")
     said, after = _keygen(words, data, shown=path)
     if after != data:
-        _user_files.write(path, owner, after, mode=0o600)
+        _safe_files.write_user_file(path, owner, after, mode=0o600)
     return {"status": status, "comment": said}
 
 
@@ -284,7 +286,7 @@ def _place(user: str | None, config: str | None) -> tuple[str, pwd.struct_passwd
     if not user:
         return (path, None) if os.path.isabs(path) else _error("Cannot determine absolute path to file.")
     try:
-        owner = _user_files.account(user)
+        owner = _safe_files.account(user)
     except CommandExecutionError:
         return _error(f"User {user} does not exist")
     return os.path.join(owner.pw_dir, path), owner

@@ -9,7 +9,7 @@ import pwd
 import re
 
 from saltlite.errors import CommandExecutionError
-from saltlite.plugins.modules import _user_files
+from saltlite.plugins.modules import _safe_files
 
 _HOST_KEY = re.compile(r"ssh_host_(?P<type>.+)_key(?P<pub>(?P<cert>-cert)?\.pub)?")
 _KINDS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
@@ -39,7 +39,7 @@ def host_keys(keydir: str | None = None, private: bool = False, certs: bool = Tr
         if match is None or (match["pub"] is None and not private) or (match["cert"] and not certs):
             continue
         try:
-            data = _user_files.read(os.path.join(os.path.abspath(folder), name), None)
+            data = _safe_files.read_user_file(os.path.join(os.path.abspath(folder), name), None)
         except CommandExecutionError:
             data = None
         found[match["type"] + (match["pub"] or "")] = (data or b"").decode(errors="replace").strip()
@@ -67,13 +67,13 @@ def user_keys(
     found: dict[str, dict[str, str]] = {}
     for name in names:
         try:
-            owner = _user_files.account(str(name))
+            owner = _safe_files.account(str(name))
         except CommandExecutionError:
             continue
         for file in (*public, *private):
             path = os.path.join(owner.pw_dir, ".ssh", str(file))
             try:
-                data = _user_files.read(path, owner) if os.path.isabs(owner.pw_dir) else None
+                data = _safe_files.read_user_file(path, owner) if os.path.isabs(owner.pw_dir) else None
             except CommandExecutionError:
                 continue
             if data is not None:
@@ -90,7 +90,7 @@ def key_is_encrypted(key: str) -> bool:
         saltlite '*' ssh.key_is_encrypted /etc/deploy/id_ed25519
     """
     try:
-        data = _user_files.read(os.path.abspath(str(key)), None) or b""
+        data = _safe_files.read_user_file(os.path.abspath(str(key)), None) or b""
     except CommandExecutionError:
         return False
     if b"BEGIN ENCRYPTED PRIVATE KEY" in data or re.search(rb"^Proc-Type: 4,ENCRYPTED", data, re.MULTILINE):
