@@ -133,7 +133,6 @@ class _Walk:
                 raise CommandExecutionError(
                     f"{_escaped(self._path)} leads through the link {_escaped(name)!r} of user {owner} to what is not "
                     "theirs: give the path that it leads to, if that is intended."
-
                 )
 
     def _go_on(self, path: str) -> None:
