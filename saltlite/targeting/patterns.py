@@ -171,7 +171,7 @@ class _Read(NamedTuple):
     looked_at: int
 
 
-@lru_cache(128)
+@lru_cache(64)
 def _read(pattern: str, flags: int, whole: bool) -> _Read:
     items, flags = tree.parsed(pattern, flags)
     native = tree.native(items, flags)

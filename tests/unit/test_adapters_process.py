@@ -6,6 +6,8 @@ import gc
 import os
 import resource
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,3 +117,21 @@ def test_a_frozen_heap_is_not_looked_at_by_the_collector() -> None:
         return str(gc.get_freeze_count() > 1000)
 
     assert in_child(work) == "True"
+
+
+def test_freed_large_blocks_return_to_the_kernel() -> None:
+    # Without the call glibc raises its threshold with the first freed block, and what follows stays in the heap.
+    script = (
+        "import sys\n"
+        "from saltlite.platform.process import return_freed_memory\n"
+        "if sys.argv[1] == 'returned': return_freed_memory()\n"
+        "large = bytes(20_000_000); del large\n"
+        "pieces = [bytes([1]) * 1_000_000 for _ in range(40)]\n"
+        "kept = pieces.pop(); small = [b'x' * 600 for _ in range(2000)]; del pieces\n"
+        "print(next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmRSS')))\n"
+    )
+    sizes = {
+        way: int(subprocess.run([sys.executable, "-c", script, way], capture_output=True, check=True, text=True).stdout)
+        for way in ("returned", "default")
+    }
+    assert sizes["returned"] + 20_000 < sizes["default"]

@@ -42,7 +42,7 @@ from saltlite.platform.cursor import CursorFile
 from saltlite.platform.lockfile import InstanceLock
 from saltlite.platform.log_relay import LogRelay
 from saltlite.platform.privileges import Account, account_of, drop_to, private_dir, start_log
-from saltlite.platform.process import raise_open_files, write_no_files
+from saltlite.platform.process import raise_open_files, return_freed_memory, write_no_files
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_debts import SharedDebts
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
@@ -88,6 +88,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
 
     `config_dir` is where its configuration was read: runners of hooks read it too.
     """
+    return_freed_memory()
     account, link_account = accounts_of(config)
     private_dir(config.pki_dir, os.geteuid(), os.getegid())
     for folder, mode in ((config.data_dir, 0o700), (config.cachedir, 0o700), (config.sock_dir, 0o755)):

@@ -13,9 +13,9 @@ from saltlite.errors import StoreError
 BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for a lock that the write lock does not order: another program, a WAL recovery."""
 
-CACHE_KIB = 8_192
-"""Page cache of a connection, an upper bound: a job of 10,000 targets fits without spilling to the log."""
-READ_CACHE_KIB = 2_048
+CACHE_KIB = 2_048
+"""Page cache of a connection that writes, an upper bound. Pages that do not fit are in the kernel's cache."""
+READ_CACHE_KIB = 1_024
 """That of a connection that only reads: each MWorker has one, and what it misses is in the kernel's cache."""
 
 WAL_KEEP_BYTES = 64 * 1024 * 1024
