@@ -12,9 +12,9 @@ from xdist.remote import Producer  # type: ignore[import-untyped]  # the package
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # as above
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]  # as above
 
-from saltlite.loader import finder
-from saltlite.loader.finder import ModuleFile
-from saltlite.loader.places import SHIPPED
+from saltlite.loader import index
+from saltlite.loader.index import ModuleFile
+from saltlite.loader.search_path import SHIPPED
 
 FLEETS = ("tests/e2e/", "tests/faults/", "tests/integration/test_module_pkg.py")
 """What starts daemons, and what takes the lock of this machine's package database, as some of them do."""
@@ -23,7 +23,7 @@ FLEETS = ("tests/e2e/", "tests/faults/", "tests/integration/test_module_pkg.py")
 @pytest.fixture(scope="session", autouse=True)
 def shipped_files_are_read_once() -> Iterator[None]:
     """The index of what ships is where hundreds of tests begin: each of its files is read once in a process."""
-    read, known = finder._read, dict[ModuleFile, ModuleFile]()
+    read, known = index._scanned, dict[ModuleFile, ModuleFile]()
 
     def remembered(blank: ModuleFile) -> ModuleFile:
         if blank.layer != SHIPPED:
@@ -33,7 +33,7 @@ def shipped_files_are_read_once() -> Iterator[None]:
         return known[blank]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(finder, "_read", remembered)
+        patch.setattr(index, "_scanned", remembered)
         yield
 
 

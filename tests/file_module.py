@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 
 _LOADER = Loader(build_index(search_layers({})), {}, {}, {})
 

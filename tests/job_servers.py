@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from saltlite.loader.finder import build_index
-from saltlite.loader.places import search_layers
+from saltlite.loader.index import build_index
+from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import JobContext
 from saltlite.minion.jobs.job_server import Disk, JobServer
 from saltlite.minion.jobs.part_runs import MakeRuns

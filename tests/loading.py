@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import MODULES, PLAIN_FORMS, Form, Layer, search_layers
+from saltlite.loader.search_path import MODULES, PLAIN_FORMS, Form, Layer, search_layers
 
 SEED = Path(__file__).parent / "data" / "modules"
 """Listings of the documents that the loader implements, as their readers type them."""

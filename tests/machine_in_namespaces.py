@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from saltlite.loader.call import call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.plugins.modules import _machinefiles
 
 INDEX = build_index(search_layers({}))

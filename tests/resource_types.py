@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from saltlite.loader.resourcetypes import ResourceType, find_type
+from saltlite.loader.resource_types import ResourceType, find_type
 
 
 class TypeHere:

@@ -6,10 +6,10 @@ from typing import Any
 
 from saltlite import __version__
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.crosscalls import CrossCalls
-from saltlite.loader.finder import Index, build_index
+from saltlite.loader.dunders import CrossCalls
+from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 
 INDEX: Index = build_index(search_layers({}, "runners"))
 JID = "20260131235959123456"

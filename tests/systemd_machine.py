@@ -44,9 +44,9 @@ exec env -i container=test PATH="$PATH" "$SYSTEMD" --system --log-target=null --
 _CALLER = """
 import json, sys
 from saltlite.loader.call import call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 index, opts, grains = build_index(search_layers({})), json.loads(sys.argv[1]), json.loads(sys.argv[2])
 for line in sys.stdin:
     fun, args, kwargs = json.loads(line)

@@ -21,12 +21,12 @@ from saltlite.config.load import load_master
 from saltlite.config.opts import opts_of, shown_opts
 from saltlite.config.paths import master_socket
 from saltlite.errors import SaltliteError
-from saltlite.loader.compound import call_each
-from saltlite.loader.crosscalls import CrossCalls
+from saltlite.loader.call import call_each
+from saltlite.loader.dunders import CrossCalls
 from saltlite.loader.encode import decode_return, encode_whole
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.platform import logs
 from saltlite.platform.process import set_parent_death_signal
 from saltlite.platform.trust import require_trusted

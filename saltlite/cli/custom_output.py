@@ -10,9 +10,9 @@ from saltlite.config.load import load_master
 from saltlite.config.nearest import nearest
 from saltlite.config.opts import opts_of
 from saltlite.errors import SaltliteError, UsageError
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import OUTPUT, search_layers
+from saltlite.loader.search_path import OUTPUT, search_layers
 from saltlite.platform.trust import require_trusted
 
 if TYPE_CHECKING:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from saltlite.loader.archive import ArchiveError
-from saltlite.loader.describe import read_descriptions, read_docstring
-from saltlite.loader.finder import build_index
-from saltlite.loader.places import MODULES, Form, Layer, search_layers
+from saltlite.loader.documents import read_descriptions, read_docstring
+from saltlite.loader.formats import ArchiveError
+from saltlite.loader.index import build_index
+from saltlite.loader.search_path import MODULES, Form, Layer, search_layers
 from saltlite.model.signature import parse_signature, show_signature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from saltlite.loader.describe import Description
-    from saltlite.loader.finder import Index, ModuleFile
+    from saltlite.loader.documents import Description
+    from saltlite.loader.index import Index, ModuleFile
 
 _GONE = (SyntaxError, OSError, ArchiveError)
 """A file that was there a moment ago, and cannot be read any more."""

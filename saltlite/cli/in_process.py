@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from saltlite.cli import exitcodes
 from saltlite.cli.arguments import parse_arguments, split_calls
 from saltlite.errors import UsageError
-from saltlite.loader.chain import Executors
-from saltlite.loader.compound import call_each
+from saltlite.loader.call import call_each
 from saltlite.loader.encode import decode_return, encode_whole
+from saltlite.loader.executors import Executors
 from saltlite.minion.sync.custom_grains import custom_grains
 from saltlite.model.binding import bind
 from saltlite.model.execution import is_direct
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import FrameType
 
-    from saltlite.loader.call import Outcome
-    from saltlite.loader.chain import Chain
-    from saltlite.loader.compound import Call
-    from saltlite.loader.finder import Index
+    from saltlite.loader.call import Call, Outcome
+    from saltlite.loader.executors import Chain
+    from saltlite.loader.index import Index
     from saltlite.loader.loader import Loader
     from saltlite.model.execution import Execution
 

@@ -27,7 +27,7 @@ from saltlite.targeting.memory_fleet import Member, MemoryFleet
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from saltlite.loader.compound import Call
+    from saltlite.loader.call import Call
     from saltlite.loader.loader import Loader
     from saltlite.minion.resources.declared import Declared
     from saltlite.model.execution import Execution

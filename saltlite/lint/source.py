@@ -11,14 +11,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from saltlite.errors import UsageError
-from saltlite.loader.interface_claims import text_of
-from saltlite.loader.joined import MAIN, joined_tree, named_parts, part_path, part_text
 from saltlite.loader.scan import (
+    MAIN,
     MODULE_BYTES_MAX,
+    joined_tree,
     module_constants,
+    named_parts,
     parse_module,
+    part_path,
+    part_text,
     scan_module,
     shown_names,
+    text_of,
     top_functions,
 )
 

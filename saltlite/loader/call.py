@@ -24,18 +24,56 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, get_origin
 
 from saltlite.decorators.notes import collecting
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, InterfaceError, SaltInvocationError
-from saltlite.loader.annotated import misfit
-from saltlite.loader.chain import Chain
+from saltlite.loader.executors import Chain
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.loader import Loader
+from saltlite.loader.module_builder import PREFIX
+from saltlite.loader.search_path import SHIPPED
 from saltlite.model.execution import CallEnded
+
+_PLAIN = {"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "None": ""}
+_OURS = f"{PREFIX}{SHIPPED}."
+_BETWEEN = re.compile(r"\s*\|\s*")
+
+
+def misfit(function: Callable[..., Any], given: inspect.BoundArguments) -> str:
+    """What is wrong with the arguments, to be read behind the function's name; "" when nothing is."""
+    if not getattr(function, "__module__", "").startswith(_OURS):
+        return ""
+    for name, value in given.arguments.items():
+        parameter = given.signature.parameters[name]
+        wanted = _wanted(parameter.annotation)
+        if not wanted or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        for one in _values(parameter, value):
+            if isinstance(one, list | tuple | set | dict):
+                what = "a map" if isinstance(one, dict) else "a list"
+                return f"{name!r} takes {wanted}, and was given {what}"
+    return ""
+
+
+def _values(parameter: inspect.Parameter, value: Any) -> Iterator[Any]:
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        yield from value
+    else:
+        yield value
+
+
+def _wanted(annotation: object) -> str:
+    """What values an annotation of plain types is for; "" for any other annotation."""
+    types = _BETWEEN.split(annotation) if isinstance(annotation, str) else [""]
+    if not all(one in _PLAIN for one in types):
+        return ""
+    return " or ".join(dict.fromkeys(_PLAIN[one] for one in types if _PLAIN[one]))
+
 
 ERROR_OUTPUTTER = "nested"
 """Texts of failed calls are always printed this way, whatever the function asked for its results."""
@@ -288,3 +326,57 @@ def _text(error: BaseException) -> str:
         return str(error)
     except Exception:  # noqa: BLE001 - the exception class is the module's, and may fail to describe itself
         return type(error).__name__
+
+
+Call = tuple[str, Sequence[Any], Mapping[str, Any]]
+"""Function, arguments and keyword arguments."""
+
+
+def call_each(
+    loader: Loader, calls: Iterable[Call], *, jid: str, user: str, chain: Chain | None = None, **about: Any
+) -> Outcome:
+    """Enter each function when the one before has ended, each through the executors of the chain.
+
+    `about` is what these are told beside the job, such as what a resource is.
+
+    The outcome of a single one is its own. That of several maps their names to what they returned (a function that
+    stands twice has the second time `name (2)`), has the first retcode that is not 0, and no outputter.
+    """
+    outcomes: dict[str, Outcome] = {}
+    for fun, args, kwargs in calls:
+        pub = {"jid": jid, "fun": fun, "arg": list(args), "user": user, **about}
+        before = sum(name.partition(" ")[0] == fun for name in outcomes)
+        outcomes[f"{fun} ({before + 1})" if before else fun] = call(loader, fun, args, kwargs, pub=pub, chain=chain)
+    every = list(outcomes.values())
+    if len(every) == 1:
+        return every[0]
+    return Outcome(
+        {name: outcome.value for name, outcome in outcomes.items()},
+        next((outcome.retcode for outcome in every if outcome.retcode), 0),
+        warnings=tuple(warning for outcome in every for warning in outcome.warnings),
+    )
+
+
+ALWAYS = "saltutil.refresh_pillar"
+"""The way out of a blackout that stands in the pillar."""
+
+
+def blackout(loader: Loader, funs: Iterable[str]) -> Outcome | None:
+    """What a job of these functions is answered while the minion is to be left alone; None when it may run.
+
+    A job is refused as a whole. A value that is neither true nor false is a blackout: somebody wanted one.
+    """
+    wanted = [fun for fun in funs if fun != ALWAYS]
+    for name, place in loader.settings.items():
+        if place.get("minion_blackout") in (None, False):
+            continue
+        listed = place.get("minion_blackout_whitelist")
+        allowed = listed if isinstance(listed, Sequence) and not isinstance(listed, str) else ()
+        refused = [fun for fun in wanted if fun not in allowed]
+        if refused:
+            text = (
+                f"Minion in blackout mode: {refused[0]} does not run. Set 'minion_blackout' to False in its {name} to "
+                f"end it; only {ALWAYS} and what minion_blackout_whitelist names there runs until then."
+            )
+            return Outcome(text, 1, ERROR_OUTPUTTER)
+    return None

@@ -8,23 +8,70 @@ that one then goes before all but what extends it.
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 from saltlite.interfaces.smi.binding import Binding, Mode, Returns
 from saltlite.interfaces.smi.contract import Contract, contract_of
 from saltlite.interfaces.smi.declare import Interface, virtual_name
-from saltlite.loader.deadline import load_deadline
-from saltlite.loader.failure import FailureKind, failure_of
-from saltlite.loader.finder import ModuleFile
-from saltlite.loader.inject import build_module
-from saltlite.loader.places import SHIPPED, module_files, search_layers
-from saltlite.loader.undeclared_calls import UndeclaredCalls
+from saltlite.loader.failure import FailureKind, failure_of, load_deadline
+from saltlite.loader.index import ModuleFile
+from saltlite.loader.module_builder import build_module
+from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, text_of
+from saltlite.loader.search_path import SHIPPED, module_files, search_layers
+from saltlite.model.signature import (
+    absent_text,
+    by_name,
+    format_signature,
+    is_function_name,
+    outputter_of,
+    parse_signature,
+)
+
+LOG_SECONDS = 60.0
+"""A function is logged at most once in that time, however often it is called."""
+
+
+class UndeclaredCalls:
+    """The counts in one folder; "" counts nothing. A folder that cannot be written costs the counts, and no more."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def count(self, name: str) -> bool:
+        """Count a call of `module.function`; whether it is the first in LOG_SECONDS."""
+        if not self._folder or not is_function_name(name):
+            return True
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            descriptor = os.open(os.path.join(self._folder, name), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError:
+            return True
+        try:
+            before = os.fstat(descriptor)
+            os.write(descriptor, b".")
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return before.st_size == 0 or time.time() - before.st_mtime >= LOG_SECONDS
+
+    def counts(self) -> Mapping[str, int]:
+        """`module.function` -> calls so far."""
+        try:
+            with os.scandir(self._folder) as entries:
+                return {entry.name: entry.stat().st_size for entry in sorted(entries, key=lambda entry: entry.name)}
+        except OSError:
+            return {}
+
 
 log = logging.getLogger(__name__)
 
@@ -163,3 +210,54 @@ def _names_in(path: str) -> list[str]:
             return sorted({found.decode() for found in _DECLARES.findall(stream.read())})
     except OSError:
         return []  # removed since it was listed
+
+
+def with_interfaces(texts: Sequence[str], opts: Mapping[str, Any]) -> list[str]:
+    """The texts of `saltlite.model.signature` for functions of modules, and of what their interfaces have beside them.
+
+    With `smi_mode: enforce` an interface's functions take what it says, so of the provider's only the name is told.
+    """
+    mode = Mode(opts.get("smi_mode", Mode.OBSERVE))
+    known = by_name(texts)
+    if mode is Mode.OFF:
+        return list(texts)
+    modules = {name.partition(".")[0] for name in known}
+    for module, functions in _declared(opts, modules):
+        for fun in functions:
+            name = f"{module}.{fun}"
+            if name not in known:
+                known[name] = absent_text(name)
+            elif mode is Mode.ENFORCE:
+                text = known[name]
+                known[name] = format_signature(name, None, parse_signature(text)[2], outputter_of(text))
+    return [known[name] for name in sorted(known)]
+
+
+def _declared(opts: Mapping[str, Any], modules: set[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """(virtual name, functions) of every interface that speaks of one of the modules."""
+    for layer in search_layers(opts, INTERFACES):
+        for found in module_files(layer) if layer.name != SHIPPED else ():
+            yield from (pair for pair in _in_file(found.path, found.mtime_ns, found.size) if pair[0] in modules)
+    for name in sorted(SHIPPED_INTERFACES & modules):
+        yield name, _shipped(name)
+
+
+@functools.cache
+def _shipped(name: str) -> tuple[str, ...]:
+    module = importlib.import_module(f"saltlite.interfaces.{name}")
+    return tuple(contract_of(getattr(module, f"{name.title()}Interface")).functions)
+
+
+@functools.lru_cache(1024)
+def _in_file(path: str, _mtime_ns: int, _size: int) -> list[tuple[str, tuple[str, ...]]]:
+    try:
+        with open(path, "rb") as stream:
+            tree = parse_module(stream.read(MODULE_BYTES_MAX + 1), path)
+    except (OSError, SyntaxError):
+        return []  # the job that needs it says what is wrong
+    found = []
+    for part in tree.body:
+        if isinstance(part, ast.ClassDef) and (name := text_of(part, "__modulename__") or text_of(part, "__extends__")):
+            functions = [one.name for one in part.body if isinstance(one, ast.FunctionDef) and one.name[0] != "_"]
+            found.append((name, tuple(functions)))
+    return found

@@ -6,9 +6,13 @@ Modules written for Salt call `.value()` on injected dicts to get at the plain o
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
+
+from saltlite.errors import UsageError
+from saltlite.model.ids import MinionId
+from saltlite.model.target import Target, TargetKind
 
 _RETCODE = "retcode"
 
@@ -128,3 +132,87 @@ class Context(Injected):
     def update(self, *others: Any, **named: Any) -> None:
         for key, value in dict(*others, **named).items():
             self[key] = value
+
+
+Function = Callable[..., Any]
+Functions = Mapping[str, Function]
+
+ASKED = (
+    "candidates", "conformance", "describe", "functions", "interface", "interfaces", "module_doc", "modules",
+    "not_loaded", "of_type", "stubs",
+)  # fmt: skip
+"""What modules may ask beside the functions themselves."""
+
+
+class CrossCalls(Mapping[str, Function]):
+    """The functions of a loader, which is made when it is first asked for one."""
+
+    def __init__(self, make: Callable[[], Functions]) -> None:
+        self._make = make
+        self._made: Functions | None = None
+
+    def value(self) -> CrossCalls:
+        """Itself: modules that were written for Salt ask so for the plain object."""
+        return self
+
+    def __getitem__(self, name: str) -> Function:
+        return self._loader()[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loader()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loader())
+
+    def __len__(self) -> int:
+        return len(self._loader())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        loader = self._loader()
+        if name in ASKED:
+            return getattr(loader, name)
+        return ModuleView(loader, name)
+
+    def _loader(self) -> Functions:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
+class ModuleView:
+    """The functions of one module as attributes."""
+
+    def __init__(self, loader: Functions, module: str) -> None:
+        self._loader = loader
+        self._module = module
+
+    def __getattr__(self, function: str) -> Function:
+        try:
+            return self._loader[f"{self._module}.{function}"]
+        except KeyError as error:
+            raise AttributeError(str(error)) from error
+
+
+class LocalMatcher:
+    """Over the configuration, grains and pillar that it is given, as they are at the moment of a question."""
+
+    def __init__(self, opts: Mapping[str, Any], grains: Mapping[str, Any], pillar: Mapping[str, Any]) -> None:
+        self._opts = opts
+        self._grains = grains
+        self._pillar = pillar
+
+    def __call__(self, expression: str, kind: str, *, minion_id: str | None = None, delimiter: str = ":") -> bool:
+        """Whether it is true, with `minion_id` as if the minion had that id. Raises UsageError for what is no target.
+
+        The delimiter is of questions to grains and pillar. Nodegroups are the master's: a minion knows of none.
+        """
+        from saltlite.targeting import selects_alone  # noqa: PLC0415 - few jobs ask: the others do not pay for it
+        from saltlite.targeting.memory_fleet import Member, MemoryFleet  # noqa: PLC0415 - as above
+
+        if kind not in TargetKind.__members__.values():
+            raise UsageError(f"there is no kind of target {kind!r}: there are {', '.join(TargetKind)}")
+        me = MinionId(minion_id or str(self._opts.get("id") or self._grains.get("id") or ""))
+        fleet = MemoryFleet({me: Member(self._grains, self._pillar)})
+        return selects_alone(Target(expression, TargetKind(kind)), fleet, me, delimiter)

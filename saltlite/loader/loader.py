@@ -17,15 +17,12 @@ from saltlite.decorators.notes import note
 from saltlite.interfaces.smi.binding import Binding
 from saltlite.interfaces.smi.standing import STUBS, State
 from saltlite.loader.contracts import Contracts
-from saltlite.loader.crosscalls import CrossCalls
-from saltlite.loader.describe import Description, Documents
-from saltlite.loader.docfile import remembered_documents
-from saltlite.loader.dunders import Context, Injected
+from saltlite.loader.documents import Description, Documents, remembered_documents
+from saltlite.loader.dunders import Context, CrossCalls, Injected, LocalMatcher
 from saltlite.loader.failure import Failure, FunctionUnavailable, join_failures
-from saltlite.loader.finder import Index, ModuleFile, build_index
-from saltlite.loader.local_matcher import LocalMatcher
-from saltlite.loader.places import MODULES, Form, search_layers
+from saltlite.loader.index import Index, ModuleFile, build_index
 from saltlite.loader.registry import LoadedModule, Registry
+from saltlite.loader.search_path import MODULES, Form, search_layers
 
 Function = Callable[..., Any]
 

@@ -7,7 +7,7 @@ Rules of this file
   answers to it. Providers of one layer are never mixed.
 - Between layers the higher one wins function by function; the lower one fills what is missing, unless the
   higher one sets `__replace__ = True`.
-- Where a file that ships with saltlite provides a name, of Salt's own files (`saltlite.loader.salt_files`) only the
+- Where a file that ships with saltlite provides a name, of Salt's own files (`saltlite.loader.salt_compat`) only the
 one of
   the same file name fills what is missing: two implementations of one thing are never mixed.
 - The option `providers` replaces the whole virtual name by the named file, whose `__virtual__` is not asked.
@@ -18,6 +18,7 @@ one of
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -25,19 +26,193 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from saltlite.interfaces.smi.declare import Interface, virtual_name
-from saltlite.loader.deadline import DeadlineError, load_deadline
-from saltlite.loader.failure import Failure, FailureKind, failure_of
-from saltlite.loader.finder import Index, ModuleFile
-from saltlite.loader.imports import Interfaces
-from saltlite.loader.inject import build_module
-from saltlite.loader.offer import Function, Offer
-from saltlite.loader.parts import PartLoader
-from saltlite.loader.places import GRAINS, MODULES, SHIPPED, Form
-from saltlite.loader.salt_names import salt_is_installed
-from saltlite.loader.virtual import initialise, names_of, own_interface
+from saltlite.decorators.dependency import requirements_of
+from saltlite.interfaces.smi.declare import Interface, interface_in, virtual_name
+from saltlite.loader.failure import DeadlineError, Failure, FailureKind, failure_of, load_deadline
+from saltlite.loader.index import Index, ModuleFile
+from saltlite.loader.module_builder import Interfaces, PartLoader, build_module
+from saltlite.loader.scan import parted_names
+from saltlite.loader.search_path import GRAINS, MODULES, SHIPPED, Form, salt_is_installed
+
+Function = Callable[..., Any]
+
+
+class Offer(Mapping[str, Function]):
+    """The functions of one module by the name that callers type.
+
+    What a function depends on is looked at when it is asked for, and once: it may mean running a command.
+    """
+
+    def __init__(
+        self, module: ModuleType, own_names: frozenset[str], bridge: Callable[[Function], Function] | None = None
+    ) -> None:
+        """`own_names` are the values of `__module__` that functions of this module have; `bridge` makes of each what
+        others call."""
+        self._space = module.__dict__
+        self._bridge = bridge
+        self._judged: dict[str, Function | str] = {}
+        alias = self._space.get("__func_alias__")
+        shown = alias if isinstance(alias, dict) else {}
+        self._parts = dict(parted_names(self._space.get("__parts__")))
+        names = [*_offered_names(self._space, own_names), *self._parts]
+        self.shown_names = {name: str(shown.get(name, name)) for name in names}
+        """Name in the file -> name that callers type."""
+        self._names = {shown: name for name, shown in self.shown_names.items()}
+
+    def constant(self, name: str) -> Any:
+        """What the module holds at its top under that name; None for nothing."""
+        return self._space.get(name)
+
+    def lacking(self, name: str) -> str:
+        """What the function needs and does not have here, to be read behind "needs"; empty when nothing."""
+        judged = self._judge(name)
+        return judged if isinstance(judged, str) else ""
+
+    def listed(self) -> list[str]:
+        """The names, as iterating gives them, but no part is loaded for it: what is not loaded yet is trusted."""
+        unread = {shown for shown, name in self._names.items() if name in self._parts and shown not in self._judged}
+        return [name for name in self._names if name in unread or name in self]
+
+    def __getitem__(self, name: str) -> Function:
+        judged = self._judge(name)
+        if judged is None or isinstance(judged, str):
+            raise KeyError(name)
+        return judged
+
+    def __contains__(self, name: object) -> bool:
+        return callable(self._judge(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._names if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _judge(self, name: object) -> Function | str | None:
+        if not isinstance(name, str) or name not in self._names:
+            return None
+        if name not in self._judged:
+            judged = self._verdict(self._names[name])
+            bridge = self._bridge if callable(judged) else None
+            self._judged[name] = judged if bridge is None or isinstance(judged, str) else bridge(judged)
+        return self._judged[name]
+
+    def _verdict(self, name: str) -> Function | str:
+        space = self._space
+        if name in self._parts:
+            part = f"{self._parts[name]}.py"
+            try:
+                with load_deadline():
+                    space = space["__loader__"].part(self._parts[name]).__dict__
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # noqa: BLE001 - supervision point: the body is anybody's code
+                return f"{part}, which could not be loaded: {type(error).__name__}: {error}"
+            if not _may_be_listed(space.get(name)):
+                return f"a function of that name in {part}"
+        function: Function = space[name]
+        for requirement in requirements_of(function):
+            lacking = requirement.lacking(space)
+            if lacking:
+                return requirement.fallback or lacking
+        return function
+
+
+def _offered_names(space: Mapping[str, Any], own_names: frozenset[str]) -> list[str]:
+    listed = space.get("__load__", space.get("__all__"))
+    if isinstance(listed, list | tuple | set | frozenset):
+        names = [str(name) for name in listed]
+        return [name for name in names if not name.startswith("_") and _may_be_listed(space.get(name))]
+    return [name for name, value in list(space.items()) if not name.startswith("_") and _is_own(value, own_names)]
+
+
+def _is_own(value: Any, own_names: frozenset[str]) -> bool:
+    # Of machine code `isfunction` says no: Cython's functions are of a type of their own.
+    machine_code = inspect.isroutine(value) and not inspect.ismethod(value)
+    return (inspect.isfunction(value) or machine_code) and getattr(value, "__module__", None) in own_names
+
+
+def _may_be_listed(value: Any) -> bool:
+    return callable(value) and not inspect.isclass(value)
+
 
 log = logging.getLogger(__name__)
+
+
+def initialise(module: ModuleType, file: ModuleFile) -> Failure | None:
+    """Call the module's `__init__(opts)` if it has one."""
+    start = module.__dict__.get("__init__")
+    if not callable(start):
+        return None
+    try:
+        with load_deadline():
+            start(module.__dict__["__opts__"])
+    except KeyboardInterrupt:
+        raise
+    except DeadlineError as error:
+        return failure_of(FailureKind.NOT_LOADED, error, file.path, "__init__: ")
+    except BaseException as error:  # noqa: BLE001 - supervision point: a module never stops the minion
+        return failure_of(FailureKind.NOT_LOADED, error, file.path, "__init__ raised ")
+    return None
+
+
+def names_of(module: ModuleType, file: ModuleFile) -> tuple[str, ...] | Failure:
+    """The names that the module answers to, from its `__virtual__`; the first one is its main name."""
+    virtual = getattr(module, "__virtual__", None)
+    if virtual is None:
+        interface = own_interface(module)
+        return _with_aliases(module, virtual_name(interface) if interface else file.stem)
+    try:
+        with load_deadline():
+            answer = virtual()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - supervision point: a module never stops the minion
+        prefix = "Exception raised when processing __virtual__: "
+        return failure_of(FailureKind.REFUSED, error, file.path, prefix)
+    return _judge(module, file, answer)
+
+
+def _judge(module: ModuleType, file: ModuleFile, answer: Any) -> tuple[str, ...] | Failure:
+    reason = ""
+    if isinstance(answer, tuple) and answer:
+        reason = str(answer[1]) if len(answer) > 1 else ""
+        answer = answer[0]
+    if not answer:
+        if answer is not False:
+            reason = f"it returned {answer!r} in place of True, False or a name"
+            log.warning("%s: __virtual__ %s.", file.path, reason)
+        return Failure(FailureKind.REFUSED, reason, file.path)
+    declared = getattr(module, "__virtualname__", None)
+    answered = interface_in(answer)
+    if answered is not None:
+        module.__dict__.setdefault("__interface__", answered)
+        answer = virtual_name(answered)
+    if interface := interface_in(declared):
+        declared = virtual_name(interface)
+    if isinstance(declared, str) and declared:
+        if isinstance(answer, str) and answer != declared:
+            log.warning(
+                "%s: __virtual__ returned %r, and __virtualname__ is %r; the module is offered as %r.",
+                file.path,
+                answer,
+                declared,
+                declared,
+            )
+        return _with_aliases(module, declared)
+    return _with_aliases(module, answer if isinstance(answer, str) else file.stem)
+
+
+def own_interface(module: ModuleType) -> type[Interface] | None:
+    """The interface that the module brings itself: in `__virtualname__`, from `__virtual__`, or as `__interface__`."""
+    space = module.__dict__
+    return interface_in(space.get("__virtualname__")) or interface_in(space.get("__interface__"))
+
+
+def _with_aliases(module: ModuleType, name: str) -> tuple[str, ...]:
+    aliases = getattr(module, "__virtual_aliases__", ())
+    more = [str(alias) for alias in aliases] if isinstance(aliases, list | tuple) else []
+    return (name, *more)
 
 
 @dataclass(frozen=True, slots=True)

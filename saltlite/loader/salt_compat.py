@@ -18,6 +18,7 @@ import functools
 import importlib
 import inspect
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -26,8 +27,9 @@ from typing import Any
 
 from saltlite import errors
 from saltlite.decorators.dependency import MARK, Requirement, requirements_of
-from saltlite.loader.crosscalls import CrossCalls, ModuleView
-from saltlite.loader.dunders import Injected
+from saltlite.loader.dunders import CrossCalls, Injected, ModuleView
+from saltlite.loader.index import SALT_RANK, Index, ModuleFile, index_kept_in
+from saltlite.loader.search_path import GRAINS, MODULES, SALT, SALTS, Layer, entry_places, salt_folder
 
 Function = Callable[..., Any]
 
@@ -269,3 +271,81 @@ class _LoaderOfSalt:
     def __init__(self, names: Mapping[str, Any]) -> None:
         self.pack = names
         self.opts = names["__opts__"]
+
+
+RESERVED: Mapping[str, frozenset[str]] = {
+    MODULES: frozenset({
+        "beacons", "cmd", "config", "cp", "event", "grains", "mine", "pillar", "publish", "saltutil", "schedule",
+        "state", "sys", "test",
+    }),
+    GRAINS: frozenset({"minion_process"}),
+}  # fmt: skip
+"""Type -> names that are saltlite's, or nobody's."""
+
+
+class SaltFiles:
+    """The files of one type that were written for Salt. `hidden` are file names that somebody above has taken."""
+
+    def __init__(self, layer: Layer, hidden: frozenset[str]) -> None:
+        self._layer = layer
+        self._hidden = hidden
+
+    def names(self) -> list[str]:
+        """Every virtual name that some file claims, sorted."""
+        return [name for name in self._index.names() if any(True for _ in self.claimants(name))]
+
+    def claimants(self, name: str) -> Iterator[ModuleFile]:
+        """The files that may provide the virtual name, in the order in which they are asked."""
+        if not self.is_reserved(name):
+            yield from (file for file in self._index.claimants(name) if file.stem not in self._hidden)
+
+    def file(self, stem: str) -> ModuleFile | None:
+        """The file with that file name (without `.py`)."""
+        return None if stem in self._hidden else self._index.file(stem)
+
+    def files(self) -> list[ModuleFile]:
+        """All files that may be loaded."""
+        return [
+            file
+            for file in self._index.files
+            if file.stem not in self._hidden and not all(map(self.is_reserved, file.claims))
+        ]
+
+    def function_names(self) -> list[str]:
+        """Every `module.function` that the files promise, whether or not they will load here; sorted."""
+        return sorted({
+            f"{name}.{fun}"
+            for file in self.files()
+            for name in file.claims
+            for fun in file.functions
+            if not self.is_reserved(name)
+        })  # fmt: skip
+
+    def is_reserved(self, name: str) -> bool:
+        """Whether no file of Salt may answer to that name."""
+        return name in RESERVED.get(self._layer.kind, ())
+
+    def refusal(self, name: str) -> str:
+        """Why Salt's function of that name is not to be had, where it has one; else nothing."""
+        module, _, function = name.partition(".")
+        if self.is_reserved(module) and any(function in file.functions for file in self._index.claimants(module)):
+            return f"Salt has it; its own module {module!r} is never loaded here"
+        return ""
+
+    @functools.cached_property
+    def _index(self) -> Index:
+        kind = self._layer.kind
+        places = entry_places(SALTS, kind)
+        if salt_folder():
+            places.append((SALT, os.path.join(salt_folder(), kind)))
+        layers = [Layer(name, path, kind, self._layer.forms, installed=True) for name, path in places]
+        return index_kept_in(_own_file(self._layer.path, f"{SALT}-{kind}"), layers, first_rank=SALT_RANK)
+
+
+def _own_file(folder: str, name: str) -> str:
+    """The file of that name, if the folder above is this user's: what belongs to others is no place to write to."""
+    try:
+        own = bool(folder) and os.stat(os.path.dirname(folder)).st_uid == os.geteuid()
+    except OSError:
+        own = False
+    return os.path.join(folder, name) if own else ""

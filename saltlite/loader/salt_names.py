@@ -4,21 +4,15 @@
     import salt.utils.path
     from salt.exceptions import CommandExecutionError
 
-work in a plug-in file, and in no other: only the `import` statements of plug-in files come here (see
-`saltlite.loader.imports`), nothing is entered into `sys.modules`, and a Salt that is installed always goes first.
+work in plug-in files only: only their `import` statements come here (see `saltlite.loader.module_builder`), nothing is
+entered into `sys.modules`, and an installed Salt always takes precedence.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
-import importlib.util
-import os
-import sys
 from collections.abc import Mapping
 from types import ModuleType
-
-from saltlite.loader.entrypoints import installed
 
 _CLOUD = "saltlite.cloud.api.cloud"
 _CLOUD_ERRORS = "saltlite.cloud.api.exceptions"
@@ -110,22 +104,6 @@ def is_salt_name(name: str) -> bool:
 def is_ours_alone(name: str) -> bool:
     """Whether Salt has no such module, and only its RFC of 2018 names it: what is installed need not be asked."""
     return name == "salt.interfaces" or name.startswith("salt.interfaces.")
-
-
-def salt_is_installed() -> bool:
-    """Whether `import salt` finds a package. A folder that is merely called so, such as one of /srv, is none."""
-    return "salt" in sys.modules or bool(salt_folder())
-
-
-def salt_folder() -> str:
-    """The folder of the package `salt`, found without importing it; "" where there is none."""
-    return _salt_folder(installed())
-
-
-@functools.lru_cache(maxsize=1)
-def _salt_folder(_installed: tuple[tuple[str, int], ...]) -> str:
-    spec = importlib.util.find_spec("salt")
-    return os.path.dirname(spec.origin) if spec is not None and spec.origin else ""
 
 
 def salt_part(name: str) -> ModuleType:

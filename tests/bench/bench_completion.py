@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from saltlite.client.local import JobCall  # noqa: E402 - as above
-from saltlite.loader.finder import build_index  # noqa: E402 - as above
-from saltlite.loader.places import search_layers  # noqa: E402 - as above
+from saltlite.loader.index import build_index  # noqa: E402 - as above
+from saltlite.loader.search_path import search_layers  # noqa: E402 - as above
 from saltlite.master.store.ports import FunctionSet, MinionRow  # noqa: E402 - as above
 from saltlite.master.store.sqlite.store import SqliteStore  # noqa: E402 - the path above is needed for it
 from saltlite.model.ids import MinionId  # noqa: E402 - as above

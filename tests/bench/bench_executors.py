@@ -19,10 +19,10 @@ sys.path.insert(0, str(ROOT))
 from saltlite.config.minion import MinionConfig  # noqa: E402 - the path above is needed for it
 from saltlite.config.opts import opts_of  # noqa: E402 - as above
 from saltlite.loader.call import call  # noqa: E402 - as above
-from saltlite.loader.chain import Chain, Executors, executors_index  # noqa: E402 - as above
-from saltlite.loader.finder import build_index  # noqa: E402 - as above
+from saltlite.loader.executors import Chain, Executors, executors_index  # noqa: E402 - as above
+from saltlite.loader.index import build_index  # noqa: E402 - as above
 from saltlite.loader.loader import Loader  # noqa: E402 - as above
-from saltlite.loader.places import search_layers  # noqa: E402 - as above
+from saltlite.loader.search_path import search_layers  # noqa: E402 - as above
 from saltlite.model.execution import Execution, is_direct  # noqa: E402 - as above
 from tests.bench.measure import Figure, machine  # noqa: E402 - as above
 

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from saltlite.loader.call import call
-from saltlite.loader.finder import Index, build_index
-from saltlite.loader.indexfile import remembered_index
+from saltlite.loader.index import Index, build_index, remembered_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.parts import PREFIX
-from saltlite.loader.places import Layer, search_layers
+from saltlite.loader.module_builder import PREFIX
+from saltlite.loader.search_path import Layer, search_layers
 from saltlite.plugins.grains.collect import collect
 
 ROUNDS = 30

@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from saltlite.loader.call import call  # noqa: E402 - the path above is needed for it
-from saltlite.loader.finder import build_index  # noqa: E402 - as above
+from saltlite.loader.index import build_index  # noqa: E402 - as above
 from saltlite.loader.loader import Loader  # noqa: E402 - as above
-from saltlite.loader.places import search_layers  # noqa: E402 - as above
+from saltlite.loader.search_path import search_layers  # noqa: E402 - as above
 from tests.bench.fleet import BenchFleet  # noqa: E402 - as above
 from tests.bench.measure import Figure, machine, timed  # noqa: E402 - as above
 

@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import saltlite
-from saltlite.loader.finder import SALT_RANK, Index, ModuleFile, build_index
+from saltlite.loader.index import SALT_RANK, Index, ModuleFile, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import MODULES, SALT, Layer, search_layers
 from saltlite.loader.registry import LoadedModule, Registry
-from saltlite.loader.salt_files import RESERVED
-from saltlite.loader.salt_names import salt_folder
+from saltlite.loader.salt_compat import RESERVED
+from saltlite.loader.search_path import MODULES, SALT, Layer, salt_folder, search_layers
 from saltlite.plugins.grains.collect import collect
 
 TABLE = Path(saltlite.__file__).parent / "loader" / "COMPATIBILITY.md"

@@ -97,8 +97,8 @@ POINTS: dict[str, Point] = {
     "before_forget": Point(MINION, f"{_SPOOL}.remove"),
     "after_forget": Point(MINION, f"{_SPOOL}.remove", after=True),
     # The process of a job.
-    "before_enter": Point(MINION, "saltlite.loader.compound:call"),
-    "after_function": Point(MINION, "saltlite.loader.compound:call", after=True),
+    "before_enter": Point(MINION, "saltlite.loader.call:call"),
+    "after_function": Point(MINION, "saltlite.loader.call:call", after=True),
     "before_spool_written": Point(MINION, f"{_SPOOL}.write"),
     "before_spool_rename": Point(MINION, f"{_FOLDER}.rename"),
     "after_spool_rename": Point(MINION, f"{_FOLDER}.rename", after=True),

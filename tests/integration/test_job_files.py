@@ -16,8 +16,8 @@ from saltlite.files.answers import FileService
 from saltlite.files.client import FileClient
 from saltlite.files.roots import DiskFileRoots
 from saltlite.loader.encode import decode_return
-from saltlite.loader.finder import build_index
-from saltlite.loader.places import search_layers
+from saltlite.loader.index import build_index
+from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import DONE, JobCall, JobContext, JobProcess, fork_waiting
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import RpcServer

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from saltlite.loader.encode import decode_return
-from saltlite.loader.finder import build_index
-from saltlite.loader.places import search_layers
+from saltlite.loader.index import build_index
+from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import (
     DONE,
     HELD_RESULT_MAX,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.loader import extension
+from saltlite.loader import formats
 from saltlite.loader.call import call
 from saltlite.loader.loader import Loader
 from tests.loading import loader_over, write
@@ -61,7 +61,7 @@ def test_what_was_compiled_is_kept_private_and_used_again(
     folder = tmp_path / "cache" / "cython"
     (library,) = folder.iterdir()
     assert (folder.stat().st_mode & 0o777, library.name.startswith("cy_kept-")) == (0o700, True)
-    monkeypatch.setattr(extension, "_run", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(formats, "_run", lambda *_: pytest.fail("compiled again"))
     assert make("cy_kept")["cy_kept.double"](3) == 6
 
 
@@ -83,8 +83,8 @@ def test_a_module_that_does_not_compile_says_so(make: Any, source: str, said: st
 
 
 def test_a_compiler_that_does_not_end_is_ended(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert extension.COMPILE_SECONDS == 120
-    monkeypatch.setattr(extension, "COMPILE_SECONDS", 0.01)
+    assert formats.COMPILE_SECONDS == 120
+    monkeypatch.setattr(formats, "COMPILE_SECONDS", 0.01)
     text = call(make("cy_slow"), "cy_slow.double", (1,), {}).value
     assert text == "'cy_slow' could not be imported: Cython did not end within 0.01 s"
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.plugins.grains.kept import kept
 from tests.recorded_machines import Machine, machine_in
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from saltlite.loader.call import call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from tests.file_module import done, refusal, run
 
 OLD = "".join(f"line {number}\n" for number in range(20))

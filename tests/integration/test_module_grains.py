@@ -13,9 +13,9 @@ import yaml
 
 from saltlite.errors import CommandExecutionError
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.plugins.grains.kept import FILE_BYTES_MAX, kept
 from saltlite.plugins.modules import _grains_file
 

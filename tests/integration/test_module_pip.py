@@ -19,9 +19,9 @@ import pip
 import pytest
 
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 
 INDEX = build_index(search_layers({}))
 NO_NAMES = ["-r/etc/passwd", "--index-url=http://evil.org", "a\nb", "a\0b", "\x1b[1m"]

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from tests.systemd_machine import ROOT, WAIT_S, Machine, NoSystemdError
 
 INDEX = build_index(search_layers({}))
@@ -39,9 +39,9 @@ JOB = """
 import json, os, signal
 from pathlib import Path
 from saltlite.loader.call import call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 # The daemon; the first one makes a job, which restarts it and lives on to tell.
 folder, first = Path("/etc/systemd/system"), os.getpid()
 if not (folder / "began").exists() and os.fork() == 0:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from saltlite.loader.encode import decode_return
-from saltlite.loader.finder import build_index
-from saltlite.loader.places import search_layers
+from saltlite.loader.index import build_index
+from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import JobCall, JobContext
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import RpcServer

@@ -17,9 +17,9 @@ import pytest
 
 from saltlite.api.tls import self_signed
 from saltlite.errors import CommandExecutionError
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 
 
 class Server(ThreadingHTTPServer):

@@ -7,7 +7,7 @@ import inspect
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saltlite.loader.unions import united
+from saltlite.loader.index import united
 from saltlite.model.signature import Kind, Parameter, Signature, format_signature, parse_signature
 
 NAMES = st.lists(st.sampled_from("abcdef"), max_size=4, unique=True)

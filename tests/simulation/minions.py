@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import JournalError, UnwrittenError
-from saltlite.loader.finder import Index
+from saltlite.loader.index import Index
 from saltlite.loader.loader import Loader
 from saltlite.minion.jobs.job_process import DONE, JobCall, JobContext, _report
 from saltlite.minion.jobs.job_server import Disk, JobServer

@@ -15,9 +15,9 @@ from saltlite.config.minion import MinionConfig
 from saltlite.config.opts import opts_of
 from saltlite.decorators.notes import collecting
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.model.execution import RETURNED_NONE, CallEnded
 
 DATA = {

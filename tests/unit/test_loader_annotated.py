@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from saltlite.loader.call import call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import SHIPPED, Layer
+from saltlite.loader.search_path import SHIPPED, Layer
 
 FILE = """
 from __future__ import annotations

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.loader.blackout import ALWAYS, blackout
-from saltlite.loader.finder import build_index
+from saltlite.loader.call import ALWAYS, blackout
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 
 

@@ -13,10 +13,10 @@ from saltlite.config.minion import MinionConfig
 from saltlite.config.opts import opts_of
 from saltlite.errors import UsageError
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.chain import Executors
-from saltlite.loader.finder import build_index
+from saltlite.loader.executors import Executors
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.model.execution import (
     EXECUTOR_NAME_MAX,
     EXECUTORS_MAX,

@@ -7,8 +7,8 @@ import pickle
 import sys
 from pathlib import Path
 
-from saltlite.loader.finder import Index, build_index, refreshed_index
-from saltlite.loader.places import Layer, search_layers
+from saltlite.loader.index import Index, build_index, refreshed_index
+from saltlite.loader.search_path import Layer, search_layers
 
 
 def write(folder: Path, **files: str) -> Path:

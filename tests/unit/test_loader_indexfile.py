@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.loader import indexfile
-from saltlite.loader.finder import Index
-from saltlite.loader.indexfile import remembered_index
-from saltlite.loader.places import PLAIN_FORMS, Form, Layer
+from saltlite.loader import index
+from saltlite.loader.index import Index, remembered_index
 from saltlite.loader.scan import parse_module
+from saltlite.loader.search_path import PLAIN_FORMS, Form, Layer
 from tests.loading import write
 
 Remember = Callable[[], Index]
@@ -42,7 +41,7 @@ def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         stems.append(os.path.relpath(path, tmp_path / "modules").partition("/")[0].removesuffix(".py"))
         return parse_module(source, path)
 
-    monkeypatch.setattr("saltlite.loader.finder.parse_module", noted)
+    monkeypatch.setattr("saltlite.loader.index.parse_module", noted)
     return stems
 
 
@@ -124,10 +123,10 @@ def test_one_of_another_version_is_ignored(
 def test_one_that_is_too_large_is_not_read(
     remember: Remember, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert indexfile.INDEX_BYTES_MAX == 64 * 1024 * 1024
+    assert index.INDEX_BYTES_MAX == 64 * 1024 * 1024
     remember()
     read.clear()
-    monkeypatch.setattr(indexfile, "INDEX_BYTES_MAX", 10)
+    monkeypatch.setattr(index, "INDEX_BYTES_MAX", 10)
     remember()
     assert len(read) == 3
 

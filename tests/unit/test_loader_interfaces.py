@@ -12,10 +12,10 @@ import pytest
 
 from saltlite.errors import CommandExecutionError, InterfaceNotImplemented, InterfaceNotSupported
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.finder import build_index
+from saltlite.loader.contracts import LOG_SECONDS, UndeclaredCalls
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
-from saltlite.loader.undeclared_calls import LOG_SECONDS, UndeclaredCalls
+from saltlite.loader.search_path import search_layers
 from tests.loading import write
 
 THING = """

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from saltlite.loader.describe import read_descriptions
-from saltlite.loader.finder import Index, ModuleFile, build_index, refreshed_index
+from saltlite.loader.documents import read_descriptions
+from saltlite.loader.index import Index, ModuleFile, build_index, refreshed_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import Layer
+from saltlite.loader.search_path import Layer
 
 MAIN = '''"""Texts."""
 __all__ = ["turn", "list_", "stop"]

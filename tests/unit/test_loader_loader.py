@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from saltlite.loader.failure import FunctionUnavailable
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import SHIPPED, Layer
+from saltlite.loader.search_path import SHIPPED, Layer
 
 Files = dict[str, str]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.loader import archive
+from saltlite.loader import formats
 from saltlite.loader.failure import FunctionUnavailable
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import Layer
+from saltlite.loader.search_path import Layer
 from tests.loading import loader_over, write
 
 PARTS = {
@@ -186,7 +186,7 @@ def test_a_member_that_is_there_twice_refuses_the_archive(tmp_path: Path) -> Non
 def test_an_archive_has_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, text: str
 ) -> None:
-    monkeypatch.setattr(archive, limit, value)
+    monkeypatch.setattr(formats, limit, value)
     assert text in refusal(loader_over(zipped(tmp_path, PARTS)), "m.f")
 
 
@@ -197,7 +197,7 @@ def test_a_member_that_unpacks_to_more_than_it_announces_is_refused(
     data = (tmp_path / "m.zip").read_bytes()
     size = (5000).to_bytes(4, "little")
     (tmp_path / "m.zip").write_bytes(data.replace(size, (1000).to_bytes(4, "little")))
-    monkeypatch.setattr(archive, "TEXT_BYTES_MAX", 2000)
+    monkeypatch.setattr(formats, "TEXT_BYTES_MAX", 2000)
     assert "the archive" in refusal(loader_over(tmp_path), "m.f")
 
 

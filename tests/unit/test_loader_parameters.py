@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.loader.finder import Index, build_index
-from saltlite.loader.places import Layer
+from saltlite.loader.index import Index, build_index
 from saltlite.loader.scan import parse_module, scan_module
+from saltlite.loader.search_path import Layer
 from saltlite.model.signature import parse_signature
 
 
@@ -169,7 +169,7 @@ def test_the_provider_that_the_configuration_names_is_the_one_that_is_described(
 
 
 def test_every_text_of_the_shipped_modules_is_within_the_grammar_and_complete() -> None:
-    from saltlite.loader.places import search_layers
+    from saltlite.loader.search_path import search_layers
 
     for text in build_index(search_layers({})).function_texts({}):
         assert parse_signature(text)[1] is not None, text

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.loader import deadline, places
-from saltlite.loader.finder import build_index
+from saltlite.loader import failure, search_path
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import Form, Layer, dirs_option, module_files, search_layers
+from saltlite.loader.search_path import Form, Layer, dirs_option, module_files, search_layers
 from tests.loading import loader_from, write
 
 
@@ -85,15 +85,15 @@ def test_a_compiled_file_without_its_source_is_no_module(tmp_path: Path) -> None
 def test_archives_and_cython_are_enabled_by_their_options(
     opts: dict[str, object], more: set[Form], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "cython_is_installed", lambda: True)
+    monkeypatch.setattr(search_path, "cython_is_installed", lambda: True)
     assert search_layers(opts)[0].forms == {Form.PACKAGE, Form.EXTENSION, Form.SOURCE} | more
 
 
 def test_without_cython_its_files_are_left_out_and_that_is_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(places, "cython_is_installed", lambda: False)
-    places._say_that_cython_is_missing.cache_clear()
+    monkeypatch.setattr(search_path, "cython_is_installed", lambda: False)
+    search_path._say_that_cython_is_missing.cache_clear()
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             assert Form.CYTHON not in search_layers({"cython_enable": True})[0].forms
@@ -172,7 +172,7 @@ def test_shipped_modules_are_asked_behind_entry_points_and_configured_folders_be
 def test_a_broken_entry_point_is_logged_once_and_the_others_load(
     site: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, value: str, source: str, said: str
 ) -> None:
-    monkeypatch.setattr(deadline, "LOAD_SECONDS", 0.1)
+    monkeypatch.setattr(failure, "LOAD_SECONDS", 0.1)
     monkeypatch.delitem(sys.modules, "zz_broken", raising=False)
     lines = f"[saltlite.loader]\nbad = {value}\ngood = zz_good\n"
     install(site, lines, zz_broken=source, zz_good__modules__hello="def f(): return 4", zz_good____init__="")

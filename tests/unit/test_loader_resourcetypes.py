@@ -11,7 +11,7 @@ import pytest
 
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.loader import Loader
-from saltlite.loader.resourcetypes import ResourceType, TypeUnavailableError, find_type
+from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type
 from saltlite.model.signature import by_name
 from tests.loading import loader_over, write
 

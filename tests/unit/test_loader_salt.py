@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from saltlite import errors
-from saltlite.loader import finder
+from saltlite.loader import index
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.finder import build_index
-from saltlite.loader.indexfile import remembered_index
+from saltlite.loader.index import build_index, remembered_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import MODULES, search_layers
-from saltlite.loader.salt_files import RESERVED
+from saltlite.loader.salt_compat import RESERVED
 from saltlite.loader.scan import Scan, scan_module
+from saltlite.loader.search_path import MODULES, search_layers
 from saltlite.minion.sync.custom_grains import custom_grains
 from tests.loading import write
 from tests.salt_site import salt_site
@@ -130,7 +129,7 @@ def test_what_was_read_is_remembered_and_what_changed_is_read_again(
         read.append(stem)
         return scan_module(tree, stem)
 
-    monkeypatch.setattr(finder, "scan_module", reading)
+    monkeypatch.setattr(index, "scan_module", reading)
     write(site, modules(zz="def f(): return 22\ndef g(): return 3"))
     here = Loader(remembered_index(search_layers(opts), opts["cachedir"]), opts, {}, {})
     read.clear()

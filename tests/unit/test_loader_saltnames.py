@@ -13,7 +13,8 @@ import pytest
 import saltlite.decorators
 import saltlite.errors
 from saltlite.loader.loader import Loader
-from saltlite.loader.salt_names import SALT_NAMES, salt_is_installed
+from saltlite.loader.salt_names import SALT_NAMES
+from saltlite.loader.search_path import salt_is_installed
 from tests.loading import loader_over, write
 
 

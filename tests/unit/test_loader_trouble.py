@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from saltlite.loader import deadline
+from saltlite.loader import failure
 from saltlite.loader.call import call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from tests.loading import loader_over, write
 
 GOOD = {"good": "def f(): return 1"}
@@ -21,9 +21,9 @@ GOOD = {"good": "def f(): return 1"}
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """A deadline that a test can wait for."""
-    assert deadline.LOAD_SECONDS == 30
-    monkeypatch.setattr(deadline, "LOAD_SECONDS", 0.1)
-    monkeypatch.setattr(deadline, "_AGAIN_SECONDS", 0.1)
+    assert failure.LOAD_SECONDS == 30
+    monkeypatch.setattr(failure, "LOAD_SECONDS", 0.1)
+    monkeypatch.setattr(failure, "_AGAIN_SECONDS", 0.1)
 
 
 def said(folder: Path, fun: str = "m.f") -> Any:

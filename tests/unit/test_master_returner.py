@@ -14,9 +14,9 @@ import pytest
 from saltlite.auth.acl import Granted, Principal
 from saltlite.auth.rules import read_rules
 from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, UsageError
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.returner import (
     AGAIN_MAX_S,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from saltlite.cli.arguments import parse_arguments
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 
 SALT = json.loads((Path(__file__).parents[1] / "data" / "salt_positions.json").read_text(encoding="utf-8"))
 """Module -> function -> its parameters in Salt 3008, in order: a name, or a name and its default; `*` for more."""

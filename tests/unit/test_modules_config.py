@@ -9,9 +9,9 @@ import pytest
 from saltlite.config.minion import MinionConfig
 from saltlite.config.opts import opts_of
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 
 INDEX = build_index(search_layers({}))
 OPTS = {"id": "web1", "who": "opts", "m": {"a": 1}, "l": [1], "mod.a": 1, "mod.b": 2, "backup_mode": "minion"}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import saltlite
-from saltlite.loader.finder import build_index
-from saltlite.loader.places import search_layers
+from saltlite.loader.index import build_index
+from saltlite.loader.search_path import search_layers
 
 PACKAGE = Path(saltlite.__file__).parent
 SHIPPED = sorted({name for file in build_index(search_layers({})).files for name in file.claims})

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 
 INDEX = build_index(search_layers({}))
 GRAINS = {

@@ -11,11 +11,11 @@ import pytest
 
 import saltlite
 from saltlite.loader.call import Outcome, call
-from saltlite.loader.describe import read_descriptions
-from saltlite.loader.finder import Index, ModuleFile, build_index
-from saltlite.loader.interface_texts import with_interfaces
+from saltlite.loader.contracts import with_interfaces
+from saltlite.loader.documents import read_descriptions
+from saltlite.loader.index import Index, ModuleFile, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.wire.messages import FUNCTIONS_BYTES_MAX, functions_message
 
 INDEX: Index = build_index(search_layers({}))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from saltlite.loader.call import call
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.plugins.modules import _dnf, _dnf_groups, _packages, _rpm, _rpm_reports
 
 DATA = Path(__file__).parents[1] / "data"

@@ -12,10 +12,10 @@ import saltlite
 from saltlite import __version__
 from saltlite.errors import CommandExecutionError
 from saltlite.loader.call import call
-from saltlite.loader.describe import read_descriptions
-from saltlite.loader.finder import ModuleFile, build_index
+from saltlite.loader.documents import read_descriptions
+from saltlite.loader.index import ModuleFile, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from tests.runner_client import INDEX, Client, row, run
 
 FOLDER = Path(saltlite.__file__).parent / "plugins" / "runners"

@@ -16,11 +16,10 @@ from saltlite.interfaces.smi.contract import Contract, contract_of
 from saltlite.interfaces.smi.fleet import FleetTable, as_html
 from saltlite.interfaces.smi.report import check_module, digest_of
 from saltlite.interfaces.user import UserInterface
-from saltlite.loader.contracts import SHIPPED_INTERFACES
-from saltlite.loader.finder import build_index
-from saltlite.loader.interface_texts import with_interfaces
+from saltlite.loader.contracts import SHIPPED_INTERFACES, with_interfaces
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.plugins.grains.collect import collect
 
 DEBIAN = {"os": "Debian", "os_family": "Debian", "kernel": "Linux", "init": "systemd"}

@@ -22,7 +22,7 @@ from saltlite.cli.diagnosis.evidence import ModulesSeen
 from saltlite.model.execution import DIRECT, SUDO
 
 if TYPE_CHECKING:
-    from saltlite.loader.chain import Chain, Executors
+    from saltlite.loader.executors import Chain, Executors
 
 CALLERS = frozenset({DIRECT, SUDO, "dry"})
 """Executors that have a result for every call, so that a chain ends with them."""
@@ -52,10 +52,10 @@ def main(config_dir: str) -> None:
     """Load all modules and the configured executors, and collect the grains, as the minion does."""
     from saltlite.config.load import load_minion
     from saltlite.config.opts import opts_of
-    from saltlite.loader.chain import Executors
-    from saltlite.loader.finder import build_index
+    from saltlite.loader.executors import Executors
+    from saltlite.loader.index import build_index
     from saltlite.loader.loader import Loader
-    from saltlite.loader.places import search_layers
+    from saltlite.loader.search_path import search_layers
     from saltlite.model.execution import Execution
     from saltlite.plugins.grains.collect import collect
 

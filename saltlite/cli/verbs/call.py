@@ -17,10 +17,9 @@ from saltlite.config.load import load_minion
 from saltlite.config.opts import opts_of
 from saltlite.config.paths import require_path
 from saltlite.errors import StartupError, UsageError
-from saltlite.loader.finder import build_index
-from saltlite.loader.indexfile import is_own_folder, remembered_index
+from saltlite.loader.index import build_index, is_own_folder, remembered_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.minion.processes.event_sender import EventSender
 from saltlite.model.execution import Execution
 from saltlite.model.ids import MinionId, parse_minion_id
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from saltlite.cli.console import Console
     from saltlite.cli.options import Parsed
     from saltlite.config.minion import MinionConfig
-    from saltlite.loader.compound import Call
-    from saltlite.loader.finder import Index
+    from saltlite.loader.call import Call
+    from saltlite.loader.index import Index
 
 LOCAL = "local"
 """What stands in the place of a minion's id, as in Salt."""

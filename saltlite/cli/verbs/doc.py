@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from saltlite.cli.console import Console
     from saltlite.cli.docs import Provided
     from saltlite.cli.options import Parsed
-    from saltlite.loader.finder import Index
+    from saltlite.loader.index import Index
 
 
 def run(argv: Sequence[str], console: Console) -> int:

@@ -73,9 +73,9 @@ def _look_here(module: str, parsed: Parsed) -> Answer:
     from saltlite.config.load import load_minion
     from saltlite.config.opts import opts_of
     from saltlite.loader.call import call
-    from saltlite.loader.finder import build_index
+    from saltlite.loader.index import build_index
     from saltlite.loader.loader import Loader
-    from saltlite.loader.places import search_layers
+    from saltlite.loader.search_path import search_layers
     from saltlite.plugins.grains.network import names
 
     config = load_minion(config_dir_of(parsed)).config

@@ -29,10 +29,10 @@ from saltlite.errors import SaltliteError, UnreachableError, UsageError
 from saltlite.files.answers import FileService
 from saltlite.files.client import FileClient
 from saltlite.files.roots import DiskFileRoots
-from saltlite.loader.crosscalls import CrossCalls
-from saltlite.loader.finder import build_index
+from saltlite.loader.dunders import CrossCalls
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.platform import logs
 from saltlite.platform.trust import require_trusted
 from saltlite.wire.limits import MIB
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from saltlite.cli.console import Console
     from saltlite.config.master import MasterConfig
-    from saltlite.loader.compound import Call
-    from saltlite.loader.finder import Index
+    from saltlite.loader.call import Call
+    from saltlite.loader.index import Index
 
 RUNNERS = "runners"
 """The type of plug-ins."""

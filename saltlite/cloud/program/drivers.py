@@ -25,11 +25,11 @@ from saltlite.cloud.api.exceptions import (
 from saltlite.cloud.rules import listing
 from saltlite.cloud.rules.providers import Provider
 from saltlite.errors import SaltliteError
-from saltlite.loader.crosscalls import CrossCalls
+from saltlite.loader.dunders import CrossCalls
 from saltlite.loader.failure import FunctionUnavailable
-from saltlite.loader.finder import Index, build_index
+from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from typing import Any
 from saltlite.config.master import MasterConfig
 from saltlite.config.opts import opts_of
 from saltlite.errors import RefusedError, StartupError
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.master.processes.returner import Returner, Wanted
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock

@@ -32,9 +32,9 @@ def evaluators_spec(config: MasterConfig, listener: socket.socket) -> Spec:
 
 def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[], None]) -> None:
     """Keeps its rights: PAM needs them, and files that MWorkers may not read."""
-    from saltlite.loader.finder import build_index  # noqa: PLC0415 - the other processes never load a plug-in
+    from saltlite.loader.index import build_index  # noqa: PLC0415 - the other processes never load a plug-in
     from saltlite.loader.loader import Loader  # noqa: PLC0415 - as above
-    from saltlite.loader.places import search_layers  # noqa: PLC0415 - as above
+    from saltlite.loader.search_path import search_layers  # noqa: PLC0415 - as above
     from saltlite.master.processes.auth_process import AuthProcess  # noqa: PLC0415 - as above
     from saltlite.master.processes.backends import MESSAGE_MAX  # noqa: PLC0415 - as above
 

@@ -24,10 +24,9 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.errors import JournalError, UnwrittenError
 from saltlite.files.client import FileClient
-from saltlite.loader.blackout import blackout
-from saltlite.loader.chain import Chain, Executors, executors_index
-from saltlite.loader.compound import call_each
-from saltlite.loader.finder import Index
+from saltlite.loader.call import blackout, call_each
+from saltlite.loader.executors import Chain, Executors, executors_index
+from saltlite.loader.index import Index
 from saltlite.loader.loader import Loader
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_client import ASK, RpcClient

@@ -18,9 +18,9 @@ def main() -> int:
 
     from saltlite.loader.call import call  # noqa: PLC0415 - found by the path that is set below
     from saltlite.loader.encode import decode_return, encode_whole  # noqa: PLC0415 - as above
-    from saltlite.loader.finder import build_index  # noqa: PLC0415 - as above
+    from saltlite.loader.index import build_index  # noqa: PLC0415 - as above
     from saltlite.loader.loader import Loader  # noqa: PLC0415 - as above
-    from saltlite.loader.places import search_layers  # noqa: PLC0415 - as above
+    from saltlite.loader.search_path import search_layers  # noqa: PLC0415 - as above
 
     order: dict[str, Any] = msgpack.unpackb(sys.stdin.buffer.read(), strict_map_key=False)
     answers = os.fdopen(os.dup(1), "wb")

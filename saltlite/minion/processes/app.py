@@ -21,11 +21,10 @@ from saltlite.config.minion import MinionConfig
 from saltlite.config.opts import opts_of
 from saltlite.config.values import parse_address
 from saltlite.errors import CommandExecutionError, JournalError, StartupError
-from saltlite.loader.finder import Index, build_index, refreshed_index
-from saltlite.loader.indexfile import remembered_index
-from saltlite.loader.inject import read_shipped
-from saltlite.loader.interface_texts import with_interfaces
-from saltlite.loader.places import search_layers
+from saltlite.loader.contracts import with_interfaces
+from saltlite.loader.index import Index, build_index, refreshed_index, remembered_index
+from saltlite.loader.module_builder import read_shipped
+from saltlite.loader.search_path import search_layers
 from saltlite.minion.jobs.job_process import JobContext
 from saltlite.minion.jobs.job_server import Disk, JobServer
 from saltlite.minion.jobs.journal import DiskJournal

@@ -11,11 +11,10 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.loader.call import ERROR_OUTPUTTER, Outcome
-from saltlite.loader.chain import Chain
-from saltlite.loader.compound import Call, call_each
+from saltlite.loader.call import ERROR_OUTPUTTER, Call, Outcome, call_each
 from saltlite.loader.encode import encode_return
-from saltlite.loader.resourcetypes import ResourceType
+from saltlite.loader.executors import Chain
+from saltlite.loader.resource_types import ResourceType
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources.timing import AT_ONCE, Timing
 from saltlite.model.ids import TargetId

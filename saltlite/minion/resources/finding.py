@@ -13,7 +13,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import UsageError
-from saltlite.loader.resourcetypes import ResourceType
+from saltlite.loader.resource_types import ResourceType
 from saltlite.model.ids import TargetId
 from saltlite.model.srn import check_resource_id, check_resource_ids, resource_index_srn_key
 from saltlite.targeting.banks import RESOURCE_GRAINS_TOTAL_MAX

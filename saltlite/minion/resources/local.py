@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.loader.loader import Loader
-from saltlite.loader.resourcetypes import ResourceType, TypeUnavailableError, find_type
+from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type
 from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.resources import answering
 from saltlite.minion.resources.answering import GrainsError, Work

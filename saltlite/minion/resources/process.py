@@ -24,11 +24,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saltlite.files.client import FileClient
-from saltlite.loader.blackout import blackout
-from saltlite.loader.chain import Chain, Executors, executors_index
-from saltlite.loader.compound import Call
+from saltlite.loader.call import Call, blackout
+from saltlite.loader.executors import Chain, Executors, executors_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.resourcetypes import ResourceType, TypeFiles, TypeUnavailableError, find_type
+from saltlite.loader.resource_types import ResourceType, TypeFiles, TypeUnavailableError, find_type
 from saltlite.minion.jobs.job_process import JobContext, JobProcess, stand_alone
 from saltlite.minion.jobs.rpc_client import RpcClient
 from saltlite.minion.jobs.spool import DiskSpool

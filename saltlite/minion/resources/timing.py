@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from saltlite.loader.chain import Chain
+from saltlite.loader.executors import Chain
 from saltlite.model.ids import PartId, TargetId
 
 

@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterator, Mapping
 from types import FrameType
 from typing import Any
 
-from saltlite.loader.finder import build_index
+from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import GRAINS, SHIPPED, search_layers
+from saltlite.loader.search_path import GRAINS, SHIPPED, search_layers
 
 log = logging.getLogger(__name__)
 

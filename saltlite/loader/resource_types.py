@@ -3,8 +3,8 @@
     resources/<type>/__init__.py         the connection module: how the resources of the type are found and reached
     resources/<type>/modules/<slot>.py   the functions that may be called on them; the file name is the slot
 
-The folders are those of any type of plug-in (`saltlite.loader.places`), and each file is looked for by itself: a slot
-in one's own folder is added to a shipped type, or takes the place of a shipped slot. What is in no slot cannot be
+The folders are those of any plug-in type (`saltlite.loader.search_path`). Each file is looked up separately: a slot in
+a custom folder is added to a shipped type, or replaces a shipped slot. What is in no slot cannot be
 called on a resource; the functions of the connection module, and the minion's own modules, are not. A connection module
 that has `timeout(fun, args, kwargs)` names the seconds that a call may take there, or None for `resource_timeout`.
 
@@ -29,12 +29,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saltlite.errors import SaltliteError, UsageError
-from saltlite.loader.crosscalls import CrossCalls
-from saltlite.loader.dunders import Context, PerCall
+from saltlite.loader.dunders import Context, CrossCalls, PerCall
 from saltlite.loader.failure import FunctionUnavailable
-from saltlite.loader.finder import Index, build_index
+from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import Form, search_layers
+from saltlite.loader.search_path import Form, search_layers
 from saltlite.model.srn import check_resource_type
 
 RESOURCES = "resources"

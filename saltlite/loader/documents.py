@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from saltlite.loader.finder import ModuleFile, module_tree
+from saltlite.loader import scan
+from saltlite.loader.index import ModuleFile, is_own_folder, module_tree, read_remembered, stamp_of, write_remembered
 from saltlite.loader.scan import module_constants, shown_names, top_functions
 
 
@@ -80,3 +83,42 @@ def _value(default: ast.expr) -> Any:
         return ast.literal_eval(default)
     except (ValueError, TypeError, RecursionError, MemoryError):
         return ast.unparse(default)
+
+
+def remembered_documents(file: ModuleFile, cachedir: str, kind: str) -> Documents:
+    """The documents of a module file, which `cachedir` may remember; it remembers them for the next one.
+
+    Raises as `read_documents`.
+    """
+    if not is_own_folder(cachedir):
+        return read_documents(file)
+    path = os.path.join(cachedir, "index", f"{kind}.docs", file.stem)
+    stamp = [*stamp_of(__file__, scan.__file__), file.path, file.mtime_ns, file.size]
+    found = read_remembered(path, stamp, _documents)
+    if found is None:
+        found = read_documents(file)
+        with contextlib.suppress(OSError, ValueError):  # a docstring may hold what is no text: half of a surrogate pair
+            write_remembered(path, stamp, found.doc, {name: _row(one) for name, one in found.functions.items()})
+    return found
+
+
+def _row(found: Description) -> list[Any]:
+    # As a text where msgpack would give back something else than was put in, such as a tuple for a list.
+    plain = found.defaults is None or all(isinstance(one, str | int | float | None) for one in found.defaults)
+    defaults = found.defaults if plain and not _is_large(found.defaults) else repr(found.defaults)
+    return [found.doc, found.args, defaults, found.varargs, found.kwargs]
+
+
+def _is_large(defaults: tuple[Any, ...] | None) -> bool:
+    """Whether a number among them is none that msgpack has."""
+    return any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in defaults or ())
+
+
+def _documents(doc: str | None, rows: Mapping[str, tuple[Any, ...]]) -> Documents:
+    return Documents(doc, {name: _description(*row) for name, row in rows.items()})
+
+
+def _description(doc: str | None, args: tuple[str, ...], defaults: Any, *further: Any) -> Description:
+    varargs, kwargs = further
+    known = ast.literal_eval(defaults) if isinstance(defaults, str) else defaults
+    return Description(doc, args, known, varargs, kwargs)

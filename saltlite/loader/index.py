@@ -1,27 +1,40 @@
-"""The index over the search path of `saltlite.loader.places`: which files there are, and what each of them promises.
+"""The index of plug-in files on the search path, and what each file provides, read from its syntax tree.
 
-The index is plain data: it can be pickled, costs no import, and a refresh parses only files whose
-modification time or size changed. The minion's job server holds it; the processes it forks read it.
+The index is plain data: it can be pickled and costs no import, and a refresh parses only files whose modification time
+or size changed. The minion's job server holds it and the processes that it forks read it. A copy in `cachedir` saves a
+new process from parsing again. The copy is optional: one that is missing, damaged, or written by another version or
+user is ignored.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from saltlite.loader.archive import ArchiveError, read_main
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+import saltlite
+from saltlite.loader import scan
 from saltlite.loader.failure import Failure, FailureKind, failure_of
-from saltlite.loader.joined import joined_tree, part_text
-from saltlite.loader.places import MODULES, SHIPPED, Form, Layer, module_files
-from saltlite.loader.scan import MODULE_BYTES_MAX, parse_module, scan_module
-from saltlite.loader.unions import united
+from saltlite.loader.formats import ArchiveError, read_main
+from saltlite.loader.scan import MODULE_BYTES_MAX, joined_tree, parse_module, part_text, scan_module
+from saltlite.loader.search_path import MODULES, SHIPPED, Form, Layer, module_files
 from saltlite.model.signature import (
     FUNCTION_TEXT_MAX,
+    OMITTED,
+    PARAMETERS_MAX,
+    TYPES,
+    Kind,
+    Parameter,
+    Signature,
     format_signature,
     is_function_name,
     outputter_of,
@@ -29,7 +42,65 @@ from saltlite.model.signature import (
 )
 
 if TYPE_CHECKING:
-    from saltlite.loader.salt_files import SaltFiles
+    from saltlite.loader.salt_compat import SaltFiles
+
+
+_DRY_RUN = "test"
+_PLACED = (Kind.POSITIONAL_ONLY, Kind.EITHER)
+
+
+def united(signatures: Sequence[Signature | None]) -> Signature | None:
+    """What takes all that one of them takes; None where one is not known, and where not all have a dry run.
+
+    A function that takes a dry run for any other word would do what was to be told only.
+    """
+    known = [one for one in signatures if one is not None]
+    if len(known) < len(signatures) or len({one.named(_DRY_RUN) is None for one in known}) > 1:
+        return None
+    placed = [[one for one in signature.parameters if one.kind in _PLACED] for signature in known]
+    front: list[Parameter] = []
+    for column in zip_longest(*placed):
+        if None in column or len({(one.name, one.kind) for one in column}) > 1:
+            break
+        default = None if all(one.default is None for one in column) else _default(column)
+        front.append(Parameter(column[0].name, column[0].kind, _types(column), default))
+    rest = [found for one in known if (found := one.of_kind(Kind.REST))]
+    further = any(len(one) > len(front) for one in placed)
+    names = {one.name for one in front}
+    made = list(front)
+    if rest or further:
+        # Arguments behind the common ones go to parameters of different names: nothing is known of their types.
+        made.append(Parameter(rest[0].name if rest else "args", Kind.REST, () if further else _types(rest)))
+    made += _keywords(known, names)
+    made += [Parameter("kwargs", Kind.KEYWORDS)] if any(one.of_kind(Kind.KEYWORDS) for one in known) else []
+    return Signature(made) if len(made) <= PARAMETERS_MAX else None
+
+
+def _keywords(known: Sequence[Signature], taken: set[str]) -> list[Parameter]:
+    found: dict[str, list[Parameter]] = {}
+    for signature in known:
+        for one in signature.parameters:
+            if one.kind in (Kind.EITHER, Kind.KEYWORD_ONLY) and one.name not in taken:
+                found.setdefault(one.name, []).append(one)
+    made = []
+    for name, column in found.items():
+        needed = len(column) == len(known) and all(
+            one.kind is Kind.KEYWORD_ONLY and one.default is None for one in column
+        )
+        made.append(Parameter(name, Kind.KEYWORD_ONLY, _types(column), None if needed else _default(column)))
+    return made
+
+
+def _types(column: Sequence[Parameter]) -> tuple[str, ...]:
+    if not all(one.types for one in column):
+        return ()
+    return tuple(name for name in TYPES if any(name in one.types for one in column))
+
+
+def _default(column: Sequence[Parameter]) -> str:
+    found = {one.default for one in column}
+    return (found.pop() or OMITTED) if len(found) == 1 else OMITTED
+
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +192,7 @@ class Index:
         salts = next((layer for layer in self.layers if layer.salt), None)
         if salts is None:
             return None
-        from saltlite.loader.salt_files import SaltFiles  # noqa: PLC0415 - most machines have no Salt, and it imports this file
+        from saltlite.loader.salt_compat import SaltFiles  # noqa: PLC0415 - few machines have Salt
 
         # A file that somebody wrote hides Salt's of that name, as in Salt; one that ships with saltlite does not.
         return SaltFiles(salts, frozenset(file.stem for file in self.files if file.layer != SHIPPED))
@@ -134,7 +205,7 @@ class Index:
         """The text of `saltlite.model.signature` for every function that the files promise, sorted by name.
 
         `providers` is the option of that name. Where only running the files would tell which of them provides a
-        function, and they do not take the same, the text takes whatever one of them takes (`saltlite.loader.unions`).
+        function, and they do not take the same, the text takes whatever one of them takes (`saltlite.loader.index`).
         """
         texts: dict[str, str] = {}
         for name in {*self._claims, *providers}:
@@ -192,7 +263,7 @@ def build_index(layers: Sequence[Layer], previous: Index | None = None, *, first
             if old and (old.form, old.mtime_ns, old.size) == (found.form, found.mtime_ns, found.size):
                 visible[found.stem] = replace(old, layer=layer.name, rank=rank)
             else:
-                visible[found.stem] = _read(
+                visible[found.stem] = _scanned(
                     ModuleFile(found.path, found.stem, layer.name, rank, found.form, found.mtime_ns, found.size)
                 )
     files = tuple(sorted(visible.values(), key=lambda file: (file.rank, file.stem)))
@@ -215,7 +286,7 @@ def _order(name: str, file: ModuleFile) -> tuple[int, bool, str]:
     return file.rank, file.stem != name, file.stem
 
 
-def _read(blank: ModuleFile) -> ModuleFile:
+def _scanned(blank: ModuleFile) -> ModuleFile:
     """The file with what it promises. Machine code promises nothing: only loading it tells."""
     unread = replace(blank, claims=(blank.stem,), checked=True, undetermined=True)
     if blank.form is Form.EXTENSION:
@@ -261,3 +332,111 @@ def module_tree(file: ModuleFile) -> ast.Module:
 def _text_path(file: ModuleFile) -> str:
     """Where a fault of the text is said to be."""
     return os.path.join(file.path, file.stem, "__init__.py") if file.form is Form.ZIP else file.path
+
+
+INDEX_BYTES_MAX = 64 * 1024 * 1024
+"""A larger file is not ours; 500 modules take 200 KiB."""
+
+Made = TypeVar("Made")
+
+_FIELDS = [field.name for field in fields(ModuleFile)]
+
+
+def remembered_index(layers: Sequence[Layer], cachedir: str) -> Index:
+    """The index over the layers, with what `<cachedir>/index` remembers of them; remembers it for the next one."""
+    kind = layers[0].kind if layers else ""
+    return index_kept_in(os.path.join(cachedir, "index", kind) if cachedir and kind else "", layers)
+
+
+def index_kept_in(path: str, layers: Sequence[Layer], *, first_rank: int = 0) -> Index:
+    """The index over the layers, with what the file at `path` remembers of them; "" remembers nothing."""
+    before = _remembered(path) if path else None
+    index = build_index(layers, before, first_rank=first_rank)
+    if index is not before and path:
+        with contextlib.suppress(OSError):
+            _remember(path, index)
+    return index
+
+
+def is_own_folder(folder: str) -> bool:
+    """Whether this user keeps the folder: in another one's, or where there is none, nothing is to be written."""
+    try:
+        return os.stat(folder).st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def stamp_of(*readers: str) -> list[Any]:
+    """What is remembered depends on this beside the file: how it is read, by the modules at these paths."""
+    files = [os.stat(path) for path in readers]
+    return [saltlite.__version__, sys.version, [[one.st_mtime_ns, one.st_size] for one in files]]
+
+
+def read_remembered(path: str, stamp: Sequence[Any], made: Callable[..., Made]) -> Made | None:
+    """What `made` makes of the values that the file at `path` has behind this stamp; None where it is of no use."""
+    try:
+        with open(path, "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022 or status.st_size > INDEX_BYTES_MAX:
+                log.warning("%s is not used: it must belong to this user, who alone may write to it.", path)
+                return None
+            known, *values = msgpack.unpackb(stream.read(), use_list=False)
+        if msgpack.packb(known) != msgpack.packb(stamp):
+            return None
+        return made(*values)
+    except OSError:
+        return None
+    except (ValueError, TypeError, KeyError, SyntaxError, msgpack.UnpackException) as error:
+        log.info("%s is not used: %s", path, error)
+        return None
+
+
+def write_remembered(path: str, stamp: Sequence[Any], *values: Any) -> None:
+    """Keep these values, which are plain data, behind the stamp, whole or not at all.
+
+    Raises OSError, and ValueError for a text that is none.
+    """
+    data: bytes = msgpack.packb([stamp, *values])
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    fresh = f"{path}.{os.getpid()}"
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            stream.write(data)
+        os.replace(fresh, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+        raise
+
+
+def _stamp() -> list[Any]:
+    return [*stamp_of(scan.__file__), _FIELDS]
+
+
+def _remembered(path: str) -> Index | None:
+    return read_remembered(path, _stamp(), _index)
+
+
+def _index(layers: Sequence[Any], rows: Sequence[Any]) -> Index:
+    return Index([_layer(*row) for row in layers], [_file(row) for row in rows])
+
+
+def _remember(path: str, index: Index) -> None:
+    layers = [
+        [layer.name, layer.path, layer.kind, sorted(layer.forms), layer.installed, layer.salt] for layer in index.layers
+    ]
+    write_remembered(path, _stamp(), layers, [astuple(file) for file in index.files])
+
+
+def _layer(name: str, path: str, kind: str, forms: Sequence[str], *flags: bool) -> Layer:
+    installed, salt = flags
+    return Layer(name, path, kind, frozenset(Form(form) for form in forms), installed=installed, salt=salt)
+
+
+def _file(row: Sequence[Any]) -> ModuleFile:
+    given = dict(zip(_FIELDS, row, strict=True))
+    given["form"] = Form(given["form"])
+    if given["failure"] is not None:
+        kind, reason, path, line = given["failure"]
+        given["failure"] = Failure(FailureKind(kind), reason, path, line)
+    return ModuleFile(**given)

@@ -1,13 +1,21 @@
-"""Running the Python text of a module: one file, or the files of a package, from a folder or a zip archive.
+"""Building one module object for one loader, with the dunder names set.
 
-Each part of a package is a module below the package's own name, which no `import` finds by itself: the loader of
-the package finds its parts, so that relative imports work while no folder and no archive is on `sys.path`. Every
-part has the dunder names, and the builtins of a plug-in file.
+The names are set before the body runs, so that code at module level may read `__grains__`, and once more
+after it, because files written for Salt carry placeholders such as `__grains__ = {}` that must not hide the
+real thing. A module-level `__opts__` dict is different: by Salt's contract it is laid over the minion's
+options.
+
+A module object belongs to exactly one loader: two loaders in one process share no state (but for machine code, see
+`saltlite.loader.formats`). It is entered into `sys.modules`, under a name that no `import` finds by itself, because
+relative imports, dataclasses and pickle look there; a second loader replaces the entry.
 """
 
 from __future__ import annotations
 
+import builtins
+import functools
 import importlib
+import logging
 import os
 import sys
 import threading
@@ -15,9 +23,77 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.abc import InspectLoader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any, Protocol
+
+from saltlite.loader.dunders import Injected
+from saltlite.loader.formats import compiled_path, load_extension, read_all
+from saltlite.loader.index import Index, ModuleFile
+from saltlite.loader.salt_names import is_ours_alone, is_salt_name, salt_part
+from saltlite.loader.search_path import SHIPPED, Form, salt_is_installed
+
+Interfaces = Callable[[str], ModuleType | None]
+"""The plug-in file of the type `interfaces` with that file name."""
+
+_INTERFACES = ("saltlite.interfaces.", "salt.interfaces.")
+
+
+def _no_interfaces(_stem: str) -> None:
+    """For files that are loaded where there are no plug-ins of that type."""
+
+
+def plugin_builtins(
+    own_name: str = "", module_name: str = "", interfaces: Interfaces = _no_interfaces
+) -> dict[str, Any]:
+    """Builtins for a plug-in file. `own_name` is what the file calls itself in imports, `module_name` what it is."""
+
+    def plugin_import(
+        name: str,
+        globals: Mapping[str, object] | None = None,  # noqa: A002 - the signature of __import__
+        locals: Mapping[str, object] | None = None,  # noqa: A002 - as above
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        if level == 0 and own_name and (name == own_name or name.startswith(f"{own_name}.")):
+            inside = module_name + name[len(own_name) :]
+            leaf = builtins.__import__(inside, globals, locals, fromlist or ("__name__",))
+            return leaf if fromlist else builtins.__import__(module_name, globals, locals, ("__name__",))
+        if level == 0 and fromlist and name.startswith(_INTERFACES):
+            found = _interface(name.rpartition(".")[2], interfaces)
+            if found is not None:
+                return found
+        if level == 0 and is_salt_name(name):
+            if is_ours_alone(name) or not salt_is_installed():
+                return _salt(name, fromlist or ())
+            _enter_salt()
+        return builtins.__import__(name, globals, locals, fromlist or (), level)
+
+    return {**vars(builtins), "__import__": plugin_import}
+
+
+def _enter_salt() -> None:
+    if "salt" not in sys.modules:
+        from saltlite.loader.salt_compat import enter_salt  # noqa: PLC0415 - most minions have no Salt
+
+        enter_salt()
+
+
+def _salt(name: str, fromlist: Sequence[str]) -> ModuleType:
+    """What `import name` or `from name import …` binds. Raises ModuleNotFoundError for a name that we lack."""
+    part = salt_part(name)
+    if not fromlist:
+        return salt_part("salt")
+    for wanted in fromlist:
+        if wanted != "*" and not hasattr(part, wanted):
+            salt_part(f"{name}.{wanted}")
+    return part
+
+
+def _interface(last: str, interfaces: Interfaces) -> ModuleType | None:
+    """The plug-in file that `saltlite.interfaces.<last>` means; the RFC puts `_module` behind the virtual name."""
+    return interfaces(last) or (interfaces(last.removesuffix("_module")) if last.endswith("_module") else None)
+
 
 PREFIX = "saltlite.loaded."
 """Names of all modules that a loader makes begin so."""
@@ -230,3 +306,95 @@ def _read(path: str) -> bytes:
 
 def _belongs(other: str, name: str) -> bool:
     return other == name or other.startswith(f"{name}.")
+
+
+_SALT_LEVELS = {"garbage": 1, "trace": 5, "profile": 15}
+"""Methods that modules expect of their loggers, and the level of each. Contract: Salt's logging."""
+
+
+def build_module(file: ModuleFile, kind: str, names: Mapping[str, Any], interfaces: Interfaces) -> ModuleType:
+    """A fresh module object with the body of `file` run in it and the dunder `names` set.
+
+    `interfaces` are the plug-in files that it may import from `saltlite.interfaces`.
+
+    Raises whatever the body raises (SystemExit included), SyntaxError, ImportError, and OSError when the file is gone.
+    """
+    name = f"{PREFIX}{file.layer}.{kind.replace('/', '.')}.{file.stem}"
+    given = dict(names)
+    if file.layer != SHIPPED:
+        # What ships imports by no other name, and to copy the builtins is to write to the memory of each of them.
+        own_name = file.stem if file.form is Form.ZIP else ""
+        given["__builtins__"] = plugin_builtins(own_name, name, interfaces)
+
+    def fill(space: dict[str, Any]) -> None:
+        space.update(given)
+
+    _teach_levels()
+    if file.form is Form.EXTENSION:
+        module = load_extension(name, file.path, fill)
+    elif file.form is Form.CYTHON:
+        library = compiled_path(file.path, file.stem, str(names["__opts__"].get("cachedir") or ""))
+        module = load_extension(name, library, fill)
+    else:
+        module = load_parts(name, _parts(file), fill)
+    own_opts = module.__dict__.get("__opts__")
+    fill(module.__dict__)
+    if isinstance(own_opts, dict) and own_opts is not names["__opts__"]:
+        module.__dict__["__opts__"] = Injected({**names["__opts__"], **own_opts})
+    return module
+
+
+def _parts(file: ModuleFile) -> Parts:
+    if file.form is Form.PACKAGE:
+        return FolderParts(os.path.dirname(file.path), _cached_code if _is_installed(file) else None)
+    if file.form is Form.ZIP:
+        return TextParts(os.path.join(file.path, file.stem), read_all(file.path, file.stem))
+    return FileParts(file.path, partial(_cached_code, file.path) if _is_installed(file) else None)
+
+
+def _is_installed(file: ModuleFile) -> bool:
+    return file.layer == SHIPPED or file.salts
+
+
+def read_shipped(index: Index) -> None:
+    """Read the compiled bodies of the shipped files, without running any: processes forked from here on share them."""
+    for file in index.files:
+        if file.layer == SHIPPED and file.failure is None:
+            for path in _texts_of(file):
+                _cached_code(path)
+
+
+def _texts_of(file: ModuleFile) -> list[str]:
+    if file.form is not Form.PACKAGE:
+        return [file.path]
+    folder = os.path.dirname(file.path)
+    return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".py")]
+
+
+@functools.cache
+def _cached_code(path: str) -> CodeType:
+    """The compiled body of a shipped file, by Python's cache of compiled files; read once.
+
+    Only for shipped files and those of Salt: these change with the installation, which restarts the daemons, and
+    Python's cache notices a change by whole seconds and size, while a module that was just synchronised may have
+    changed within one second.
+    """
+    code = SourceFileLoader(path, path).get_code(path)
+    if code is None:
+        raise ImportError(f"{path} has no code")
+    return code
+
+
+def _teach_levels() -> None:
+    """Give loggers Salt's methods, which a module calls as it is loaded: `log.trace(…)`."""
+    for name, level in _SALT_LEVELS.items():
+        if not hasattr(logging.Logger, name):
+            setattr(logging.Logger, name, _method(level))
+
+
+def _method(level: int) -> Any:
+    def write(self: logging.Logger, message: object, *args: object, **kwargs: Any) -> None:
+        if self.isEnabledFor(level):
+            self.log(level, message, *args, **{"stacklevel": 2, **kwargs})
+
+    return write

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.decorators.notes import note
-from saltlite.loader.crosscalls import CrossCalls
+from saltlite.loader.dunders import CrossCalls
 from saltlite.loader.failure import FunctionUnavailable
-from saltlite.loader.finder import Index, build_index
+from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import search_layers
+from saltlite.loader.search_path import search_layers
 from saltlite.model.execution import DIRECT, RETURNED_NONE, SUDO, Execution
 
 EXECUTORS = "executors"

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from saltlite.loader import docfile
-from saltlite.loader.describe import Documents, read_documents
-from saltlite.loader.docfile import remembered_documents
-from saltlite.loader.finder import ModuleFile, build_index
-from saltlite.loader.indexfile import remembered_index
+from saltlite.loader import documents
+from saltlite.loader.documents import Documents, read_documents, remembered_documents
+from saltlite.loader.index import ModuleFile, build_index, remembered_index
 from saltlite.loader.loader import Loader
-from saltlite.loader.places import Layer, search_layers
+from saltlite.loader.search_path import Layer, search_layers
 
 TEXT = '''"""About m."""
 def f(a, b=(1, [2]), *rest, c=None, d=2**0, e={1, 2}, g="(1,)", i={"k": b"v"}, j=-1.5, **more):
@@ -43,7 +41,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         stems.append(file.stem)
         return read_documents(file)
 
-    monkeypatch.setattr(docfile, "read_documents", noted)
+    monkeypatch.setattr(documents, "read_documents", noted)
     return stems
 
 
@@ -53,7 +51,7 @@ def indexed(folder: Path) -> ModuleFile:
     return found
 
 
-def documents(folder: Path) -> Documents:
+def remembered(folder: Path) -> Documents:
     return remembered_documents(indexed(folder), str(folder / "cache"), "modules")
 
 
@@ -62,7 +60,7 @@ def kept(folder: Path) -> Path:
 
 
 def test_what_is_remembered_is_what_the_file_says(folder: Path, read: list[str]) -> None:
-    first, second = documents(folder), documents(folder)
+    first, second = remembered(folder), remembered(folder)
     assert read == ["m"]
     assert repr(second) == repr(first) == repr(read_documents(indexed(folder)))
     assert second.functions["f"].defaults is not None
@@ -71,26 +69,26 @@ def test_what_is_remembered_is_what_the_file_says(folder: Path, read: list[str])
 
 @pytest.mark.parametrize("text", ["def f(): pass\n", TEXT.replace("About f", "Above f")])
 def test_a_file_that_changed_is_read_again(folder: Path, read: list[str], text: str) -> None:
-    documents(folder)
+    remembered(folder)
     (folder / "modules" / "m.py").write_text(text, encoding="utf-8")
     os.utime(folder / "modules" / "m.py", (1, 1))
-    assert documents(folder) == read_documents(indexed(folder))
+    assert remembered(folder) == read_documents(indexed(folder))
     assert read == ["m", "m"]
 
 
 def test_one_cut_off_anywhere_is_ignored(folder: Path) -> None:
-    whole = documents(folder)
+    whole = remembered(folder)
     data = kept(folder).read_bytes()
     for length in range(0, len(data), 7):
         kept(folder).write_bytes(data[:length])
-        assert repr(documents(folder)) == repr(whole)
+        assert repr(remembered(folder)) == repr(whole)
 
 
 def test_it_belongs_to_its_user_alone_and_one_that_others_can_write_is_not_used(folder: Path, read: list[str]) -> None:
-    documents(folder)
+    remembered(folder)
     assert (kept(folder).stat().st_mode & 0o777, kept(folder).parent.stat().st_mode & 0o777) == (0o600, 0o700)
     kept(folder).chmod(0o666)
-    documents(folder)
+    remembered(folder)
     assert read == ["m", "m"]
 
 
@@ -102,7 +100,7 @@ def test_without_a_folder_of_ones_own_nothing_is_written(folder: Path, read: lis
 
 def test_a_docstring_that_is_no_text_is_not_remembered(folder: Path) -> None:
     (folder / "modules" / "m.py").write_text('"""\\ud800"""\n', encoding="utf-8")
-    assert documents(folder).doc == documents(folder).doc == "\ud800"
+    assert remembered(folder).doc == remembered(folder).doc == "\ud800"
     assert not kept(folder).exists()
 
 
