@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from saltlite.auth.acl import Principal
-from saltlite.master.handlers.digests import handle_holds
-from saltlite.master.handlers.documents import answer_document
+from saltlite.master.handlers.documents import answer_document, handle_holds
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer, HandlerConfig, Identity, Master
 from saltlite.master.processes.documents import Documents

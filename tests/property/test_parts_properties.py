@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.master.handlers.reports import Passing, Reported, store_reports
+from saltlite.master.handlers.results import Passing, Reported, store_reports
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.minion.protocol.effects import Delivery, Effect, Forget, Fork, Go, Keep, Offer, Remembered, Write
 from saltlite.minion.protocol.jobs import JobMachine

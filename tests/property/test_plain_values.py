@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from saltlite.client.values import decode_message, decode_value
 from saltlite.errors import ProtocolError, UsageError
 from saltlite.loader.encode import decode_return, encode_return
-from saltlite.master.handlers.minion_event import answer_event
+from saltlite.master.handlers.events import answer_event
 from saltlite.model.eventmatch import matches
 from saltlite.model.ids import MinionId
 from saltlite.model.plain import DEPTH_MAX, KEY_MAX, is_plain_key, with_text_keys

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.jobs import Follower
 from saltlite.master.processes.link import LinkProcess, MWorkerChannel
 from saltlite.master.processes.mworker import MWorker
 from saltlite.master.protocol.session_manager import SessionManager

@@ -9,7 +9,7 @@ import pytest
 from saltlite.auth.acl import Granted, Principal
 from saltlite.auth.rules import read_rules
 from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, StoreError, UsageError
-from saltlite.master.handlers.minion_requests import answer
+from saltlite.master.handlers.documents import answer
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.protocol.event_rate import EventRateLimiter
 from saltlite.master.protocol.request_queue import RequestQueue

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from saltlite.auth.acl import Principal
-from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.jobs import Follower
+from saltlite.master.handlers.minions import record
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.presence import record
 from saltlite.master.processes.context import Follow, HandlerConfig, Identity, Master
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.keys import KeyState, fingerprint

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from saltlite.errors import UsageError
-from saltlite.master.handlers.batch import LASTS_MAX_MS, WAIT_MAX_MS, batch_of, release_due
+from saltlite.master.handlers.delivery import LASTS_MAX_MS, WAIT_MAX_MS, batch_of, release_due
 from saltlite.master.processes.context import RecentProofs
 from saltlite.master.store.ports import TargetRow
 from saltlite.model.ids import Jid, MinionId, TargetId

@@ -10,12 +10,11 @@ import pytest
 from saltlite.auth.acl import Principal
 from saltlite.errors import StoreError, UsageError
 from saltlite.master.handlers import events, jobs
+from saltlite.master.handlers.delivery import handle_pull
 from saltlite.master.handlers.events import EventStream
-from saltlite.master.handlers.follow import Follower
-from saltlite.master.handlers.jobs import LIMIT_MAX, TARGET_MAX
+from saltlite.master.handlers.jobs import LIMIT_MAX, TARGET_MAX, Follower
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.pull import handle_pull
-from saltlite.master.handlers.reports import Passing, store_passing
+from saltlite.master.handlers.results import Passing, store_passing
 from saltlite.master.processes import ipc_messages as inside
 from saltlite.master.processes.context import Answer, Follow, HandlerConfig, Identity, Master, Watch
 from saltlite.master.store.ports import MinionRow, PartRow, TargetRow

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.handlers.digests import agrees
+from saltlite.master.handlers.documents import agrees
 from saltlite.master.processes import claimants
 from saltlite.master.processes.registrations import CLAIMS_MAX, Registered, Registrations
 from saltlite.model.ids import MinionId

@@ -9,13 +9,11 @@ import pytest
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import NoTargetError, RefusedError, StoreError
-from saltlite.master.handlers import publish, reports
-from saltlite.master.handlers.batch import release_due
-from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers import publish, results
+from saltlite.master.handlers.delivery import CANCELS_MAX, handle_pull, release_due
+from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.pull import CANCELS_MAX, handle_pull
-from saltlite.master.handlers.rejected_results import tell_left_out
-from saltlite.master.handlers.reports import Passing, Reported, Settled, store_passing, store_reports
+from saltlite.master.handlers.results import Passing, Reported, Settled, store_passing, store_reports, tell_left_out
 from saltlite.master.processes.context import Answer, HandlerConfig, Identity, Master
 from saltlite.master.processes.rejected_results import TELL_S
 from saltlite.master.store.ports import OpenJob
@@ -298,7 +296,7 @@ def test_a_bank_that_cannot_be_read_leaves_results_committed(
     def broken(*_given: Any) -> None:
         raise StoreError("the bank is away")
 
-    monkeypatch.setattr(reports, "handle_holds", broken)
+    monkeypatch.setattr(results, "handle_holds", broken)
     jid = office.jid("web1")
     settled = office.says(WEB1, {"t": "holds", "grains": "0" * 64, "resources": ""}, ret(jid), body=b"\xc3")
     assert settled.acknowledge == [(key(WEB1).fingerprint, [jid])]

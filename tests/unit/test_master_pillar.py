@@ -10,7 +10,7 @@ import pytest
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, SaltliteError, UsageError
-from saltlite.master.handlers.pillar import answer_pillar, handle_pillar_show
+from saltlite.master.handlers.documents import answer_pillar, handle_pillar_show
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.master.processes.pillars import PILLARS_A_MINUTE, PILLARS_MEMORY, Pillars
 from saltlite.model.ids import MinionId

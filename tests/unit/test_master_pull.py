@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from saltlite.errors import StoreError
-from saltlite.master.handlers.pull import CANCELS_MAX, PAGE, handle_pull
+from saltlite.master.handlers.delivery import CANCELS_MAX, PAGE, handle_pull
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.master.protocol.outbox import PARCELS_MAX
 from saltlite.master.protocol.peer import HELD_MAX

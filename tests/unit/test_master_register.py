@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.handlers import register as registering
+from saltlite.master.handlers import registration as registering
 from saltlite.master.processes.documents import PER_MINUTE
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState

@@ -9,7 +9,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 import pytest
 
-from saltlite.master.handlers import resource_grains
+from saltlite.master.handlers import registration
 from saltlite.resources.registry import admission
 from saltlite.targeting.banks import RESOURCE_GRAINS
 from saltlite.wire.document import CONTAINERS_MAX
@@ -91,7 +91,7 @@ LIMITS: dict[str, tuple[str, int, dict[str, Any], str]] = {
 def test_grains_beyond_a_limit_are_refused_by_the_name_of_their_resource_and_the_old_ones_stay(
     office: Office, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, grains: dict[str, Any], reason: str
 ) -> None:
-    monkeypatch.setattr(resource_grains, limit, most)
+    monkeypatch.setattr(registration, limit, most)
     office.register("ma", DUMMIES, grains={"dummy:d2": {"a": 0}})
     said = office.register("ma", DUMMIES, grains={"dummy:d1": {"a": 1}, "dummy:d2": grains})
     assert said["names"] == [f"the grains of dummy:d2 were not kept: {reason}"]

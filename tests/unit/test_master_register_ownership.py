@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.handlers import keys, resource_grains
-from saltlite.master.handlers import register as registering
-from saltlite.master.handlers.digests import agrees
+from saltlite.master.handlers import keys, registration
+from saltlite.master.handlers import registration as registering
+from saltlite.master.handlers.documents import agrees
 from saltlite.model.ids import MinionId
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.claims import Conflict
@@ -155,14 +155,14 @@ def test_a_release_by_a_minion_does_not_touch_what_another_took_meanwhile() -> N
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, *happens: Callable[[], object]) -> None:
     """Have this happen once, right after the grains of a registration were stored."""
-    store_grains, waiting = resource_grains.put_rows, list(happens)
+    store_grains, waiting = registration.put_rows, list(happens)
 
     def stored(*what: Any) -> None:
         store_grains(*what)
         if waiting:
             waiting.pop()()
 
-    monkeypatch.setattr("saltlite.master.handlers.register.put_rows", stored)
+    monkeypatch.setattr("saltlite.master.handlers.registration.put_rows", stored)
 
 
 def test_of_a_key_that_goes_while_grains_are_stored_nothing_stays(

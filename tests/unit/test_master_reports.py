@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.master.handlers.reports import Passing, Reported, Settled, store_reports
+from saltlite.master.handlers.results import Passing, Reported, Settled, store_reports
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.master.store.ports import TargetRow
 from saltlite.model.job import TargetState

@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.errors import UsageError
 from saltlite.master.handlers import resources
-from saltlite.master.handlers.key_decision import handle_decide
+from saltlite.master.handlers.keys import handle_decide
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
 from tests.master_office import Office

@@ -10,7 +10,7 @@ from saltlite.auth.acl import Granted, Principal
 from saltlite.auth.rules import read_rules
 from saltlite.errors import RefusedError, UsageError
 from saltlite.files.memory import MemoryFileRoots
-from saltlite.master.handlers import file_listing as served
+from saltlite.master.handlers import files as served
 from saltlite.master.handlers.operator_verbs import handle_request
 from tests.master_office import Office
 

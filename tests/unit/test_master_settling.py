@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import StoreError
-from saltlite.master.handlers.reports import Passing, Reported, Settled
+from saltlite.master.handlers.results import Passing, Reported, Settled
 from saltlite.master.processes import settling
 from saltlite.master.processes.settling import settle
 from saltlite.master.processes.turnnames import turn_of_report

@@ -15,10 +15,10 @@ from saltlite.api.feed import _events_in as shown_by_the_api
 from saltlite.client.values import decode_message
 from saltlite.errors import DamagedError
 from saltlite.hooks import read_hooks
+from saltlite.master.handlers.delivery import handle_pull
 from saltlite.master.handlers.events import EventStream
-from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.pull import handle_pull
 from saltlite.master.processes.context import Follow, Watch
 from saltlite.master.processes.hooks import Hooks
 from saltlite.master.processes.returner import Returner, Wanted

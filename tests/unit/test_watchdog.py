@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import SaltliteError
-from saltlite.master.handlers.reports import Reported
+from saltlite.master.handlers.results import Reported
 from saltlite.master.processes import watchdog
 from saltlite.master.processes.turnnames import (
     refuse_ended,

@@ -1,17 +1,40 @@
-"""The event log by cursor: every event once, in the order of its sequence number, from wherever a reader stopped."""
+"""The event log: streams that read it by cursor, and the handlers that write to it (R13).
+
+Each writer has tags that no other writer can use: users (`event.send`), `saltlite cloud`, runners, webhooks of the API,
+and minions, below their own id.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from saltlite.auth.acl import ALL_EVENTS, Action, Principal, authorize, may, sees_jobs_of_others
 from saltlite.auth.rules import RUNNER
-from saltlite.errors import UsageError
+from saltlite.errors import ProtocolError, RefusedError, StoreError, UsageError
+from saltlite.master.handlers.functions import checked_function
 from saltlite.master.processes.context import Answer, Master, Watch
-from saltlite.model.events import Event
-from saltlite.model.ids import parse_jid
+from saltlite.model.events import (
+    SENT_BY,
+    Event,
+    parse_free_tag,
+    parse_tag,
+    tag_cloud,
+    tag_hook,
+    tag_of_minion,
+    tag_run_new,
+    tag_run_return,
+    tag_turn_ended,
+)
+from saltlite.model.ids import MinionId, parse_jid
+from saltlite.model.parts import split_part
+from saltlite.platform.turn_board import Marks
 from saltlite.targeting.patterns import glob_pattern
+from saltlite.wire import codec
+from saltlite.wire.jobbody import CALLS_MAX
+from saltlite.wire.messages import Message, file_said
 
 PAGE = 500
 """Events that are read at once; so many at most are in one message of the stream."""
@@ -124,3 +147,142 @@ class EventStream:
             if len(self._owned) > OWNED_MAX:
                 del self._owned[next(iter(self._owned))]
         return found
+
+
+# -- writers
+
+
+DATA_MAX = 128 * 1024
+"""Characters of the data of one event: each is stored until it is pruned."""
+
+
+def handle_event_send(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Writes an event of that `tag` with what was `said`, by whom in `_user`, and by which `runner` in `_run`."""
+    authorize(principal, Action("event_send"), master.terms)
+    tag, data = parse_free_tag(request["tag"]), request["said"]
+    if len(repr(data)) > DATA_MAX:
+        raise UsageError(f"the data of an event has at most {DATA_MAX} characters")
+    master.refuse_when_full()
+    by = {SENT_BY: parse_jid(request["runner"])} if "runner" in request else {}
+    with master.store.write() as store:
+        store.put_event(tag, {**data, "_user": principal.label, **by}, master.clock.wall())
+    return Answer(committed=True)
+
+
+WHAT_MAX = 64
+MACHINE_MAX = 200
+
+_WHAT = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+
+
+def handle_cloud_event(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Writes `salt/cloud/<machine>/<what>` with what was `said`, and by whom in `_user`."""
+    authorize(principal, Action("cloud_event"), master.terms)
+    machine, what, data = request["machine"], request["what"], request["said"]
+    if not 1 <= len(machine) <= MACHINE_MAX or not machine.isprintable() or "/" in machine or " " in machine:
+        raise UsageError(f"the name of a machine has 1 to {MACHINE_MAX} printable characters, no slash and no space")
+    if len(what) > WHAT_MAX or not _WHAT.fullmatch(what):
+        raise UsageError(f"what happened to a machine is one word of up to {WHAT_MAX} letters, digits and hyphens")
+    if len(repr(data)) > DATA_MAX:
+        raise UsageError(f"the data of an event has at most {DATA_MAX} characters")
+    with master.store.write() as store:
+        store.put_event(tag_cloud(machine, what), {**data, "_user": principal.label}, master.clock.wall())
+    return Answer(committed=True)
+
+
+def handle_runner_event(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Writes `salt/run/<jid>/new`; with `retcode` and `duration_ms` it is `salt/run/<jid>/ret`.
+
+    Only these two tags can be made so (R13). Arguments and returns are not in them: they may hold secrets.
+    """
+    authorize(principal, Action("runner_event"), master.terms)
+    jid, funs = parse_jid(request["jid"]), request["funs"]
+    if not 1 <= len(funs) <= CALLS_MAX:
+        raise UsageError(f"a runner has 1 to {CALLS_MAX} functions, not {len(funs)}")
+    for fun in funs:
+        if not may(principal, RUNNER, (checked_function(fun),), master.terms):
+            raise RefusedError(f"{principal} may not run the runner {fun}: that takes @runner {fun}")
+    data: dict[str, Any] = {"fun": ",".join(checked_function(fun) for fun in funs), "user": principal.label}
+    tag = tag_run_new(jid)
+    if "retcode" in request:
+        tag = tag_run_return(jid)
+        data.update({name: request[name] for name in ("retcode", "duration_ms") if name in request})
+        data["success"] = request["retcode"] == 0
+    with master.store.write() as store:
+        store.put_event(tag, data, master.clock.wall())
+    return Answer(committed=True)
+
+
+PATH_MAX = 200
+
+_PART = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:@-]+"
+_PATH = re.compile(rf"{_PART}(?:/{_PART})*", re.ASCII)
+
+
+def checked_path(path: str) -> str:
+    """`path`, when it is that of a hook ("" is that of /hook itself); UsageError otherwise."""
+    if path and (len(path) > PATH_MAX or not _PATH.fullmatch(path)):
+        raise UsageError(f"the path of a hook has at most {PATH_MAX} letters, digits, _ . : @ - and single slashes")
+    return path
+
+
+def handle_hook(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Writes `salt/netapi/hook/<path>` with what was `said`, and by whom in `_user`."""
+    path, data = checked_path(request["path"]), request["said"]
+    authorize(principal, Action("hook", name=path), master.terms)
+    if len(repr(data)) > DATA_MAX:
+        raise UsageError(f"a hook says at most {DATA_MAX} characters")
+    master.refuse_when_full()
+    with master.store.write() as store:
+        store.put_event(tag_hook(path), {**data, "_user": principal.label}, master.clock.wall())
+    return Answer(committed=True)
+
+
+log = logging.getLogger(__name__)
+
+SENTENCE_MAX = 500
+
+
+def answer_event(master: Master, minion: MinionId, message: Message) -> Message:
+    """What to say to an `event`: "ok" when it is committed; "refused" with a sentence in `names`; "busy" for now.
+
+    Its data is `{id, tag, data}`, the tag as the minion wrote it, and `jid`, the job that it came from, as the minion
+    says. An answer that is lost with a session has the minion ask again: then the event is there twice.
+    """
+    try:
+        tag, about = _event(minion, message)
+        master.refuse_when_full()
+        with master.store.write() as store:
+            # A session may have ended since it asked, because its key was revoked.
+            if store.holder(minion) is not None:
+                store.put_event(tag, about, master.clock.wall())
+    except (ProtocolError, UsageError) as error:
+        return file_said(message["n"], "refused", names=[str(error)[:SENTENCE_MAX]])
+    except StoreError as error:
+        log.error("an event of %s cannot be kept for now: %s", minion, error)  # noqa: TRY400 - the sentence says it all
+        return file_said(message["n"], "busy", names=[str(error)[:SENTENCE_MAX]])
+    return file_said(message["n"], "ok")
+
+
+def _event(minion: MinionId, message: Message) -> tuple[str, dict[str, Any]]:
+    tag = parse_tag(tag_of_minion(minion, parse_tag(message["tag"])))
+    data = codec.decode(message["data"], codec.EVENT)
+    if not isinstance(data, dict):
+        raise UsageError("the data of an event is a map")
+    about = {"id": minion, "tag": message["tag"], "data": data}
+    return tag, {**about, "jid": split_part(message["jid"])[0]} if message["jid"] else about
+
+
+def tell_ended(master: Master, marks: Marks) -> bool:
+    """An event for each turn that was ended and is not told yet; whether there was one. Raises StoreError, and then it
+    is told later. Those of a process are told by the one that has its place, or by the first MWorker."""
+    untold = marks.board.untold(marks.name)
+    if not untold:
+        return False
+    with master.store.write() as store:
+        for ended in untold:
+            data = {"process": ended.process, "turn": ended.text, "held_s": round(ended.held_s, 1)}
+            store.put_event(tag_turn_ended(ended.process), data, master.clock.wall())
+    for ended in untold:
+        marks.board.told(ended)
+    return True

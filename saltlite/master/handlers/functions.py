@@ -1,31 +1,141 @@
-"""What targets have said of their functions, and calls that none of them could take.
+"""Which targets have a function, and with what signature, from what minions have reported.
 
-Minions with the same modules share one set, found by its digest: a fleet of ten thousand is asked about as fast as one
-minion. A minion that never reported its functions, or not all of them, may have any and take anything.
+Minions with the same modules share one function set, found by its digest, so asking about ten thousand minions costs as
+much as asking about one. A minion that has not reported all of its functions may have any function, with any signature.
+
+A resource gets a job only if its type has all of the job's functions. Functions that the minion itself carries out (all
+of `saltutil`, `sys.reload_modules`) or that make one return of many (`state`) are for no resource. Resources that a
+target matches only by pattern are skipped and counted; for a resource that the target names, for a bare id of which no
+type has the functions, and when no target remains, it is an error.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.config.nearest import nearest
 from saltlite.errors import UsageError
-from saltlite.master.handlers.function_support import kinds
-from saltlite.master.processes.context import Master
+from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import FunctionSet
 from saltlite.model.binding import bind
-from saltlite.model.ids import TargetId
+from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.secretargs import is_secret_argument
 from saltlite.model.signature import Signature, is_absent, parse_signature
+from saltlite.model.srn import parse_srn
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.jobbody import FunctionCall
+
+# -- resources that have the functions
+
+
+MINIONS_ONLY = frozenset({"saltutil", "state"})
+"""Modules for minions, and for no resource."""
+MINIONS_ONLY_FUNCTIONS = frozenset({"sys.reload_modules"})
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Resources that were left out, as their type lacks a function."""
+
+    type: str
+    fun: str
+    """The first function of the job that the type does not have."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """What of a selection gets the job, and what of it was left out."""
+
+    chosen: Selection
+    skipped: Sequence[Skipped] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The selected resources of one type that one minion manages, and what their functions take.
+
+    `functions` is None as long as the minion has not said what the type has: it may have anything.
+    """
+
+    minion: MinionId
+    type: str
+    srns: Sequence[TargetId]
+    functions: Mapping[str, str] | None
+
+    def lacks(self, fun: str) -> bool:
+        """Whether the function is not to be had on them."""
+        return is_for_minions(fun) or (self.functions is not None and fun not in self.functions)
+
+
+def is_for_minions(fun: str) -> bool:
+    """Whether no resource can have that function."""
+    return fun.partition(".")[0] in MINIONS_ONLY or fun in MINIONS_ONLY_FUNCTIONS
+
+
+def kinds(master: Master, resources: Mapping[TargetId, MinionId]) -> Iterator[Kind]:
+    """The resources (SRN -> its owner) by owner and type."""
+    groups: dict[tuple[MinionId, str], list[TargetId]] = {}
+    for srn, owner in resources.items():
+        groups.setdefault((owner, parse_srn(srn).type or ""), []).append(srn)
+    for (owner, kind), srns in groups.items():
+        known = master.registrations.of(owner)
+        yield Kind(owner, kind, srns, known.functions.get(kind) if known is not None else None)
+
+
+def fitting(master: Master, chosen: Selection, funs: Sequence[str]) -> Fitting:
+    """Leave out the resources whose type lacks one of the functions.
+
+    Raises UsageError when nothing that a name in the target means has them, and when nothing is left of the selection.
+    """
+    if not chosen.resources:
+        return Fitting(chosen)
+    named = [*(frozenset({one}) for one in chosen.named), *chosen.namesakes]
+    asked = frozenset[TargetId]().union(*named)
+    unfit: dict[TargetId, tuple[str, str]] = {}
+    counts: dict[tuple[str, str], int] = {}
+    kept: dict[TargetId, MinionId] = {}
+    for one in kinds(master, chosen.resources):
+        lacking = next((fun for fun in funs if one.lacks(fun)), "")
+        if not lacking:
+            kept.update(dict.fromkeys(one.srns, one.minion))
+        else:
+            counts[one.type, lacking] = counts.get((one.type, lacking), 0) + len(one.srns)
+            unfit |= dict.fromkeys(asked.intersection(one.srns), (one.type, lacking))
+    for meant in named:
+        if meant <= unfit.keys():
+            raise _unsupported(*min(unfit[srn] for srn in meant))
+    if not counts:
+        return Fitting(chosen)
+    if not kept and not chosen.minions:
+        raise _unsupported(*min(counts))
+    left = Selection(chosen.minions, kept, chosen.named, chosen.unknown)
+    told = [Skipped(kind, fun, count) for (kind, fun), count in sorted(counts.items()) if not is_for_minions(fun)]
+    return Fitting(left, told)
+
+
+def _unsupported(kind: str, fun: str) -> UsageError:
+    return UsageError(f"Function {fun!r} is not supported for resource type {kind!r}. Nothing was published.")
+
+
+_FUNCTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*\.[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 
 _PARSED = 1024
 """Texts whose signature is remembered."""
 
 Parsed = tuple[str, Signature | None, str]
+
+
+def checked_function(fun: object) -> str:
+    """`fun`, when it is written as a function; UsageError otherwise."""
+    if not isinstance(fun, str) or not _FUNCTION.fullmatch(fun):
+        raise UsageError(f"{str(fun)[:80]!r} is not a function: it is written module.function, as in test.ping")
+    return fun
 
 
 class Known:
@@ -106,3 +216,42 @@ def _unknown(fun: str, known: Known) -> str:
     names = {name for functions in sets for name, text in functions.functions.items() if not is_absent(text)}
     near = nearest(fun, names)
     return f"none of the targeted minions has {fun[:80]!r}" + (f"; did you mean {near}?" if near else ".")
+
+
+# -- minions without a function
+
+
+NAMES_MAX = 1000
+"""Minions that one answer names; more are counted only."""
+
+
+def handle_lacking(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `count`, the accepted minions; `lacking`, `unknown`, how many; `names` and `unknown_names`, sorted.
+
+    Unknown are those that never reported their functions, or not all of them. No minion is asked.
+    """
+    authorize(principal, Action("lacking"), master.terms)
+    fun = checked_function(request["fun"])
+    digests = {row.id: row.functions for row in master.store.minions()}
+    sets: dict[str, FunctionSet | None] = {"": None}
+    lacking: list[MinionId] = []
+    unknown: list[MinionId] = []
+    accepted = master.store.accepted_ids()
+    for minion in accepted:
+        digest = digests.get(minion, "")
+        if digest not in sets:
+            sets[digest] = master.store.functions(digest)
+        functions = sets[digest]
+        text = functions.functions.get(fun) if functions is not None else None
+        if text is not None and not is_absent(text):
+            continue
+        (lacking if functions is not None and (functions.whole or text is not None) else unknown).append(minion)
+    return Answer(
+        {
+            "count": len(accepted),
+            "lacking": len(lacking),
+            "names": lacking[:NAMES_MAX],
+            "unknown": len(unknown),
+            "unknown_names": unknown[:NAMES_MAX],
+        }
+    )

@@ -1,18 +1,28 @@
-"""Jobs of the past and of now: which there were, and what became of one of them on each target."""
+"""Jobs, past and present: lists, one job in full, its stream of returns, and its end by a user.
+
+A stream delivers every return once, in the order of the store's sequence numbers (G7, G9). A kill is stored, so a
+minion that is away learns of it when it reconnects.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saltlite.auth.acl import Action, Principal, authorize, sees_jobs_of_others
-from saltlite.errors import DamagedError, ProtocolError, SaltliteError, UsageError
-from saltlite.master.processes.context import Answer, Master
+from saltlite.auth.acl import KILL_OF_OTHERS, Action, Principal, authorize, may, sees_jobs_of_others
+from saltlite.auth.rules import RUNNER
+from saltlite.errors import DamagedError, ProtocolError, RefusedError, SaltliteError, UsageError
+from saltlite.master.handlers.delivery import CANCELS_MAX
+from saltlite.master.handlers.targets import whom
+from saltlite.master.processes.context import Answer, Follow, Master
+from saltlite.master.store.ports import RETURNS_SIZE, TargetRow
+from saltlite.model.events import tag_job_kill
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
-from saltlite.model.ids import Jid, MinionId, TargetId, parse_jid, parse_minion_id
-from saltlite.model.job import Job
+from saltlite.model.ids import Jid, MinionId, PartId, TargetId, parse_jid, parse_minion_id
+from saltlite.model.job import TERMINAL, Job, Return, TargetState
 from saltlite.model.secretargs import without_secrets
 from saltlite.model.srn import check_resource_id, check_resource_type, resource_index_srn_key
 from saltlite.wire.jobrecord import JobRecord, decode_record, holds_secrets
@@ -185,3 +195,162 @@ def _target(detail: TargetDetail, managing: MinionId | None) -> dict[str, Any]:
         "started_at": detail.started_at,
         "duration_ms": detail.duration_ms,
     }
+
+
+# -- ending a job
+
+
+def handle_job_kill(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers three lists of targets: `ids`, who are asked to end it now; `away`, who will be told when they are back;
+    `cancelled`, who cannot have got the job and never will. Empty lists: it had ended everywhere.
+
+    Each of the first two says itself that it ended it; until then its state stays what it was.
+    """
+    authorize(principal, Action("job_kill"), master.terms)
+    jid = parse_jid(request["jid"])
+    job = master.store.job(jid)
+    if job is None or not may_see(master, principal, job.uid):
+        raise no_such_job(jid)
+    if job.uid != principal.uid and not may(principal, RUNNER, KILL_OF_OTHERS, master.terms):
+        raise RefusedError(f"{principal} may end his own jobs only: this one is of {job.user}, and takes @jobs kill")
+    owners: dict[TargetId, MinionId] = {srn: owner for owner, srns in job.resources.items() for srn in srns}
+    now = master.clock.wall()
+    cancelled: list[str] = []
+    with master.store.write() as store:
+        open_ids = [row.id for row in store.targets(jid) if row.state not in TERMINAL]
+        parts = store.open_parts(jid)
+        if open_ids:
+            cancelled = list(store.cancel_job(jid, principal.label, now))
+            store.put_event(tag_job_kill(jid), {"jid": jid, "by": principal.label, "targets": len(open_ids)}, now)
+    # Also those of whom this MWorker does not know yet that they are back; who is not there is not told.
+    if parts:
+        master.link.cancel(_at_once(parts))
+    never = frozenset(cancelled)
+    left = [target for target in open_ids if target not in never]
+    asked = [target for target in left if owners.get(target, target) in master.present]
+    away = [target for target in left if owners.get(target, target) not in master.present]
+    return Answer({"ids": asked, "away": away, "cancelled": cancelled}, committed=bool(open_ids))
+
+
+def _at_once(parts: Sequence[tuple[PartId, MinionId]]) -> list[tuple[str, str]]:
+    """(minion, part) of what is told now; a minion with more than CANCELS_MAX is told of the others when it asks."""
+    told: Counter[MinionId] = Counter()
+    some: list[tuple[str, str]] = []
+    for part, minion in parts:
+        told[minion] += 1
+        if told[minion] <= CANCELS_MAX:
+            some.append((minion, part))
+    return some
+
+
+# -- following a job
+
+
+PAGE = 500
+"""Returns in one message of the stream."""
+
+
+def handle_follow(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers what `publish` answered, with `fun` and `tgt`; then the stream from `after` on.
+
+    With `once` the stream ends when it has told what is stored now: who is about to call a minion missing looks here
+    first, because a bell may have been lost (G9).
+    """
+    authorize(principal, Action("follow"), master.terms)
+    jid = parse_jid(request["jid"])
+    job = master.store.job(jid)
+    if job is None or not may_see(master, principal, job.uid):
+        raise no_such_job(jid)
+    fields = {
+        "jid": jid,
+        **whom(master, job),
+        "unknown": {},
+        "skipped": [],
+        "timeout_s": master.terms.timeout_s,
+        "deliver_ms": job.deliver_ms,
+        "fun": job.fun,
+        "tgt": job.target.expression,
+    }
+    return Answer(fields, follow=Follow(jid, request["after"], request.get("once", False)))
+
+
+class Follower:
+    """One client that follows one job: what it has been told, and what is new."""
+
+    def __init__(self, master: Master, follow: Follow) -> None:
+        self._master = master
+        self.jid: Jid = follow.jid
+        self._after = follow.after
+        self._once = follow.once
+        self._told: dict[TargetId, TargetState] = {}
+        self._planned: set[TargetId] | None = None
+        """Those of which it was told that their turn has not come; None before the first look."""
+        self._managing: dict[TargetId, MinionId] | None = None
+        """Which minion manages each resource; None before the first return."""
+
+    def _moved(self) -> list[TargetRow]:
+        """Those that have moved since they were told, and those of a batch whose turn has come.
+
+        PLANNED ones are read once, for nobody becomes one later: of those that are QUEUED instead there are a few.
+        """
+        store = self._master.store
+        rows: list[TargetRow] = []
+        if self._planned is None:
+            rows = store.targets_in(self.jid, TargetState.PLANNED)
+            self._planned = {row.id for row in rows}
+        elif self._planned:
+            rows = [row for row in store.targets_in(self.jid, TargetState.QUEUED) if row.id in self._planned]
+        # Read behind those: who moved on in between is told last how far.
+        moved = [*rows, *store.moved_targets(self.jid)]
+        return [row for row in moved if self._told.get(row.id) is not row.state]
+
+    def _note(self, told: list[TargetRow]) -> None:
+        self._told.update((row.id, row.state) for row in told)
+        if self._planned:
+            self._planned.difference_update(row.id for row in told if row.state is not TargetState.PLANNED)
+
+    def _row(self, ret: Return) -> dict[str, Any]:
+        if self._managing is None:
+            self._managing = self._master.store.managing_minions(self.jid)
+        row = {
+            "id": ret.id,
+            "state": str(ret.state),
+            "retcode": ret.retcode,
+            "body": ret.body,
+            "started_at": ret.started_at,
+            "duration_ms": ret.duration_ms,
+            "reason": ret.reason,
+            "seq": ret.seq,
+        }
+        return {**row, "minion": self._managing[ret.id]} if ret.id in self._managing else row
+
+    def news(self) -> dict[str, Any] | None:
+        """The next message of the stream, None when there is nothing new.
+
+        `end` is set on the last, and `so_far` on the last of a stream of what there is now.
+        """
+        store = self._master.store
+        # Read before the returns: a target that is terminal here has its return below.
+        still_open = store.open_targets(self.jid)
+        moved = self._moved()
+        returns = store.returns(self.jid, self._after, PAGE)
+        whole = len(returns) < PAGE and sum(len(ret.body) for ret in returns) < RETURNS_SIZE
+        end = not still_open and whole
+        so_far = self._once and whole
+        if not returns and not moved and not end and not so_far:
+            return None
+        self._note(moved)
+        if returns:
+            self._after = returns[-1].seq
+        message: dict[str, Any] = {
+            "seq": self._after,
+            "states": [
+                {"id": row.id, "state": str(row.state), "reason": row.reason, "at": row.changed_at} for row in moved
+            ],
+            "returns": [self._row(ret) for ret in returns],
+        }
+        if end:
+            message["end"] = True
+        if so_far:
+            message["so_far"] = True
+        return message

@@ -1,7 +1,12 @@
-"""Operators' work on keys. A change is answered after every session of the key has felt it (S5)."""
+"""Minion keys and join tokens: users' decisions, and the verdict on a key that a minion presents.
+
+A change by a user is answered after every session of that key has been told (S5). A join token pins the fleet key for a
+minion and accepts its key, a limited number of times and until it expires; the store has only its public key.
+"""
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,16 +14,17 @@ from typing import Any
 
 from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import SaltliteError, StoreError, UsageError
-from saltlite.master.handlers.register import forget, namesake
+from saltlite.master.handlers.registration import forget, namesake
 from saltlite.master.processes import ipc_messages as inside
 from saltlite.master.processes.context import Answer, Master, Question
-from saltlite.master.protocol.keyring import refusal
-from saltlite.master.store.ports import PartRow, StoreWriter
-from saltlite.model.events import tag_key
+from saltlite.master.protocol.keyring import Presented, Verdict, decide, refusal
+from saltlite.master.store.ports import PartRow, StoreWriter, TokenRecord
+from saltlite.model.events import tag_auth, tag_key
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.model.job import TargetState
-from saltlite.model.keys import KeyRecord, KeyState, fingerprint, parse_fingerprint
+from saltlite.model.keys import JoinToken, KeyRecord, KeyState, fingerprint, parse_fingerprint
 from saltlite.wire.ipc import Inside
+from saltlite.wire.joinproof import token_public
 
 log = logging.getLogger(__name__)
 
@@ -171,3 +177,140 @@ def _forget(master: Master, minion: MinionId) -> None:
     else:
         if released:
             log.info("with the key of %s its resources were released: %d", minion, released)
+
+
+# -- a key that a minion presents
+
+
+def handle_decide(master: Master, ask: dict[str, Any]) -> None:
+    """Answers the link by `decided`; "busy" when the store cannot say, which a minion takes as "come again"."""
+    said = ask["said"]
+    presented = Presented(
+        id=parse_minion_id(said["id"]),
+        fingerprint=fingerprint(ask["public"]),
+        public=ask["public"],
+        address=ask["address"],
+        proof=said["token"],
+    )
+    try:
+        verdict = _decide(master, presented)
+    except StoreError:
+        verdict = Verdict("busy")
+    master.link.decided(ask["session"], verdict.state, presented.id, verdict.drop)
+
+
+def handle_suspect(master: Master, ask: dict[str, Any]) -> None:
+    """Two machines seem to share a key: written down as an event, which needs a person."""
+    log.warning(
+        "two machines use the key of %s: the one at %s was sent away, the one at %s stays. Give the copy a key of its "
+        "own (stop its minion, remove its pki_dir and data_dir, start it again); if nobody made a copy the key was "
+        "stolen: saltlite key revoke %s",
+        ask["id"],
+        ask["address"],
+        ask["stays"],
+        ask["id"],
+    )
+    data = {
+        "id": ask["id"],
+        "fingerprint": ask["fingerprint"],
+        "address": ask["address"],
+        "stays": ask["stays"],
+        "act": "clone-suspect",
+    }
+    with master.store.write() as store:
+        store.put_event(tag_auth(), data, master.clock.wall())
+
+
+def _decide(master: Master, presented: Presented) -> Verdict:
+    known = master.store.key(presented.fingerprint)
+    if known is not None and known.id == presented.id and known.state is KeyState.ACCEPTED:
+        # The usual case at a reconnection storm: nothing to write, so no transaction.
+        return Verdict(KeyState.ACCEPTED)
+    now = master.clock.wall()
+    with master.store.write() as store:
+        verdict = _without_namesake(master, decide(presented, store, now))
+        if verdict.use_token and not store.use_token(verdict.use_token):
+            return Verdict("busy")
+        for old in verdict.drop:
+            store.delete_key(old)
+        if verdict.put is not None:
+            store.put_key(verdict.put)
+            if verdict.put.state is KeyState.ACCEPTED:
+                store.delete_preaccept(presented.id)
+            data = {
+                "id": presented.id,
+                "fingerprint": presented.fingerprint,
+                "address": presented.address,
+                "act": verdict.state,
+                "how": verdict.put.how,
+            }
+            store.put_event(tag_auth(), data, now)
+    return verdict
+
+
+def _without_namesake(master: Master, verdict: Verdict) -> Verdict:
+    """No token and no fingerprint accepts a key whose id is a resource's: it waits for an operator, who reads why."""
+    record = verdict.put
+    if record is None or record.state is not KeyState.ACCEPTED:
+        return verdict
+    problem = namesake(master, record.id)
+    if not problem:
+        return verdict
+    record = replace(record, state=KeyState.PENDING, how=f"first contact; not accepted, for {problem}")
+    return Verdict(KeyState.PENDING, record, drop=verdict.drop)
+
+
+# -- join tokens
+
+
+USES_MAX = 1_000_000
+EXPIRES_MAX_S = 365 * 86_400
+GLOB_MAX = 256
+
+
+def handle_token_create(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers the token's text: the only time that it is seen, for the store keeps a public key."""
+    authorize(principal, Action("token_create"), master.terms)
+    uses, expires_s, id_glob = request["uses"], float(request["expires_s"]), request["id_glob"]
+    if not 1 <= uses <= USES_MAX:
+        raise UsageError(f"a join token has 1 to {USES_MAX} uses, not {uses}")
+    if not 0 < expires_s <= EXPIRES_MAX_S:
+        raise UsageError("a join token expires after a moment to 365 days")
+    if not 1 <= len(id_glob) <= GLOB_MAX:
+        raise UsageError(f"the id glob of a join token has 1 to {GLOB_MAX} characters")
+    token = JoinToken(
+        fleet=master.identity.fleet,
+        token_id=_letters(master.clock.entropy(5)),
+        secret=_letters(master.clock.entropy(20)),
+    )
+    now = master.clock.wall()
+    with master.store.write() as store:
+        store.put_token(
+            TokenRecord(
+                token_id=token.token_id,
+                public=token_public(token),
+                id_glob=id_glob,
+                uses_left=uses,
+                created_at=now,
+                expires_at=now + expires_s,
+                created_by=principal.label,
+            )
+        )
+        store.put_event(tag_key(), {"act": "token", "token": token.token_id, "by": principal.label}, now)
+    return Answer({"token": token.text()})
+
+
+def _letters(raw: bytes) -> str:
+    return base64.b32encode(raw).decode("ascii").lower()
+
+
+def handle_token_revoke(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers whether the token of this `token_id` was there, which it is no more when it was used up and pruned."""
+    authorize(principal, Action("token_revoke"), master.terms)
+    token_id = request["token_id"]
+    with master.store.write() as store:
+        was_there = store.delete_token(token_id)
+        if was_there:
+            data = {"act": "token-revoked", "token": token_id, "by": principal.label}
+            store.put_event(tag_key(), data, master.clock.wall())
+    return Answer({"revoked": was_there}, committed=True)

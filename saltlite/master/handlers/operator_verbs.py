@@ -14,42 +14,21 @@ from typing import Any
 from saltlite.auth.acl import Principal, refuse_barred
 from saltlite.errors import UsageError
 from saltlite.master.handlers import (
-    acl_explain,
-    auth_tokens,
-    cached,
-    cloud_event,
-    complete,
-    describe,
-    event_send,
+    auth,
+    cache,
+    completion,
+    documents,
     events,
-    follow,
-    hook,
-    job_kill,
+    files,
+    functions,
     jobs,
     keys,
-    login,
-    match,
     minions,
-    missing,
-    pillar,
     publish,
+    registration,
     resources,
-    runner_event,
     status,
-    token_create,
-    token_revoke,
-)
-from saltlite.master.handlers import (
-    cp_staging as copies,
-)
-from saltlite.master.handlers import (
-    file_listing as served,
-)
-from saltlite.master.handlers import (
-    last_seen as heard,
-)
-from saltlite.master.handlers import (
-    missing_functions as lacking,
+    targets,
 )
 from saltlite.master.handlers.fields import (
     Call,
@@ -88,13 +67,13 @@ class OperatorVerb:
 
 
 VERBS: dict[str, OperatorVerb] = {
-    "login": OperatorVerb(login.handle_login, {"backend": NAME, "username": NAME, "password": Text()}),
-    "logout": OperatorVerb(login.handle_logout),
-    "whoami": OperatorVerb(login.handle_whoami),
-    "auth_token_list": OperatorVerb(auth_tokens.handle_auth_token_list),
-    "auth_token_revoke": OperatorVerb(auth_tokens.handle_auth_token_revoke, {"ids": Names}),
+    "login": OperatorVerb(auth.handle_login, {"backend": NAME, "username": NAME, "password": Text()}),
+    "logout": OperatorVerb(auth.handle_logout),
+    "whoami": OperatorVerb(auth.handle_whoami),
+    "auth_token_list": OperatorVerb(auth.handle_auth_token_list),
+    "auth_token_revoke": OperatorVerb(auth.handle_auth_token_revoke, {"ids": Names}),
     "acl_explain": OperatorVerb(
-        acl_explain.handle_acl_explain,
+        auth.handle_acl_explain,
         {"user": NAME, "tgt": Text(), "tgt_type": NAME, "fun": NAME, "args": Listed(), "kwargs": Table()},
         {"groups": Names},
     ),
@@ -115,21 +94,21 @@ VERBS: dict[str, OperatorVerb] = {
             "runner": NAME,
         },
     ),
-    "copy_begin": OperatorVerb(copies.handle_copy_begin),
+    "copy_begin": OperatorVerb(files.handle_copy_begin),
     "copy_put": OperatorVerb(
-        copies.handle_copy_put,
+        files.handle_copy_put,
         {
             "area": NAME,
             "path": NAME,
             "offset": Whole(most=2**53),
-            "data": Data(copies.PIECE_MAX),
+            "data": Data(files.PIECE_MAX),
             "mode": Whole(most=0o7777),
         },
     ),
-    "copy_end": OperatorVerb(copies.handle_copy_end, {"area": NAME, "jid": NAME}),
-    "describe": OperatorVerb(describe.handle_describe, {"tgt": Text(), "tgt_type": NAME, "funs": Names}),
-    "follow": OperatorVerb(follow.handle_follow, {"jid": NAME, "after": Whole()}, {"once": Flag()}),
-    "job_kill": OperatorVerb(job_kill.handle_job_kill, {"jid": NAME}),
+    "copy_end": OperatorVerb(files.handle_copy_end, {"area": NAME, "jid": NAME}),
+    "describe": OperatorVerb(publish.handle_describe, {"tgt": Text(), "tgt_type": NAME, "funs": Names}),
+    "follow": OperatorVerb(jobs.handle_follow, {"jid": NAME, "after": Whole()}, {"once": Flag()}),
+    "job_kill": OperatorVerb(jobs.handle_job_kill, {"jid": NAME}),
     "job_list": OperatorVerb(
         jobs.handle_job_list,
         {},
@@ -147,10 +126,10 @@ VERBS: dict[str, OperatorVerb] = {
     ),
     "job_show": OperatorVerb(jobs.handle_job_show, {"jid": NAME}),
     "events": OperatorVerb(events.handle_events, {"pattern": NAME}, {"after": Whole(), "since": Number()}),
-    "event_send": OperatorVerb(event_send.handle_event_send, {"tag": NAME, "said": Table()}, {"runner": NAME}),
-    "lacking": OperatorVerb(lacking.handle_lacking, {"fun": NAME}),
+    "event_send": OperatorVerb(events.handle_event_send, {"tag": NAME, "said": Table()}, {"runner": NAME}),
+    "lacking": OperatorVerb(functions.handle_lacking, {"fun": NAME}),
     "runner_event": OperatorVerb(
-        runner_event.handle_runner_event,
+        events.handle_runner_event,
         {"jid": NAME, "funs": Names},
         {"retcode": Whole(-(2**63)), "duration_ms": Whole()},
     ),
@@ -159,32 +138,30 @@ VERBS: dict[str, OperatorVerb] = {
     "key_change": OperatorVerb(keys.handle_key_change, {"action": NAME, "fingerprints": Names}),
     "key_preaccept": OperatorVerb(keys.handle_key_preaccept, {"id": NAME, "fingerprint": NAME}),
     "key_finger": OperatorVerb(keys.handle_key_finger),
-    "token_create": OperatorVerb(
-        token_create.handle_token_create, {"uses": Whole(), "expires_s": Number(), "id_glob": NAME}
-    ),
-    "token_revoke": OperatorVerb(token_revoke.handle_token_revoke, {"token_id": NAME}),
-    "cloud_event": OperatorVerb(cloud_event.handle_cloud_event, {"machine": NAME, "what": NAME, "said": Table()}),
-    "hook": OperatorVerb(hook.handle_hook, {"path": NAME, "said": Table()}),
-    "heard": OperatorVerb(heard.handle_heard, {"ids": Names}),
+    "token_create": OperatorVerb(keys.handle_token_create, {"uses": Whole(), "expires_s": Number(), "id_glob": NAME}),
+    "token_revoke": OperatorVerb(keys.handle_token_revoke, {"token_id": NAME}),
+    "cloud_event": OperatorVerb(events.handle_cloud_event, {"machine": NAME, "what": NAME, "said": Table()}),
+    "hook": OperatorVerb(events.handle_hook, {"path": NAME, "said": Table()}),
+    "heard": OperatorVerb(minions.handle_heard, {"ids": Names}),
     "minions": OperatorVerb(minions.handle_minions),
-    "match": OperatorVerb(match.handle_match, {"tgt": Text(), "tgt_type": NAME}, {"explain": NAME}),
+    "match": OperatorVerb(targets.handle_match, {"tgt": Text(), "tgt_type": NAME}, {"explain": NAME}),
     "cached": OperatorVerb(
-        cached.handle_cached, {"bank": NAME, "tgt": Text(), "tgt_type": NAME}, {"after": NAME, "names": Flag()}
+        cache.handle_cached, {"bank": NAME, "tgt": Text(), "tgt_type": NAME}, {"after": NAME, "names": Flag()}
     ),
-    "cache_clear": OperatorVerb(cached.handle_cache_clear, {"banks": Names, "tgt": Text(), "tgt_type": NAME}),
-    "pillar_show": OperatorVerb(pillar.handle_pillar_show, {"id": NAME}),
-    "served": OperatorVerb(served.handle_served, {"act": NAME}, {"env": NAME, "after": NAME}),
+    "cache_clear": OperatorVerb(cache.handle_cache_clear, {"banks": Names, "tgt": Text(), "tgt_type": NAME}),
+    "pillar_show": OperatorVerb(documents.handle_pillar_show, {"id": NAME}),
+    "served": OperatorVerb(files.handle_served, {"act": NAME}, {"env": NAME, "after": NAME}),
     "resource_list": OperatorVerb(resources.handle_resource_list, {}, {"type": NAME, "minion": NAME, "after": NAME}),
     "resource_owner": OperatorVerb(resources.handle_resource_owner, {"id": NAME}),
     "resource_grains": OperatorVerb(resources.handle_resource_grains, {"type": NAME, "id": NAME}),
     "resource_list_grains": OperatorVerb(resources.handle_resource_list_grains, {}, {"after": NAME}),
     "resource_transfer": OperatorVerb(resources.handle_resource_transfer, {"srn": NAME, "minion": NAME}),
-    "resource_confirm": OperatorVerb(missing.handle_resource_confirm, {"minion": NAME}, {"type": NAME}),
+    "resource_confirm": OperatorVerb(registration.handle_resource_confirm, {"minion": NAME}, {"type": NAME}),
     "resource_stats": OperatorVerb(resources.handle_resource_stats),
     "resource_compact": OperatorVerb(resources.handle_resource_compact),
     "resource_verify": OperatorVerb(resources.handle_resource_verify),
     "complete": OperatorVerb(
-        complete.handle_complete, {"kind": NAME, "prefix": NAME}, {"function": NAME, "states": Names}
+        completion.handle_complete, {"kind": NAME, "prefix": NAME}, {"function": NAME, "states": Names}
     ),
 }
 

@@ -6,25 +6,24 @@ resolved list, and nothing else is ever sent the job.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saltlite.auth.acl import OPTIONS_ALONE, Action, Principal, authorize
 from saltlite.auth.rules import Call
 from saltlite.errors import NoTargetError, RefusedError, UsageError
-from saltlite.master.handlers.batch import LASTS_MAX_MS, batch_of, release, send
-from saltlite.master.handlers.disk_quota import refuse_when_full
-from saltlite.master.handlers.function_support import Fitting, Skipped, fitting
-from saltlite.master.handlers.functions import fitting_calls
-from saltlite.master.handlers.reach import selected_within_reach, shown_key_states
+from saltlite.master.handlers.delivery import LASTS_MAX_MS, batch_of, release, send
+from saltlite.master.handlers.functions import Fitting, Known, Skipped, checked_function, fitting, fitting_calls, parsed
 from saltlite.master.handlers.targets import (
     by_owner,
     nobody,
     refuse_pillar_guesses,
+    selected_within_reach,
+    shown_key_states,
     still_accepted,
     subset_of,
+    target_of,
     unknown_names,
     whom,
 )
@@ -35,7 +34,7 @@ from saltlite.model.execution import KNOWING, Execution, checked_executors, chec
 from saltlite.model.ids import Jid, MinionId, TargetId, jid_after, jid_at, parse_jid, parse_request_id
 from saltlite.model.job import BY_RUNNER, Job
 from saltlite.model.keys import KeyState
-from saltlite.model.target import Target, TargetKind
+from saltlite.model.target import Target
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, JobBody, encode_body, sign
 from saltlite.wire.jobrecord import holds_secrets
@@ -45,7 +44,6 @@ from saltlite.wire.signed_parts import audience
 DELIVER_MAX_MS = 30 * 86_400_000
 RUN_MAX_MS = 365 * 86_400_000
 
-_FUNCTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*\.[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _ORIGIN_MAX = 200
 
 
@@ -80,7 +78,7 @@ def handle_publish(master: Master, principal: Principal, request: Mapping[str, A
     with master.store.write() as store:
         known = store.job_of_request(request_id, principal.uid)
         if known is None:
-            refuse_when_full(master)
+            master.refuse_when_full()
             chosen = still_accepted(chosen, store)
             _refuse_nobody(chosen, target, store, shown_key_states(master, principal))
             job = Job(
@@ -218,22 +216,6 @@ def _answer(
     return Answer(fields, follow=Follow(jid, 0) if request.get("follow") else None)
 
 
-def target_of(request: Mapping[str, Any]) -> Target:
-    """The target in the fields tgt and tgt_type. Raises UsageError for a type that there is not."""
-    try:
-        kind = TargetKind(request["tgt_type"])
-    except ValueError:
-        raise UsageError(f"there is no target type {request['tgt_type'][:40]!r}") from None
-    return Target(request["tgt"], kind)
-
-
-def checked_function(fun: object) -> str:
-    """`fun`, when it is written as a function; UsageError otherwise."""
-    if not isinstance(fun, str) or not _FUNCTION.fullmatch(fun):
-        raise UsageError(f"{str(fun)[:80]!r} is not a function: it is written module.function, as in test.ping")
-    return fun
-
-
 def _within(value: int, longest: int, option: str) -> int:
     if not 0 <= value <= longest:
         raise UsageError(f"{option} takes at most {longest // 86_400_000} days")
@@ -291,3 +273,84 @@ def _signed(
             "put large data into a file and pass its name"
         )
     return replace(job, body=body, signature=sign(private, body))
+
+
+# -- describing functions
+
+
+SIGNATURES_MAX = 16
+"""Different signatures of one function that an answer holds; minions with further ones count as unknown."""
+
+
+def handle_describe(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Fields as in `operator_verbs`; answers `count`, the targets, with `resources`, how many of them are such, and
+    `away`, how many cannot be reached now; and `functions`: name -> what is known.
+
+    That is `signatures`, the different texts of `saltlite.model.signature`, and `takers`, who declares each of them;
+    `risks`, who declares which; `lacking`, how many targets do not have it; and `unknown`, how many may have
+    it and have not said what it takes. No minion is asked. What a few minions say is told as theirs (`minions`, how
+    many; `of`, how many have it; `one`, the first of them by id), for one that was broken into can say anything.
+    """
+    authorize(principal, Action("describe"), master.terms)
+    funs = [checked_function(fun) for fun in request["funs"]]
+    if not 1 <= len(funs) <= CALLS_MAX:
+        raise UsageError(f"describe takes 1 to {CALLS_MAX} functions, not {len(funs)}")
+    target = target_of(request)
+    refuse_pillar_guesses(master, principal, target)
+    for fun in funs:
+        authorize(principal, Action("describe", Call(fun, kwargs=None)), master.terms)
+    chosen = selected_within_reach(master, principal, target, Call(funs[0], kwargs=None))
+    chosen = fitting(master, chosen, funs).chosen
+    for fun in funs:
+        wanted = Action("describe", Call(fun, kwargs=None), chosen.minions, chosen.resources)
+        authorize(principal, wanted, master.terms, master.selects)
+    known = Known(chosen, master)
+    owners = [*chosen.minions, *chosen.resources.values()]
+    fields = {
+        "count": len(owners),
+        "resources": len(chosen.resources),
+        "away": sum(minion not in master.present for minion in owners),
+        "functions": {fun: _described(fun, known) for fun in funs},
+    }
+    return Answer(fields)
+
+
+@dataclass(slots=True)
+class _Sayers:
+    """Who says the same of a function."""
+
+    minions: int = 0
+    one: str = ""
+
+    def add(self, count: int, first: TargetId) -> None:
+        self.minions += count
+        self.one = min(self.one or first, first)
+
+
+def _described(fun: str, known: Known) -> dict[str, Any]:
+    signatures: dict[str, _Sayers] = {}
+    risks: dict[str, _Sayers] = {}
+    having = lacking = unknown = 0
+    for functions, count, first in known.sets():
+        text = functions.functions.get(fun) if functions is not None else None
+        if text is None:
+            if functions is not None and functions.whole:
+                lacking += count
+            else:
+                unknown += count
+            continue
+        having += count
+        _fun, signature, risk = parsed(text)
+        if risk:
+            risks.setdefault(risk, _Sayers()).add(count, first)
+        if signature is None or (text not in signatures and len(signatures) == SIGNATURES_MAX):
+            unknown += count
+        else:
+            signatures.setdefault(text, _Sayers()).add(count, first)
+    return {
+        "signatures": list(signatures),
+        "takers": [{"minions": who.minions, "of": having, "one": who.one} for who in signatures.values()],
+        "risks": [{"risk": risk, "minions": who.minions, "of": having, "one": who.one} for risk, who in risks.items()],
+        "lacking": lacking,
+        "unknown": unknown,
+    }

@@ -9,9 +9,7 @@ from typing import Any
 
 from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
-from saltlite.master.handlers.missing import missing_rows
-from saltlite.master.handlers.register import conflict
-from saltlite.master.handlers.resource_grains import drop_grains
+from saltlite.master.handlers.registration import conflict, drop_grains, missing_rows
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.processes.registrations import Registered
 from saltlite.model.events import tag_resource_conflict

@@ -8,8 +8,8 @@ from typing import Any
 from saltlite import __version__
 from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.master.handlers.minions import minion_rows
-from saltlite.master.handlers.missing import missing_rows
-from saltlite.master.handlers.reach import shown_key_states
+from saltlite.master.handlers.registration import missing_rows
+from saltlite.master.handlers.targets import shown_key_states
 from saltlite.master.processes import ipc_messages as inside
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.model.keys import KeyState

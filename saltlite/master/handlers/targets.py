@@ -1,4 +1,11 @@
-"""Whom a job is for: what a selection comes to, who of them is away, and why a name is nobody."""
+"""What a target selects, who may learn of it, and why a name in it selects nothing.
+
+Operators, and users who may run a runner that lists minions (`@runner manage.up`), may learn of the whole fleet. For
+any other user, reach is the minions and resources on which some rule lets them run some function: answers count, name
+and complete nothing beyond it. A target that selects anything beyond it is refused with the same sentence as one that
+selects nothing, so that a refusal does not reveal whether a name exists. Key states are shown to users who may list
+keys.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +13,58 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from saltlite.auth.acl import Principal, knows_pillars
+from saltlite.auth.acl import RIGHTS, Action, Principal, authorize, knows_pillars, may, places_of, too_wide
 from saltlite.auth.guess_rate import WRONG_AT_ONCE
+from saltlite.auth.rules import RUNNER, WHEEL, Call
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.handlers.reach import shown_key_states
-from saltlite.master.processes.context import Master
+from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import StoreReader
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.job import Job
 from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
-from saltlite.targeting import pillar_pattern, pillar_values, wrong_pillar_values
+from saltlite.targeting import explain, pillar_pattern, pillar_values, wrong_pillar_values
+from saltlite.targeting.explanation import Explanation
 from saltlite.targeting.fleet import Selection
 from saltlite.targeting.listing import listed
+
+EVERYWHERE = frozenset({"", "*"})
+"""Places of rules that hold for every target."""
+NOT_ACCEPTED = frozenset(KeyState) - {KeyState.ACCEPTED}
+
+
+def reach(master: Master, principal: Principal) -> frozenset[TargetId] | None:
+    """The minions and resources that the principal may learn of; None for all of them."""
+    if may(principal, RUNNER, RIGHTS["minions"][1], master.terms):
+        return None
+    places = places_of(principal, master.terms)
+    if places & EVERYWHERE:
+        return None
+    return frozenset[TargetId]().union(*(master.selects(place) for place in places))
+
+
+def selected_within_reach(master: Master, principal: Principal, target: Target, call: Call) -> Selection:
+    """What the target selects now. UsageError for what is no target.
+
+    RefusedError when it selects anything beyond the reach of the principal, names somebody there, or selects nobody
+    and names nobody: the sentence is the same for all three.
+    """
+    chosen = master.resolve(target)
+    within = reach(master, principal)
+    if within is None:
+        return chosen
+    found = {*chosen.minions, *chosen.resources}
+    places = places_of(principal, master.terms)
+    names_are_within = all(any(fnmatchcase(name, place) for place in places) for name in chosen.unknown)
+    if found <= within and names_are_within and (found or chosen.unknown):
+        return chosen
+    raise RefusedError(too_wide(principal, call, master.terms))
+
+
+def shown_key_states(master: Master, principal: Principal) -> frozenset[KeyState]:
+    """Which states of keys, other than accepted, a sentence for the principal may tell."""
+    return NOT_ACCEPTED if may(principal, WHEEL, RIGHTS["key_list"][1], master.terms) else frozenset()
+
 
 _PILLAR = "pillar"
 """Under what wrong values of pillar are counted."""
@@ -34,6 +80,15 @@ _NOT_ACCEPTED = {
 _NOBODY = "neither an accepted minion nor a resource has this name"
 _NO_RESOURCE = "no such resource is registered"
 """Of an SRN: the ids of minions have no colon."""
+
+
+def target_of(request: Mapping[str, Any]) -> Target:
+    """The target in the fields tgt and tgt_type. Raises UsageError for a type that there is not."""
+    try:
+        kind = TargetKind(request["tgt_type"])
+    except ValueError:
+        raise UsageError(f"there is no target type {request['tgt_type'][:40]!r}") from None
+    return Target(request["tgt"], kind)
 
 
 def refuse_pillar_guesses(master: Master, principal: Principal, target: Target, explained: str = "") -> None:
@@ -173,4 +228,49 @@ def _why_not(names: Sequence[str], store: StoreReader, told: frozenset[KeyState]
             _NO_RESOURCE if ":" in name else _NOBODY,
         )
         for name, known in states.items()
+    }
+
+
+def handle_match(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `minions`, `resources` (managing minion -> SRNs), `away` (which of these minions have no session),
+    `unknown` (names in the target that nothing has), and with `explain`, an id or an SRN, the `explanation` of it.
+
+    That has id, owner (None for a minion), read_as, selected, verdict, and `terms`: word, number and column (from 1, 0
+    where there is none), group (the nodegroup that has the word, or ""), true, why.
+    """
+    authorize(principal, Action("match"), master.terms)
+    target, fleet = target_of(request), master.fleet
+    refuse_pillar_guesses(master, principal, target, request.get("explain", ""))
+    chosen = master.resolve(target)
+    resources = {owner: list(srns) for owner, srns in by_owner(chosen.resources).items()}
+    fields: dict[str, Any] = {
+        "minions": sorted(chosen.minions),
+        "resources": resources,
+        "away": [minion for minion in sorted({*chosen.minions, *resources}) if minion not in master.present],
+        "unknown": list(chosen.unknown),
+    }
+    if "explain" in request:
+        fields["explanation"] = _told(explain(target, fleet, request["explain"]))
+    return Answer(fields)
+
+
+def _told(why: Explanation) -> dict[str, Any]:
+    terms = [
+        {
+            "word": one.place.word,
+            "number": one.place.number,
+            "column": one.place.column,
+            "group": one.place.group,
+            "true": one.true,
+            "why": one.why,
+        }
+        for one in why.terms
+    ]
+    return {
+        "id": why.id,
+        "owner": why.owner,
+        "read_as": why.read_as,
+        "selected": why.selected,
+        "verdict": why.verdict,
+        "terms": terms,
     }

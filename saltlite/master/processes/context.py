@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from saltlite.auth.acl import Granted, Principal
 from saltlite.auth.guess_rate import GuessRateLimiter
 from saltlite.auth.logins import Logins
-from saltlite.errors import CostlyRuleError, UsageError
+from saltlite.errors import CostlyRuleError, StoreError, UsageError
 from saltlite.files.memory import MemoryFileRoots
 from saltlite.files.ports import FileRoots
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, indexes_of
@@ -30,6 +30,7 @@ from saltlite.targeting.budget import Budget, BudgetError
 from saltlite.targeting.fleet import Selection
 from saltlite.wire.certificate import MasterCertificate
 from saltlite.wire.ipc import Inside
+from saltlite.wire.limits import MIB
 from saltlite.wire.signed_parts import SignedPart, SignedParts, signed_parts
 
 
@@ -180,6 +181,19 @@ class Master:
         """To be called before each request: it has a budget of its own, and sees the fleet as it is now."""
         self.budget = Budget()
         self.selected = {}
+
+    def refuse_when_full(self) -> None:
+        """Raises StoreError if the store has reached `store_max`, so that no job begins whose returns have no room.
+
+        Returns of running jobs are still stored: they must not be lost.
+        """
+        limit = self.terms.store_max
+        if limit and self.store.size() >= limit:
+            raise StoreError(
+                f"the store is full: it has reached store_max ({limit // MIB} MiB). Jobs that have ended make room in "
+                "a few seconds, others after `saltlite job kill JID` (`saltlite job list --state open` has them); "
+                "or raise store_max. Nothing was published."
+            )
 
     @property
     def fleet(self) -> MasterFleet:

@@ -17,8 +17,8 @@ from saltlite.auth.acl import Principal
 from saltlite.auth.logins import external
 from saltlite.errors import RefusedError, SaltliteError, StoreError
 from saltlite.hooks import DEPTH_MAX, Depths, Firing, Hook, HookRateLimiter, firing
+from saltlite.master.handlers.events import handle_runner_event
 from saltlite.master.handlers.publish import handle_publish
-from saltlite.master.handlers.runner_event import handle_runner_event
 from saltlite.master.processes.context import Master
 from saltlite.model.events import Event, tag_hook_told
 from saltlite.model.ids import jid_at

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from saltlite.errors import SaltliteError
-from saltlite.master.handlers.batch import release_due
+from saltlite.master.handlers.delivery import release_due
 from saltlite.master.processes.context import RecentProofs
 from saltlite.master.processes.link_channel import LinkChannel
 from saltlite.master.store.ports import Store

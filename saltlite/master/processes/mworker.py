@@ -17,18 +17,15 @@ from typing import Any
 from saltlite.auth.acl import Principal
 from saltlite.errors import CostlyRuleError, LoginError, ProtocolError, RefusedError, SaltliteError, StoreError
 from saltlite.files.server import FileServer
-from saltlite.master.handlers import presence
-from saltlite.master.handlers.batch import release_due
-from saltlite.master.handlers.events import EventStream
-from saltlite.master.handlers.follow import Follower
-from saltlite.master.handlers.key_decision import handle_decide, handle_suspect
-from saltlite.master.handlers.login import WRONG
-from saltlite.master.handlers.minion_requests import FOR_FILES, answer
+from saltlite.master.handlers import minions
+from saltlite.master.handlers.auth import WRONG
+from saltlite.master.handlers.delivery import handle_pull, release_due
+from saltlite.master.handlers.documents import FOR_FILES, answer
+from saltlite.master.handlers.events import EventStream, tell_ended
+from saltlite.master.handlers.jobs import Follower
+from saltlite.master.handlers.keys import handle_decide, handle_suspect
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.pull import handle_pull
-from saltlite.master.handlers.rejected_results import tell_left_out
-from saltlite.master.handlers.reports import Passing, Reported, store_passing
-from saltlite.master.handlers.turns import tell_ended
+from saltlite.master.handlers.results import Passing, Reported, store_passing, tell_left_out
 from saltlite.master.processes import ipc_messages as inside
 from saltlite.master.processes.backends import Backends, Verdict
 from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
@@ -168,11 +165,11 @@ class MWorker:
             case "pull":
                 self._guarded(lambda: handle_pull(self._master, message))
             case "presence":
-                changes = [presence.Change(*row) for row in message["items"]]
-                presence.notice(self._master, changes, whole=message["whole"])
+                changes = [minions.Change(*row) for row in message["items"]]
+                minions.notice(self._master, changes, whole=message["whole"])
                 self._take_clients()
                 if message["record"]:
-                    self._guarded(lambda: presence.record(self._master, changes, whole=message["whole"]))
+                    self._guarded(lambda: minions.record(self._master, changes, whole=message["whole"]))
                     self._committed()
             case "keys_done" | "heard" | "stats":
                 self._link.answered(message["n"], message)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from saltlite.errors import StoreError
-from saltlite.master.handlers.reports import Passing, Reported, Settled, store_reports
+from saltlite.master.handlers.results import Passing, Reported, Settled, store_reports
 from saltlite.master.processes.context import Master
 from saltlite.master.processes.turnnames import turn_of_report
 from saltlite.platform.turn_board import Marks, Turn

@@ -8,7 +8,7 @@ from typing import Any
 from saltlite.auth.acl import Principal
 from saltlite.errors import SaltliteError
 from saltlite.master.handlers.operator_verbs import VERBS
-from saltlite.master.handlers.reports import Reported
+from saltlite.master.handlers.results import Reported
 from saltlite.model.ids import MinionId
 from saltlite.platform.turn_board import REFUSED_S, Ended, Turn, TurnBoard
 from saltlite.wire.ipc import Inside, pack

@@ -22,7 +22,7 @@ from saltlite.api.runners import RunnerCall, Runners
 from saltlite.config.api import ApiConfig
 from saltlite.errors import RefusedError, SaltliteError
 from saltlite.master.handlers.events import EventStream
-from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer, Watch
 from saltlite.wire import codec

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from saltlite.loader.encode import encode_return
+from saltlite.master.handlers.delivery import handle_pull
+from saltlite.master.handlers.documents import FOR_FILES, answer
 from saltlite.master.handlers.events import EventStream
-from saltlite.master.handlers.key_decision import handle_decide, handle_suspect
-from saltlite.master.handlers.minion_requests import FOR_FILES, answer
-from saltlite.master.handlers.pull import handle_pull
-from saltlite.master.handlers.reports import Passing, Reported, store_passing, store_reports
+from saltlite.master.handlers.keys import handle_decide, handle_suspect
+from saltlite.master.handlers.results import Passing, Reported, store_passing, store_reports
 from saltlite.master.processes import ipc_messages as inside
 from saltlite.master.processes.context import Watch
 from saltlite.master.protocol.session_manager import Decide, Pull, Report, Suspect

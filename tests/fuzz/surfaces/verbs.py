@@ -10,7 +10,7 @@ from typing import Any
 from saltlite.client.values import decode_message
 from saltlite.errors import SaltliteError
 from saltlite.master.handlers.events import EventStream
-from saltlite.master.handlers.follow import Follower
+from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.operator_verbs import VERBS, handle_request
 from saltlite.master.processes.context import Answer, Watch
 from saltlite.wire import codec

@@ -1,23 +1,27 @@
-"""Jobs that go through their targets a few at a time: whose turn is it?
+"""Which targets are sent a job, and when: at publish, as a batch advances, and when a minion pulls.
 
-A place is taken by a target that has the job, or may yet get it, and for `wait_ms` after it has ended. One that went
-away while it ran the job keeps its place: it may be the very thing that the job does, and the next one waits until it
-is back. Targets without a session are passed over; they have their turn when they come.
+In a batch, a target occupies a slot while it has the job or may still get it, and for `wait_ms` after it has ended. A
+target that disconnects while it runs the job keeps its slot, because the job itself may be the cause (a reboot): the
+next target waits until it is back. Targets without a session are skipped until they connect.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from saltlite.errors import DamagedError, UsageError
-from saltlite.master.processes.context import RecentProofs, ToLink
+from saltlite.master.handlers.minions import Change, ensure
+from saltlite.master.processes.context import Master, RecentProofs, ToLink
+from saltlite.master.protocol.peer import HELD_MAX
 from saltlite.master.store.events import EXPIRED_REASON
-from saltlite.master.store.ports import BatchJob, Standing, Store, StoreReader, StoreWriter, TargetRow
+from saltlite.master.store.ports import BatchJob, OpenJob, Standing, Store, StoreReader, StoreWriter, TargetRow
 from saltlite.model.clock import Clock
-from saltlite.model.ids import Jid, TargetId
+from saltlite.model.ids import Jid, MinionId, PartId, TargetId
 from saltlite.model.job import Batch, Job, TargetState
+from saltlite.model.parts import split_part
+from saltlite.wire.limits import SEND_WINDOW
 from saltlite.wire.signed_parts import signed_parts
 
 log = logging.getLogger(__name__)
@@ -110,3 +114,73 @@ def send(job: Job, ids: Collection[TargetId], link: ToLink, recent: RecentProofs
         parts = signed_parts(job) if job.batch is None else recent.of(job.jid, lambda: job)
         wanted = frozenset(ids)
         link.publish(job, [part for part in parts.values() if not wanted.isdisjoint(part.targets)])
+
+
+# -- a minion pulls
+
+
+PAGE = 64
+"""Parts of jobs handed over at once; the link asks again when its minion has acknowledged half of its window."""
+
+CANCELS_MAX = HELD_MAX // 2
+"""Parts that a minion is told at once to end; of more, those that it may run come first, the others with a later sweep.
+A link that has no room for all that is said ends the session."""
+
+
+def handle_pull(master: Master, ask: dict[str, Any]) -> None:
+    """Answers the link by `pulled`, and by a `cancel` for what an operator ended meanwhile.
+
+    For a fresh session that is every part of a job that is not settled, whether the minion had acknowledged it or not:
+    it answers each by what its journal says, and so nothing that was lost on the way stays in doubt (G5). What it has
+    acknowledged once is only asked about, with no time left to begin: a minion that does not know such a job is
+    another machine with its key, or has an older state of its disk, and the job may have run (G4).
+
+    More than a page is gone through from the part `since` on, as there is room for them.
+    """
+    minion = MinionId(ask["id"])
+    store = master.store
+    fresh = ask["session"] is not None
+    if fresh:
+        ensure(master, Change(*ask["session"]))
+    found = [one for one in store.unsettled(minion) if fresh or one[1] is TargetState.QUEUED]
+    cancelled = store.cancelled(sorted({split_part(part)[0] for part, _state in found}))
+    ended = [one for one in found if split_part(one[0])[0] in cancelled]
+    if not ask["since"]:
+        _tell_ended(master, minion, ended)
+    over = {part for part, _state in ended}
+    since = split_part(ask["since"])
+    wanted = [part for part, _state in found if part not in over and split_part(part) >= since]
+    jobs = store.open_jobs(minion, wanted[:PAGE], SEND_WINDOW)
+    rows = list(_rows(master, minion, jobs))
+    if fresh or rows:
+        left = [part for part in wanted if rows and split_part(part) > split_part(jobs[-1].part)]
+        rest = next(iter(left), "") if fresh else None
+        master.link.pulled(minion, rows, starved=bool(left), rest=rest)
+
+
+def _rows(master: Master, minion: MinionId, jobs: list[OpenJob]) -> Iterator[tuple[OpenJob, list[bytes], int]]:
+    for job in jobs:
+        try:
+            yield job, _proof(master, minion, job), _left_ms(job, master.clock.wall())
+        except DamagedError as error:
+            # The others are delivered; this one expires.
+            log.error("%s: it is not delivered to %s", error, minion)  # noqa: TRY400 - the sentence says it all
+
+
+def _proof(master: Master, minion: MinionId, job: OpenJob) -> list[bytes]:
+    parts = master.proofs.of(job.jid, lambda: master.store.job(job.jid))
+    return list(parts[minion, job.part].proof)
+
+
+def _tell_ended(master: Master, minion: MinionId, ended: list[tuple[PartId, TargetState]]) -> None:
+    """Have the minion end these. One that never had such a part notes its id, and refuses a copy on its way."""
+    first = sorted(ended, key=lambda one: one[1] is TargetState.QUEUED)[:CANCELS_MAX]
+    if first:
+        master.link.cancel([(minion, part) for part, _state in first])
+
+
+def _left_ms(job: OpenJob, now: float) -> int:
+    """In how many milliseconds the job may begin. Not more than the whole, though a clock that was set back says so."""
+    if job.state is not TargetState.QUEUED:
+        return 0
+    return min(job.deliver_ms, max(0, int((job.created_at - now) * 1000) + job.deliver_ms))

@@ -8,8 +8,7 @@ from typing import Any
 from saltlite.auth.acl import Action, Principal, authorize, may
 from saltlite.auth.rules import RUNNER
 from saltlite.errors import RefusedError, UsageError
-from saltlite.master.handlers.publish import target_of
-from saltlite.master.handlers.targets import refuse_pillar_guesses
+from saltlite.master.handlers.targets import refuse_pillar_guesses, target_of
 from saltlite.master.processes.context import Answer, Master
 from saltlite.model.ids import MinionId
 from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS

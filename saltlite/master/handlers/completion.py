@@ -10,7 +10,7 @@ from typing import Any
 from saltlite.auth.acl import JOBS_OF_OTHERS, RIGHTS, Action, Principal, authorize, may
 from saltlite.auth.rules import RUNNER
 from saltlite.errors import UsageError
-from saltlite.master.handlers.reach import reach
+from saltlite.master.handlers.targets import reach
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import FunctionSet
 from saltlite.model.history import JobFilter

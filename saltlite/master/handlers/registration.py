@@ -1,47 +1,362 @@
-"""A minion registers the resources that it manages: checked, written, acknowledged; or refused, and nothing changes.
+"""A minion registers the resources that it manages: validated, written, acknowledged; or refused without effect.
 
-The order is what keeps the promises: what costs time is read and checked first; the rows of the registry are written
-inside a write transaction of the store, where no key is accepted, revoked or deleted; the grains are written after it,
-for others wait for the store; and a second, short transaction makes good what happened meanwhile.
+Expensive work is done first: the document is read and validated. The registry's rows are written inside a write
+transaction of the store, during which no key changes state. Grains are written after it, because other writers wait for
+the store. A second, short transaction corrects what has changed in between.
+
+A resource that its minion no longer finds stays registered until several looks agree, or an operator confirms.
+
+Resources of several minions may share a name; operators are warned, because a bare id means all of them, and where one
+name is an SRN and a bare id, the SRN gets the job alone.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from saltlite.errors import RefusedError, RemoteProtocolError, StoreError
-from saltlite.master.handlers.id_collisions import note_namesakes
-from saltlite.master.handlers.missing import (
-    Kept,
-    kept_of,
-    note_missing,
-    sentences,
-    srns_of,
-    with_kept,
-    yields,
-)
-from saltlite.master.handlers.resource_grains import checked_grains, drop_grains, held_rows, put_rows
+from saltlite.auth.acl import Action, Principal, authorize
+from saltlite.errors import RefusedError, RemoteProtocolError, StoreError, UsageError
 from saltlite.master.processes.claimants import ask_claimants
-from saltlite.master.processes.context import Master
+from saltlite.master.processes.context import Answer, Master
 from saltlite.master.processes.registrations import Registered
 from saltlite.master.store.ports import StoreReader, StoreWriter
-from saltlite.model.events import tag_resource_conflict, tag_resource_refresh, tag_resource_refused
-from saltlite.model.ids import MinionId, TargetId
+from saltlite.model.events import (
+    tag_resource_conflict,
+    tag_resource_missing,
+    tag_resource_namesake,
+    tag_resource_refresh,
+    tag_resource_refused,
+)
+from saltlite.model.ids import MinionId, TargetId, parse_minion_id
 from saltlite.model.keys import KeyState
-from saltlite.model.srn import resource_index_srn_key
+from saltlite.model.srn import parse_srn, resource_index_srn_key
 from saltlite.resources.registry.admission import Registering, admit, read_registration, shortened
 from saltlite.resources.registry.claims import Conflict, Registration
-from saltlite.resources.registry.missing import Missing
-from saltlite.resources.registry.views import Holding
-from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS
-from saltlite.wire.document import decode_document, document_digest
+from saltlite.resources.registry.missing import LOOKS, Missing, still_missing
+from saltlite.resources.registry.views import Holding, Views
+from saltlite.targeting.bank_values import leaves_of
+from saltlite.targeting.banks import (
+    GRAINS,
+    KEY_NAMES_MAX,
+    LEAVES_MAX,
+    PILLAR,
+    RESOURCE_GRAINS,
+    RESOURCE_GRAINS_MAX,
+    RESOURCE_GRAINS_TOTAL_MAX,
+    RESOURCE_KEYS_MAX,
+    RESOURCE_LEAVES_MAX,
+    Bank,
+)
+from saltlite.wire.codec import encode
+from saltlite.wire.document import DOCUMENT, decode_document, document_digest
+
+Grains = Mapping[TargetId, Mapping[str, Any]]
+Row = Mapping[str, Any]
+"""`grains` of one resource with `stale_since`."""
+
+
+class _Room:
+    """What the grains of one minion's resources may still fill. Those that do not fit change nothing."""
+
+    def __init__(self) -> None:
+        self._bytes = RESOURCE_GRAINS_TOTAL_MAX
+        self._leaves = RESOURCE_LEAVES_MAX
+        self._names: set[str] = set()
+
+    def take(self, grains: Mapping[Any, Any]) -> str:
+        """Why these grains cannot be kept beside the ones before, "" when they are taken."""
+        if not all(isinstance(name, str) for name in grains):
+            return "they have names that are no text"
+        if len(grains) > RESOURCE_KEYS_MAX:
+            return f"they have {len(grains)} names, and there may be {RESOURCE_KEYS_MAX}"
+        size = len(encode(grains, DOCUMENT))
+        if size > RESOURCE_GRAINS_MAX:
+            return f"they have {size} bytes, and there may be {RESOURCE_GRAINS_MAX}"
+        try:
+            leaves = leaves_of(grains)
+        except UsageError as error:
+            return str(error)
+        if leaves > LEAVES_MAX:
+            return f"they have {leaves} values, and there may be {LEAVES_MAX}"
+        if size > self._bytes:
+            return f"those of all its resources have more than {RESOURCE_GRAINS_TOTAL_MAX} bytes"
+        if leaves > self._leaves:
+            return f"those of all its resources have more than {RESOURCE_LEAVES_MAX} values"
+        names = self._names.union(grains) if not self._names.issuperset(grains) else self._names
+        if len(names) > KEY_NAMES_MAX:
+            return f"those of all its resources have more than {KEY_NAMES_MAX} different names"
+        self._bytes -= size
+        self._leaves -= leaves
+        self._names = names
+        return ""
+
+
+def checked_grains(
+    registering: Registering, before: Mapping[TargetId, Row], now: float
+) -> tuple[dict[str, Row], list[str]]:
+    """The rows of grains that a registration makes, and a sentence for each resource whose grains are not kept.
+
+    `before`: the rows of the minion until now: those of stale resources stay, and so do those of resources whose new
+    grains are refused, marked stale at `now`, wall-clock seconds since 1970.
+    """
+    ours = frozenset(registering.srns())
+    room = _Room()
+    rows: dict[TargetId, Row] = {}
+    reasons: list[str] = []
+    old: list[TargetId] = [srn for srn in registering.stale if srn in ours]
+    for srn, grains in registering.grains.items():
+        if srn not in ours:
+            reasons.append(f"{str(srn)[:80]!r} has grains and is not registered")
+        elif srn not in registering.stale:
+            problem = room.take(grains)
+            if problem:
+                reasons.append(f"the grains of {srn} were not kept: {problem}")
+                old.append(srn)
+            else:
+                rows[srn] = {"grains": grains, "stale_since": None}
+    for srn in old:
+        row = before.get(srn)
+        if row is not None and not room.take(row["grains"]):
+            rows[srn] = {**row, "stale_since": row["stale_since"] or now}
+    return rows, reasons
+
+
+def held_rows(master: Master, minion: MinionId, rows: Mapping[TargetId, Row]) -> dict[TargetId, Row]:
+    """Those of the rows whose resources are the minion's."""
+    held = master.registry.views().by_minion.get(minion, {})
+    names = {f"{kind}:{bare_id}" for kind, holding in held.items() for bare_id in holding.ids}
+    return {srn: row for srn, row in rows.items() if srn in names}
+
+
+def put_rows(master: Master, minion: MinionId, rows: Mapping[TargetId, Row], digest: str) -> None:
+    """Store the rows in place of those before. Raises StoreError."""
+    _put(master.banks.bank(RESOURCE_GRAINS), minion, rows, digest)
+
+
+def drop_grains(master: Master, moved: Iterable[tuple[TargetId, str]]) -> None:
+    """Drop the grains of resources (SRN, the minion that had it): another minion has them now. Raises StoreError."""
+    by_minion: dict[str, set[TargetId]] = {}
+    for srn, minion in moved:
+        by_minion.setdefault(minion, set()).add(srn)
+    bank = master.banks.bank(RESOURCE_GRAINS)
+    for minion, srns in by_minion.items():
+        rows = bank.get(minion)
+        if rows is not None and not srns.isdisjoint(rows):
+            _put(bank, minion, {srn: row for srn, row in rows.items() if srn not in srns}, "")
+
+
+def _put(bank: Bank, minion: str, rows: Mapping[TargetId, Row], digest: str) -> None:
+    if rows:
+        bank.put(minion, rows, digest)
+    else:
+        bank.delete(minion)
+
 
 log = logging.getLogger(__name__)
+
+NAMES_TOLD = 20
+"""Resources that an event or an answer names; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of a minion's resources stays although it did not find them. `was`: type -> how many it managed."""
+
+    missing: Mapping[str, Missing]
+    was: Mapping[str, int]
+
+    def srns(self) -> frozenset[TargetId]:
+        """All of these resources."""
+        return frozenset(srns_of(self.missing))
+
+
+def kept_of(master: Master, minion: MinionId, registering: Registering, digest: str) -> Kept:
+    """What stays of the minion's resources after this registration; `digest` is that of its document.
+
+    The document of a minion that does not name its looks counts as a look.
+    """
+    before = master.registrations.of(minion) or Registered()
+    held = master.registry.views().by_minion.get(minion, {})
+    missing = {}
+    for kind, holding in held.items():
+        seen = registering.seen(kind)
+        if not registering.look and kind not in registering.reports:
+            seen = replace(seen, look=digest)
+        found = still_missing(holding.ids, seen, before.missing.get(kind), master.clock.wall())
+        if found is not None:
+            missing[kind] = found
+    return Kept(missing, {kind: len(holding.ids) for kind, holding in held.items()})
+
+
+def with_kept(registering: Registering, kept: Kept) -> Registering:
+    """The registration with what stays; the grains of that are the old ones."""
+    resources = {kind: list(ids) for kind, ids in registering.resources.items()}
+    for kind, one in kept.missing.items():
+        resources.setdefault(kind, []).extend(one.since)
+    return replace(registering, resources=resources, stale=registering.stale | kept.srns())
+
+
+def sentences(minion: MinionId, registering: Registering, kept: Kept) -> list[str]:
+    """One for each type of which something stays."""
+    return [
+        f"{_counted(kind, registering, kept)} {_waits(one)}, or until `saltlite runner resource.confirm {minion}`"
+        for kind, one in kept.missing.items()
+    ]
+
+
+def note_missing(master: Master, store: StoreWriter, minion: MinionId, registering: Registering, kept: Kept) -> None:
+    """Write down what is missed, if that is news. Raises StoreError."""
+    before = (master.registrations.of(minion) or Registered()).missing
+    if kept.missing == before:
+        return
+    gone = frozenset(srns_of(before)) - kept.srns()
+    found = gone & frozenset(registering.srns())
+    data = {
+        "id": minion,
+        "missing": {
+            kind: {
+                "count": len(one.since),
+                "found": len(registering.resources.get(kind, ())),
+                "was": kept.was[kind],
+                "looks": one.looks,
+                "resources": sorted(one.since)[:NAMES_TOLD],
+            }
+            for kind, one in kept.missing.items()
+        },
+        "released": len(gone - found),
+        "found_again": len(found),
+    }
+    store.put_event(tag_resource_missing(minion), data, master.clock.wall())
+    for sentence in sentences(minion, registering, kept):
+        log.warning("%s: %s", minion, sentence)
+
+
+def yields(master: Master, claimant: MinionId) -> Any:
+    """Whether an owner leaves a resource to `claimant`: it does when it misses it itself."""
+    rows: dict[str, Registered] = {}
+
+    def missed(srn: str, owner: str) -> bool:
+        if owner not in rows:
+            rows[owner] = master.registrations.of(MinionId(owner)) or Registered()
+        return owner != claimant and rows[owner].missing_since(srn) is not None
+
+    return missed
+
+
+def handle_resource_confirm(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Let go what a minion misses, of one `type` or of all; answers `released`: type -> how many."""
+    authorize(principal, Action("resource_confirm"), master.terms)
+    minion, kind = parse_minion_id(request["minion"]), request.get("type", "")
+    with master.store.write() as store:
+        row = master.registrations.of(minion) or Registered()
+        going = {name: one for name, one in row.missing.items() if kind in ("", name)}
+        if not going:
+            waiting = ", ".join(row.missing)
+            of_type = f" of type {kind[:64]}" if kind else ""
+            also = f"; what it misses is of type {waiting}" if waiting else ""
+            raise UsageError(f"no resources{of_type} of {minion} wait to be let go{also}")
+        held = master.registry.get_resources_for_minion(minion)
+        left = {
+            name: [one for one in ids if name not in going or one not in going[name].since]
+            for name, ids in held.items()
+        }
+        done = master.registry.register(minion, left)
+        drop_grains(master, [(srn, minion) for srn in done.released])
+        missing = {name: one for name, one in row.missing.items() if name not in going}
+        row = replace(row, missing=missing, count=sum(map(len, left.values())))
+        master.registrations.put(minion, row, "")
+        released = {name: len(one.since) for name, one in going.items()}
+        data = {"id": minion, "missing": {}, "released": len(done.released), "found_again": 0, "by": principal.label}
+        store.put_event(tag_resource_missing(minion), data, master.clock.wall())
+    ask_claimants(master.registrations, master.link, done.released, but=minion)
+    return Answer({"released": released}, committed=True)
+
+
+def missing_rows(master: Master) -> Iterator[tuple[MinionId, dict[str, dict[str, Any]]]]:
+    """Each minion that misses resources: type -> count, looks, the first since when, and the first names."""
+    for minion, row in master.registrations.rows():
+        if row.missing:
+            yield (
+                minion,
+                {
+                    kind: {
+                        "count": len(one.since),
+                        "looks": one.looks,
+                        "stale_since": min(one.since.values()),
+                        "resources": sorted(one.since)[:NAMES_TOLD],
+                    }
+                    for kind, one in row.missing.items()
+                },
+            )
+
+
+def srns_of(missing: Mapping[str, Missing]) -> Iterable[TargetId]:
+    """All resources that are missed."""
+    return (resource_index_srn_key(kind, bare_id) for kind, one in missing.items() for bare_id in one.since)
+
+
+def _counted(kind: str, registering: Registering, kept: Kept) -> str:
+    report, count = registering.reports.get(kind), len(kept.missing[kind].since)
+    if report is not None and report.found is None:
+        return f"resource type {kind} could not be looked at ({report.error}), and its {count} resources stay"
+    found = len(registering.resources.get(kind, ()))
+    return f"of resource type {kind} {found} were found where {kept.was[kind]} were, and the missing {count} stay"
+
+
+def _waits(missing: Missing) -> str:
+    left = LOOKS - missing.looks
+    return f"until {left} more {'look agrees' if left == 1 else 'looks agree'}"
+
+
+SHOWN = 20
+"""Names of one registration that are told."""
+
+
+def note_namesakes(master: Master, store: StoreWriter, minion: MinionId, held: Set[str]) -> None:
+    """One event and one line of the log about names of the minion's resources that others' have as well. Of the bare
+    ids in `held`, which it had before, operators were told when they came. Raises StoreError."""
+    names = _shared(master.registry.views(), minion, held)
+    if not names:
+        return
+    told = {name: names[name] for name in sorted(names)[:SHOWN]}
+    data = {"id": minion, "count": len(names), "names": told}
+    store.put_event(tag_resource_namesake(minion), data, master.clock.wall())
+    log.warning(
+        "%s registered names that resources of other minions have as well, %d in all: %s. A bare id means all "
+        "that have it; type:id means one",
+        minion,
+        len(names),
+        "; ".join(", ".join(srns) for srns in told.values()),
+    )
+
+
+def _shared(views: Views, minion: MinionId, held: Set[str]) -> dict[str, list[TargetId]]:
+    """Name -> the SRNs that it may mean, of the names that the minion's resources have newly and others' have too."""
+    found: dict[str, list[TargetId]] = {}
+    for kind, holding in views.by_minion.get(minion, {}).items():
+        fresh = [bare_id for bare_id in holding.ids if bare_id not in held]
+        # All of a hundred thousand are looked at while others wait for the store: only of few is more to be asked.
+        suspects = [bare_id for bare_id in fresh if ":" in bare_id or len(views.holdings(bare_id)) > 1]
+        suspects += views.known(resource_index_srn_key(kind, bare_id) for bare_id in fresh)
+        for name in suspects:
+            rows = _meant(views, name)
+            if len(rows) > 1 and any(owner != minion for _srn, owner in rows):
+                found[name] = sorted(srn for srn, _owner in rows)
+    return found
+
+
+def _meant(views: Views, name: str) -> list[tuple[TargetId, str]]:
+    """What has that name as its bare id, and as its SRN: a bare id may have colons. Each with its owner."""
+    rows = [(resource_index_srn_key(one.type, name), one.minion) for one in views.holdings(name)]
+    kind, bare_id = parse_srn(name)
+    owner = views.owner(kind, bare_id) if kind is not None and bare_id is not None else None
+    return rows if owner is None else [*rows, (name, owner.minion)]
+
 
 CONFLICT_NAMES_MAX = 20
 """Resources, and minions that have them, that the event of a conflict names; the others are counted."""

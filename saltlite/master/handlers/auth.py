@@ -1,0 +1,248 @@
+"""Logins, login tokens, and what a user's rules allow.
+
+A login exchanges a name and a password for a token, which stands in every later request. An operator lists and revokes
+all tokens, any other user only their own. `acl_explain` says whether a user may run a function, and by which rule,
+without running it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from saltlite.auth.acl import Action, Principal, Verdict, authorize, is_operator, judge, may, no_hook
+from saltlite.auth.logins import GROUPS_MAX, NAME_MAX, SECRET_BYTES, TOKENS_MAX, external
+from saltlite.auth.rules import HOOK, RUNNER, WHEEL, Call
+from saltlite.errors import LoginError, RefusedError, UsageError
+from saltlite.master.handlers.events import checked_path
+from saltlite.master.handlers.functions import checked_function, fitting
+from saltlite.master.handlers.targets import narrowed, reach, refuse_pillar_guesses, selected_within_reach, target_of
+from saltlite.master.processes.context import Answer, LoginCheck, Master
+from saltlite.model.authtoken import AuthToken
+from saltlite.model.target import Target
+from saltlite.platform.accounts import groups_of, uid_of
+from saltlite.targeting.fleet import Selection
+
+log = logging.getLogger(__name__)
+
+PASSWORD_MAX = 1024
+"""Bytes of a password: nobody has the master hash more."""
+
+WRONG = "the login was refused: the name or the password is wrong, or external_auth grants this user nothing"
+"""One sentence for all of it: which names there are is nobody's business."""
+
+
+def handle_login(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `token`, `start` and `expire` (wall-clock seconds), `user`, `eauth` and `perms`, the rules that hold.
+
+    Raises LoginError, with the same sentence for a wrong name, a wrong password and a user without any rule.
+    """
+    authorize(principal, Action("login"), master.terms)
+    backend, user, password = request["backend"], request["username"], request["password"]
+    if not 1 <= len(user) <= NAME_MAX or not user.isprintable():
+        raise UsageError(f"a user's name has 1 to {NAME_MAX} printable characters")
+    if len(password.encode()) > PASSWORD_MAX:
+        raise UsageError(f"a password has at most {PASSWORD_MAX} bytes")
+    if backend not in master.terms.granted.external:
+        raise LoginError(f"external_auth has no backend {backend[:NAME_MAX]!r}")
+
+    def fields(groups: tuple[str, ...]) -> dict[str, Any]:
+        return _logged_in(master, external(backend, user, groups[:GROUPS_MAX]), principal)
+
+    return Answer(login=LoginCheck(backend, user, password, fields))
+
+
+def _logged_in(master: Master, who: Principal, peer: Principal) -> dict[str, Any]:
+    rules = master.terms.granted.of(who)
+    if not rules or master.terms.granted.blacklist.user(who.user):
+        log.warning("%s has the right password, and no rule in external_auth: not let in", who)
+        raise LoginError(WRONG)
+    now = master.clock.wall()
+    text, row = master.logins.make(master.clock.entropy(SECRET_BYTES), who, now, master.terms.login_s)
+    with master.store.write() as store:
+        store.expire_auth_tokens(now)
+        store.put_auth_token(row, TOKENS_MAX)
+    log.info("%s has logged in, by a process of %s: token %s", who, peer, row.token_id)
+    return {
+        "token": text,
+        "start": row.created_at,
+        "expire": row.expires_at,
+        "user": who.user,
+        "eauth": who.backend,
+        "perms": [rule.text.partition(": ")[2] for rule in rules],
+    }
+
+
+def handle_logout(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Makes the token of this request void. Raises UsageError without one."""
+    authorize(principal, Action("logout"), master.terms)
+    if "token" not in request:
+        raise UsageError("there is no token to make void: log in first")
+    with master.store.write() as store:
+        store.delete_auth_token(master.logins.id_of(request["token"]))
+    log.info("%s has logged out", principal)
+    return Answer()
+
+
+def handle_whoami(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `user`, `eauth` ("" for a local user), `groups`, `operator`, and `perms`, the rules that hold."""
+    authorize(principal, Action("whoami"), master.terms)
+    fields: dict[str, Any] = {
+        "user": principal.user,
+        "eauth": principal.backend,
+        "groups": sorted(principal.groups),
+        "operator": is_operator(principal, master.terms),
+        "perms": [rule.text.partition(": ")[2] for rule in master.terms.granted.of(principal)],
+    }
+    if "token" in request:
+        row = master.store.auth_token(master.logins.id_of(request["token"]))
+        fields |= {"start": row.created_at, "expire": row.expires_at} if row is not None else {}
+    return Answer(fields)
+
+
+# -- login tokens
+
+
+IDS_MAX = 1000
+
+
+def handle_auth_token_list(master: Master, principal: Principal, _request: Mapping[str, Any]) -> Answer:
+    """Answers `tokens`: id, user, eauth, groups, start, expire of those that are good; the texts nobody has."""
+    authorize(principal, Action("auth_token_list"), master.terms)
+    now = master.clock.wall()
+    rows = [
+        token for token in master.store.auth_tokens() if token.expires_at > now and _is_his(master, principal, token)
+    ]
+    return Answer({"tokens": [_row(token) for token in rows]})
+
+
+def handle_auth_token_revoke(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Makes tokens void, by their ids; answers `revoked`, those that were good. Streams that they opened end too."""
+    authorize(principal, Action("auth_token_revoke"), master.terms)
+    ids = request["ids"]
+    if not 1 <= len(ids) <= IDS_MAX or not all(isinstance(one, str) for one in ids):
+        raise UsageError(f"auth_token_revoke takes 1 to {IDS_MAX} ids of tokens")
+    revoked = []
+    with master.store.write() as store:
+        for one in ids:
+            token = store.auth_token(one)
+            if token is not None and _is_his(master, principal, token) and store.delete_auth_token(one):
+                revoked.append(one)
+    log.info("%s has revoked %d tokens", principal, len(revoked))
+    return Answer({"revoked": revoked})
+
+
+def _is_his(master: Master, principal: Principal, token: AuthToken) -> bool:
+    if is_operator(principal, master.terms):
+        return True
+    return (token.backend, token.user) == (principal.backend, principal.user)
+
+
+def _row(token: AuthToken) -> dict[str, Any]:
+    return {
+        "id": token.token_id,
+        "user": token.user,
+        "eauth": token.backend,
+        "groups": list(token.groups),
+        "start": token.created_at,
+        "expire": token.expires_at,
+    }
+
+
+# -- explaining rules
+
+
+TARGETS_MAX = 100
+"""Targets that are named in an answer; the others are counted."""
+PAM = "pam"
+_KINDS = {"@runner": RUNNER, "@wheel": WHEEL, "@hook": HOOK}
+
+
+def handle_acl_explain(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
+    """Answers `user`, `allowed`, `reason` ("" when allowed), `operator`, `rules` (those that hold), `targets`, how many
+    the target selects, and `refused`, which of them no rule covers (`refused_count` of them).
+
+    `user` is a local user, or `backend:user`; `groups` adds to those that this machine knows of. `tgt` may be @runner,
+    @wheel or @hook: then `fun` is one of these, or the path of a hook. Everybody may ask about himself, operators about
+    all. Only targets within the reach of the caller are counted, and only operators are told names.
+    """
+    authorize(principal, Action("acl_explain"), master.terms)
+    who = _who(request["user"], request.get("groups", []))
+    asks_as_operator = is_operator(principal, master.terms)
+    if who.label == principal.label:
+        who = principal
+    elif not asks_as_operator:
+        raise RefusedError(f"{principal} may ask about himself only: saltlite acl explain {principal.label} ...")
+    common = {"user": who.label, "groups": sorted(who.groups), "operator": is_operator(who, master.terms)}
+    kind = _KINDS.get(request["tgt"])
+    if kind is not None:
+        name = checked_path(request["fun"]) if kind == HOOK else checked_function(request["fun"])
+        return Answer({**common, **_of_kind(master, who, kind, name)})
+    target = target_of(request)
+    refuse_pillar_guesses(master, principal, target)
+    call = Call(checked_function(request["fun"]), request["args"], request["kwargs"])
+    try:
+        chosen = _chosen(master, principal, target, call)
+        verdict = _verdict(master, who, call, chosen)
+    except RefusedError as error:
+        chosen, verdict = _within(master, principal, target), Verdict((), frozenset(), str(error))
+    return Answer(
+        {
+            **common,
+            "allowed": not verdict.reason,
+            "reason": verdict.reason and verdict.reason + _no_such_user(who),
+            "rules": [rule.text for rule in verdict.rules],
+            "targets": len(chosen.minions) + len(chosen.resources),
+            **_refused(tuple(sorted(verdict.uncovered)) if asks_as_operator else ()),
+        }
+    )
+
+
+def _chosen(master: Master, principal: Principal, target: Target, call: Call) -> Selection:
+    """Whom a job of the call would be for. Raises RefusedError as publishing it does."""
+    if not is_operator(principal, master.terms):
+        authorize(principal, Action("publish", call), master.terms)
+    return fitting(master, selected_within_reach(master, principal, target, call), [call.fun]).chosen
+
+
+def _within(master: Master, principal: Principal, target: Target) -> Selection:
+    """What of the target the principal may learn of, when publishing is refused."""
+    chosen, within = master.resolve(target), reach(master, principal)
+    return chosen if within is None else narrowed(chosen, within)
+
+
+def _verdict(master: Master, who: Principal, call: Call, chosen: Selection) -> Verdict:
+    if is_operator(who, master.terms):
+        return Verdict((), frozenset())
+    action = Action("publish", call, sorted(chosen.minions), chosen.resources)
+    return judge(who, action, master.terms, master.selects)
+
+
+def _of_kind(master: Master, who: Principal, kind: str, name: str) -> dict[str, Any]:
+    allowed = may(who, kind, (name,), master.terms)
+    rules = [rule.text for rule in master.terms.granted.of(who) if rule.allows_name(kind, name)]
+    what = no_hook(name) if kind == HOOK else f"use the {kind} {name}: no rule grants it"
+    reason = "" if allowed else f"{who} may not {what}{_no_such_user(who)}"
+    return {"allowed": allowed, "reason": reason, "rules": rules if allowed else [], "targets": 0, **_refused(())}
+
+
+def _no_such_user(who: Principal) -> str:
+    """What else is wrong when a name was written as that of a local user, and is none."""
+    if who.backend or who.uid >= 0:
+        return ""
+    return f" (there is no local user {who.user}; who logs in is written with the backend, as in pam:{who.user})"
+
+
+def _refused(targets: tuple[str, ...]) -> dict[str, Any]:
+    return {"refused": list(targets[:TARGETS_MAX]), "refused_count": len(targets)}
+
+
+def _who(written: str, groups: list[Any]) -> Principal:
+    if not 1 <= len(written) <= 2 * NAME_MAX or not all(isinstance(group, str) for group in groups):
+        raise UsageError("a user is written as a name, or as backend:name; groups are a list of names")
+    backend, colon, user = written.partition(":")
+    if not colon:
+        return Principal(written, uid_of(written), groups=groups_of(written) | frozenset(groups))
+    known = groups_of(user) if backend == PAM else frozenset()
+    return external(backend, user, tuple(known | frozenset(groups)))
