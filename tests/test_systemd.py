@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.config.master import MasterConfig
-from tests.e2e.fleet import free_port
+from tests.support.fleet import free_port
 
 ROOT = Path(__file__).parent.parent
 DAEMONS = ["saltlite-api", "saltlite-master", "saltlite-minion"]

@@ -27,9 +27,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.api_client import PASSWORD, Api, user_file  # noqa: E402 - the path above is needed for it
 from tests.bench import measure  # noqa: E402 - as above
-from tests.e2e.fleet import Fleet  # noqa: E402 - as above
+from tests.support.api import PASSWORD, Api, user_file  # noqa: E402 - the path above is needed for it
+from tests.support.fleet import Fleet  # noqa: E402 - as above
 
 FIGURES = {
     "one_client": measure.Figure("requests/s", 100, "5", at_least=True),

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from saltlite.client.local import LocalClient  # noqa: E402 - the path above is needed for it
 from saltlite.errors import LoginError  # noqa: E402 - as above
 from tests.bench.measure import Figure, machine  # noqa: E402 - as above
-from tests.e2e.fleet import Fleet, children_of  # noqa: E402 - as above
+from tests.support.fleet import Fleet, children_of  # noqa: E402 - as above
 
 LOGINS, REQUESTS, ROUNDS, CLIENTS = 40, 1000, 5, 4
 LOGIN = Figure("logins/s", 20, "about 19 from one client and 14 from eight, without hashing", at_least=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.measure import pss_mib, rounded
-from tests.e2e.fleet import Fleet, children_of, title
+from tests.support.fleet import Fleet, children_of, title
 
 CALLS = [
     "test.ping", "test.version", "test.arg a b=1", "cmd.run id", "cmd.run_all id", "cmd.retcode true",

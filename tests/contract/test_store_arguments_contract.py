@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from saltlite.master.store.ports import Store
 from saltlite.model.job import Batch, TargetState
-from tests.store_samples import NOW, WEB1, WEB2, job, move, publish
+from tests.support.store import NOW, WEB1, WEB2, job, move, publish
 
 
 def mark(store: Store, *numbers: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 from saltlite.master.store.ports import Standing, Store
 from saltlite.model.ids import MinionId
 from saltlite.model.job import Batch, TargetState
-from tests.store_samples import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row
+from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row
 
 ALL = (WEB1, WEB2, WEB3)
 BATCH = Batch(size=1, wait_ms=500, failhard=True)

@@ -15,7 +15,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState
 from saltlite.testing.store.store import MemoryStore
-from tests.store_samples import NOW, WEB1, WEB2, WEB3, commit, job, key, publish, ret, token
+from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, key, publish, ret, token
 
 OpenStore = Callable[[], Store]
 

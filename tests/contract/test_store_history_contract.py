@@ -11,7 +11,7 @@ from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import Jid, jid_at
 from saltlite.model.job import TERMINAL, Job, TargetState
 from saltlite.model.target import Target, TargetKind
-from tests.store_samples import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row, state_of
+from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, move, publish, ret, row, state_of
 
 
 def jids(store: Store, limit: int = 100, **wanted: Any) -> list[Jid]:

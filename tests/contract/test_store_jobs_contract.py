@@ -13,7 +13,7 @@ from saltlite.model.ids import RequestId, jid_at
 from saltlite.model.job import TERMINAL, Batch, TargetState
 from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
-from tests.store_samples import NOW, WEB1, WEB2, WEB3, commit, job, key, move, publish, ret, state_of
+from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, key, move, publish, ret, state_of
 
 # --- jobs -----------------------------------------------------------------------------------------
 

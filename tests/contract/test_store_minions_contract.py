@@ -11,7 +11,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.job import TERMINAL, Batch, TargetState
 from saltlite.model.keys import KeyState
 from saltlite.model.signature import by_name
-from tests.store_samples import NOW, WEB1, WEB2, WEB3, commit, job, key, move, publish, ret, row, state_of
+from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, key, move, publish, ret, row, state_of
 
 OpenStore = Callable[[], Store]
 

@@ -14,7 +14,7 @@ from saltlite.model.ids import MinionId, TargetId, jid_at
 from saltlite.model.job import Batch, Job, TargetState
 from saltlite.model.keys import KeyState
 from saltlite.model.parts import PART_RESOURCES, part_id, resource_parts
-from tests.store_samples import (
+from tests.support.store import (
     NOW,
     WEB1,
     WEB2,

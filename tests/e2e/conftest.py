@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import Fleet
+from tests.support.fleet import Fleet
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.api_client import Api, user_file
-from tests.e2e.fleet import Fleet
+from tests.support.api import Api, user_file
+from tests.support.fleet import Fleet
 
 GRANTED: dict[str, Any] = {
     "file": {

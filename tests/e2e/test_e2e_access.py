@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import BIN, Fleet, Said, wait_until
+from tests.support.fleet import BIN, Fleet, Said, wait_until
 
 pytestmark = [
     pytest.mark.e2e,

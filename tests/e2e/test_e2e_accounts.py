@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import Fleet
+from tests.support.fleet import Fleet
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(os.geteuid() != 0, reason="only root can change users")]
 

@@ -17,8 +17,8 @@ import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from tests.api_client import PASSWORD, Api, user_file
-from tests.e2e.fleet import Fleet, wait_until
+from tests.support.api import PASSWORD, Api, user_file
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

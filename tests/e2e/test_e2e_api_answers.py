@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.api_client import PASSWORD, Api
-from tests.e2e.fleet import Fleet, wait_until
 from tests.e2e.served import serve
+from tests.support.api import PASSWORD, Api
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

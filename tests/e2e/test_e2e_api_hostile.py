@@ -13,9 +13,9 @@ import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from tests.api_client import PASSWORD, Api
-from tests.e2e.fleet import Fleet, wait_until
 from tests.e2e.served import PING, connection, plain_connection, rest_of, said, serve, status_of, works
+from tests.support.api import PASSWORD, Api
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.api_client import Api
-from tests.e2e.fleet import Fleet, wait_until
 from tests.e2e.served import PING, connection, plain_connection, rest_of, serve, works
+from tests.support.api import Api
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.api_client import Api
-from tests.e2e.fleet import BIN, Fleet
 from tests.e2e.served import serve
+from tests.support.api import Api
+from tests.support.fleet import BIN, Fleet
 
 pytestmark = pytest.mark.e2e
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.api_client import Api
-from tests.e2e.fleet import Fleet
 from tests.e2e.served import serve
+from tests.support.api import Api
+from tests.support.fleet import Fleet
 
 pytestmark = pytest.mark.e2e
 

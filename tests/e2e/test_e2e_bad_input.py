@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import NoTargetError, UsageError
-from tests.e2e.fleet import Fleet
+from tests.support.fleet import Fleet
 
 pytestmark = pytest.mark.e2e
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from saltlite import __version__
-from tests.e2e.fleet import ME, Fleet, wait_until
+from tests.support.fleet import ME, Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.api_client import Api, user_file
-from tests.cloud_lab import IMAGE, MARK, PLANTED, PROVIDER, Lab
-from tests.e2e.fleet import Fleet, alive, wait_until
+from tests.support.api import Api, user_file
+from tests.support.cloud import IMAGE, MARK, PLANTED, PROVIDER, Lab
+from tests.support.fleet import Fleet, alive, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import Fleet, Said
-from tests.ec2_api import IMAGE, ec2_api, empty, needs_moto
+from tests.support.ec2_api import IMAGE, ec2_api, empty, needs_moto
+from tests.support.fleet import Fleet, Said
 
 # The API on loopback loads its tables of machines with the first question of each kind, which takes it seconds.
 pytestmark = [pytest.mark.e2e, needs_moto, pytest.mark.timeout(180)]

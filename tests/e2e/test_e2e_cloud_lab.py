@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import WAIT_S, Fleet, Said, wait_until, write_config
-from tests.machine_traces import needs_machines, traces, traces_of
+from tests.support.fleet import WAIT_S, Fleet, Said, wait_until, write_config
+from tests.support.machine import needs_machines, traces, traces_of
 
 pytestmark = [pytest.mark.e2e, needs_machines]
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudException
-from tests.cloud_drivers import Program, assert_six, loaded, machine
-from tests.e2e.fleet import Fleet
-from tests.machine_traces import needs_machines, traces, traces_of
+from tests.support.cloud import Program, assert_six, loaded, machine
+from tests.support.fleet import Fleet
+from tests.support.machine import needs_machines, traces, traces_of
 
 pytestmark = [pytest.mark.e2e, needs_machines]
 

@@ -17,11 +17,10 @@ import pytest
 from saltlite import __version__
 from saltlite.cloud.api import port
 from saltlite.cloud.api.exceptions import SaltCloudException, SaltCloudNotFound
-from tests import sshd
-from tests.cloud_deploys import Program
-from tests.cloud_drivers import assert_six, injected
-from tests.e2e.fleet import ME, Fleet, Said, wait_until
-from tests.sshd import Sshd, start_sshd
+from tests.support import sshd
+from tests.support.cloud import DeployingProgram, assert_six, injected
+from tests.support.fleet import ME, Fleet, Said, wait_until
+from tests.support.sshd import Sshd, start_sshd
 
 pytestmark = [
     pytest.mark.e2e,
@@ -56,7 +55,7 @@ class Lab:
             "profiles": {"shop": profile},
             "query.selection": ["id"],
         }
-        self.program = Program(opts)
+        self.program = DeployingProgram(opts)
         self.driver: Any = importlib.import_module("saltlite.cloud.drivers.saltify")
 
     def vm(self, **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.e2e.fleet import BIN, Fleet
+from tests.support.fleet import BIN, Fleet
 
 pytestmark = pytest.mark.e2e
 

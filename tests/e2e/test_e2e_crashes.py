@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite.model.ids import MinionId, parse_jid
-from tests.e2e.fleet import Daemon, Fleet, alive, wait_until
+from tests.support.fleet import Daemon, Fleet, alive, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import Fleet, alive, wait_until
+from tests.support.fleet import Fleet, alive, wait_until
 
 pytestmark = pytest.mark.e2e
 

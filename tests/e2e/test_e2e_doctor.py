@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from saltlite.api.tls import LASTS, self_signed
-from tests.e2e.fleet import BIN, Fleet, free_port, wait_until, write_config
 from tests.e2e.served import serve
+from tests.support.fleet import BIN, Fleet, free_port, wait_until, write_config
 
 pytestmark = pytest.mark.e2e
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import BIN, Fleet
+from tests.support.fleet import BIN, Fleet
 
 pytestmark = pytest.mark.e2e
 

@@ -14,9 +14,9 @@ import pytest
 
 from saltlite.client.local import JobCall, LocalClient
 from saltlite.client.waiting import Progress, WaitPolicy
-from tests.api_client import Api, user_file
-from tests.e2e.fleet import BIN, Fleet, Said, wait_until
-from tests.other_users import OTHER, opening, why_not
+from tests.support.api import Api, user_file
+from tests.support.fleet import BIN, Fleet, Said, wait_until
+from tests.support.machine import OTHER, opening, why_not
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import BIN, Fleet, wait_until
-from tests.other_users import OTHER, opening, why_not
+from tests.support.fleet import BIN, Fleet, wait_until
+from tests.support.machine import OTHER, opening, why_not
 
 pytestmark = [pytest.mark.e2e, pytest.mark.skipif(bool(why_not()), reason=why_not())]
 

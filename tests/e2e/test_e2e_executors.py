@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite import __version__
-from tests.e2e.fleet import Fleet, Said, wait_until
+from tests.support.fleet import Fleet, Said, wait_until
 
 pytestmark = pytest.mark.e2e
 

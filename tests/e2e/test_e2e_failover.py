@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.e2e.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import BIN, Fleet, wait_until
+from tests.support.fleet import BIN, Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

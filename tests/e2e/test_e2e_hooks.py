@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import ME, Fleet
-from tests.other_users import opening, why_not
+from tests.support.fleet import ME, Fleet
+from tests.support.machine import opening, why_not
 
 pytestmark = pytest.mark.e2e
 

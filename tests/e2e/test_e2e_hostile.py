@@ -24,7 +24,7 @@ from saltlite.wire import codec, frames
 from saltlite.wire.limits import FRAME_MAX
 from saltlite.wire.noise import Handshake, Role, public_of
 from saltlite.wire.session import Session
-from tests.e2e.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -17,8 +17,8 @@ from saltlite.wire import codec
 from saltlite.wire.document import document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.noise import public_of
-from tests.e2e.fleet import Fleet, wait_until
 from tests.e2e.test_e2e_hostile import Stranger
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import BIN, Fleet
-from tests.loading import write
+from tests.support.fleet import BIN, Fleet
+from tests.support.modules import write
 
 pytestmark = pytest.mark.e2e
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from saltlite import __version__
-from tests.e2e.fleet import ME, Fleet, alive, wait_until
+from tests.support.fleet import ME, Fleet, alive, wait_until
 
 pytestmark = pytest.mark.e2e
 

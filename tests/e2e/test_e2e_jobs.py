@@ -12,7 +12,7 @@ import pytest
 from saltlite.client.local import JobCall
 from saltlite.loader.encode import RETURN_MAX
 from saltlite.model.ids import parse_jid
-from tests.e2e.fleet import Fleet, alive, children_of, wait_until
+from tests.support.fleet import Fleet, alive, children_of, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -8,7 +8,7 @@ import pytest
 
 from saltlite.model.keys import fingerprint
 from saltlite.wire.noise import public_of
-from tests.e2e.fleet import ME, Fleet, run_daemon, wait_until, write_config
+from tests.support.fleet import ME, Fleet, run_daemon, wait_until, write_config
 
 pytestmark = pytest.mark.e2e
 

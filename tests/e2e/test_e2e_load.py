@@ -17,7 +17,7 @@ from saltlite.client.connection import Connection
 from saltlite.client.local import JobCall
 from saltlite.master.protocol.outbox import PARCELS_MAX
 from tests.bench.bench_fleet import accept_simulated
-from tests.e2e.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.client.local import JobCall
 from saltlite.client.waiting import Progress, WaitPolicy
-from tests.e2e.fleet import Fleet
+from tests.support.fleet import Fleet
 
 pytestmark = pytest.mark.e2e
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import MODULE_DIR, Fleet
-from tests.loading import SEED, write
+from tests.support.fleet import MODULE_DIR, Fleet
+from tests.support.modules import SEED, write
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests import apt_roots, pacman_roots
-from tests.e2e.fleet import Fleet
+from tests.support import apt_roots, pacman_roots
+from tests.support.fleet import Fleet
 
 pytestmark = [
     pytest.mark.e2e,

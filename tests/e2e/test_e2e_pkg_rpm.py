@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import rpm_roots
-from tests.e2e.fleet import Fleet
+from tests.support import rpm_roots
+from tests.support.fleet import Fleet
 
 pytestmark = [
     pytest.mark.e2e,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import Fleet, alive, wait_until
+from tests.support.fleet import Fleet, alive, wait_until
 
 pytestmark = pytest.mark.e2e
 

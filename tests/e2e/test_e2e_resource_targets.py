@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.fleet import BIN, MODULE_DIR, Fleet, Said, wait_until
+from tests.support.fleet import BIN, MODULE_DIR, Fleet, Said, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from saltlite.cli import exitcodes
-from tests.e2e.fleet import Fleet
-from tests.e2e.resource_fleet import DECLARED, MINIONS, PROBES, Site
+from tests.support.fleet import Fleet
+from tests.support.resource_fleet import DECLARED, MINIONS, PROBES, Site
 
 pytestmark = pytest.mark.e2e
 

@@ -11,8 +11,8 @@ import pytest
 
 from saltlite.cli import exitcodes
 from saltlite.model.labels import labels
-from tests.e2e.fleet import Daemon, Fleet, wait_until
-from tests.e2e.resource_fleet import DECLARED, MINIONS, OF_MA, PROBES, Site
+from tests.support.fleet import Daemon, Fleet, wait_until
+from tests.support.resource_fleet import DECLARED, MINIONS, OF_MA, PROBES, Site
 
 pytestmark = pytest.mark.e2e
 

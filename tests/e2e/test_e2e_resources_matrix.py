@@ -8,15 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from saltlite.model.labels import labels
-from tests.e2e.fleet import Fleet, Said
-from tests.e2e.resource_fleet import (
-    DUMMIES,
-    DUMMIES_OF_MA,
-    EVERYTHING,
-    MINIONS,
-    PROBES,
-    Site,
-)
+from tests.support.fleet import Fleet, Said
+from tests.support.resource_fleet import DUMMIES, DUMMIES_OF_MA, EVERYTHING, MINIONS, PROBES, Site
 
 pytestmark = pytest.mark.e2e
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

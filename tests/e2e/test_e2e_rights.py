@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import BIN, WAIT_S, Fleet, Said, alive, children_of, title, uid_of, wait_until
+from tests.support.fleet import BIN, WAIT_S, Fleet, Said, alive, children_of, title, uid_of, wait_until
 
 pytestmark = pytest.mark.e2e
 

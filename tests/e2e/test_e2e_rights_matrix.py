@@ -13,7 +13,7 @@ import pytest
 
 from saltlite.client.local import JobCall
 from saltlite.errors import RefusedError
-from tests.rights_site import LOCAL_USER, RightsSite, rights_site, rows
+from tests.support.rights import LOCAL_USER, RightsSite, rights_site, rows
 
 pytestmark = [
     pytest.mark.e2e,

@@ -13,8 +13,8 @@ import pytest
 from saltlite.client.local import JobCall
 from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.errors import LoginError, RefusedError, SaltliteError
-from tests.e2e.fleet import wait_until
-from tests.rights_site import LOCAL_USER, RightsSite, rights_site, rows
+from tests.support.fleet import wait_until
+from tests.support.rights import LOCAL_USER, RightsSite, rights_site, rows
 
 pytestmark = [
     pytest.mark.e2e,

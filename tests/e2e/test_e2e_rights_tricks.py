@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import SaltliteError
-from tests.rights_site import RightsSite, rights_site, rows
+from tests.support.rights import RightsSite, rights_site, rows
 
 pytestmark = [
     pytest.mark.e2e,

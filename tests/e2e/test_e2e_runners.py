@@ -17,7 +17,7 @@ from saltlite.api import runnerprocess
 from saltlite.cli.console import Console
 from saltlite.cli.main import run
 from saltlite.client.local import JobCall
-from tests.e2e.fleet import ME, Fleet, wait_until
+from tests.support.fleet import ME, Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

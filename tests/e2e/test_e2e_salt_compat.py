@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.fleet import Fleet
-from tests.loading import write
-from tests.salt_site import PACKAGE
+from tests.support.fleet import Fleet
+from tests.support.modules import PACKAGE, write
 
 pytestmark = pytest.mark.e2e
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import ME, Fleet, Said, free_port, run_daemon, write_config
+from tests.support.fleet import ME, Fleet, Said, free_port, run_daemon, write_config
 
 pytestmark = pytest.mark.e2e
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from saltlite.wire.limits import STRANGERS_PER_NETWORK
-from tests.e2e.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from saltlite.model.keys import fingerprint
-from tests.e2e.fleet import BIN, Fleet, wait_until
 from tests.e2e.taken_over import EVIL_KEYS
+from tests.support.fleet import BIN, Fleet, wait_until
 
 pytestmark = [
     pytest.mark.e2e,

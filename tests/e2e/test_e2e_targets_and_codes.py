@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from saltlite.errors import UsageError
-from tests.e2e.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet, wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import Fleet, alive, children_of, wait_until
-from tests.terminals import AtTerminal
+from tests.support.fleet import Fleet, alive, children_of, wait_until
+from tests.support.terminal import AtTerminal
 
 pytestmark = pytest.mark.e2e
 

@@ -11,7 +11,7 @@ import pytest
 
 from saltlite.client.connection import ConnectionLostError
 from saltlite.errors import SaltliteError
-from tests.e2e.fleet import Daemon, Fleet, wait_until
+from tests.support.fleet import Daemon, Fleet, wait_until
 
 WRAPPER = Path(__file__).parent / "hanging.py"
 

@@ -2,7 +2,7 @@
 
     points.py    where a process can be made to die or a disk call to fail, by name
     launch.py    starts the real daemons with those functions wrapped; the product itself has no hooks
-    rig.py       a fleet that is hurt, its clients, and the verdict of `tests.history` over what all of them noted
+    rig.py       a fleet that is hurt, its clients, and the verdict of `tests.support.guarantees` over all notes
     proxy.py     a TCP connection that can be cut, one way or both
     modules/     the execution module whose entries are counted
 
@@ -21,8 +21,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.fleet import Fleet
 from tests.faults.rig import MINIONS, FaultFleet
+from tests.support.fleet import Fleet
 
 
 @pytest.fixture(scope="module")

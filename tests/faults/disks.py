@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.fleet import wait_until
+from tests.support.fleet import wait_until
 
 MIB = 1024 * 1024
 FILLER = "filler"

@@ -8,7 +8,7 @@ what happens, and are looked at at each call, so that a running daemon can be hu
                         `EIO`, `ENOSPC`: the call fails so, for as long as the file is there
     clock               seconds by which this machine's wall clock is off
 
-What happened is appended to the file `trace` beside DIR, in the lines that `tests.history.History.load` reads.
+Events are appended to the file `trace` beside DIR, as lines that `tests.support.guarantees.History.load` reads.
 """
 
 from __future__ import annotations

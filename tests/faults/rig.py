@@ -24,10 +24,10 @@ from saltlite.errors import SaltliteError
 from saltlite.master.store.ports import Store
 from saltlite.minion.jobs.job_process import TITLE as JOB_TITLE
 from saltlite.model.ids import Jid
-from tests.e2e.fleet import Daemon, Fleet, title, wait_until
 from tests.faults.launch import SLOW, arm
 from tests.faults.trace import digest_of, note
-from tests.history import Event, History, check, report
+from tests.support.fleet import Daemon, Fleet, title, wait_until
+from tests.support.guarantees import Event, History, check, report
 
 T = TypeVar("T")
 

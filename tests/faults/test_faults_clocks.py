@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from tests.e2e.fleet import wait_until
 from tests.faults.rig import MINIONS, FaultFleet
+from tests.support.fleet import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

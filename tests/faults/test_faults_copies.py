@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.fleet import wait_until
 from tests.faults.rig import FaultFleet
+from tests.support.fleet import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

@@ -12,9 +12,9 @@ import pytest
 
 from saltlite.client.local import JobCall
 from saltlite.errors import SaltliteError
-from tests.e2e.fleet import wait_until
 from tests.faults.disks import MIB, empty, failing_syncs, fill, small_disk
 from tests.faults.rig import FaultFleet
+from tests.support.fleet import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

@@ -9,9 +9,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from tests.e2e.fleet import wait_until
 from tests.faults.proxy import TO_MASTER, TO_MINION, Proxy
 from tests.faults.rig import LASTS_S, TEST_S, FaultFleet
+from tests.support.fleet import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(TEST_S)]
 

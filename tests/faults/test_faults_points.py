@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from tests.e2e.fleet import wait_until
 from tests.faults.points import MASTER, POINTS
 from tests.faults.rig import MINIONS, FaultFleet
+from tests.support.fleet import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from tests.e2e.fleet import title, wait_until
 from tests.faults.rig import LASTS_S, MINIONS, TEST_S, FaultFleet
+from tests.support.fleet import title, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(TEST_S)]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def note(path: str, kind: str, **fields: Any) -> None:
-    """Append an event in the form that `tests.history.History.load` reads; the clock is the machine's, monotonic."""
+    """Append an event in the form that `tests.support.guarantees.History.load` reads, in monotonic seconds."""
     line = json.dumps({"at": time.monotonic(), "kind": kind, **fields}) + "\n"
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:

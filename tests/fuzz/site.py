@@ -25,8 +25,8 @@ from saltlite.platform.clock import ManualClock
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.mmap import ResourceRegistry
 from saltlite.wire import jobbody, merkle
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.store_samples import job, key, ret, row
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.support.store import job, key, ret, row
 
 MINIONS = ("web1", "web2", "db1")
 FRESH_EVERY = 500

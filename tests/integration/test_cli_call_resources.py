@@ -13,7 +13,7 @@ import pytest
 
 from saltlite.cli.console import Console
 from saltlite.cli.main import run
-from tests.loading import write
+from tests.support.modules import write
 
 CONNECTION = """
     import os

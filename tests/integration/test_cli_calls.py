@@ -10,7 +10,7 @@ import pytest
 from saltlite.cli import exitcodes
 from saltlite.cli.main import main
 from tests.integration.fakemaster import FakeMaster, fixed, good_job
-from tests.terminals import AtTerminal
+from tests.support.terminal import AtTerminal
 
 INSTALL = "pkg.install(name:str,refresh:bool=False,test:bool=False)"
 

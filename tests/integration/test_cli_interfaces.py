@@ -10,7 +10,7 @@ import pytest
 
 from saltlite.cli.console import Console
 from saltlite.cli.main import run
-from tests.loading import write
+from tests.support.modules import write
 
 GOOD = '"""A module."""\n\n\ndef works(name):\n    """Do it."""\n'
 BROKEN = '"""A module."""\n\n\ndef works(name:\n'

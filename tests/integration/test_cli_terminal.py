@@ -14,7 +14,7 @@ import pytest
 
 from saltlite.cli import exitcodes
 from tests.integration.fakemaster import JID, FakeMaster, Step, end, fixed, published, returned, state
-from tests.terminals import AtTerminal
+from tests.support.terminal import AtTerminal
 
 QUESTION = "[d]etach  [k]ill on 2 minions  [w]ait"
 

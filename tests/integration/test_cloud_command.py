@@ -17,7 +17,7 @@ from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.cloud_lab import DRIVER, IMAGE, PROVIDER
+from tests.support.cloud import DRIVER, IMAGE, PROVIDER
 
 
 class Lab:

@@ -27,10 +27,10 @@ from saltlite.cloud.api.exceptions import (
 from saltlite.cloud.deploy import bootstrap as bootstrap_module
 from saltlite.cloud.deploy.bootstrap import DeployError, bootstrap, retire
 from saltlite.model.redaction import Secrets
-from tests import sshd
-from tests.cloud_deploys import Program
-from tests.e2e.fleet import wait_until
-from tests.sshd import PASSWORD, USER, Sshd, start_sshd
+from tests.support import sshd
+from tests.support.cloud import DeployingProgram
+from tests.support.fleet import wait_until
+from tests.support.sshd import PASSWORD, USER, Sshd, start_sshd
 
 pytestmark = pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="other users need an sshd that was started by root")
@@ -138,9 +138,11 @@ def target(server: Sshd) -> Iterator[Target]:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Iterator[Program]:
+def program(tmp_path: Path) -> Iterator[DeployingProgram]:
     (tmp_path / "config/cloud.deploy.d").mkdir(parents=True)
-    made = Program({"cachedir": str(tmp_path / "cache"), "config_dir": str(tmp_path / "config"), "providers": {}})
+    made = DeployingProgram(
+        {"cachedir": str(tmp_path / "cache"), "config_dir": str(tmp_path / "config"), "providers": {}}
+    )
     with port.running(made):
         yield made
 
@@ -148,7 +150,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
 # -- what a deployment does
 
 
-def test_a_machine_becomes_a_minion_over_one_connection(target: Target, program: Program) -> None:
+def test_a_machine_becomes_a_minion_over_one_connection(target: Target, program: DeployingProgram) -> None:
     before = target.server.logins()
     done = bootstrap(target.vm(grains={"role": "web"}), program.opts)
     assert done == {"deployed": True, "deploy_host": "127.0.0.1", "started": "detached"}
@@ -163,7 +165,7 @@ def test_a_machine_becomes_a_minion_over_one_connection(target: Target, program:
     assert list((target.folder / "tmp").iterdir()) == []
 
 
-def test_retiring_takes_everything_back(target: Target, program: Program) -> None:
+def test_retiring_takes_everything_back(target: Target, program: DeployingProgram) -> None:
     before = target.left()
     bootstrap(target.vm(), program.opts)
     assert target.left() > before
@@ -172,7 +174,7 @@ def test_retiring_takes_everything_back(target: Target, program: Program) -> Non
     assert target.processes() == []
 
 
-def test_the_steps_of_the_user_run_in_their_order(target: Target, program: Program, tmp_path: Path) -> None:
+def test_the_steps_of_the_user_run_in_their_order(target: Target, program: DeployingProgram, tmp_path: Path) -> None:
     out, files = target.folder / "order", tmp_path / "tree"
     (files / "sub").mkdir(parents=True)
     (files / "sub/a file").write_text("inside")
@@ -196,14 +198,14 @@ def test_the_steps_of_the_user_run_in_their_order(target: Target, program: Progr
     assert done["started"] == "script"
 
 
-def test_inline_script_runs_without_a_deployment(target: Target, program: Program) -> None:
+def test_inline_script_runs_without_a_deployment(target: Target, program: DeployingProgram) -> None:
     done = bootstrap(target.vm(deploy=False, inline_script=f"touch {target.folder}/there"), program.opts)
     assert done["deployed"] is False
     assert (target.folder / "there").exists()
     assert not target.conf.exists()
 
 
-def test_the_event_and_the_command_lines_have_no_secrets(target: Target, program: Program) -> None:
+def test_the_event_and_the_command_lines_have_no_secrets(target: Target, program: DeployingProgram) -> None:
     watch = target.folder / "watch"
     done = bootstrap(
         target.vm(
@@ -222,7 +224,7 @@ def test_the_event_and_the_command_lines_have_no_secrets(target: Target, program
 
 
 @needs_root
-def test_a_password_and_sudo_with_a_password_let_in(target: Target, program: Program) -> None:
+def test_a_password_and_sudo_with_a_password_let_in(target: Target, program: DeployingProgram) -> None:
     sudoers = target.server.folder / "etc/sudoers"
     sudoers.write_text(f"Defaults !use_pty\nroot ALL=(ALL) NOPASSWD: ALL\n{USER} ALL=(root) ALL\n")
     vm_ = target.vm(ssh_username=USER, password=PASSWORD, key_filename=None, sudo=True)
@@ -236,7 +238,7 @@ def test_a_password_and_sudo_with_a_password_let_in(target: Target, program: Pro
 
 
 @needs_root
-def test_a_user_without_rights_gets_a_minion_of_its_own(target: Target, program: Program) -> None:
+def test_a_user_without_rights_gets_a_minion_of_its_own(target: Target, program: DeployingProgram) -> None:
     home = target.server.folder / "home"
     own = {name: str(home / name) for name in ("pki_dir", "data_dir", "cachedir")}
     vm_ = target.vm(ssh_username=USER, minion_dir=str(home / "etc"), minion={**own, "log_file": ""})
@@ -251,19 +253,19 @@ def test_a_user_without_rights_gets_a_minion_of_its_own(target: Target, program:
 
 
 @needs_root
-def test_a_wrong_password_is_an_error_without_it(target: Target, program: Program) -> None:
+def test_a_wrong_password_is_an_error_without_it(target: Target, program: DeployingProgram) -> None:
     vm_ = target.vm(ssh_username=USER, password="not-the-password", key_filename=None)
     with pytest.raises(SaltCloudPasswordError, match="permission denied: salty@127") as caught:
         bootstrap(vm_, program.opts)
     assert "not-the-password" not in str(caught.value)
 
 
-def test_of_several_users_the_first_that_is_let_in_counts(target: Target, program: Program) -> None:
+def test_of_several_users_the_first_that_is_let_in_counts(target: Target, program: DeployingProgram) -> None:
     done = bootstrap(target.vm(ssh_username=["nobody-here", "root"], wait_for_passwd_maxtries=2), program.opts)
     assert done["deployed"]
 
 
-def test_a_port_that_refuses_is_tried_until_the_time_is_up(target: Target, program: Program) -> None:
+def test_a_port_that_refuses_is_tried_until_the_time_is_up(target: Target, program: DeployingProgram) -> None:
     vm_ = target.vm(ssh_port=sshd.free_port(), ssh_timeout=1)
     began = time.monotonic()
     with pytest.raises(SaltCloudExecutionTimeout, match=r"connection refused.*tried for 1 s"):
@@ -271,7 +273,7 @@ def test_a_port_that_refuses_is_tried_until_the_time_is_up(target: Target, progr
     assert time.monotonic() - began < 5
 
 
-def test_a_pinned_host_key_that_differs_ends_it(target: Target, program: Program) -> None:
+def test_a_pinned_host_key_that_differs_ends_it(target: Target, program: DeployingProgram) -> None:
     other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     with pytest.raises(SaltCloudExecutionFailure, match="host key"):
         bootstrap(target.vm(ssh_host_key=other), program.opts)
@@ -279,7 +281,7 @@ def test_a_pinned_host_key_that_differs_ends_it(target: Target, program: Program
     assert bootstrap(target.vm(ssh_host_key=right), program.opts)["deployed"]
 
 
-def test_a_remembered_host_key_that_changed_ends_it(target: Target, program: Program, tmp_path: Path) -> None:
+def test_a_remembered_host_key_that_changed_ends_it(target: Target, program: DeployingProgram, tmp_path: Path) -> None:
     known = tmp_path / "known"
     assert bootstrap(target.vm(ssh_known_hosts=str(known)), program.opts)["deployed"]
     retire(target.vm(ssh_known_hosts=str(known)), program.opts)
@@ -299,7 +301,7 @@ def test_a_remembered_host_key_that_changed_ends_it(target: Target, program: Pro
     ],
 )
 def test_a_step_that_fails_leaves_nothing(
-    settings: dict[str, Any], reason: str, target: Target, program: Program
+    settings: dict[str, Any], reason: str, target: Target, program: DeployingProgram
 ) -> None:
     before = target.left()
     with pytest.raises(DeployError, match=reason) as caught:
@@ -309,7 +311,7 @@ def test_a_step_that_fails_leaves_nothing(
     assert target.processes() == []
 
 
-def test_a_minion_that_ends_says_why_and_leaves_nothing(target: Target, program: Program) -> None:
+def test_a_minion_that_ends_says_why_and_leaves_nothing(target: Target, program: DeployingProgram) -> None:
     target.put_minion(MINION.replace("mkdir -p", "echo 'saltlite-minion: no such fleet' >&2; exit 1; mkdir -p"))
     before = target.left()
     with pytest.raises(DeployError, match="the minion ended: saltlite-minion: no such fleet"):
@@ -317,7 +319,7 @@ def test_a_minion_that_ends_says_why_and_leaves_nothing(target: Target, program:
     assert target.left() == before
 
 
-def test_a_minion_that_reaches_no_master_says_so_and_leaves_nothing(target: Target, program: Program) -> None:
+def test_a_minion_that_reaches_no_master_says_so_and_leaves_nothing(target: Target, program: DeployingProgram) -> None:
     target.put_minion(MINION.replace('"ready", "reason": ""', '"backoff", "reason": "no answer from 192.0.2.1"'))
     before = target.left()
     with pytest.raises(DeployError, match=r"has not reached its master within 1 s: no answer from 192.0.2.1"):
@@ -326,7 +328,7 @@ def test_a_minion_that_reaches_no_master_says_so_and_leaves_nothing(target: Targ
     assert target.processes() == []
 
 
-def test_a_step_that_takes_too_long_is_ended(target: Target, program: Program) -> None:
+def test_a_step_that_takes_too_long_is_ended(target: Target, program: DeployingProgram) -> None:
     before = target.left()
     with pytest.raises(DeployError, match="timed out after 1 s"):
         bootstrap(target.vm(preflight_cmds=["sleep 77"], deploy_timeout=1), program.opts)
@@ -334,7 +336,7 @@ def test_a_step_that_takes_too_long_is_ended(target: Target, program: Program) -
     assert not any(b"77" in line.split(b"\0") for line in _command_lines())
 
 
-def test_what_an_own_script_did_is_listed_as_left(target: Target, program: Program, tmp_path: Path) -> None:
+def test_what_an_own_script_did_is_listed_as_left(target: Target, program: DeployingProgram, tmp_path: Path) -> None:
     own = Path(program.opts["config_dir"]) / "cloud.deploy.d/mine"
     own.write_text("#!/bin/sh\nexit 5\n")
     with pytest.raises(DeployError, match="exit code 5") as caught:
@@ -343,7 +345,7 @@ def test_what_an_own_script_did_is_listed_as_left(target: Target, program: Progr
 
 
 @needs_root
-def test_a_full_disk_is_named_and_leaves_nothing(target: Target, program: Program, tmp_path: Path) -> None:
+def test_a_full_disk_is_named_and_leaves_nothing(target: Target, program: DeployingProgram, tmp_path: Path) -> None:
     # The sshd has a mount namespace of its own, so the small disk is mounted in there.
     pid = str(target.server.process.pid)
     enter = ["nsenter", "--mount", "--target", pid]
@@ -361,7 +363,9 @@ def test_a_full_disk_is_named_and_leaves_nothing(target: Target, program: Progra
     assert not target.conf.exists()
 
 
-def test_a_second_deployment_to_a_machine_whose_minion_runs_is_refused(target: Target, program: Program) -> None:
+def test_a_second_deployment_to_a_machine_whose_minion_runs_is_refused(
+    target: Target, program: DeployingProgram
+) -> None:
     bootstrap(target.vm(), program.opts)
     with pytest.raises(DeployError, match="destroy that one first"):
         bootstrap(target.vm(), program.opts)
@@ -369,7 +373,7 @@ def test_a_second_deployment_to_a_machine_whose_minion_runs_is_refused(target: T
 
 
 def test_pinned_host_keys_leave_the_file_of_the_operator_alone(
-    target: Target, program: Program, tmp_path: Path
+    target: Target, program: DeployingProgram, tmp_path: Path
 ) -> None:
     known, right = tmp_path / "known", (target.server.folder / "host_key.pub").read_text().strip()
     known.write_text(f"192.0.2.9 {right}\n")
@@ -378,7 +382,7 @@ def test_pinned_host_keys_leave_the_file_of_the_operator_alone(
 
 
 def test_machines_of_one_name_at_two_providers_have_host_keys_of_their_own(
-    target: Target, program: Program, tmp_path: Path
+    target: Target, program: DeployingProgram, tmp_path: Path
 ) -> None:
     bootstrap(target.vm(), program.opts)
     with pytest.raises(DeployError, match="destroy that one first"):
@@ -387,7 +391,7 @@ def test_machines_of_one_name_at_two_providers_have_host_keys_of_their_own(
     assert found == {"cache/known_hosts/lab.saltify/web1", "cache/known_hosts/other.saltify/web1"}
 
 
-def test_a_target_cannot_say_what_the_deployment_answers(target: Target, program: Program) -> None:
+def test_a_target_cannot_say_what_the_deployment_answers(target: Target, program: DeployingProgram) -> None:
     stub = target.folder / "bin/mkdir"
     stub.parent.mkdir()
     stub.write_text('#!/bin/sh\necho "deployed=no\ndeploy_host=evil\nstarted=detached"\nexec /bin/mkdir "$@"\n')
@@ -396,7 +400,9 @@ def test_a_target_cannot_say_what_the_deployment_answers(target: Target, program
     assert done == {"deployed": True, "deploy_host": "127.0.0.1", "started": "detached"}
 
 
-def test_the_password_of_an_index_is_on_no_command_line_and_in_no_message(target: Target, program: Program) -> None:
+def test_the_password_of_an_index_is_on_no_command_line_and_in_no_message(
+    target: Target, program: DeployingProgram
+) -> None:
     (target.folder / "venv/bin/saltlite-minion").unlink()
     python = target.folder / "venv/bin/python"
     said = target.folder / "tmp/said"
@@ -416,7 +422,7 @@ def test_the_password_of_an_index_is_on_no_command_line_and_in_no_message(target
 
 
 @needs_root
-def test_what_could_not_be_removed_is_told_and_removed_later(target: Target, program: Program) -> None:
+def test_what_could_not_be_removed_is_told_and_removed_later(target: Target, program: DeployingProgram) -> None:
     bootstrap(target.vm(), program.opts)
     # Something that is mounted cannot be removed; the sshd has a mount namespace of its own.
     enter = ["nsenter", "--mount", "--target", str(target.server.process.pid)]
@@ -433,7 +439,7 @@ def test_what_could_not_be_removed_is_told_and_removed_later(target: Target, pro
 
 
 def test_a_machine_without_a_list_of_what_was_made_is_clean_only_if_nothing_is_known_to_be_made(
-    target: Target, program: Program
+    target: Target, program: DeployingProgram
 ) -> None:
     bootstrap(target.vm(), program.opts)
     elsewhere = target.vm(minion_dir=str(target.folder / "elsewhere"))
@@ -445,7 +451,7 @@ def test_a_machine_without_a_list_of_what_was_made_is_clean_only_if_nothing_is_k
 
 
 def test_a_folder_that_is_only_linked_to_is_not_taken_for_that_of_a_dead_command(
-    target: Target, program: Program, tmp_path: Path
+    target: Target, program: DeployingProgram, tmp_path: Path
 ) -> None:
     (tmp_path / "mine").mkdir()
     link = target.folder / "tmp/saltlite-cloud.web1.AAAAAAAA"
@@ -489,12 +495,12 @@ def test_a_minion_that_has_not_said_its_number_yet_is_ended_too(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("known", ["known", "/nowhere/known", "/tmp"])
-def test_a_file_of_host_keys_that_cannot_be_is_refused(target: Target, program: Program, known: str) -> None:
+def test_a_file_of_host_keys_that_cannot_be_is_refused(target: Target, program: DeployingProgram, known: str) -> None:
     with pytest.raises(SaltCloudConfigError, match="ssh_known_hosts"):
         bootstrap(target.vm(ssh_known_hosts=known), program.opts)
 
 
-def test_what_an_interrupted_deployment_left_is_removed_by_the_next(target: Target, program: Program) -> None:
+def test_what_an_interrupted_deployment_left_is_removed_by_the_next(target: Target, program: DeployingProgram) -> None:
     bootstrap(target.vm(), program.opts)
     for pid in target.processes():
         os.kill(pid, 9)
@@ -504,7 +510,7 @@ def test_what_an_interrupted_deployment_left_is_removed_by_the_next(target: Targ
 
 
 def test_a_deployment_whose_command_died_holds_off_another_and_can_be_taken_back(
-    target: Target, program: Program
+    target: Target, program: DeployingProgram
 ) -> None:
     target.put_minion(MINION.replace('"ready"', '"backoff"'))
     before = target.left()
@@ -524,7 +530,9 @@ def test_a_deployment_whose_command_died_holds_off_another_and_can_be_taken_back
     assert target.left() == before
 
 
-def test_settings_that_cannot_be_used_are_named_before_anything_is_done(target: Target, program: Program) -> None:
+def test_settings_that_cannot_be_used_are_named_before_anything_is_done(
+    target: Target, program: DeployingProgram
+) -> None:
     before = target.server.logins()
     for settings, named in (
         ({"minion": {"mastr": "x"}}, "minion cannot be used: unknown option 'mastr'"),
@@ -551,7 +559,7 @@ def _command_lines() -> Iterator[bytes]:
                 continue
 
 
-def test_an_interrupt_takes_everything_back(target: Target, program: Program) -> None:
+def test_an_interrupt_takes_everything_back(target: Target, program: DeployingProgram) -> None:
     # The minion never gets a session, so the deployment waits for it when the interrupt comes.
     target.put_minion(MINION.replace('"ready"', '"backoff"'))
     before = target.left()
@@ -574,7 +582,7 @@ def test_an_interrupt_takes_everything_back(target: Target, program: Program) ->
 
 
 @needs_root
-def test_the_user_of_the_minion_is_made_and_removed(target: Target, program: Program) -> None:
+def test_the_user_of_the_minion_is_made_and_removed(target: Target, program: DeployingProgram) -> None:
     users = target.server.folder / "etc/passwd"
     vm_ = target.vm(minion={**target.vm()["minion"], "user": "saltlite-cloudtest"})
     bootstrap(dict(vm_), program.opts)
@@ -584,7 +592,7 @@ def test_the_user_of_the_minion_is_made_and_removed(target: Target, program: Pro
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_the_script_runs_where_sh_is_bash(target: Target, program: Program) -> None:
+def test_the_script_runs_where_sh_is_bash(target: Target, program: DeployingProgram) -> None:
     programs = target.folder / "programs"
     programs.mkdir()
     (programs / "sh").symlink_to(shutil.which("bash") or "")
@@ -620,7 +628,7 @@ esac
 
 
 @needs_root
-def test_systemd_gets_a_unit_and_loses_it_again(target: Target, program: Program, tmp_path: Path) -> None:
+def test_systemd_gets_a_unit_and_loses_it_again(target: Target, program: DeployingProgram, tmp_path: Path) -> None:
     folder = target.folder / "programs"
     folder.mkdir()
     (folder / "systemctl").write_text(SYSTEMCTL)

@@ -19,8 +19,8 @@ from saltlite.cloud.api.exceptions import (
 )
 from saltlite.cloud.api.rest import RestError
 from saltlite.cloud.drivers import _digitalocean_api
-from tests.cloud_drivers import Program, assert_six, loaded, machine
-from tests.http_answers import Answers, answering, recorded
+from tests.support.api import Answers, answering, recorded
+from tests.support.cloud import Program, assert_six, loaded, machine
 
 ANSWERS = Path(__file__).parents[1] / "data" / "digitalocean"
 TOKEN = "dop_v1_0f3c-token-of-the-provider"

@@ -18,8 +18,8 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudSystemExit,
 )
 from saltlite.cloud.drivers import _ec2_api, _ec2_machines
-from tests.cloud_drivers import Program, assert_six, loaded, machine
-from tests.ec2_api import AMAZON, IMAGE, UBUNTU, ec2_api, empty, needs_moto
+from tests.support.cloud import Program, assert_six, loaded, machine
+from tests.support.ec2_api import AMAZON, IMAGE, UBUNTU, ec2_api, empty, needs_moto
 
 pytestmark = needs_moto
 

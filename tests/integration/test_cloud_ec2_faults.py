@@ -11,8 +11,8 @@ import pytest
 
 from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudException
 from saltlite.cloud.drivers import _ec2_api
-from tests.cloud_drivers import loaded
-from tests.http_answers import answering
+from tests.support.api import answering
+from tests.support.cloud import loaded
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("botocore") is None, reason="needs botocore: pip install 'saltlite[cloud]'"

@@ -17,7 +17,7 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudNotFound,
     SaltCloudSystemExit,
 )
-from tests.cloud_drivers import Program, assert_six, loaded, machine
+from tests.support.cloud import Program, assert_six, loaded, machine
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("libcloud") is None, reason="needs Apache Libcloud: pip install 'saltlite[cloud]'"

@@ -17,7 +17,7 @@ from saltlite.cloud.api import port
 from saltlite.cloud.program.drivers import Drivers
 from saltlite.cloud.rules.providers import Provider
 from saltlite.cloud.rules.settings import Settings
-from tests.cloud_drivers import Program, machine
+from tests.support.cloud import Program, machine
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("libcloud") is None, reason="needs Apache Libcloud: pip install 'saltlite[cloud]'"

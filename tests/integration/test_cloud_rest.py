@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from saltlite.cloud.api import rest
 from saltlite.cloud.api.rest import Rest, RestError
-from tests.http_answers import answering
+from tests.support.api import answering
 
 
 class Time:

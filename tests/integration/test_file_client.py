@@ -16,7 +16,7 @@ from saltlite.files.ports import FileAsker
 from saltlite.model.files import FileAddress
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
-from tests.file_servers import CutOff, Served
+from tests.support.files import CutOff, Served
 
 A = FileAddress("a", "base")
 

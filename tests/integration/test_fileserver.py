@@ -14,7 +14,7 @@ from saltlite.files.uploads import Uploads
 from saltlite.model.ids import MinionId
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.messages import Message
-from tests.file_servers import no_files
+from tests.support.files import no_files
 
 WEB1 = MinionId("web1")
 

@@ -18,7 +18,7 @@ from saltlite.master.processes import hook_runners as hookrunners
 from saltlite.master.processes.hook_runners import AT_ONCE_MAX, FAILED, MESSAGE_MAX, WAITING_MAX, HookRunners, Starter
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.ipc import pack, unpack
-from tests.e2e.fleet import ME, alive, wait_until
+from tests.support.fleet import ME, alive, wait_until
 
 JID = "20260131235959123456"
 HOOKS = read_hooks({"h": {"event": "x", "as": ME, "runner": {"fun": "a.b"}}})
@@ -62,7 +62,7 @@ def answers(sock: socket.socket, count: int) -> dict[int, int]:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runners that wait until they are let go."""
-    monkeypatch.setattr(hookrunners, "MODULE", "tests.slow_runner")
+    monkeypatch.setattr(hookrunners, "MODULE", "tests.support.slow_runner")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
 
 

@@ -27,7 +27,7 @@ from saltlite.platform.folder import PosixFolder
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.ipc import Inside, pack
 from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
-from tests.core_keys import answer_check, signed_answer
+from tests.support.keys import answer_check, signed_answer
 
 JID = "20270115080000000001"
 

@@ -14,8 +14,8 @@ from saltlite.minion.processes import ipc_messages as inside
 from saltlite.minion.protocol.ports import Step
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk
 from saltlite.wire.ipc import pack
-from tests.core_server import jid
-from tests.job_servers import Minion
+from tests.support.job_machine import jid
+from tests.support.jobs import Minion
 
 Start = Callable[[MemoryDisk], Minion]
 

@@ -19,10 +19,9 @@ from saltlite.testing.disk import MemoryDisk
 from saltlite.wire import merkle
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.segment import SegmentRow, decode_segment, encode_segment
-from tests.core_keys import signed
-from tests.core_server import jid
-from tests.job_servers import Minion
-from tests.part_runs import MemoryRuns, answered
+from tests.support.job_machine import jid
+from tests.support.jobs import MemoryRuns, Minion, answered
+from tests.support.keys import signed
 
 SRNS = ("dummy:a", "dummy:b")
 PART = part_id(Jid(jid()), 1)

@@ -10,7 +10,7 @@ import pytest
 from saltlite.loader import formats
 from saltlite.loader.call import call
 from saltlite.loader.loader import Loader
-from tests.loading import loader_over, write
+from tests.support.modules import loader_over, write
 
 SOURCE = '''
 HERE = __grains__["os"]

@@ -20,7 +20,7 @@ from saltlite.cloud.machines.inside import CONSOLE, SERVICES
 from saltlite.cloud.machines.machines import ENVIRONMENT, Machine, Machines, Plan
 from saltlite.cloud.machines.net import cable_of
 from saltlite.errors import MachineError
-from tests.machine_traces import labels, needs_machines, traces, traces_of
+from tests.support.machine import labels, needs_machines, traces, traces_of
 
 pytestmark = needs_machines
 

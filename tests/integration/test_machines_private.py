@@ -14,8 +14,8 @@ import pytest
 from saltlite.cloud.program.files import load_cloud
 from saltlite.cloud.program.program import opts_of
 from saltlite.config.load import load_master
-from tests.cloud_drivers import loaded, machine
-from tests.machine_traces import needs_machines
+from tests.support.cloud import loaded, machine
+from tests.support.machine import needs_machines
 
 pytestmark = needs_machines
 

@@ -14,7 +14,7 @@ from saltlite.errors import LinkError, RemoteProtocolError
 from saltlite.platform.master_probe import probe_master
 from saltlite.platform.zmq_socket import context
 from saltlite.wire import frames
-from tests.core_keys import FLEET_PUBLIC
+from tests.support.keys import FLEET_PUBLIC
 
 Answer = Callable[[bytes], bytes | None]
 

@@ -21,7 +21,7 @@ from saltlite.minion.processes.callers import CALLERS_MAX, SOCKET_MODE, SOCKET_N
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.ipc import Inside, pack, unpack
 from saltlite.wire.messages import file_said
-from tests.core_keys import answer_check
+from tests.support.keys import answer_check
 
 NOBODY = pwd.getpwnam("nobody")
 LOOK_S = 0.1

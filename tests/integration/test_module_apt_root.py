@@ -17,7 +17,7 @@ from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.plugins.modules import _restarts
-from tests.apt_roots import Package, build, make_root, publish
+from tests.support.apt_roots import Package, build, make_root, publish
 
 INDEX = build_index(search_layers({}))
 GRAINS = {"os": "Debian", "os_family": "Debian", "osarch": "amd64", "oscodename": "bookworm"}

@@ -13,7 +13,7 @@ from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.plugins.grains.kept import kept
-from tests.recorded_machines import Machine, machine_in
+from tests.support.machine import Machine, machine_in
 
 INDEX = build_index(search_layers({}))
 

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from saltlite.loader.call import Outcome
-from tests.file_module import run
+from tests.support.modules import run
 
 CASES = Path(__file__).parents[1] / "data" / "file"
 PATHS = sorted(CASES.glob("*/*.yaml"))

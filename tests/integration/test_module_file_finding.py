@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.file_module import done, refusal, run
+from tests.support.modules import done, refusal, run
 
 CASES = sorted((Path(__file__).parents[1] / "data" / "file_find").glob("*.yaml"))
 AS_ROOT = ("owner_number", "group_number")

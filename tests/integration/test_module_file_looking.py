@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.file_module import done, refusal, run
+from tests.support.modules import done, refusal, run
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do this")
 NAMES = ("a b", 'it\'s "so"', "x; touch owned", "-rf", "a\nb", "größe-漢字", "caf\udce9", "a[*]?")

@@ -14,7 +14,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import Index, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.file_servers import Served
+from tests.support.files import Served
 
 INDEX: Index = build_index(search_layers({}))
 UID, GID = 54321, 54322

@@ -12,7 +12,7 @@ import pytest
 
 from saltlite.errors import CommandExecutionError
 from saltlite.plugins.modules import _machinefiles, _safe_files
-from tests.file_module import done, refusal, run
+from tests.support.modules import done, refusal, run
 
 UID, GID = 54321, 54322
 """Whose folder it is: numbers that nobody has."""

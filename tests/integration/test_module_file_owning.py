@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.file_module import done, refusal, run
+from tests.support.modules import done, refusal, run
 
 UID, GID = 54321, 54322
 NOBODY = 65534

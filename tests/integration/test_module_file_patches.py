@@ -13,7 +13,7 @@ from saltlite.loader.call import call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.file_module import done, refusal, run
+from tests.support.modules import done, refusal, run
 
 OLD = "".join(f"line {number}\n" for number in range(20))
 NEW = OLD.replace("line 3\n", "line three\n").replace("line 17\n", "")

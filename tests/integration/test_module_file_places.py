@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.file_module import done, refusal, run
+from tests.support.modules import done, refusal, run
 
 NAMES = {
     "spaces": "a b  c",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.file_module import done, refusal, run
+from tests.support.modules import done, refusal, run
 
 NAMES = ("a b", 'it\'s "so"', "x; touch owned", "-rf", "a\nb", "größe-漢字", "caf\udce9", "a[*]?")
 UID, GID = 54321, 54322

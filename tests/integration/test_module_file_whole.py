@@ -25,11 +25,11 @@ from saltlite.plugins.modules import _safe_files
 from saltlite.plugins.modules.file import _backups, _text, contents
 from saltlite.testing.disk import MemoryDisk
 from saltlite.wire import jobbody, merkle
-from tests.core_keys import JOB_PRIVATE
-from tests.core_server import jid
 from tests.faults.disks import MIB, fill, small_disk
-from tests.file_module import done, refusal, run
-from tests.job_servers import Minion
+from tests.support.job_machine import jid
+from tests.support.jobs import Minion
+from tests.support.keys import JOB_PRIVATE
+from tests.support.modules import done, refusal, run
 
 OLD = "old line\n" * 2000
 NOBODY = 65534

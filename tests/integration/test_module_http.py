@@ -20,7 +20,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.http_answers import answering
+from tests.support.api import answering
 
 INDEX = build_index(search_layers({}))
 SECRET = "sesame-http"

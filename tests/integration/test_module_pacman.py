@@ -13,7 +13,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.pacman_roots import Package, build, make_root, publish
+from tests.support.pacman_roots import Package, build, make_root, publish
 
 INDEX = build_index(search_layers({}))
 GRAINS = {"os": "Arch", "os_family": "Arch", "osarch": "x86_64"}

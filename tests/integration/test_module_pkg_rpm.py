@@ -17,7 +17,7 @@ from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.plugins.grains.collect import collect
 from saltlite.plugins.modules import _packages, _rpm
-from tests import rpm_roots
+from tests.support import rpm_roots
 
 INDEX = build_index(search_layers({}))
 GRAINS = collect({})

@@ -17,7 +17,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.systemd_machine import ROOT, WAIT_S, Machine, NoSystemdError
+from tests.support.systemd import ROOT, WAIT_S, Machine, NoSystemdError
 
 INDEX = build_index(search_layers({}))
 GRAINS = {"kernel": "Linux", "os": "Fedora", "os_family": "RedHat", "osrelease": "40", "init": "systemd"}

@@ -21,7 +21,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.machine_in_namespaces import NAMES
+from tests.support.machine_in_namespaces import NAMES
 
 INDEX = build_index(search_layers({}))
 ROOT = Path(__file__).parents[2]
@@ -311,7 +311,16 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         pytest.skip("only root has namespaces of its own here")
     folder = tmp_path_factory.mktemp("machine")
     done = subprocess.run(
-        ["unshare", "--mount", "--net", "--uts", sys.executable, "-m", "tests.machine_in_namespaces", str(folder)],
+        [
+            "unshare",
+            "--mount",
+            "--net",
+            "--uts",
+            sys.executable,
+            "-m",
+            "tests.support.machine_in_namespaces",
+            str(folder),
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -26,10 +26,10 @@ from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import listen_unix
 from saltlite.testing.store.store import MemoryDisk, MemoryStore
 from saltlite.wire.ipc import pack
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.file_servers import no_files
-from tests.inventory import inventory
-from tests.store_samples import commit, job, key, publish, ret
+from tests.support.files import no_files
+from tests.support.inventory import inventory
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.support.store import commit, job, key, publish, ret
 
 RETURN = {"t": "ret", "state": "returned", "code": 0, "size": 1, "start_ms": 0, "dur_ms": 0, "reason": ""}
 

@@ -16,7 +16,7 @@ import pytest
 from saltlite.errors import CommandExecutionError, UsageError
 from saltlite.files.plugin_sync import PLUGIN_MAX, SyncReport
 from saltlite.model.extmods import NAMES_SHOWN, SyncRules
-from tests.file_servers import CutOff, Served
+from tests.support.files import CutOff, Served
 
 
 def sync(served: Served, *, envs: tuple[str, ...] = ("base",), clean: bool = True, barred: str = "") -> SyncReport:

@@ -17,8 +17,8 @@ from saltlite.platform.clock import ManualClock
 from saltlite.resources.registry.mmap import ResourceRegistry
 from saltlite.resources.registry.mmap.registry import FILE
 from saltlite.testing.store.store import MemoryStore
-from tests.core_keys import NOW
-from tests.store_samples import key, row
+from tests.support.keys import NOW
+from tests.support.store import key, row
 
 MA, MB = MinionId("ma"), MinionId("mb")
 

@@ -33,8 +33,8 @@ from saltlite.platform.folder import PosixFolder
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.document import decode_document
 from saltlite.wire.segment import SegmentRow, decode_segment
-from tests.core_keys import answer_check
-from tests.loading import write
+from tests.support.keys import answer_check
+from tests.support.modules import write
 
 JID = "20260131235959123456"
 BOUND_S = 20.0

@@ -19,7 +19,7 @@ from saltlite.resources.registry.mmap import ResourceRegistry, get_registry
 from saltlite.resources.registry.mmap.primary import CHECKPOINT_BYTES, DAMAGED
 from saltlite.resources.registry.mmap.registry import COMPACT_MIN_RECORDS
 from saltlite.resources.registry.records import encoded, payload
-from tests.registry_files import after_a_restart_of_the_machine, file_of, no_report, opened, rows_of
+from tests.support.store import after_a_restart_of_the_machine, file_of, no_report, opened, rows_of
 
 
 def ids(count: int, prefix: str = "r") -> list[str]:

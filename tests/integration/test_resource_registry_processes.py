@@ -17,7 +17,7 @@ import pytest
 from saltlite.resources.registry.layout import STATES, State
 from saltlite.resources.registry.mmap import ResourceRegistry, compaction
 from saltlite.resources.registry.mmap.file import RegistryFile
-from tests.registry_files import file_of, opened, rows_of
+from tests.support.store import file_of, opened, rows_of
 
 KILLS = 25
 """Random instants at which a writer is killed."""

@@ -16,9 +16,9 @@ import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
 from saltlite.resources.types.ssh._process import OUTPUT_BYTES_MAX
-from tests import sshd
-from tests.resource_types import TypeHere
-from tests.sshd import PASSWORD, USER, Sshd, make_key, start_sshd
+from tests.support import sshd
+from tests.support.modules import TypeHere
+from tests.support.sshd import PASSWORD, USER, Sshd, make_key, start_sshd
 
 pytestmark = pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server")
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from tests import sshd
-from tests.resource_types import TypeHere
-from tests.sshd import start_sshd
+from tests.support import sshd
+from tests.support.modules import TypeHere
+from tests.support.sshd import start_sshd
 
 pytestmark = pytest.mark.skipif(sshd.SSHD is None, reason="there is no sshd: install openssh-server")
 

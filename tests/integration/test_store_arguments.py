@@ -14,7 +14,7 @@ from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.job import Job, TargetState
 from saltlite.platform.clock import ManualClock
 from saltlite.wire.jobbody import FunctionCall, JobBody, encode_body
-from tests.store_samples import NOW, WEB1, job, publish
+from tests.support.store import NOW, WEB1, job, publish
 
 MARKER = b"s3cr3t-marker"
 SIZES = (0, 100, 1_500, 3_900, 4_200, 60_000)

@@ -19,9 +19,9 @@ from saltlite.platform.defects import DEFECT, supervised
 from saltlite.testing.disk import MemoryDisk as MinionDisk
 from saltlite.testing.store.store import MemoryDisk, MemoryStore
 from saltlite.wire.ipc import pack
-from tests.core_keys import NOW
 from tests.integration.test_mworker_streams import serving
-from tests.job_servers import Minion
+from tests.support.jobs import Minion
+from tests.support.keys import NOW
 from tests.unit.test_master_denied import GOOD
 from tests.unit.test_master_fields import ANYTHING, _right
 

@@ -12,10 +12,10 @@ from saltlite.master.protocol.session_manager import Decide, HangUp, Report
 from saltlite.minion.protocol.effects import Delivery, Fork
 from saltlite.wire import frames, jobbody
 from saltlite.wire.messages import VERBS
-from tests.core_guest import MESSAGES, Guest, Table, of
-from tests.core_keys import JOB_PRIVATE
-from tests.core_scripted import Scripted
-from tests.core_server import Server, jid, parcel
+from tests.support.job_machine import Server, jid, parcel
+from tests.support.keys import JOB_PRIVATE
+from tests.support.memory_fleet import MESSAGES, Guest, Table, of
+from tests.support.scripted import Scripted
 
 scalars = st.one_of(
     st.none(),

@@ -16,7 +16,7 @@ from saltlite.minion.protocol.connection import Phase
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.testing.link import Fate, Flight
 from saltlite.wire.limits import CHUNK, HEARTBEAT_MIN_S
-from tests.core_fleet import Fleet
+from tests.support.memory_fleet import Fleet
 
 NAMES = ("web1", "web2", "db1")
 READY_S = 75.0 + 2.5 * HEARTBEAT_MIN_S + 25.0

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.file_module import done
+from tests.support.modules import done
 
 WORDS = st.text(st.sampled_from("ab .#*\\$é\udcff\t"), max_size=6)
 ENDINGS = st.sampled_from(["\n", "\r\n"])

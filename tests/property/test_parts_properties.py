@@ -25,10 +25,10 @@ from saltlite.wire import merkle
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
 from saltlite.wire.messages import WALL_MAX_MS
 from saltlite.wire.segment import STATES, SegmentRow, decode_segment, encode_segment
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, signed
-from tests.core_server import UNTIL, jid
-from tests.inventory import inventory
-from tests.store_samples import WEB1, WEB2, job, key, publish
+from tests.support.inventory import inventory
+from tests.support.job_machine import UNTIL, jid
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, JOB_PUBLIC, NOW, certificate, signed
+from tests.support.store import WEB1, WEB2, job, key, publish
 
 srns = st.sampled_from([f"{kind}:{name}" for kind in ("dummy", "ssh") for name in "abcz"])
 rows = st.builds(

@@ -25,7 +25,7 @@ from saltlite.wire import codec
 from saltlite.wire.document import decode_document, encode_document
 from saltlite.wire.ipc import pack
 from tests.fuzz.readers import read_everywhere, show_everywhere
-from tests.master_office import Office
+from tests.support.master import Office
 
 unhurried = settings(deadline=None, max_examples=150)
 

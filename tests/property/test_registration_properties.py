@@ -12,7 +12,7 @@ from saltlite.errors import RefusedError
 from saltlite.model.ids import MinionId
 from saltlite.model.srn import check_resource_id, check_resource_type
 from saltlite.resources.registry.admission import REASONS_MAX, Registering, Rules, admit, read_registration
-from tests.master_office import Office
+from tests.support.master import Office
 
 names = st.text(max_size=8) | st.sampled_from(
     ["dummy", "ssh", "d1", "d2", "ma", "mb", "dummy:d1", "..", "a/b", "and", ""]

@@ -9,8 +9,8 @@ import argparse
 import sys
 import time
 
-from tests.history import report
 from tests.simulation.story import Outcome, play
+from tests.support.guarantees import report
 
 PROGRESS_S = 5.0
 

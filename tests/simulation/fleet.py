@@ -19,13 +19,13 @@ from saltlite.testing.link import Fate, Flight, MemoryClientLink, MemoryNetwork
 from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.joinproof import token_public
 from saltlite.wire.noise import public_of
-from tests.core_keys import DAY, NOW, TOKEN, key_of, seed
-from tests.history import Books, History, Violation
 from tests.simulation import minions as stand_ins
 from tests.simulation.clients import SimClient
 from tests.simulation.masters import SimAcceptor, SimMaster
 from tests.simulation.minions import SimMinion
 from tests.simulation.universe import SimChannel, Universe
+from tests.support.guarantees import Books, History, Violation
+from tests.support.keys import DAY, NOW, TOKEN, key_of, seed
 
 WEATHER: dict[str, list[Fate]] = {
     "good": [Fate.DELIVER],

@@ -25,11 +25,11 @@ from saltlite.testing.link import MemoryServerLink
 from saltlite.testing.store import store as memory_store
 from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
 from saltlite.wire.noise import public_of
-from tests.core_keys import DAY, FLEET_PRIVATE, FLEET_PUBLIC, NOW, ed25519_public, seed
-from tests.file_servers import no_files
-from tests.history import OPEN
-from tests.inventory import inventory
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
+from tests.support.files import no_files
+from tests.support.guarantees import OPEN
+from tests.support.inventory import inventory
+from tests.support.keys import DAY, FLEET_PRIVATE, FLEET_PUBLIC, NOW, ed25519_public, seed
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Fleet

@@ -34,9 +34,9 @@ from saltlite.wire.ipc import unpack
 from saltlite.wire.limits import CHUNK, RETURN_MAX
 from saltlite.wire.noise import public_of
 from saltlite.wire.segment import decode_segment
-from tests.core_keys import FLEET_PUBLIC, FUNCTIONS, NOW, good_token, seed
 from tests.simulation.resources import SimRuns, TypeProcess, managed_by, registration
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor
+from tests.support.keys import FLEET_PUBLIC, FUNCTIONS, NOW, good_token, seed
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Fleet

@@ -19,14 +19,14 @@ from saltlite.model.job import TargetState
 from saltlite.model.parts import part_id, segment_id
 from saltlite.wire.ipc import pack
 from saltlite.wire.segment import SegmentRow, encode_segment
-from tests.core_keys import DAY, NOW, key_of
-from tests.history import Violation
 from tests.simulation.clients import SimClient
 from tests.simulation.fleet import WEATHER, Fleet, stage
 from tests.simulation.masters import SimMaster
 from tests.simulation.minions import SimMinion
 from tests.simulation.resources import TYPES
 from tests.simulation.universe import Process, SimChannel, SimReactor, Universe
+from tests.support.guarantees import Violation
+from tests.support.keys import DAY, NOW, key_of
 
 CONNECT_S = 75.0 + 2.5 * 15.0
 """G10: how long an accepted minion may take to be READY again."""

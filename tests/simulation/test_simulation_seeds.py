@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.history import report
 from tests.simulation.story import play
+from tests.support.guarantees import report
 
 SEEDS = int(os.environ.get("SALTLITE_SEEDS", "150"))
 START = int(os.environ.get("SALTLITE_SEED_START", "0"))

@@ -9,7 +9,7 @@ import pytest
 from saltlite.cli.console import Console
 from saltlite.errors import SaltliteError
 from saltlite.model.printable import printable
-from tests.terminals import Terminal
+from tests.support.terminal import Terminal
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 from saltlite.cli.console import Console
 from saltlite.cli.group import EqualAnswers
 from saltlite.client.waiting import Reply, Update
-from tests.terminals import Terminal
+from tests.support.terminal import Terminal
 from tests.unit.test_client_waiting import progress
 
 

@@ -15,7 +15,7 @@ from saltlite.cli.verbs import job_fetch
 from saltlite.errors import SaltliteError, UsageError
 from saltlite.loader.encode import encode_return
 from tests.integration.fakemaster import FakeMaster, fixed
-from tests.terminals import Terminal
+from tests.support.terminal import Terminal
 
 JID = "20260131235959123456"
 PART = 1000

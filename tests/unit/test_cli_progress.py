@@ -9,7 +9,7 @@ import pytest
 from saltlite.cli.console import Console
 from saltlite.cli.progress import REDRAW_S, SHOW_AFTER_S, StatusLine, status_text
 from saltlite.client.waiting import Progress
-from tests.terminals import Terminal
+from tests.support.terminal import Terminal
 from tests.unit.test_client_waiting import moved, progress, returned
 
 

@@ -17,8 +17,8 @@ from saltlite.cloud.api.exceptions import (
     SaltCloudSystemExit,
 )
 from saltlite.cloud.api.functools import namespaced_function
-from tests.cloud_drivers import Program
-from tests.loading import loader_over, write
+from tests.support.cloud import Program
+from tests.support.modules import loader_over, write
 
 OPTS: dict[str, Any] = {
     "providers": {"lab": {"local": {"id": "x", "driver": "local", "size": "small", "minion": {"a": 1, "b": 1}}}},

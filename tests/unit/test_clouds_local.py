@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from saltlite.cloud.api.exceptions import SaltCloudConfigError, SaltCloudNotFound, SaltCloudSystemExit
-from tests.cloud_drivers import loaded, machine
+from tests.support.cloud import loaded, machine
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from saltlite.master.protocol.duplicate_keys import KEYS_MAX, PROOFS, SIGN_OF_LI
 from saltlite.master.protocol.session_manager import Effect, Presence, Send, Suspect
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
-from tests.core_guest import Guest, Table, of
+from tests.support.memory_fleet import Guest, Table, of
 
 ALIVE = {"t": "hb", "running": [], "spool": 0}
 

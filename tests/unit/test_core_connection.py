@@ -22,8 +22,8 @@ from saltlite.minion.protocol.connection import (
 from saltlite.wire import codec, frames
 from saltlite.wire.limits import HANDSHAKE_TIMEOUT_S, SESSION_MAX_AGE_S
 from saltlite.wire.messages import JIDS_MAX, REASON_MAX
-from tests.core_keys import TOKEN
-from tests.core_scripted import HB_S, JID, Scripted
+from tests.support.keys import TOKEN
+from tests.support.scripted import HB_S, JID, Scripted
 
 # -- CONNECT and HANDSHAKE
 

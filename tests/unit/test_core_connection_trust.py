@@ -10,17 +10,8 @@ from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire import frames
 from saltlite.wire.limits import FLEET_CHAIN_RECORDS
 from saltlite.wire.succession import encode_chain, succeed
-from tests.core_keys import (
-    DAY,
-    FLEET,
-    FLEET_PRIVATE,
-    FLEET_PUBLIC,
-    NOW,
-    certificate,
-    ed25519_public,
-    seed,
-)
-from tests.core_scripted import Scripted
+from tests.support.keys import DAY, FLEET, FLEET_PRIVATE, FLEET_PUBLIC, NOW, certificate, ed25519_public, seed
+from tests.support.scripted import Scripted
 
 # -- what the master must prove
 

@@ -10,8 +10,8 @@ from saltlite.minion.protocol.offers import OFFER_AGAIN_S
 from saltlite.model.job import TargetState
 from saltlite.testing.link import Fate, Flight
 from saltlite.wire.limits import CHUNK, HEARTBEAT_MIN_S, RETURN_MAX
-from tests.core_fleet import Fleet
-from tests.core_keys import key_of
+from tests.support.keys import key_of
+from tests.support.memory_fleet import Fleet
 
 HOUR = 3600.0
 NOTICED_S = SILENCE_BEATS * HEARTBEAT_MIN_S + BACKOFF_MAX_S + 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from saltlite.master.protocol.session_manager import HangUp, Send
 from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
 from saltlite.wire.messages import file_said
-from tests.core_guest import MESSAGES, Guest, Table, of, parcel
+from tests.support.memory_fleet import MESSAGES, Guest, Table, of, parcel
 
 
 def ask(guest: Guest, n: int) -> None:

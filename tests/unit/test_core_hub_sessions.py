@@ -27,7 +27,7 @@ from saltlite.wire.limits import (
     HEARTBEATS_PER_S,
 )
 from saltlite.wire.messages import JIDS_MAX
-from tests.core_guest import JID, JID2, MESSAGES, Guest, Table, jid, of, parcel
+from tests.support.memory_fleet import JID, JID2, MESSAGES, Guest, Table, jid, of, parcel
 
 # -- sessions
 

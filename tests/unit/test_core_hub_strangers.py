@@ -15,8 +15,8 @@ from saltlite.wire.limits import (
     OPEN_HANDSHAKES_PER_ADDRESS,
 )
 from saltlite.wire.noise import Handshake, Role, public_of
-from tests.core_guest import JID, Guest, Table, of
-from tests.core_keys import FLEET, FLEET_PUBLIC
+from tests.support.keys import FLEET, FLEET_PUBLIC
+from tests.support.memory_fleet import JID, Guest, Table, of
 
 # -- strangers
 

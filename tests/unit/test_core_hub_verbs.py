@@ -6,7 +6,7 @@ import pytest
 
 from saltlite.master.protocol.session_manager import HangUp, Report
 from saltlite.wire.messages import VERBS, Sender, functions_digest, functions_message
-from tests.core_guest import MESSAGES, Guest, Table, of
+from tests.support.memory_fleet import MESSAGES, Guest, Table, of
 
 # -- who may say what: R1
 

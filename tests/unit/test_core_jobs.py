@@ -17,8 +17,8 @@ from saltlite.model.job import TargetState
 from saltlite.platform.clock import ManualClock
 from saltlite.wire import jobbody
 from saltlite.wire.messages import REASON_MAX
-from tests.core_keys import DAY, JOB_PUBLIC, NOW, seed, signed
-from tests.core_server import PID, TICKS, UNTIL, Server, jid, parcel, refusal, writes
+from tests.support.job_machine import PID, TICKS, UNTIL, Server, jid, parcel, refusal, writes
+from tests.support.keys import DAY, JOB_PUBLIC, NOW, seed, signed
 
 # -- the normal way
 

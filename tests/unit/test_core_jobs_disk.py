@@ -8,8 +8,8 @@ from saltlite.minion.protocol.entry import SIGKILL
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.ports import Step
 from saltlite.model.job import TargetState
-from tests.core_keys import JOB_PUBLIC, NOW
-from tests.core_server import PID, UNTIL, Server, jid, parcel, refusal, writes
+from tests.support.job_machine import PID, UNTIL, Server, jid, parcel, refusal, writes
+from tests.support.keys import JOB_PUBLIC, NOW
 
 FULL = "No space left on device"
 REFUSED = (TargetState.REFUSED, f"the minion's disk is full ({FULL})")

@@ -15,8 +15,8 @@ from saltlite.minion.protocol.offers import OFFER_AGAIN_S
 from saltlite.minion.protocol.ports import Step
 from saltlite.model.job import TargetState
 from saltlite.wire import jobbody
-from tests.core_keys import DAY, NOW
-from tests.core_server import PID, TICKS, Server, jid, parcel, refusal, writes
+from tests.support.job_machine import PID, TICKS, Server, jid, parcel, refusal, writes
+from tests.support.keys import DAY, NOW
 
 # -- the queue
 

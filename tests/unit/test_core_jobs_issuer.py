@@ -13,8 +13,8 @@ from saltlite.minion.protocol.offers import FOREIGN_S
 from saltlite.minion.protocol.ports import JournalEntry, Record, Step
 from saltlite.model.ids import parse_jid
 from saltlite.model.job import TargetState
-from tests.core_keys import JOB_PUBLIC
-from tests.core_server import UNTIL, Server, jid, parcel, refusal
+from tests.support.job_machine import UNTIL, Server, jid, parcel, refusal
+from tests.support.keys import JOB_PUBLIC
 
 OTHER = bytes(range(32))
 RECEIVED = {"body": b"b", "sig": b"s", "proof": [], "wall_ms": 1, "deliver_ms": 1}

@@ -28,8 +28,8 @@ from saltlite.model.job import TargetState
 from saltlite.model.parts import part_id, segment_id
 from saltlite.wire import merkle
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
-from tests.core_keys import JOB_PUBLIC, NOW, signed
-from tests.core_server import PID, TICKS, Server, jid, parcel, refusal, writes
+from tests.support.job_machine import PID, TICKS, Server, jid, parcel, refusal, writes
+from tests.support.keys import JOB_PUBLIC, NOW, signed
 
 SRNS = ("dummy:a", "dummy:b")
 

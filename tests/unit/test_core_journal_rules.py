@@ -5,7 +5,7 @@ from __future__ import annotations
 from saltlite.minion.protocol.journal_rules import CLOCK_SLACK_S, kept
 from saltlite.minion.protocol.ports import JOURNAL_KEEP_ENTRIES, JOURNAL_MOST_ENTRIES, JournalEntry, Step
 from saltlite.model.ids import jid_at
-from tests.core_keys import NOW
+from tests.support.keys import NOW
 
 NOW_MS = int(NOW * 1000)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from saltlite.master.protocol.session_manager import Decide, HangUp
 from saltlite.master.protocol.strangers import CONNECTS_S, Strangers
 from saltlite.wire.limits import STRANGER_S, STRANGERS, STRANGERS_PER_NETWORK
-from tests.core_guest import Guest, Table
+from tests.support.memory_fleet import Guest, Table
 
 
 def of_one_network(count: int) -> list[str]:

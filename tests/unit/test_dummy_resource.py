@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError
-from tests.resource_types import TypeHere
+from tests.support.modules import TypeHere
 
 DummyMaker = Callable[..., TypeHere]
 

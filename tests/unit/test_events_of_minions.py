@@ -21,8 +21,8 @@ from saltlite.model.keys import KeyState
 from saltlite.wire.codec import encode
 from saltlite.wire.limits import EVENT_DATA_MAX, EVENT_EVERY_S, EVENT_TAG_MAX, EVENTS_AT_ONCE
 from saltlite.wire.messages import Message
-from tests.core_keys import NOW
-from tests.master_office import Office
+from tests.support.keys import NOW
+from tests.support.master import Office
 
 JID = "20260131235959123456"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.history import Books, Event, History, check, report
+from tests.support.guarantees import Books, Event, History, check, report
 
 JID = "20270115080000000001"
 OTHER = "20270115080000000002"

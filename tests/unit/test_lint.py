@@ -13,7 +13,7 @@ from saltlite.lint.formats import as_data, as_sarif, as_text
 from saltlite.lint.interface_rules import GRAINS
 from saltlite.lint.run import lint
 from saltlite.plugins.grains.collect import collect
-from tests.loading import write
+from tests.support.modules import write
 
 DOC = '"""A module."""\n'
 FUN = '    """Do it."""\n'

@@ -27,7 +27,7 @@ from saltlite.model.execution import (
     checked_options,
     is_direct,
 )
-from tests.loading import write
+from tests.support.modules import write
 
 MODULE = """
 seen = []

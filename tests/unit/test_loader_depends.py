@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.loader import Loader
-from tests.loading import loader_over, write
+from tests.support.modules import loader_over, write
 
 HEADER = "from saltlite.decorators import depends\n"
 

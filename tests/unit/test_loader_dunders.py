@@ -12,7 +12,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.loading import loader_over, write
+from tests.support.modules import loader_over, write
 
 NAMES = ("__opts__", "__grains__", "__pillar__", "__context__", "__salt__", "__utils__", "__proxy__", "__file_client__")
 

@@ -13,7 +13,7 @@ from saltlite.loader import index
 from saltlite.loader.index import Index, remembered_index
 from saltlite.loader.scan import parse_module
 from saltlite.loader.search_path import PLAIN_FORMS, Form, Layer
-from tests.loading import write
+from tests.support.modules import write
 
 Remember = Callable[[], Index]
 

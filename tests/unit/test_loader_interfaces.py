@@ -16,7 +16,7 @@ from saltlite.loader.contracts import LOG_SECONDS, UndeclaredCalls
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.loading import write
+from tests.support.modules import write
 
 THING = """
     from salt.interfaces import Interface

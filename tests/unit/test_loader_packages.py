@@ -15,7 +15,7 @@ from saltlite.loader.failure import FunctionUnavailable
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import Layer
-from tests.loading import loader_over, write
+from tests.support.modules import loader_over, write
 
 PARTS = {
     "m/__init__.py": "from . import sub\nfrom .deep.inner import N\ndef f(): return sub.g() + N",

@@ -12,7 +12,7 @@ from saltlite.loader import failure, search_path
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import Form, Layer, dirs_option, module_files, search_layers
-from tests.loading import loader_from, write
+from tests.support.modules import loader_from, write
 
 
 def paths(opts: dict[str, object], kind: str = "modules") -> list[str]:

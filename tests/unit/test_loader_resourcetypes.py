@@ -13,7 +13,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.loader import Loader
 from saltlite.loader.resource_types import ResourceType, TypeUnavailableError, find_type
 from saltlite.model.signature import by_name
-from tests.loading import loader_over, write
+from tests.support.modules import loader_over, write
 
 CONNECTION = """
     def __virtual__():

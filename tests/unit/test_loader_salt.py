@@ -22,8 +22,7 @@ from saltlite.loader.salt_compat import RESERVED
 from saltlite.loader.scan import Scan, scan_module
 from saltlite.loader.search_path import MODULES, search_layers
 from saltlite.minion.sync.custom_grains import custom_grains
-from tests.loading import write
-from tests.salt_site import salt_site
+from tests.support.modules import salt_site, write
 
 EXTENSION = "[salt.loader]\nsaltext.zz = zz_ext\n"
 

@@ -15,7 +15,7 @@ import saltlite.errors
 from saltlite.loader.loader import Loader
 from saltlite.loader.salt_names import SALT_NAMES
 from saltlite.loader.search_path import salt_is_installed
-from tests.loading import loader_over, write
+from tests.support.modules import loader_over, write
 
 
 def loader_with(folder: Path, source: str) -> Loader:

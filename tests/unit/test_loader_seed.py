@@ -10,7 +10,7 @@ import pytest
 
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.loader import Loader
-from tests.loading import SEED, loader_over
+from tests.support.modules import SEED, loader_over
 
 
 @pytest.fixture

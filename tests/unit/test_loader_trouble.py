@@ -13,7 +13,7 @@ import pytest
 from saltlite.loader import failure
 from saltlite.loader.call import call
 from saltlite.loader.index import build_index
-from tests.loading import loader_over, write
+from tests.support.modules import loader_over, write
 
 GOOD = {"good": "def f(): return 1"}
 

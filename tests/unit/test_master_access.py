@@ -14,8 +14,8 @@ from saltlite.errors import LoginError, NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer, Watch
-from tests.core_keys import NOW
-from tests.master_office import ROOT, Office
+from tests.support.keys import NOW
+from tests.support.master import ROOT, Office
 
 FRED = Principal("fred", 1000)
 GINA = Principal("gina", 1001)

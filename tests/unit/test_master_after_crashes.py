@@ -15,9 +15,9 @@ from saltlite.master.store.ports import MinionRow
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.store.store import MemoryStore
-from tests.core_keys import certificate
-from tests.inventory import inventory
-from tests.store_samples import NOW, WEB1, commit, job, key, publish, ret
+from tests.support.inventory import inventory
+from tests.support.keys import certificate
+from tests.support.store import NOW, WEB1, commit, job, key, publish, ret
 
 ROOT = Principal("alice", 0)
 

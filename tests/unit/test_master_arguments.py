@@ -11,8 +11,8 @@ from saltlite.master.processes.arguments import EndedArguments
 from saltlite.master.store.ports import TargetRow
 from saltlite.model.ids import Jid
 from saltlite.model.job import TargetState
-from tests.core_keys import NOW
-from tests.master_office import Office
+from tests.support.keys import NOW
+from tests.support.master import Office
 
 PASSWORD = ["user.add", ["fred"], {"password": "hunter2"}]
 PLAIN = ["cmd.run", ["ls"], {}]

@@ -16,7 +16,7 @@ from saltlite.model.job import Batch, Job, TargetState
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.signed_parts import SignedPart
-from tests.store_samples import NOW, commit, job, key, move, ret, row
+from tests.support.store import NOW, commit, job, key, move, ret, row
 
 IDS = tuple(MinionId(f"web{number}") for number in range(1, 7))
 QUEUED, PLANNED, EXPIRED = TargetState.QUEUED, TargetState.PLANNED, TargetState.EXPIRED

@@ -12,7 +12,7 @@ from saltlite.errors import RefusedError, UsageError
 from saltlite.master.handlers import cache
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.targeting.banks import PILLAR
-from tests.master_office import ROOT, Office
+from tests.support.master import ROOT, Office
 
 ALL = {"tgt": "*", "tgt_type": "glob"}
 READERS = ("cache.grains", "cache.pillar", "cache.list", "cache.fetch")

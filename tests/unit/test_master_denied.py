@@ -12,8 +12,8 @@ from saltlite.master.handlers.operator_verbs import VERBS, handle_request
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
 from saltlite.model.keys import fingerprint
 from saltlite.platform.clock import ManualClock
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.inventory import inventory
+from tests.support.inventory import inventory
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 
 GOOD: dict[str, Any] = {
     "act": "envs",

@@ -26,7 +26,7 @@ from saltlite.master.handlers.fields import (
     Whole,
 )
 from saltlite.master.handlers.operator_verbs import TOKEN, VERBS
-from tests.master_office import Office
+from tests.support.master import Office
 from tests.unit.test_master_denied import GOOD
 
 NESTED: Any = []

@@ -22,8 +22,8 @@ from saltlite.platform.clock import ManualClock
 from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.jobbody import CALLS_MAX, FunctionCall, decode_body
 from saltlite.wire.messages import functions_digest, functions_message
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.inventory import inventory
+from tests.support.inventory import inventory
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 
 ROOT = Principal("root", 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from saltlite.targeting.banks import KEY_NAMES_MAX, LEAVES_MAX
-from tests.master_office import Office
+from tests.support.master import Office
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from saltlite.hooks import read_hooks
 from saltlite.master.processes.hooks import AGAIN_S, LIMITED_S, LOOK_S, STALE_S, Hooks
 from saltlite.platform.cursor import CursorFile
 from saltlite.platform.defects import DEFECT
-from tests.core_keys import NOW
-from tests.master_office import Office
+from tests.support.keys import NOW
+from tests.support.master import Office
 
 FRED = {"fred": [{"web*": ["test.ping"]}]}
 

@@ -23,9 +23,9 @@ from saltlite.model.job import Batch, TargetState
 from saltlite.model.keys import fingerprint
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.store.store import MemoryStore
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
-from tests.inventory import inventory
-from tests.store_samples import NOW, WEB1, WEB2, commit, job, key, move, publish, ret
+from tests.support.inventory import inventory
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
+from tests.support.store import NOW, WEB1, WEB2, commit, job, key, move, publish, ret
 
 ROOT = Principal("alice", 0)
 

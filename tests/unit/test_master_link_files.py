@@ -10,7 +10,7 @@ from saltlite.master.processes.link import LinkProcess
 from saltlite.platform.link import SendResult
 from saltlite.wire.ipc import Inside, pack, unpack
 from saltlite.wire.messages import file_said
-from tests.core_guest import MESSAGES, Guest, Table
+from tests.support.memory_fleet import MESSAGES, Guest, Table
 
 
 class Reactor:

@@ -9,7 +9,7 @@ from saltlite.master.processes.maintenance import ROOM_EVENTS, ROOM_FROM, ROOM_J
 from saltlite.model.history import JobFilter
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.store.store import MemoryStore
-from tests.store_samples import NOW, WEB1, commit, job, publish, ret
+from tests.support.store import NOW, WEB1, commit, job, publish, ret
 
 BODY = 10_000
 

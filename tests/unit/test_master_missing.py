@@ -15,9 +15,9 @@ from saltlite.model.resourcelook import TEXT_MAX, TypeReport, read_report
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.claims import Conflict
 from saltlite.wire.document import encode_document
-from tests.core_keys import NOW
-from tests.master_office import Office
-from tests.store_samples import key
+from tests.support.keys import NOW
+from tests.support.master import Office
+from tests.support.store import key
 
 DUMMIES = {"dummy": ["d1", "d2"]}
 MANY = [f"d{number:03}" for number in range(40)]

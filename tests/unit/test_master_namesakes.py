@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.master_office import Office
+from tests.support.master import Office
 
 
 @pytest.fixture

@@ -28,9 +28,9 @@ from saltlite.wire import merkle
 from saltlite.wire.jobbody import decode_body
 from saltlite.wire.segment import SegmentRow, encode_segment
 from saltlite.wire.signed_parts import SignedPart
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.inventory import inventory
-from tests.store_samples import WEB1, WEB2, key, row, state_of
+from tests.support.inventory import inventory
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.support.store import WEB1, WEB2, key, row, state_of
 
 ROOT = Principal("root", 0)
 A, B, C = "dummy:a", "dummy:b", "ssh:c"

@@ -26,8 +26,8 @@ from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.document import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK, MIB
 from saltlite.wire.messages import Message, Sender, check
-from tests.core_keys import NOW, certificate
-from tests.inventory import inventory
+from tests.support.inventory import inventory
+from tests.support.keys import NOW, certificate
 
 WEB1, DB1 = MinionId("web1"), MinionId("db1")
 ROOT = Principal("root", 0)

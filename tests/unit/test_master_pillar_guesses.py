@@ -17,7 +17,7 @@ from saltlite.model.target import Target, TargetKind
 from saltlite.platform.shared_debts import PLACES, SharedDebts
 from saltlite.targeting import wrong_pillar_values
 from saltlite.targeting.banks import PILLAR
-from tests.master_office import ROOT, Office
+from tests.support.master import ROOT, Office
 
 FRED = Principal("fred", 1000)
 GINA = Principal("gina", 1001)

@@ -20,9 +20,9 @@ from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.limits import JOBS_QUEUED_PER_MINION
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.inventory import inventory
-from tests.store_samples import WEB1, WEB2, WEB3, job, key
+from tests.support.inventory import inventory
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.support.store import WEB1, WEB2, WEB3, job, key
 
 ROOT = Principal("root", 0)
 ONE_AT_A_TIME = {"size": 1, "percent": False, "wait_ms": 0, "failhard": False}

@@ -18,9 +18,9 @@ from saltlite.platform.clock import ManualClock
 from saltlite.testing.store.store import MemoryStore
 from saltlite.wire.limits import SEND_WINDOW
 from saltlite.wire.signed_parts import SignedPart
-from tests.core_keys import certificate
-from tests.inventory import inventory
-from tests.store_samples import NOW, WEB1, job, publish
+from tests.support.inventory import inventory
+from tests.support.keys import certificate
+from tests.support.store import NOW, WEB1, job, publish
 
 UP = [WEB1, fingerprint(bytes(32)), True, "10.0.0.1", "1.0", "boot", "incarnation", ""]
 """Its session, as the link process says it."""

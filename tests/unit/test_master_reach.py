@@ -14,8 +14,8 @@ from saltlite.master.processes.context import Answer
 from saltlite.master.store.ports import FunctionSet, MinionRow
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
-from tests.core_keys import NOW
-from tests.master_office import ROOT, Office
+from tests.support.keys import NOW
+from tests.support.master import ROOT, Office
 
 WEB = Principal("wendy", 1000)
 """May run test.ping on web*."""

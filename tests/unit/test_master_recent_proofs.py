@@ -8,7 +8,7 @@ from saltlite.master.processes.context import PROOFS_KEPT, RecentProofs
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.job import Job
 from saltlite.wire.signed_parts import signed_parts
-from tests.store_samples import job
+from tests.support.store import job
 
 FLEET = (MinionId("a"), MinionId("b"), MinionId("c"))
 JOBS = [job(number, FLEET) for number in range(PROOFS_KEPT + 1)]

@@ -12,8 +12,8 @@ from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
 from saltlite.resources.registry.admission import QUOTA, REASONS_MAX, Rules
 from saltlite.wire.document import encode_document
-from tests.master_office import Office
-from tests.store_samples import key
+from tests.support.master import Office
+from tests.support.store import key
 
 DUMMIES = {"dummy": ["d1", "d2"]}
 PING = "test.ping()"

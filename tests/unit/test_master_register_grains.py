@@ -13,7 +13,7 @@ from saltlite.master.handlers import registration
 from saltlite.resources.registry import admission
 from saltlite.targeting.banks import RESOURCE_GRAINS
 from saltlite.wire.document import CONTAINERS_MAX
-from tests.master_office import Office
+from tests.support.master import Office
 
 DUMMIES = {"dummy": ["d1", "d2"]}
 PING = "test.ping()"

@@ -15,8 +15,8 @@ from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.claims import Conflict
 from saltlite.targeting.banks import RESOURCE_GRAINS
 from saltlite.wire.document import encode_document
-from tests.master_office import Office
-from tests.store_samples import key
+from tests.support.master import Office
+from tests.support.store import key
 
 CONFLICT = {"id": "mb", "count": 1, "owned_by": {"ma": 1}, "resources": ["dummy:d1"]}
 DUMMIES = {"dummy": ["d1", "d2"]}

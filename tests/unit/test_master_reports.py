@@ -13,9 +13,9 @@ from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.store.store import MemoryStore
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
-from tests.inventory import inventory
-from tests.store_samples import NOW, WEB1, WEB2, job, key, publish
+from tests.support.inventory import inventory
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
+from tests.support.store import NOW, WEB1, WEB2, job, key, publish
 
 JOB = job(1, (WEB1,))
 RET = {"t": "ret", "state": "returned", "code": 0, "start_ms": 0, "dur_ms": 1, "reason": ""}

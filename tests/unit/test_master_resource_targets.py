@@ -9,8 +9,8 @@ import pytest
 
 from saltlite.errors import NoTargetError, UsageError
 from saltlite.model.ids import MinionId
-from tests.master_office import Office, Shared
-from tests.store_samples import key
+from tests.support.master import Office, Shared
+from tests.support.store import key
 
 DUMMY = ["grains.items()", "test.ping()", "test.sleep(length:float)"]
 PROBE = ["test.ping()"]

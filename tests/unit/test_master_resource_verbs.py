@@ -11,7 +11,7 @@ from saltlite.master.handlers import resources
 from saltlite.master.handlers.keys import handle_decide
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState, fingerprint
-from tests.master_office import Office
+from tests.support.master import Office
 
 
 @pytest.fixture

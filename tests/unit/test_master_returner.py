@@ -32,9 +32,9 @@ from saltlite.model.ids import MinionId
 from saltlite.platform.clock import ManualClock
 from saltlite.platform.cursor import CursorFile
 from saltlite.testing.store.store import MemoryStore
-from tests.master_office import Office
-from tests.store_samples import commit
-from tests.store_samples import ret as returned
+from tests.support.master import Office
+from tests.support.store import commit
+from tests.support.store import ret as returned
 
 EVENTS = Wanted("one", events=True)
 

@@ -16,8 +16,8 @@ from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.store.store import MemoryStore
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.inventory import inventory
+from tests.support.inventory import inventory
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 
 ROOT = Principal("root", 0)
 JID = "20260131235959123456"

@@ -12,7 +12,7 @@ from saltlite.errors import RefusedError, UsageError
 from saltlite.files.memory import MemoryFileRoots
 from saltlite.master.handlers import files as served
 from saltlite.master.handlers.operator_verbs import handle_request
-from tests.master_office import Office
+from tests.support.master import Office
 
 LISTERS = ("envs", "file_list", "dir_list", "empty_dir_list", "symlink_list")
 AREA = "copy-0123456789abcdef0123456789abcdef"

@@ -12,7 +12,7 @@ from saltlite.minion.processes.ipc_messages import FORGED
 from saltlite.wire.ipc import Inside, pack, unpack
 from saltlite.wire.limits import FILE_ASKS_MAX
 from saltlite.wire.messages import NONCE_BYTES, Message, file_said
-from tests.core_keys import answer_check, signed_answer
+from tests.support.keys import answer_check, signed_answer
 
 READ = {"t": "file_ask", "n": 7, "act": "read", "env": "base", "path": "f", "after": "", "offset": 0, "nonce": b""}
 GET: Message = {"t": "doc_get", "n": 0, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b""}

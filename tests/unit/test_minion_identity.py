@@ -12,7 +12,7 @@ from saltlite.minion.processes import identity
 from saltlite.minion.processes.identity import Fleet
 from saltlite.model.keys import Fingerprint, JoinToken, fingerprint
 from saltlite.wire.succession import encode_chain, succeed
-from tests.core_keys import FLEET_PRIVATE, FLEET_PUBLIC, NOW, certificate, seed
+from tests.support.keys import FLEET_PRIVATE, FLEET_PUBLIC, NOW, certificate, seed
 
 FIRST, SECOND, THIRD, OTHER = FLEET_PRIVATE, seed("second"), seed("third"), seed("other")
 ONE, TWO = succeed(FIRST, SECOND, serial=1, time=0), succeed(SECOND, THIRD, serial=2, time=0)

@@ -17,7 +17,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.file_servers import Served
+from tests.support.files import Served
 
 
 class Caller:

@@ -12,7 +12,7 @@ import pytest
 
 from saltlite.errors import CommandExecutionError
 from saltlite.plugins.modules import _machinefiles, _programs
-from tests.recorded_machines import Machine, machine_in
+from tests.support.machine import Machine, machine_in
 
 HOSTS = "# a\n127.0.0.1\tlocalhost\n192.0.2.7 web web.example.org # proxy\n192.0.2.7 again\n"
 FSTAB = "# static\nUUID=1 / ext4 defaults 0 1\n/dev/sdb1 /data xfs noatime,ro 0 2\n"

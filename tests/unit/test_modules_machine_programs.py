@@ -10,7 +10,7 @@ import pytest
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError
 from saltlite.plugins.modules import _packages, _programs, _rpm_reports
-from tests.recorded_machines import Machine, machine_in
+from tests.support.machine import Machine, machine_in
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorded_machines import machine_in, play
+from tests.support.machine import machine_in, play
 
 CASES = sorted((Path(__file__).parents[1] / "data" / "machines").glob("*.txt"))
 

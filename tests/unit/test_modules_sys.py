@@ -11,7 +11,7 @@ from saltlite.loader.call import call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.loading import write
+from tests.support.modules import write
 
 SHOP = '''
 """Sells cheese,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.runner_client import Client, run
+from tests.support.api import Client, run
 
 SERVED = {
     "envs": {"base": "", "dev": ""},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.runner_client import CONFIG, JID, Client, row, run
+from tests.support.api import CONFIG, JID, Client, row, run
 
 MINIONS = {"minions": [row("a", "up"), row("b", "away"), row("c", "never"), row("d", "up")]}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError
-from tests.runner_client import JID, Client, run
+from tests.support.api import JID, Client, run
 
 
 def job(number: int, fun: str = "test.ping", tgt: str = "*", **more: Any) -> dict[str, Any]:

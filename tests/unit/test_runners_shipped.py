@@ -16,7 +16,7 @@ from saltlite.loader.documents import read_descriptions
 from saltlite.loader.index import ModuleFile, build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from tests.runner_client import INDEX, Client, row, run
+from tests.support.api import INDEX, Client, row, run
 
 FOLDER = Path(saltlite.__file__).parent / "plugins" / "runners"
 

@@ -29,7 +29,7 @@ from saltlite.platform.cursor import CursorFile
 from saltlite.wire.ipc import pack
 from tests.fuzz.readers import read_everywhere
 from tests.fuzz.site import JID, ROOT, Site
-from tests.store_samples import NOW, job
+from tests.support.store import NOW, job
 
 JID2 = job(2).jid
 UNREADABLE = {

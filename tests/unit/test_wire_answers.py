@@ -10,7 +10,7 @@ from saltlite.wire import jobbody
 from saltlite.wire.answers import BUSY, is_believed, needs_signature, signed, with_nonce
 from saltlite.wire.ipc import pack, unpack
 from saltlite.wire.messages import NONCE_BYTES, VERBS, Message, Sender, check, file_said
-from tests.core_keys import JOB_PRIVATE, JOB_PUBLIC, seed
+from tests.support.keys import JOB_PRIVATE, JOB_PUBLIC, seed
 
 FIND: Message = {"t": "file_ask", "n": 3, "act": "find", "env": "base", "path": "a/b", "after": "", "offset": 0}
 PILLAR: Message = {"t": "doc_get", "n": 3, "kind": "pillar", "sha256": b"", "offset": 0}

@@ -14,7 +14,7 @@ from saltlite.model.keys import fingerprint_bytes
 from saltlite.wire.limits import FLEET_CHAIN_BYTES, FLEET_CHAIN_RECORDS, SUCCESSION_BYTES
 from saltlite.wire.messages import REPLY_FIELDS
 from saltlite.wire.succession import Succession, decode_chain, encode_chain, succeed, successors
-from tests.core_keys import ed25519_public, seed
+from tests.support.keys import ed25519_public, seed
 
 LENGTH = 4
 SEEDS = [seed(f"fleet key {number}") for number in range(LENGTH + 1)]

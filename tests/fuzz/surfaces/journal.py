@@ -17,8 +17,8 @@ from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.ports import Record, Step
 from saltlite.platform.clock import ManualClock
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk, MemoryFile, memory_journal
-from tests.core_keys import JOB_PUBLIC, NOW, signed
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked
+from tests.support.keys import JOB_PUBLIC, NOW, signed
 
 JID, JID2 = "20270115080000000000", "20270115080000000001"
 HEAD = header(bytes(range(16)))

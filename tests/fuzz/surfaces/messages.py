@@ -25,11 +25,11 @@ from saltlite.wire.document import encode_document
 from saltlite.wire.ipc import pack, unpack
 from saltlite.wire.messages import file_said
 from saltlite.wire.segment import SegmentRow, encode_segment
-from tests.core_guest import MESSAGES, Guest, Table
-from tests.core_keys import FUNCTIONS
 from tests.fuzz.readers import read_everywhere
 from tests.fuzz.site import JID, Site
 from tests.fuzz.surface import mutate_bytes, mutate_value, packed, unpacked
+from tests.support.keys import FUNCTIONS
+from tests.support.memory_fleet import MESSAGES, Guest, Table
 
 HOSTILE = codec.Limits(depth=1000, map=2**20, array=2**20, string=2**20, binary=2**20, containers=2**20, total=2**20)
 EVENTS = ({"a": 1}, {1: 2, "1": 3, "n": {"x": [b"\xff", 2**64 - 1, float("nan")]}}, {"env": "\u202eprod"})

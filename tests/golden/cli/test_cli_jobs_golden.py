@@ -16,7 +16,7 @@ from saltlite.cli.console import Console
 from saltlite.cli.main import run
 from saltlite.cli.outputters import STREAMS
 from tests.integration.fakemaster import FakeMaster, Step, end, fixed, published, returned, state
-from tests.terminals import Terminal
+from tests.support.terminal import Terminal
 
 Golden = Callable[[str, str], None]
 

@@ -10,7 +10,7 @@ import pytest
 from saltlite.testing.link import Fate, Flight
 from saltlite.wire import codec
 from saltlite.wire.session import Session
-from tests.core_fleet import Fleet
+from tests.support.memory_fleet import Fleet
 
 Golden = Callable[[str, str], None]
 

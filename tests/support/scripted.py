@@ -11,15 +11,7 @@ from saltlite.platform.clock import ManualClock
 from saltlite.wire import codec, frames
 from saltlite.wire.session import Session
 from saltlite.wire.succession import decode_chain
-from tests.core_keys import (
-    FLEET,
-    FLEET_PUBLIC,
-    MASTER_PRIVATE,
-    NOW,
-    certificate,
-    good_token,
-    identity,
-)
+from tests.support.keys import FLEET, FLEET_PUBLIC, MASTER_PRIVATE, NOW, certificate, good_token, identity
 
 JID = "20270115080000000000"
 HB_S = 15.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from saltlite.resources.registry.memory import MemoryPrimary, MemoryRows
 from saltlite.resources.registry.registry import Registry
 from saltlite.testing.banks import MemoryBanks, MemoryCache
-from tests.core_keys import NOW
+from tests.support.keys import NOW
 
 
 def inventory(rows: MemoryRows | None = None, cache: MemoryCache | None = None) -> tuple[Registry, MemoryBanks]:

@@ -37,7 +37,7 @@ STOP_S = 8.0
 POLL_S = 0.01
 PORTS = range(15000, 16000)
 """Below the kernel's range for outgoing connections, one of which could take a port between two daemons."""
-MODULE_DIR = Path(__file__).parent
+MODULE_DIR = Path(__file__).parents[1] / "e2e"
 """Its folder `modules` has execution modules that every minion of a test fleet gets."""
 MARK = "SALTLITE_E2E"
 ME = pwd.getpwuid(os.geteuid()).pw_name

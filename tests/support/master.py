@@ -21,9 +21,9 @@ from saltlite.testing.banks import MemoryCache
 from saltlite.testing.store.store import MemoryDisk, MemoryStore
 from saltlite.wire.document import document_digest, encode_document
 from saltlite.wire.limits import CHUNK
-from tests.core_keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
-from tests.inventory import inventory
-from tests.store_samples import key
+from tests.support.inventory import inventory
+from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
+from tests.support.store import key
 
 ROOT = Principal("root", 0)
 

@@ -17,10 +17,10 @@ from typing import Any
 import yaml
 
 from saltlite.client.local import LocalClient
-from tests.api_client import PASSWORD, Api, user_file
-from tests.e2e.fleet import BIN, Fleet, Said, wait_until
+from tests.support.api import PASSWORD, Api, user_file
+from tests.support.fleet import BIN, Fleet, Said, wait_until
 
-DATA = Path(__file__).parent / "data/rights"
+DATA = Path(__file__).parents[1] / "data/rights"
 LOCAL_USER = "daemon"
 """Who has the rules of fred by publisher_acl."""
 MANAGED = {"web1": ["lamp-1"], "db1": ["lamp-2", "web-x"]}

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.fleet import Fleet, wait_until
+from tests.support.fleet import Fleet, wait_until
 
 DUMMIES_OF_MA = ("dummy:dummy-01", "dummy:dummy-02", "dummy:web-9")
 DUMMIES = (*DUMMIES_OF_MA, "dummy:dummy-11", "dummy:shared")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 WAIT_S = 20.0
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 _ENTER = """
 set -e

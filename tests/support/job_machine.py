@@ -11,7 +11,7 @@ from saltlite.model.ids import jid_at
 from saltlite.model.job import TargetState
 from saltlite.platform.clock import ManualClock
 from saltlite.wire import merkle
-from tests.core_keys import DAY, JOB_PUBLIC, NOW, signed
+from tests.support.keys import DAY, JOB_PUBLIC, NOW, signed
 
 PID, TICKS = 4321, 99
 PID, TICKS = 4321, 99

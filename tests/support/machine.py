@@ -14,8 +14,16 @@ A file is made of sections, each with a head:
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import platform
 import re
+import shutil
+import stat
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +31,7 @@ from typing import Any
 
 import pytest
 
+from saltlite.cloud.machines.limits import folders_of
 from saltlite.errors import CommandNotFoundError
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
@@ -138,3 +147,120 @@ def _values(text: str) -> list[Any]:
         values.append(value)
         text = text[end:].strip()
     return values
+
+
+# -- What machines of namespaces need, and what they leave on this host: for tests that may leave nothing.
+
+
+def why_no_machines() -> str:
+    """Why no machine can be made here; empty when one can."""
+    if platform.system() != "Linux":
+        return "machines are made of Linux' namespaces"
+    if os.geteuid() != 0:
+        return "only root makes machines of namespaces"
+    if shutil.which("ip") is None:
+        return "there is no ip(8) here"
+    tried = subprocess.run(
+        ["unshare", "--mount", "--pid", "--net", "--uts", "--fork", "mount", "-t", "tmpfs", "none", "/mnt"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return f"this host makes no namespaces: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+WHY_NOT = why_no_machines()
+needs_machines = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "machines can be made")
+
+
+def traces(folder: Path, within_s: float = 2.0) -> list[str]:
+    """What there is of machines whose folder is `folder`, or is below it: processes, mounts and files.
+
+    A machine of somebody else that starts just now has every mount of this host for a moment: this looks again until
+    nothing is found, or the time is over.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        found = [str(path) for path in folder.rglob("*")] if folder.is_dir() else []
+        found += [f"process {pid}, or mounts that it sees" for pid in _seeing(str(folder))]
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
+
+
+def _seeing(folder: str) -> list[str]:
+    """The processes that have a mount at or from below the folder."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if folder in Path(f"/proc/{pid}/mountinfo").read_text():
+                found.append(pid)
+    return found
+
+
+def traces_of(uid: str) -> list[str]:
+    """What there is of one machine that belongs to the kernel: its interface and control group."""
+    return [group for group in folders_of(f"saltlite-machine-{uid}") if os.path.isdir(group)] + [
+        name for name, label in labels().items() if uid in label
+    ]
+
+
+def labels() -> dict[str, str]:
+    """Interface of this host -> what is written on it."""
+    found = {}
+    for path in Path("/sys/class/net").iterdir():
+        with contextlib.suppress(OSError):
+            found[path.name] = (path / "ifalias").read_text().strip()
+    return found
+
+
+# -- A Python that another user can run: a way to start a command so that the path to the interpreter is open to all.
+#
+# A developer's interpreter often lives in a folder that is closed to other users. The command is then started in its
+# own mount namespace, in which the first closed folder of the path holds only what is needed.
+
+
+OTHER = "nobody"
+
+_OPEN = """
+set -e
+work=$(mktemp -d)
+mount -t tmpfs tmpfs "$work"
+for pair in $1; do
+    closed=${pair%%=*} needed=${pair#*=}
+    mkdir -p "$work/x"; mount --bind "$needed" "$work/x"
+    mount -t tmpfs -o mode=755 tmpfs "$closed"
+    mkdir -p "$needed"; mount --bind "$work/x" "$needed"; umount "$work/x"
+done
+umount "$work"; rmdir "$work"
+shift
+exec "$@"
+"""
+
+
+def closed_folders() -> dict[Path, Path]:
+    """Closed folder -> the folder below it that the interpreter needs."""
+    found: dict[Path, Path] = {}
+    for needed in {Path(sys.base_prefix), Path(sys.prefix), Path(__file__).parents[2]}:
+        real = needed.resolve()
+        closed = [one for one in reversed(real.parents) if not one.stat().st_mode & stat.S_IXOTH]
+        if closed:
+            found[closed[0]] = real
+    return found
+
+
+def opening() -> list[str | Path]:
+    """What to put in front of a command."""
+    pairs = " ".join(f"{closed}={needed}" for closed, needed in closed_folders().items())
+    return ["unshare", "-m", "sh", "-c", _OPEN, "sh", pairs] if pairs else []
+
+
+def why_not() -> str:
+    """Why no other user can call functions here; empty when one can."""
+    if os.geteuid() != 0:
+        return "only root may become another user without a rule in sudoers"
+    if shutil.which("sudo") is None:
+        return "there is no sudo on this machine"
+    tried = subprocess.run(
+        [*opening(), "sudo", "-n", "-u", OTHER, "--", sys.executable, "-c", "import msgpack"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return f"{OTHER} cannot run {sys.executable}: {tried.stderr.strip()[-200:]}" if tried.returncode else ""
