@@ -22,7 +22,7 @@ from saltlite.loader.encode import decode_return
 from saltlite.minion.protocol.effects import Delivery
 from saltlite.model.ids import Jid
 from saltlite.plugins.modules import _safe_files
-from saltlite.plugins.modules.file import _backups, _text, contents
+from saltlite.plugins.modules.file import backups, lines, text
 from saltlite.testing.disk import MemoryDisk
 from saltlite.wire import jobbody, merkle
 from tests.faults.disks import MIB, fill, small_disk
@@ -397,7 +397,7 @@ def test_a_dated_copy_is_kept_by_line(tmp_path: Path) -> None:
 
 def test_a_cached_copy_lies_under_the_path_of_its_file_for_root_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a\n")
-    copy = Path(_backups.keep_cached(str(tmp_path / "file"), str(tmp_path / "cache")))
+    copy = Path(backups.keep_cached(str(tmp_path / "file"), str(tmp_path / "cache")))
     assert copy.parent == tmp_path / "cache" / "file_backup" / tmp_path.relative_to("/")
     assert copy.read_text() == "a\n"
     assert (tmp_path / "cache" / "file_backup").stat().st_mode & 0o777 == 0o700
@@ -408,25 +408,25 @@ def test_a_cached_copy_lies_under_the_path_of_its_file_for_root_alone(tmp_path: 
 
 def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     for size, function, args in (
-        (contents.READ_BYTES_MAX, "read", ()),
-        (_text.EDIT_BYTES_MAX, "replace", ("a", "b")),
+        (lines.READ_BYTES_MAX, "read", ()),
+        (text.EDIT_BYTES_MAX, "replace", ("a", "b")),
     ):
         (tmp_path / "file").touch()
         os.truncate(tmp_path / "file", size + 1)
         assert f"has {size + 1} bytes" in refusal(function, str(tmp_path / "file"), *args)
-    assert f"{contents.READ_BYTES_MAX}" in refusal("seek_read", str(tmp_path / "file"), contents.READ_BYTES_MAX + 1, 0)
+    assert f"{lines.READ_BYTES_MAX}" in refusal("seek_read", str(tmp_path / "file"), lines.READ_BYTES_MAX + 1, 0)
 
 
 def test_so_many_lines_are_replaced_without_a_diff(tmp_path: Path) -> None:
-    count = _text.DIFF_LINES_MAX // 2 + 1
+    count = text.DIFF_LINES_MAX // 2 + 1
     (tmp_path / "file").write_text("a\n" * count)
     told = done("replace", str(tmp_path / "file"), "a", "b", backup=False)
-    assert told == f"(no diff of more than {_text.DIFF_LINES_MAX} lines: {count} became {count})\n"
+    assert told == f"(no diff of more than {text.DIFF_LINES_MAX} lines: {count} became {count})\n"
     assert (tmp_path / "file").read_text() == "b\n" * count
 
 
 def test_a_nul_far_from_the_start_does_not_make_a_file_binary(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"a\n" * (_text.BINARY_LOOK_BYTES // 2) + b"\0")
+    (tmp_path / "file").write_bytes(b"a\n" * (text.BINARY_LOOK_BYTES // 2) + b"\0")
     assert done("replace", str(tmp_path / "file"), "a", "b", show_changes=False) is True
-    (tmp_path / "file").write_bytes(b"a" * (_text.BINARY_LOOK_BYTES - 1) + b"\0")
+    (tmp_path / "file").write_bytes(b"a" * (text.BINARY_LOOK_BYTES - 1) + b"\0")
     assert "binary file" in refusal("replace", str(tmp_path / "file"), "a", "b")

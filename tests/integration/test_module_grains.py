@@ -17,7 +17,7 @@ from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.plugins.grains.kept import FILE_BYTES_MAX, kept
-from saltlite.plugins.modules import _grains_file
+from saltlite.plugins.modules import grains
 
 INDEX = build_index(search_layers({}))
 FOUND = {"id": "web1", "os": "Debian", "os_family": "Debian", "ips": ["192.0.2.1"], "deep": {"a": {"b": 1}, "c": [1]}}
@@ -148,7 +148,7 @@ def test_what_cannot_be_a_grain_is_refused_and_the_file_stays(tmp_path: Path, gr
 
 def test_maps_without_an_end_are_refused(tmp_path: Path) -> None:
     value: Any = 1
-    for _ in range(_grains_file.DEPTH_MAX + 1):
+    for _ in range(grains.DEPTH_MAX + 1):
         value = [value]
     assert "inside of each other" in run(tmp_path, "setval", "deep", value).value
 
@@ -179,12 +179,12 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_who_waits_too_long_for_others_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_grains_file, "LOCK_S", 0.0)
+    monkeypatch.setattr(grains, "LOCK_S", 0.0)
     path = str(tmp_path / "grains")
     with (
-        _grains_file.changing(path),
+        grains._changing(path),
         pytest.raises(CommandExecutionError, match="has been changing the grains"),
-        _grains_file.changing(path),
+        grains._changing(path),
     ):
         pass
 

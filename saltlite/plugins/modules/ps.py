@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _figures, _logins, _mounts, _processes, _programs
-from saltlite.plugins.modules import _process_details as _details
+from saltlite.plugins.modules import _mounts, _proc, _programs
 
 __risk__ = {"kill_pid": "kill", "pkill": "kill"}
 
@@ -31,29 +30,29 @@ def top(num_processes: int = 5, interval: float = 3) -> list[dict[str, Any]]:
     """
     import time
 
-    before = {(each.pid, each.started): each.user + each.system for each in _processes.processes()}
+    before = {(each.pid, each.started): each.user + each.system for each in _proc.processes()}
     time.sleep(float(interval))
     used = []
-    for process in _processes.processes():
+    for process in _proc.processes():
         begin = before.get((process.pid, process.started))
         if begin is not None:
             used.append((process.user + process.system - begin, process))
     used.sort(key=lambda pair: pair[0], reverse=True)
     found: list[dict[str, Any]] = []
     for _, process in used:
-        memory = _details.memory(process.pid)
+        memory = _proc.process_memory(process.pid)
         if len(found) >= int(num_processes):
             break
         if memory is None:
             continue
         found.append(
             {
-                "cmd": _processes.cmdline(process.pid) or process.name,
-                "user": _processes.username(process.pid),
+                "cmd": _proc.cmdline(process.pid) or process.name,
+                "user": _proc.username(process.pid),
                 "status": process.state,
                 "pid": process.pid,
-                "create_time": _processes.booted_at() + process.started,
-                "cpu": _details.times(process),
+                "create_time": _proc.booted_at() + process.started,
+                "cpu": _proc.times(process),
                 "mem": memory,
             }
         )
@@ -68,7 +67,7 @@ def get_pid_list() -> list[int]:
 
         saltlite '*' ps.get_pid_list
     """
-    return _processes.pids()
+    return _proc.pids()
 
 
 def proc_info(pid: int, attrs: list[str] | None = None) -> dict[str, Any]:
@@ -80,7 +79,7 @@ def proc_info(pid: int, attrs: list[str] | None = None) -> dict[str, Any]:
         saltlite '*' ps.proc_info 2322
         saltlite '*' ps.proc_info 2322 attrs='["pid", "name"]'
     """
-    return _details.describe(_pid(pid), attrs)
+    return _proc.describe(_pid(pid), attrs)
 
 
 def kill_pid(pid: int, signal: int = 15) -> bool:
@@ -162,10 +161,10 @@ def cpu_percent(interval: float = 0.1, per_cpu: bool = False) -> float | list[fl
     """
     import time
 
-    before = _figures.cpu_times()
+    before = _proc.cpu_times()
     time.sleep(float(interval))
-    after = _figures.cpu_times()
-    busy = {name: _figures.busy_percent(before[name], after[name]) for name in after if name in before}
+    after = _proc.cpu_times()
+    busy = {name: _proc.busy_percent(before[name], after[name]) for name in after if name in before}
     return [share for name, share in busy.items() if name != "cpu"] if per_cpu else busy["cpu"]
 
 
@@ -177,7 +176,7 @@ def cpu_times(per_cpu: bool = False) -> dict[str, float] | list[dict[str, float]
 
         saltlite '*' ps.cpu_times
     """
-    found = _figures.cpu_times()
+    found = _proc.cpu_times()
     return [row for name, row in found.items() if name != "cpu"] if per_cpu else found["cpu"]
 
 
@@ -189,7 +188,7 @@ def virtual_memory() -> dict[str, Any]:
 
         saltlite '*' ps.virtual_memory
     """
-    return _figures.memory()
+    return _proc.memory()
 
 
 def swap_memory() -> dict[str, Any]:
@@ -200,7 +199,7 @@ def swap_memory() -> dict[str, Any]:
 
         saltlite '*' ps.swap_memory
     """
-    return _figures.swap()
+    return _proc.swap()
 
 
 def disk_partitions(all: bool = False) -> list[dict[str, str]]:
@@ -211,7 +210,7 @@ def disk_partitions(all: bool = False) -> list[dict[str, str]]:
 
         saltlite '*' ps.disk_partitions
     """
-    on_devices = _figures.types_on_devices()
+    on_devices = _proc.types_on_devices()
     return [
         {
             "device": mount.device,
@@ -243,7 +242,7 @@ def disk_usage(path: str) -> dict[str, Any]:
         "total": found.f_blocks * found.f_frsize,
         "used": used,
         "free": free,
-        "percent": _figures.percent(used, used + free),
+        "percent": _proc.percent(used, used + free),
     }
 
 
@@ -270,7 +269,7 @@ def total_physical_memory() -> int:
 
         saltlite '*' ps.total_physical_memory
     """
-    return int(_figures.memory()["total"])
+    return int(_proc.memory()["total"])
 
 
 def num_cpus() -> int | None:
@@ -281,7 +280,7 @@ def num_cpus() -> int | None:
 
         saltlite '*' ps.num_cpus
     """
-    return len(_figures.cpu_times()) - 1
+    return len(_proc.cpu_times()) - 1
 
 
 def boot_time(time_format: str | None = None) -> int | str:
@@ -295,7 +294,7 @@ def boot_time(time_format: str | None = None) -> int | str:
     """
     import time
 
-    at = _processes.booted_at()
+    at = _proc.booted_at()
     if not time_format:
         return at
     try:
@@ -313,8 +312,8 @@ def network_io_counters(interface: str | None = None) -> dict[str, int] | bool:
         saltlite '*' ps.network_io_counters
         saltlite '*' ps.network_io_counters interface=eth0
     """
-    found = _figures.network_counters()
-    return found.get(interface, False) if interface else _figures.added(found.values())
+    found = _proc.network_counters()
+    return found.get(interface, False) if interface else _proc.added(found.values())
 
 
 def disk_io_counters(device: str | None = None) -> dict[str, int] | bool:
@@ -326,11 +325,11 @@ def disk_io_counters(device: str | None = None) -> dict[str, int] | bool:
         saltlite '*' ps.disk_io_counters
         saltlite '*' ps.disk_io_counters device=sda1
     """
-    found = _figures.disk_counters()
+    found = _proc.disk_counters()
     if device:
         return found.get(device, False)
-    whole = _figures.whole_disks()
-    return _figures.added(row for name, row in found.items() if name in whole)
+    whole = _proc.whole_disks()
+    return _proc.added(row for name, row in found.items() if name in whole)
 
 
 def get_users() -> list[dict[str, Any]]:
@@ -349,7 +348,7 @@ def get_users() -> list[dict[str, Any]]:
             "started": float(login.started),
             "pid": login.pid,
         }
-        for login in _logins.logins()
+        for login in _proc.logins()
     ]
 
 
@@ -411,14 +410,14 @@ def status(status: str) -> list[dict[str, Any]]:
     """
     if not status:
         raise SaltInvocationError("Say which state the processes have to be in, such as `zombie`.")
-    return [{"pid": each.pid, "name": each.name} for each in _processes.processes() if each.state == status]
+    return [{"pid": each.pid, "name": each.name} for each in _proc.processes() if each.state == status]
 
 
 def _matching(expression: str, user: str | None, *, full: bool) -> Iterator[int]:
     wanted = _expression(expression)
-    for process in _processes.processes():
-        text = " ".join(_processes.cmdline(process.pid)) if full else process.name
-        if wanted.search(text) and (user is None or _processes.username(process.pid) == str(user)):
+    for process in _proc.processes():
+        text = " ".join(_proc.cmdline(process.pid)) if full else process.name
+        if wanted.search(text) and (user is None or _proc.username(process.pid) == str(user)):
             yield process.pid
 
 

@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
-from saltlite.plugins.modules import _logins, _machinefiles, _mounts, _processes, _programs
+from saltlite.plugins.modules import _machinefiles, _mounts, _proc, _programs
 from saltlite.plugins.modules._machinefiles import number
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def procs() -> dict[str, dict[str, str]]:
         saltlite '*' status.procs
     """
     found = {}
-    for process in _processes.processes():
-        user = _processes.username(process.pid)
+    for process in _proc.processes():
+        user = _proc.username(process.pid)
         if user is not None:
-            found[str(process.pid)] = {"user": user, "cmd": _processes.command(process.pid, process.name)}
+            found[str(process.pid)] = {"user": user, "cmd": _proc.command(process.pid, process.name)}
     return found
 
 
@@ -119,7 +119,7 @@ def uptime() -> dict[str, Any]:
         "since_t": int(since),
         "days": seconds // 86400,
         "time": f"{hours}:{minutes}",
-        "users": len(_logins.logins()),
+        "users": len(_proc.logins()),
     }
 
 

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._safe_files import checked_path, regular, shown
+from saltlite.plugins.modules._safe_files import (
+    blocks,
+    checked_path,
+    existing,
+    hold,
+    pinned,
+    read_whole,
+    regular,
+    sentence,
+    shown,
+    write_whole,
+)
 
-from ._backups import keep_dated, suffix_of
-from ._edits import Edit, begun
-from ._text import as_text, compiled, diff, ending, ending_of, lines_of, read_text
+from .backups import keep_dated, suffix_of
+from .text import (
+    UTF8,
+    Edit,
+    as_text,
+    begun,
+    compiled,
+    diff,
+    ending,
+    ending_of,
+    lines_of,
+    read_text,
+)
 
 _MODES = ("insert", "ensure", "delete", "replace")
 
@@ -262,3 +288,361 @@ def _without(line: str, mark: str) -> str:
     while line.startswith(mark):
         line = line[len(mark) :]
     return line
+
+
+# MERGED blocks.py:
+# A block of lines between two marker lines of one file.
+
+
+class _Block(NamedTuple):
+    """The markers, and what is to be between them: lines without their endings."""
+
+    start: str
+    end: str
+    content: Sequence[str]
+    line_break: bool
+    """Whether the last line of the content gets an ending; otherwise the end marker follows in the same line."""
+
+    def body(self, end_line: str, separator: str) -> list[str]:
+        """The lines of the content and the line of the end marker, `end_line`, which has its own ending."""
+        lines = [f"{line}{separator}" for line in self.content]
+        if self.line_break:
+            return [*lines, end_line]
+        return [*lines[:-1], self.content[-1] + end_line]
+
+    def whole(self, separator: str) -> list[str]:
+        """The block with both its markers."""
+        return [f"{self.start}{separator}", *self.body(self.end.rstrip("\r\n") + separator, separator)]
+
+
+def blockreplace(  # noqa: PLR0913, PLR0917 - Salt's signature
+    path: str,
+    marker_start: str = "#-- start managed zone --",
+    marker_end: str = "#-- end managed zone --",
+    content: str = "",
+    append_if_not_found: bool = False,
+    prepend_if_not_found: bool = False,
+    backup: str | bool | None = ".bak",
+    dry_run: bool = False,
+    show_changes: bool = True,
+    append_newline: bool | None = False,
+    insert_before_match: str | None = None,
+    insert_after_match: str | None = None,
+    test: bool = False,
+) -> str | bool:
+    """
+    Replace what is between two markers: a diff of the changes, or with ``show_changes=False`` whether there are any.
+
+    marker_start, marker_end
+        Texts in the lines that hold the block. What stands before the second in its line is replaced, too.
+    content
+        What is to be between them. With ``append_newline=True`` it gets a line break at its end, with ``None`` only
+        where it has none; with ``False`` the end marker follows at once.
+    append_if_not_found, prepend_if_not_found, insert_before_match, insert_after_match
+        Where the block goes, with its markers, when they are not there: the end or the beginning of the file, or before
+        or after the first line in which a regular expression matches. At most one may be given.
+    backup
+        What the name of a copy of the old file ends in, ``False`` for no copy.
+    dry_run, test
+        Tell what would change, and change nothing.
+
+    CLI Example::
+
+        saltlite '*' file.blockreplace /etc/hosts '#-- start' '#-- end' '10.0.1.1 foo' append_if_not_found=True
+    """
+    if sum(map(bool, (append_if_not_found, prepend_if_not_found, insert_before_match, insert_after_match))) > 1:
+        raise SaltInvocationError(
+            "Only one of append_if_not_found, prepend_if_not_found, insert_before_match, and insert_after_match "
+            "is permitted"
+        )
+    suffix, block = suffix_of(backup), _block(marker_start, marker_end, as_text(content), append_newline)
+    edit = begun(path)
+    lines = lines_of(edit.old)
+    new = _exchanged_block(lines, block)
+    if new is None:
+        beside = insert_before_match or insert_after_match
+        place = 0 if prepend_if_not_found else len(lines)
+        if not append_if_not_found and not prepend_if_not_found:
+            place = _place_beside(lines, beside, after=bool(insert_after_match))
+        new = _inserted_block(lines, place, block)
+    return edit.finished("".join(new), suffix=suffix, dry=dry_run or test, told=show_changes)
+
+
+def _block(start: Any, end: Any, content: str, line_break: bool | None) -> _Block:
+    if not start or not end:
+        raise SaltInvocationError("marker_start and marker_end cannot be empty: every line would hold them.")
+    wanted = not content.endswith("\n") if line_break is None else line_break
+    return _Block(as_text(start), as_text(end), re.split(r"\r?\n", content), wanted)
+
+
+def _exchanged_block(lines: Sequence[str], block: _Block) -> list[str] | None:
+    """The lines with the content of each such block replaced; None where there is no block."""
+    separator, new = ending_of(lines), []
+    inside = found = False
+    for line in lines:
+        if block.start in line:
+            inside = True
+        elif inside:
+            at = line.find(block.end)
+            if at >= 0:
+                inside, found = False, True
+                new += block.body(line[at:], separator)
+            continue
+        new.append(line)
+    if inside:
+        raise CommandExecutionError("Unterminated marked block. End of file reached before marker_end.")
+    return new if found else None
+
+
+def _place_beside(lines: Sequence[str], expression: str | None, *, after: bool) -> int:
+    """The index at which the block goes, by the first line in which the expression matches."""
+    if expression:
+        wanted = compiled(expression)
+        for index, line in enumerate(lines):
+            if wanted.search(line):
+                return index + after
+    raise CommandExecutionError("Cannot edit marked block. Markers were not found in file.")
+
+
+def _inserted_block(lines: Sequence[str], index: int, block: _Block) -> list[str]:
+    separator, before = ending_of(lines), list(lines[:index])
+    if before and not ending(before[-1]):
+        before[-1] += separator
+    return [*before, *block.whole(separator), *lines[index:]]
+
+
+# MERGED contents.py:
+# The content of one file: reading it, writing it, adding to it, cutting it off.
+
+
+READ_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes that are returned at once: four times what a return may have, for other modules that go on with them."""
+
+_FIRST_LINE_BYTES = 65536
+
+__risk__ = {"truncate": "truncate"}
+
+
+def read(path: str, binary: bool = False) -> str | bytes:
+    """
+    The content of a file as text, or with ``binary`` as bytes.
+
+    A file of more than 64 MiB is refused: ``file.seek_read`` reads a part of it. Bytes that are no UTF-8 reach another
+    module as they are; a person sees U+FFFD in their place.
+
+    CLI Example::
+
+        saltlite '*' file.read /etc/hostname
+        saltlite '*' file.read /etc/machine-id binary=True
+    """
+    place = checked_path(path)
+    size = existing(place).st_size
+    if size > READ_BYTES_MAX:
+        raise CommandExecutionError(
+            f"{shown(place)} has {size} bytes, more than {READ_BYTES_MAX}: read a part of it with file.seek_read."
+        )
+    content = read_whole(place)
+    return content if binary else content.decode(UTF8.name, UTF8.errors)
+
+
+def write(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
+    """
+    Make these lines the whole content of a file, which is made where there is none.
+
+    Each argument is one line, or several where it has line breaks. A text with an equal sign in it has to be given as
+    ``args``, which is one text or a list. ``test=True`` tells what would be written, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' file.write /etc/motd 'This machine is watched.'
+        saltlite '*' file.write /etc/default/app args='["A=1", "B=2"]'
+    """
+    place, wanted = checked_path(path), _lines(lines, args)
+    regular(place)
+    if not test:
+        write_whole(place, _joined(wanted, "\n"))
+    return _report("Wrote", "Would write", wanted, path, test=test)
+
+
+def append(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
+    """
+    Add lines at the end of a file; a last line without a line break gets one first.
+
+    Arguments are those of ``file.write``. The file has to be there. Where its lines end in CR LF, the new ones do.
+
+    CLI Example::
+
+        saltlite '*' file.append /etc/motd 'With all thine offerings thou shalt offer salt.'
+        saltlite '*' file.append /etc/environment args='EDITOR=vi'
+    """
+    place, wanted = checked_path(path), _lines(lines, args)
+    existing(place)
+    if not test:
+        end = _ending(place)
+        between = b"" if _last_byte(place) in (b"", b"\n") else end.encode()
+        write_whole(place, chain(blocks(place, to_edit=True), (between + _joined(wanted, end),)))
+    return _report("Wrote", "Would write", wanted, path, test=test)
+
+
+def prepend(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
+    """
+    Add lines at the beginning of a file, which is made where there is none. Arguments are those of ``file.write``.
+
+    CLI Example::
+
+        saltlite '*' file.prepend /etc/motd 'This machine is watched.'
+    """
+    place, wanted = checked_path(path), _lines(lines, args)
+    there = regular(place)
+    if not test:
+        end = _ending(place) if there else "\n"
+        write_whole(place, chain((_joined(wanted, end),), blocks(place, to_edit=True) if there else ()))
+    return _report("Prepended", "Would prepend", wanted, path, test=test)
+
+
+def touch(name: str, atime: float | str | None = None, mtime: float | str | None = None) -> bool:
+    """
+    Make an empty file where there is none, and set its times: now, or seconds since 1970.
+
+    CLI Example::
+
+        saltlite '*' file.touch /var/log/emptyfile
+        saltlite '*' file.touch /var/log/old mtime=0
+    """
+    place = checked_path(name)
+    times = (_nanoseconds(atime, "atime"), _nanoseconds(mtime, "mtime"))
+    try:
+        with pinned(place) as end:
+            if end.status() is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                os.close(os.open(end.name, flags, 0o666, dir_fd=end.folder))
+            with hold(end, follow_symlinks=True) as same:
+                os.utime(same, ns=times)
+    except OSError as error:
+        raise sentence(place, "touched", error) from error
+    return os.path.exists(place)
+
+
+def seek_read(path: str, size: int, offset: int) -> bytes:
+    """
+    Up to ``size`` bytes of a file from a position on; fewer at its end. More than 64 MiB are refused.
+
+    CLI Example::
+
+        saltlite '*' file.seek_read /path/to/file 4096 0
+    """
+    place, amount = checked_path(path), _count(size, "size")
+    if amount > READ_BYTES_MAX:
+        raise SaltInvocationError(f"size={amount} is more than can be read at once: {READ_BYTES_MAX}.")
+    start = _count(offset, "offset")
+    with _opened(place, os.O_RDONLY, "read") as file:
+        return os.pread(file.fileno(), amount, start)
+
+
+def seek_write(path: str, data: str, offset: int) -> int:
+    """
+    Write over a part of a file, from a position on; how many bytes were written.
+
+    The file has to be there, and keeps its size or grows. What was there is put back when the disk is full.
+
+    CLI Example::
+
+        saltlite '*' file.seek_write /path/to/file 'some data' 4096
+    """
+    place, start = checked_path(path), _count(offset, "offset")
+    new = as_text(data).encode(UTF8.name, UTF8.errors)
+    if len(new) > READ_BYTES_MAX:
+        raise SaltInvocationError(f"data has {len(new)} bytes, more than can be written at once: {READ_BYTES_MAX}.")
+    with _opened(place, os.O_RDWR, "written") as file:
+        fd = file.fileno()
+        size = os.fstat(fd).st_size
+        old = os.pread(fd, len(new), start)
+        try:
+            _write_at(fd, new, start)
+            os.fsync(fd)
+        except OSError:
+            os.ftruncate(fd, size)
+            _write_at(fd, old, start)
+            raise
+    return len(new)
+
+
+def truncate(path: str, length: int) -> None:
+    """
+    Cut a file off after so many bytes; a shorter one is filled up with zeros.
+
+    CLI Example::
+
+        saltlite '*' file.truncate /path/to/file 512
+    """
+    place, size = checked_path(path), _count(length, "length")
+    with _opened(place, os.O_RDWR, "cut off") as file:
+        os.ftruncate(file.fileno(), size)
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _opened(place: str, flags: int, verb: str) -> Iterator[io.FileIO]:
+    """The regular file, open; whatever the kernel refuses then is an error that says the file cannot be `verb`."""
+    existing(place)
+    try:
+        with pinned(place) as end:
+            fd = os.open(end.name, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=end.folder)
+        with open(fd, "rb" if flags == os.O_RDONLY else "rb+", buffering=0) as file:
+            yield file
+    except OSError as error:
+        raise sentence(place, verb, error) from error
+
+
+def _write_at(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _lines(by_position: Iterable[Any], by_name: Any) -> list[str]:
+    given = by_position if by_name is None else by_name
+    return [as_text(each) for each in (given if isinstance(given, list | tuple) else [given])]
+
+
+def _joined(lines: Iterable[str], end: str) -> bytes:
+    return "".join(f"{line}{end}" for line in lines).encode(UTF8.name, UTF8.errors)
+
+
+def _ending(place: str) -> str:
+    """How the lines of a file end: as its first one does, and with LF in a file without lines."""
+    with _opened(place, os.O_RDONLY, "read") as file:
+        first = os.pread(file.fileno(), _FIRST_LINE_BYTES, 0).partition(b"\n")[0]
+    return "\r\n" if first.endswith(b"\r") else "\n"
+
+
+def _last_byte(place: str) -> bytes:
+    with _opened(place, os.O_RDONLY, "read") as file:
+        size = os.fstat(file.fileno()).st_size
+        return os.pread(file.fileno(), 1, size - 1) if size else b""
+
+
+def _report(done: str, planned: str, lines: list[str], path: str, *, test: bool) -> str:
+    return f'{planned if test else done} {len(lines)} lines to "{path}"'
+
+
+def _count(value: Any, name: str) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError) as error:
+        raise SaltInvocationError(f"{name}={value!r} is not a number of bytes.") from error
+    if not 0 <= number < 2**63:
+        raise SaltInvocationError(f"{name}={number} is not a number of bytes that a file can have.")
+    return number
+
+
+def _nanoseconds(value: Any, name: str) -> int:
+    if value is None:
+        return time.time_ns()
+    try:
+        return int(float(value) * 10**9)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SaltInvocationError(
+            f"{name}={value!r} is no time in seconds since 1970: atime and mtime are numbers."
+        ) from error

@@ -2,25 +2,213 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import stat
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._safe_files import checked_path, shown
+from saltlite.plugins.modules._safe_files import (
+    Access,
+    blocks,
+    checked_path,
+    read_whole,
+    refuse_strange_links,
+    regular,
+    shown,
+    write_whole,
+)
 
-from ._content import content_of, difference, drop_rendered, keep_rendered, mode_of, of_text
-from ._flags import read_flags
-from ._paths import octal, octal_text
-from ._templates import FORMATS, render
-from ._text import read_text
-from ._unserved import refuse_unserved
-from .hashing import get_hash, get_source_sum
-from .owning import flag_changes
-from .stats import stats
+from .backups import keep_cached
+from .hashes import get_hash, get_source_sum, refuse_unserved
+from .paths import makedirs as make_folders
+from .permissions import check_perms, flag_changes, owner_numbers, read_flags
+from .stats import get_mode, octal, octal_text, stats
+from .text import EDIT_BYTES_MAX, UTF8, diff, is_binary, lines_of, read_text
 
 if TYPE_CHECKING:
-    from saltlite.loader.hints import __salt__
+    from saltlite.loader.hints import __grains__, __opts__, __pillar__, __salt__
+
+
+# MERGED _content.py:
+# What a managed file is to contain: a file of this minion, or bytes; and how it differs from what is there.
+
+
+_RENDERED = "saltlite-rendered-"
+
+OBFUSCATED = "<Obfuscated Template>"
+
+
+class Content(NamedTuple):
+    """A file at `path`, or with an empty path `data`."""
+
+    path: str = ""
+    data: bytes = b""
+
+    def size(self) -> int:
+        """Bytes."""
+        return os.path.getsize(self.path) if self.path else len(self.data)
+
+    def pieces(self) -> Iterable[bytes]:
+        """What to write, piece by piece. Raises CommandExecutionError."""
+        return blocks(self.path) if self.path else (self.data,)
+
+    def whole(self) -> bytes:
+        """All of it. Raises CommandExecutionError."""
+        return read_whole(self.path) if self.path else self.data
+
+    def is_in(self, path: str) -> bool:
+        """Whether the file at `path` has exactly this content. Raises CommandExecutionError."""
+        if os.path.getsize(path) != self.size():
+            return False
+        return get_hash(path) == get_hash(self.path) if self.path else read_whole(path) == self.data
+
+
+def of_text(contents: Any, encoding: str | None = None, errors: str = "strict") -> Content:
+    """The content that a caller gave as text or bytes."""
+    if isinstance(contents, bytes):
+        return Content(data=contents)
+    text = str(contents)
+    return Content(data=text.encode(encoding, errors) if encoding else UTF8.encode(text))
+
+
+def difference(old: str | None, new: Content) -> str:
+    """A unified diff of a file, or of nothing with None, and its new content, as `file.get_diff` words it."""
+    if __salt__["config.option"]("obfuscate_templates"):
+        return OBFUSCATED
+    if max(new.size(), os.path.getsize(old) if old else 0) > EDIT_BYTES_MAX:
+        return f"(no diff of files of more than {EDIT_BYTES_MAX} bytes)"
+    before, after = read_whole(old) if old else b"", new.whole()
+    binary = is_binary(before), is_binary(after)
+    if any(binary):
+        return {
+            (True, True): "Replace binary file",
+            (True, False): "Replace binary file with text file",
+            (False, True): "Replace text file with binary file",
+        }[binary]
+    old_lines, new_lines = (lines_of(each.decode(UTF8.name, UTF8.errors)) for each in (before, after))
+    return diff(old_lines, new_lines)
+
+
+def keep_rendered(text: str) -> str:
+    """Write what a template came to into a private file; its path, for `drop_rendered`."""
+    import tempfile
+
+    fd, path = tempfile.mkstemp(prefix=_RENDERED)
+    with open(fd, "wb") as stream:
+        stream.write(UTF8.encode(text))
+    return path
+
+
+def drop_rendered(path: str) -> None:
+    """Remove the file if it is one of `keep_rendered`."""
+    if not os.path.basename(path).startswith(_RENDERED):
+        return
+    import tempfile
+
+    if os.path.dirname(path) == tempfile.gettempdir():
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def content_of(
+    sfn: str, source: str | None, source_sum: Mapping[str, str], saltenv: str, present: str, *, verify: bool = True
+) -> Content | None:
+    """The content that a source has, fetched if need be; None when the file at `present` has its digest already.
+
+    `sfn` is the file here if it has been fetched. Raises CommandExecutionError when there is no such source, or it does
+    not have its digest.
+    """
+    digest, kind = source_sum.get("hsum", "").lower(), source_sum.get("hash_type", "sha256")
+    if digest and present and get_hash(present, kind) == digest:
+        return None
+    path = sfn or (__salt__["cp.cache_file"](source, saltenv) if source else "")
+    if not path:
+        raise CommandExecutionError(f"Source file '{source}' not found")
+    # What the master serves is compared with its own digest when it is fetched.
+    if verify and digest and not str(source).startswith("salt://") and (found := get_hash(path, kind)) != digest:
+        raise CommandExecutionError(
+            f"Specified {kind} checksum for {source} ({digest}) does not match actual checksum ({found})."
+        )
+    return Content(path)
+
+
+def mode_of(source: str, saltenv: str) -> str:
+    """The mode of a source in octal digits. Raises CommandExecutionError."""
+    if source.startswith("salt://"):
+        return str(__salt__["cp.stat_file"](source, saltenv) or "0644")
+    return get_mode(source.removeprefix("file://"))
+
+
+# MERGED _templates.py:
+# Templates of files, in Jinja's sandbox; jinja2 is the extra `jinja` and may be missing.
+#
+# A template knows `salt`, `grains`, `pillar`, `opts`, `saltenv` and what its caller adds. A name that is not there is an
+# error, as in Salt. `include` and `import` find files of the master.
+
+
+FORMATS = ("jinja",)
+"""Template formats that can be rendered here."""
+
+
+class _Functions:
+    """`salt["test.ping"]()` and `salt.test.ping()`."""
+
+    def __init__(self, module: str = "") -> None:
+        self._module = module
+
+    def __getitem__(self, name: str) -> Any:
+        return __salt__[name]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return __salt__[f"{self._module}.{name}"] if self._module else _Functions(name)
+
+
+def render(text: str, saltenv: str, context: Mapping[str, Any]) -> str:
+    """What a template makes of the names in `context`. Raises CommandExecutionError."""
+    try:
+        import jinja2
+        from jinja2.sandbox import SandboxedEnvironment
+    except ImportError as error:
+        raise CommandExecutionError("Templates need jinja2: pip install 'saltlite[jinja]' on this minion.") from error
+
+    def load(name: str) -> str | None:
+        found = __salt__["cp.get_file_str"](f"salt://{name}", saltenv)
+        return found if isinstance(found, str) else None
+
+    environment = SandboxedEnvironment(
+        loader=jinja2.FunctionLoader(load),
+        undefined=jinja2.StrictUndefined,
+        extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
+        keep_trailing_newline=True,
+        autoescape=False,  # what comes out is a file of any kind, and no page
+    )
+    environment.filters.update(json=_json, yaml=_json)
+    names = {
+        "salt": _Functions(),
+        "grains": dict(__grains__),
+        "pillar": dict(__pillar__),
+        "opts": dict(__opts__),
+        "saltenv": saltenv,
+    }
+    try:
+        return environment.from_string(text).render({**names, **context})
+    except jinja2.TemplateSyntaxError as error:
+        raise CommandExecutionError(f"Jinja syntax error: {error.message}; line {error.lineno}") from error
+    except jinja2.TemplateError as error:
+        raise CommandExecutionError(f"Jinja: {error.message or type(error).__name__}") from error
+    except Exception as error:
+        raise CommandExecutionError(f"The template failed: {type(error).__name__}: {error}") from error
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False, default=str)
+
 
 _NO_HTTP = "is on another machine: files are fetched from the master only. Put it below the master's file_roots."
 
@@ -278,3 +466,303 @@ def _rendered(place: str, template: str, saltenv: str, context: dict[str, Any]) 
     except (CommandExecutionError, SaltInvocationError) as error:
         return "", {}, f"{place} cannot be rendered: {error}"
     return path, {"hash_type": "sha256", "hsum": get_hash(path)}, ""
+
+
+# MERGED managing.py:
+# Bringing one file to the content, owner and mode that it should have.
+
+
+_PRIVATE = 0o600
+
+
+class _Wanted(NamedTuple):
+    """What the file is to be; `content` None leaves what is there, or makes an empty file."""
+
+    path: str
+    content: Content | None
+    user: str | int | None
+    group: str | int | None
+    mode: str | int | None
+    attrs: str | None
+    follow_symlinks: bool
+    show_changes: bool
+    backup: bool
+
+    def difference(self, old: str | None) -> str:
+        """What a person is told of the change."""
+        if not self.show_changes:
+            return "<show_changes=False>"
+        return difference(old, self.content or Content())
+
+
+def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
+    name: str, sfn: str, ret: dict[str, Any] | None, source: str | None, source_sum: dict[str, str] | None,
+    user: str | int | None, group: str | int | None, mode: str | int | None, attrs: str | None, saltenv: str,
+    backup: str | bool | None, makedirs: bool = False, template: str | None = None, show_changes: bool = True,
+    contents: str | None = None, dir_mode: str | int | None = None, follow_symlinks: bool = True,
+    skip_verify: bool = False, keep_mode: bool = False, encoding: str | None = None, encoding_errors: str = "strict",
+    seuser: str | None = None, serole: str | None = None, setype: str | None = None, serange: str | None = None,
+    verify_ssl: bool = True, use_etag: bool = False, signature: str | None = None, source_hash_sig: str | None = None,
+    signed_by_any: str | list[str] | None = None, signed_by_all: str | list[str] | None = None,
+    keyring: str | None = None, gnupghome: str | None = None, ignore_ordering: bool = False,
+    ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
+    new_file_diff: bool = False, sig_backend: str = "gpg", *, test: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """
+    Bring a file to its content, owner and mode: ``name``, ``changes``, ``comment`` and ``result``.
+
+    The content is ``contents``, or ``sfn`` as ``file.get_managed`` gave it, or ``source``. The file is made where it is
+    not there, with ``makedirs`` also the folders above it, of mode ``dir_mode``. ``backup=minion`` keeps a copy of the
+    old file in the minion's cache. ``template`` is of no effect: ``file.get_managed`` has rendered ``sfn``.
+
+    CLI Example::
+
+        saltlite '*' file.manage_file /etc/httpd.conf '' '{}' salt://http/httpd.conf '{hash_type: md5, hsum: 0123}' \\
+            root root 755 '' base ''
+    """
+    refuse_unserved(locals())
+    path = checked_path(name)
+    told = ret or {"name": name, "changes": {}, "comment": "", "result": True}
+    present = path if os.path.isfile(path) and (follow_symlinks or not os.path.islink(path)) else ""
+    try:
+        content = _new_content(contents, encoding, encoding_errors)
+        if content is None and (source or sfn):
+            content = content_of(sfn, source, source_sum or {}, saltenv, present, verify=not skip_verify)
+            if keep_mode and source:
+                mode = mode_of(source, saltenv)
+        wanted = _Wanted(
+            path, content, user, group, mode, attrs or None, follow_symlinks, show_changes, _keeps_copies(backup)
+        )
+        if os.path.isdir(path):
+            told["result"], told["comment"] = False, f"{shown(path)} is a folder."
+        elif not os.path.lexists(path):
+            _make(wanted, told, dir_mode if makedirs else None, makedirs=makedirs, diff=new_file_diff, test=test)
+        else:
+            _change(wanted, told, test=test)
+    except (CommandExecutionError, SaltInvocationError) as error:
+        told["result"], told["comment"] = False, str(error)
+    finally:
+        drop_rendered(sfn or "")
+    return told
+
+
+def _new_content(contents: str | bytes | None, encoding: str | None, errors: str) -> Content | None:
+    if contents is None:
+        return None
+    try:
+        return of_text(contents, encoding, errors)
+    except (LookupError, UnicodeError) as error:
+        raise SaltInvocationError(f"The contents cannot be written as {encoding}: {error}.") from error
+
+
+def _keeps_copies(backup: str | bool | None) -> bool:
+    return str(backup or __opts__.get("backup_mode", "")) in {"minion", "both", "True"}
+
+
+def _make(wanted: _Wanted, told: dict[str, Any], dir_mode: Any, *, makedirs: bool, diff: bool, test: bool) -> None:
+    """Make a file that is not there."""
+    folder = os.path.dirname(wanted.path)
+    if not os.path.isdir(folder) and not makedirs:
+        raise CommandExecutionError("Parent directory not present")
+    _, _, wrong = owner_numbers(wanted.user, wanted.group)
+    if wrong:
+        raise CommandExecutionError(wrong.strip())
+    if wanted.content is None:
+        told["changes"]["new"] = f"file {shown(wanted.path)} created"
+    else:
+        told["changes"]["diff"] = wanted.difference(None) if diff else "New file"
+    if test:
+        told["result"], told["comment"] = None, f"File {shown(wanted.path)} not updated"
+        return
+    make_folders(wanted.path, wanted.user, wanted.group, dir_mode or _folder_mode(wanted.mode))
+    # Nobody reads it before it has its own mode and owner.
+    access = Access(mode=_PRIVATE) if wanted.mode not in (None, "") else None
+    write_whole(wanted.path, (wanted.content or Content()).pieces(), access=access)
+    _permit(wanted, told, test=False)
+    told["comment"] = told["comment"] or ("Empty file" if wanted.content is None else _updated(wanted))
+
+
+def _change(wanted: _Wanted, told: dict[str, Any], *, test: bool) -> None:
+    """Bring a file that is there to what it should be."""
+    itself = os.path.islink(wanted.path) and not wanted.follow_symlinks
+    # Before the content, which may be for less eyes than the old one.
+    if not itself:
+        _permit(wanted, told, test=test)
+    if wanted.content is not None and (itself or not wanted.content.is_in(wanted.path)):
+        said = "Replace symbolic link with regular file" if itself else wanted.difference(wanted.path)
+        told["changes"]["diff"] = said
+        if not test:
+            if wanted.backup and not itself:
+                keep_cached(os.path.realpath(wanted.path), __opts__["cachedir"])
+            access = Access(mode=_PRIVATE if wanted.mode not in (None, "") else None) if itself else None
+            write_whole(wanted.path, wanted.content.pieces(), access=access, follow_symlinks=not itself)
+    if itself and not test:
+        _permit(wanted, told, test=False)
+    if told["result"] is False:
+        return
+    if not told["changes"]:
+        told["comment"] = f"File {shown(wanted.path)} is in the correct state"
+    else:
+        told["comment"] = f"File {shown(wanted.path)} not updated" if test else _updated(wanted)
+        told["result"] = None if test else told["result"]
+
+
+def _permit(wanted: _Wanted, told: dict[str, Any], *, test: bool) -> None:
+    check_perms(
+        wanted.path, told, wanted.user, wanted.group, wanted.mode or None, wanted.attrs, wanted.follow_symlinks,
+        test=test,
+    )  # fmt: skip
+
+
+def _updated(wanted: _Wanted) -> str:
+    return f"File {shown(wanted.path)} updated"
+
+
+def _folder_mode(mode: Any) -> str | None:
+    """The mode of folders above a file of this mode: who may read or write there may enter. None for the default."""
+    if mode in (None, ""):
+        return None
+    bits = octal(mode) & 0o777
+    enter = sum(stat.S_IXOTH << shift for shift in (0, 3, 6) if bits >> shift & 0o7)
+    return f"{bits | enter:04o}"
+
+
+# MERGED patching.py:
+# Differences between files: telling them, and applying them.
+
+
+_OPTIONS = ("--forward", "-N"), ("--reject-file", "-r"), ("--strip", "-p")
+
+
+def patch(
+    originalfile: str, patchfile: str, options: str = "", dry_run: bool = False, test: bool = False
+) -> dict[str, Any]:
+    """
+    Apply a patch to a file, or to the files of a folder: what the program ``patch`` said, as ``cmd.run_all`` does.
+
+    A patch of which a part does not fit is not applied at all; the return code is then not 0. The names in a patch for
+    a folder count below that folder, unless ``options`` has a ``-p``. ``dry_run`` and ``test`` only tell.
+
+    CLI Example::
+
+        saltlite '*' file.patch /opt/file.txt /tmp/file.txt.patch
+        saltlite '*' file.patch /srv/app /tmp/app.patch options=-p1
+    """
+    place, source = (os.path.abspath(checked_path(path)) for path in (originalfile, patchfile))
+    refuse_strange_links(place)
+    folder = os.path.isdir(place)
+    if not folder:
+        regular(place)
+    if regular(source) is None:
+        raise CommandExecutionError(f"There is no file {shown(source)}.")
+    given = _words(options)
+    command = ["patch", *given, *_unless_given(given, folder=folder), "-i", source]
+    command += ["-d", place] if folder else ["--", place]
+    tried: dict[str, Any] = __salt__["cmd.run_all"]([command[0], "--dry-run", *command[1:]], python_shell=False)
+    if dry_run or test or tried["retcode"]:
+        return tried
+    done: dict[str, Any] = __salt__["cmd.run_all"](command, python_shell=False)
+    return done
+
+
+def get_diff(  # noqa: PLR0913, PLR0917 - Salt's signature
+    file1: str,
+    file2: str,
+    saltenv: str = "base",
+    show_filenames: bool = True,
+    show_changes: bool = True,
+    template: bool = False,
+    source_hash_file1: str | None = None,
+    source_hash_file2: str | None = None,
+    ignore_ordering: bool = False,
+    ignore_whitespace: bool = False,
+    ignore_comment_characters: str | list[str] | None = None,
+) -> str | tuple[bool, str]:
+    """
+    A unified diff of two files, each on this minion or ``salt://``; an empty text for equal ones.
+
+    ``show_filenames=False`` leaves the names out, ``show_changes=False`` says only that there are differences. With
+    ``ignore_ordering``, ``ignore_whitespace`` (around lines) or ``ignore_comment_characters`` (what stands behind one
+    of them) the answer is whether differences are left then, and the diff. With ``template=True`` the differences are
+    not told where the option ``obfuscate_templates`` is set. ``source_hash_file1`` and ``source_hash_file2`` are for
+    files from the web, which are not fetched here: giving one is an error.
+
+    CLI Example::
+
+        saltlite '*' file.get_diff /etc/vim/vimrc salt://vimrc
+        saltlite '*' file.get_diff /tmp/foo.txt /tmp/bar.txt
+    """
+    if source_hash_file1 or source_hash_file2:
+        raise SaltInvocationError("A source_hash is for files from the web, and those are not fetched here.")
+    marks = [ignore_comment_characters] if isinstance(ignore_comment_characters, str) else ignore_comment_characters
+    conditional = bool(ignore_ordering or ignore_whitespace or marks)
+    places = [_local(each, saltenv) for each in (file1, file2)]
+    old, new = (read_text(place, binary_too=True)[0] for place in places)
+    if old == new:
+        return (False, "") if conditional else ""
+    if template and __salt__["config.option"]("obfuscate_templates"):
+        return "<Obfuscated Template>"
+    if not show_changes:
+        return "<show_changes=False>"
+    kinds = _binary_change(old, new)
+    if kinds:
+        return kinds
+    names = [shown(place) for place in places] if show_filenames else ["", ""]
+    text = diff(lines_of(old), lines_of(new), *names)
+    if not conditional:
+        return text
+    return _differ(lines_of(old), lines_of(new), marks or [], strip=ignore_whitespace), text
+
+
+def _words(options: str) -> list[str]:
+    from shlex import split
+
+    try:
+        return split(str(options))
+    except ValueError as error:
+        raise SaltInvocationError(f"options={options!r} cannot be split into words: {error}.") from error
+
+
+def _unless_given(given: list[str], *, folder: bool) -> list[str]:
+    """What patch gets besides the options of the caller: no questions, and no file of what did not fit."""
+    defaults = ["--forward", "--reject-file=-", *(["--strip=0"] if folder else [])]
+    return [
+        default
+        for default, (long, short) in zip(defaults, _OPTIONS, strict=False)
+        if not any(word.startswith((long, short)) for word in given)
+    ]
+
+
+def _local(name: str, saltenv: str) -> str:
+    """The path on this minion of a file of either side."""
+    if not str(name).startswith("salt://"):
+        place = checked_path(str(name).removeprefix("file://"))
+    else:
+        place = __salt__["cp.cache_file"](name, saltenv)
+    if not place or regular(place) is None:
+        raise CommandExecutionError(f"File {shown(str(name))} not found")
+    return place
+
+
+def _binary_change(old: str, new: str) -> str:
+    was, will = (is_binary(text.encode(errors="surrogateescape")) for text in (old, new))
+    if was and will:
+        return "Replace binary file"
+    if was:
+        return "Replace binary file with text file"
+    return "Replace text file with binary file" if will else ""
+
+
+def _differ(old: list[str], new: list[str], marks: list[str], *, strip: bool) -> bool:
+    """Whether lines are on one side only, in any order, when what stands behind a mark does not count."""
+    return _significant(old, marks, strip=strip) != _significant(new, marks, strip=strip)
+
+
+def _significant(lines: list[str], marks: list[str], *, strip: bool) -> list[str]:
+    kept = []
+    for line in lines:
+        text = line
+        for mark in filter(None, marks):
+            text = text.partition(str(mark))[0]
+        kept.append(text.strip() if strip else text)
+    return sorted(filter(None, kept))

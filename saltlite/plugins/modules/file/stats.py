@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
 import stat
+from collections.abc import Iterator
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules._safe_files import checked_path, sentence
+from saltlite.plugins.modules._safe_files import checked_path, sentence, shown
 
-from ._paths import absolute, failed, octal_text
-from .hashing import get_hash
+from .hashes import get_hash
+
+# MERGED _paths.py:
+# Absolute paths and modes as callers give them, and what the kernel refused, as sentences.
+
+
+def absolute(path: Any, what: str = "File path") -> str:
+    """The absolute path as text, with `~` expanded. Raises SaltInvocationError for a relative one."""
+    text = checked_path(path)
+    if not os.path.isabs(text):
+        raise SaltInvocationError(f"{what} must be absolute: {shown(text)}")
+    return text
+
+
+def own_name(name: str) -> str:
+    """The path without slashes at its end, which would follow a link. Raises SaltInvocationError for no name at all."""
+    plain = name.rstrip("/")
+    if not plain:
+        raise SaltInvocationError("This is the root folder, which is neither removed nor moved nor replaced.")
+    if os.path.basename(plain) in {".", ".."}:
+        raise SaltInvocationError(f"{shown(name)} names a folder by its place: give its own name.")
+    return plain
+
+
+def failed(what: str, error: OSError) -> CommandExecutionError:
+    """The error to raise for what the kernel refused; `what` is a clause such as "/a cannot be read"."""
+    where = shown(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else ""
+    # In a tree it may be another path than the one that the caller gave.
+    inside = f" ({where})" if where and where not in what else ""
+    return CommandExecutionError(f"{what}: {error.strerror or error}{inside}.")
+
+
+def octal(mode: Any) -> int:
+    """The mode of octal digits, such as 644, "0644" or "0o644". Raises SaltInvocationError."""
+    digits = str(mode).strip("\"'").lower().lstrip("0o") or "0"
+    if len(digits) > 4 or not set(digits) <= set("01234567"):
+        raise SaltInvocationError(f"Invalid Mode {mode}: give up to four octal digits, such as 0644.")
+    return int(digits, 8)
+
+
+def octal_text(mode: int) -> str:
+    """A mode as Salt writes it: four octal digits."""
+    return f"{mode & 0o7777:04o}"
+
 
 _KINDS = {
     stat.S_IFDIR: "dir",
@@ -418,3 +462,124 @@ def _is_kind(name: str, kind: int) -> bool:
         return False
     except OSError as error:
         raise sentence(name, "read", error) from error
+
+
+# MERGED names.py:
+# Paths as texts: nothing here asks the disk.
+
+
+def pardir() -> str:
+    """
+    The name that means the folder above: ``..``.
+
+    CLI Example::
+
+        saltlite '*' file.pardir
+    """
+    return os.path.pardir
+
+
+def normpath(path: str) -> str:
+    """
+    A path without double slashes, ``.`` and ``..``.
+
+    CLI Example::
+
+        saltlite '*' file.normpath 'a/b/c/..'
+    """
+    return os.path.normpath(path)
+
+
+def basename(path: str) -> str:
+    """
+    The last part of a path.
+
+    CLI Example::
+
+        saltlite '*' file.basename 'test/test.config'
+    """
+    return os.path.basename(path)
+
+
+def dirname(path: str) -> str:
+    """
+    A path without its last part.
+
+    CLI Example::
+
+        saltlite '*' file.dirname 'test/path/filename.config'
+    """
+    return os.path.dirname(path)
+
+
+def join(*args: str) -> str:
+    """
+    One path of several parts; a part that begins with a slash begins anew.
+
+    CLI Example::
+
+        saltlite '*' file.join '/' 'usr' 'local' 'bin'
+    """
+    return os.path.join(*args) if args else ""
+
+
+# MERGED using.py:
+# Who has files open, and how much of the disk they take.
+
+
+def open_files(by_pid: bool = False) -> dict[str, list[int]] | dict[int, list[str]]:
+    """
+    The files that processes have open or run: path -> process numbers, or the other way round with ``by_pid``.
+
+    Sockets, pipes and deleted files are left out, and processes of others where the minion does not run as root.
+
+    CLI Example::
+
+        saltlite '*' file.open_files
+        saltlite '*' file.open_files by_pid=True
+    """
+    of_process = {int(name): sorted(set(_paths(name))) for name in os.listdir("/proc") if name.isdecimal()}
+    if by_pid:
+        return of_process
+    of_path: dict[str, list[int]] = {}
+    for pid in sorted(of_process):
+        for path in of_process[pid]:
+            of_path.setdefault(path, []).append(pid)
+    return of_path
+
+
+def diskusage(path: str) -> int:
+    """
+    How many bytes the files in a folder have together; each counts once, however many names it has.
+
+    CLI Example::
+
+        saltlite '*' file.diskusage /path/to/check
+    """
+    name = checked_path(path)
+    try:
+        if not os.path.isdir(name):
+            return os.stat(name).st_size
+    except OSError as error:
+        raise sentence(name, "read", error) from error
+    sizes: dict[tuple[int, int], int] = {}
+    for folder, _folders, files in os.walk(name):
+        for each in files:
+            # A file may go while the folder is read, and a link may have no target.
+            with contextlib.suppress(OSError):
+                found = os.stat(os.path.join(folder, each))
+                sizes[found.st_dev, found.st_ino] = found.st_size
+    return sum(sizes.values())
+
+
+def _paths(pid: str) -> Iterator[str]:
+    links = [f"/proc/{pid}/exe"]
+    # Processes end while they are looked at, and those of others are closed to an ordinary user.
+    with contextlib.suppress(OSError):
+        links += [f"/proc/{pid}/fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]
+    for link in links:
+        with contextlib.suppress(OSError):
+            path = os.readlink(link)
+            # What begins otherwise is `socket:[…]`, `pipe:[…]` or `anon_inode:…`.
+            if path.startswith("/") and os.path.lexists(path):
+                yield path

@@ -18,52 +18,48 @@ from __future__ import annotations
 
 import shutil
 
+from .remotes import clone, fetch, ls_remote, pull, push, remote_get, remote_refs, remote_set, remotes, submodule
+from .repository import (
+    add,
+    archive,
+    branch,
+    checkout,
+    commit,
+    config_get,
+    config_get_regexp,
+    config_set,
+    config_unset,
+    current_branch,
+    describe,
+    diff,
+    discard_local_changes,
+    init,
+    is_worktree,
+    list_branches,
+    list_tags,
+    merge,
+    merge_base,
+    rebase,
+    reset,
+    rev_parse,
+    revision,
+    rm_,
+    stash,
+    status,
+    symbolic_ref,
+    tag,
+    version,
+)
+
 __func_alias__ = {"rm_": "rm"}
 
-__parts__ = {
-    "asking": [
-        "current_branch",
-        "describe",
-        "diff",
-        "is_worktree",
-        "list_branches",
-        "list_tags",
-        "merge_base",
-        "rev_parse",
-        "revision",
-        "status",
-        "version",
-    ],
-    "changing": [
-        "add",
-        "archive",
-        "branch",
-        "checkout",
-        "commit",
-        "discard_local_changes",
-        "init",
-        "merge",
-        "rebase",
-        "reset",
-        "rm_",
-        "stash",
-        "symbolic_ref",
-        "tag",
-    ],
-    "remote": [
-        "clone",
-        "fetch",
-        "ls_remote",
-        "pull",
-        "push",
-        "remote_get",
-        "remote_refs",
-        "remote_set",
-        "remotes",
-        "submodule",
-    ],
-    "settings": ["config_get", "config_get_regexp", "config_set", "config_unset"],
-}
+__all__ = [
+    "add", "archive", "branch", "checkout", "clone", "commit", "config_get", "config_get_regexp", "config_set",
+    "config_unset", "current_branch", "describe", "diff", "discard_local_changes", "fetch", "init", "is_worktree",
+    "list_branches", "list_tags", "ls_remote", "merge", "merge_base", "pull", "push", "rebase", "remote_get",
+    "remote_refs", "remote_set", "remotes", "reset", "rev_parse", "revision", "rm_", "stash", "status", "submodule",
+    "symbolic_ref", "tag", "version",
+]  # fmt: skip
 
 
 def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for

@@ -4,15 +4,123 @@ from __future__ import annotations
 
 import fcntl
 import ipaddress
+import os
+import re
 import socket
 import struct
 from collections.abc import Iterable
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _rtnetlink
+from saltlite.plugins.modules import _machinefiles, _programs
 
-from .calculations import network
+from . import netlink
+
+# MERGED calculations.py:
+# Addresses and networks as numbers: nothing of this machine is asked.
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def convert_cidr(cidr: str) -> dict[str, str]:
+    """
+    A network as ``{network, netmask, broadcast}``.
+
+    CLI Example::
+
+        saltlite '*' network.convert_cidr 172.31.0.0/16
+    """
+    found = network(cidr)
+    return {
+        "network": str(found.network_address),
+        "netmask": str(found.netmask),
+        "broadcast": str(found.broadcast_address),
+    }
+
+
+def calc_net(ip_addr: str, netmask: str | None = None) -> str:
+    """
+    The network of an address, as ADDRESS/LENGTH.
+
+    CLI Example::
+
+        saltlite '*' network.calc_net 172.17.0.5 255.255.255.240
+        saltlite '*' network.calc_net 2a02:f6e:a000:80:84d8:8332:7866:4e07/64
+    """
+    return str(network(f"{ip_addr}/{netmask}" if netmask is not None else ip_addr))
+
+
+def ip_in_subnet(ip_addr: str, cidr: str) -> bool:
+    """
+    Whether an address is in a network.
+
+    CLI Example::
+
+        saltlite '*' network.ip_in_subnet 172.17.0.4 172.16.0.0/12
+    """
+    return address(ip_addr) in network(cidr)
+
+
+def is_private(ip_addr: str) -> bool:
+    """
+    Whether an address is for private networks.
+
+    CLI Example::
+
+        saltlite '*' network.is_private 10.0.0.3
+    """
+    return address(ip_addr).is_private
+
+
+def is_loopback(ip_addr: str) -> bool:
+    """
+    Whether an address is one of a machine to itself.
+
+    CLI Example::
+
+        saltlite '*' network.is_loopback 127.0.0.1
+    """
+    return address(ip_addr).is_loopback
+
+
+def reverse_ip(ip_addr: str) -> str:
+    """
+    The name under which the DNS knows the name of an address.
+
+    CLI Example::
+
+        saltlite '*' network.reverse_ip 172.17.0.4
+    """
+    return address(ip_addr).reverse_pointer
+
+
+def iphexval(ip: str) -> str:
+    """
+    An IPv4 address as eight hexadecimal digits.
+
+    CLI Example::
+
+        saltlite '*' network.iphexval 10.0.0.1
+    """
+    return address(ip).packed.hex().upper()
+
+
+def address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The text as an address. Raises SaltInvocationError."""
+    try:
+        return ipaddress.ip_address(str(text))
+    except ValueError as error:
+        raise SaltInvocationError(f"{text!r} is no address.") from error
+
+
+def network(text: str) -> Network:
+    """The text as a network, also that of an address with a length. Raises SaltInvocationError."""
+    try:
+        return ipaddress.ip_network(str(text), strict=False)
+    except ValueError as error:
+        raise SaltInvocationError(f"{text!r} is no network: write it as 192.0.2.0/24.") from error
+
 
 _ETHTOOL, _RING_SIZES = 0x8946, 0x10
 _NAME_BYTES = 15
@@ -30,7 +138,7 @@ def interfaces() -> dict[str, dict[str, Any]]:
 
         saltlite '*' network.interfaces
     """
-    links = _rtnetlink.links()
+    links = netlink.links()
     names = {link.number: link.name for link in links}
     found: dict[int, dict[str, Any]] = {}
     for link in links:
@@ -40,7 +148,7 @@ def interfaces() -> dict[str, dict[str, Any]]:
         if link.hwaddr:
             row["hwaddr"] = link.hwaddr
         found[link.number] = row
-    for assigned in _rtnetlink.addresses():
+    for assigned in netlink.addresses():
         if assigned.number not in found:
             continue
         kind, row = _address_row(assigned, names[assigned.number])
@@ -220,7 +328,7 @@ def in_subnet(cidr: str) -> bool:
         saltlite '*' network.in_subnet 10.0.0.0/16
     """
     wanted = network(cidr)
-    return any(assigned.address in wanted for assigned in _rtnetlink.addresses())
+    return any(assigned.address in wanted for assigned in netlink.addresses())
 
 
 def ifacestartswith(cidr: str) -> list[str]:
@@ -273,7 +381,7 @@ def _one(iface: str) -> dict[str, Any]:
     return every[iface]
 
 
-def _address_row(assigned: _rtnetlink.Assigned, name: str) -> tuple[str, dict[str, Any]]:
+def _address_row(assigned: netlink.Assigned, name: str) -> tuple[str, dict[str, Any]]:
     if assigned.address.version == 6:
         return "inet6", {
             "address": str(assigned.address),
@@ -288,15 +396,15 @@ def _address_row(assigned: _rtnetlink.Assigned, name: str) -> tuple[str, dict[st
     }
 
 
-def _assigned(version: int, wanted: Iterable[str] | None) -> list[_rtnetlink.Assigned]:
+def _assigned(version: int, wanted: Iterable[str] | None) -> list[netlink.Assigned]:
     """The addresses of interfaces whose name matches one of the globs, or of all."""
     import fnmatch
 
     globs = None if wanted is None else list(wanted)
-    names = {link.number: link.name for link in _rtnetlink.links()}
+    names = {link.number: link.name for link in netlink.links()}
     return [
         each
-        for each in _rtnetlink.addresses()
+        for each in netlink.addresses()
         if each.address.version == version
         and (globs is None or any(fnmatch.fnmatchcase(names.get(each.number, ""), glob) for glob in globs))
     ]
@@ -304,7 +412,7 @@ def _assigned(version: int, wanted: Iterable[str] | None) -> list[_rtnetlink.Ass
 
 def _addresses(
     version: int, interface: str | None, *, include_loopback: bool, cidr: str | None
-) -> list[_rtnetlink.Address]:
+) -> list[netlink.Address]:
     wanted = network(cidr) if cidr else None
     found = {each.address for each in _assigned(version, [interface] if interface else None)}
     kept = [each for each in found if (include_loopback or not each.is_loopback) and (wanted is None or each in wanted)]
@@ -337,3 +445,73 @@ def _networks(
         }
         for each in found
     }
+
+
+# MERGED naming.py:
+# The name of this machine, and giving it another one.
+
+
+_NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
+
+
+def get_hostname() -> str:
+    """
+    The name of this machine.
+
+    CLI Example::
+
+        saltlite '*' network.get_hostname
+    """
+    return socket.gethostname()
+
+
+def get_fqdn() -> str:
+    """
+    The name of this machine with its domain, as the resolver knows it.
+
+    CLI Example::
+
+        saltlite '*' network.get_fqdn
+    """
+    return socket.getfqdn()
+
+
+def mod_hostname(hostname: str, test: bool = False) -> bool:
+    """
+    Give this machine another name: at once, in /etc/hostname, and wherever /etc/hosts has the old one.
+
+    On Red Hat's systems /etc/sysconfig/network follows where it names the machine.
+
+    CLI Example::
+
+        saltlite '*' network.mod_hostname master.example.org
+    """
+    name = str(hostname)
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise SaltInvocationError(f"{hostname!r} cannot be the name of a machine.")
+    if test:
+        return True
+    old = socket.gethostname()
+    if _programs.find("hostnamectl") and os.path.isdir(_machinefiles.place("/run/systemd/system")):
+        _programs.output(["hostnamectl", "set-hostname", "--", name])
+    else:
+        try:
+            socket.sethostname(name)
+        except OSError as error:
+            raise CommandExecutionError(f"This machine cannot be given a name: {error.strerror}.") from error
+        _machinefiles.replace("/etc/hostname", f"{name}\n")
+    _exchange("/etc/hosts", rf"(?<![^\s]){re.escape(old)}(?![^\s#])", name)
+    _exchange("/etc/sysconfig/network", r"(?m)(?<=^HOSTNAME=)[^\n]*", name)
+    return True
+
+
+def _exchange(path: str, expression: str, name: str) -> None:
+    text = _machinefiles.read_if_there(path)
+    # What stands behind a # in /etc/hosts is for people.
+    lines = []
+    for line in text.splitlines(keepends=True):
+        said, mark, comment = line.partition("#")
+        lines.append(re.sub(expression, name, said) + mark + comment)
+    changed = "".join(lines)
+    if changed != text:
+        _machinefiles.replace(path, changed)

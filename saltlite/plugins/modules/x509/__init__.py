@@ -2,7 +2,7 @@
 
 Each is given as the path of a file on this minion or as its content: PEM, DER, or either as hexadecimal digits or in
 base64 (with ``b64:`` before it). Of a file with several certificates the first is taken. Nothing here makes or signs
-anything, and no private key is shown.
+anything, and no private key is extensions.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -11,21 +11,498 @@ anything, and no private key is shown.
 
 from __future__ import annotations
 
-__parts__ = {
-    "reading": [
-        "expired",
-        "expires",
-        "get_pem_entries",
-        "get_pem_entry",
-        "get_private_key_size",
-        "get_public_key",
-        "read_certificate",
-        "read_certificates",
-        "read_crl",
-        "read_csr",
-        "verify_crl",
-        "verify_private_key",
-        "verify_signature",
-        "will_expire",
-    ],
-}
+import base64
+import binascii
+import glob
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+
+# MERGED sources.py:
+# From what a caller gives to an object of `cryptography`, which is imported when it is needed: 40 ms.
+
+
+FILE_BYTES_MAX = 16 * 1024 * 1024
+"""A larger file is no certificate; the largest revocation lists have a few MiB."""
+
+_ENTRY = re.compile(
+    rb"-----BEGIN (?P<kind>[0-9A-Z ]+)-----\s++"
+    rb"(?P<headers>(?:[A-Za-z-]++: [^\r\n]*+\r?\n)*+)"
+    rb"(?P<body>[A-Za-z0-9+/=\s]++)-----END (?P=kind)-----"
+)
+"""Nothing is tried twice: a file of somebody else must not take time by its length squared."""
+
+
+def _content(given: Any) -> bytes:
+    """The bytes of a file, or those that are given. Raises SaltInvocationError for neither, CommandExecutionError."""
+    if isinstance(given, bytes):
+        return given
+    text = str(given)
+    if "-----BEGIN" in text:
+        return text.replace("\\n", "\n").encode()
+    if "\0" not in text and os.path.isfile(text):
+        return _file(text)
+    try:
+        if text.startswith("b64:"):
+            return base64.b64decode(text[4:], validate=True)
+        return bytes.fromhex(text) or base64.b64decode(text, validate=True)
+    except ValueError:
+        pass
+    try:
+        if len(text) > 64:
+            return base64.b64decode("".join(text.split()), validate=True)
+    except binascii.Error:
+        pass
+    raise SaltInvocationError(
+        f"{text[:80]!r} is neither a file on this minion nor PEM, nor hexadecimal digits or base64 of anything."
+    )
+
+
+def _file(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise CommandExecutionError(f"{path} cannot be read: {error.strerror}.") from error
+    if len(data) > FILE_BYTES_MAX:
+        raise CommandExecutionError(f"{path} has more than {FILE_BYTES_MAX} bytes: that is no certificate.")
+    return data
+
+
+def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """The kind and the whole of each entry of PEM, with lines of 64 characters."""
+    # Somebody may have put all of it into one line.
+    spread = re.sub(rb"(-----(?:BEGIN|END) [0-9A-Z ]+-----)", rb"\n\1\n", data)
+    for match in _ENTRY.finditer(spread):
+        body = b"".join(match["body"].split())
+        headers = match["headers"] and match["headers"].replace(b"\r\n", b"\n") + b"\n"
+        lines = b"".join(body[at : at + 64] + b"\n" for at in range(0, len(body), 64))
+        kind = match["kind"]
+        yield kind.decode(), b"-----BEGIN %b-----\n%b%b-----END %b-----\n" % (kind, headers, lines, kind)
+
+
+def _certificate(given: Any) -> x509.Certificate:
+    """Raises SaltInvocationError for what is none."""
+    from cryptography import x509
+
+    found: x509.Certificate = _loaded(
+        given, "certificate", ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"),
+        x509.load_pem_x509_certificate, x509.load_der_x509_certificate,
+    )  # fmt: skip
+    return found
+
+
+def _request(given: Any) -> x509.CertificateSigningRequest:
+    """Raises SaltInvocationError for what is none."""
+    from cryptography import x509
+
+    kinds = ("CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST")
+    pem, der = x509.load_pem_x509_csr, x509.load_der_x509_csr
+    found: x509.CertificateSigningRequest = _loaded(given, "certificate request", kinds, pem, der)
+    return found
+
+
+def _revocations(given: Any) -> x509.CertificateRevocationList:
+    """Raises SaltInvocationError for what is none."""
+    from cryptography import x509
+
+    pem, der = x509.load_pem_x509_crl, x509.load_der_x509_crl
+    found: x509.CertificateRevocationList = _loaded(given, "revocation list", ("X509 CRL",), pem, der)
+    return found
+
+
+def _private_key(given: Any, passphrase: str | None) -> Any:
+    """A private key. Raises SaltInvocationError for what is none, CommandExecutionError for a wrong passphrase."""
+    from cryptography.hazmat.primitives import serialization
+
+    secret = None if passphrase is None else str(passphrase).encode()
+
+    def load(how: Callable[..., Any], data: bytes) -> Any:
+        try:
+            return how(data, secret)
+        except TypeError as error:
+            wants = "has a passphrase, and none" if passphrase is None else "has no passphrase, but one"
+            raise CommandExecutionError(f"The private key {wants} was given.") from error
+
+    pem, der = serialization.load_pem_private_key, serialization.load_der_private_key
+    return _loaded(given, "private key", ("PRIVATE KEY",), partial(load, pem), partial(load, der))
+
+
+def _public_key(given: Any, passphrase: str | None = None) -> Any:
+    """The public key that is given, or that of a certificate, of a request or of a private key.
+
+    Raises CommandExecutionError for what is none of them.
+    """
+    from cryptography.hazmat.primitives import serialization
+
+    data = _content(given)
+    kinds = {kind for kind, _entry in _entries(data)}
+    if any(kind.endswith("PRIVATE KEY") for kind in kinds):
+        return _private_key(data, passphrase).public_key()
+    ways: list[Callable[[], Any]] = [
+        lambda: _loaded(
+            data, "public key", ("PUBLIC KEY",), serialization.load_pem_public_key, serialization.load_der_public_key
+        ),
+        lambda: _certificate(data).public_key(),
+        lambda: _private_key(data, passphrase).public_key(),
+        lambda: _request(data).public_key(),
+    ]
+    for way in ways:
+        try:
+            return way()
+        except SaltInvocationError:
+            continue
+    raise CommandExecutionError("Could not load key as certificate, public key, private key or CSR")
+
+
+def _loaded(
+    given: Any, what: str, kinds: tuple[str, ...], pem: Callable[[bytes], Any], der: Callable[[bytes], Any]
+) -> Any:
+    """What the first entry of these kinds is, or the bytes themselves."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    data = _content(given)
+    found = list(_entries(data))
+    mine = next((entry for kind, entry in found if kind in kinds or kind.endswith(" " + kinds[0])), None)
+    if found and mine is None:
+        others = ", ".join(sorted({kind.lower() for kind, _entry in found}))
+        raise SaltInvocationError(f"A {what} is needed, and this is a {others}.")
+    try:
+        return der(data) if mine is None else pem(mine)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        reason = str(error).split(". ")[0].rstrip(".")[:200]
+        raise SaltInvocationError(f"This is no {what} that can be read: {reason}.") from error
+
+
+# MERGED reading.py:
+# What certificates, requests, revocation lists and keys say.
+
+
+def read_certificate(certificate: str) -> dict[str, Any]:
+    """
+    What a certificate says: ``subject``, ``issuer``, ``not_after``, ``fingerprints``, ``extensions`` and more.
+
+    Times are UTC.
+
+    CLI Example::
+
+        saltlite '*' x509.read_certificate /etc/pki/tls/certs/web.crt
+    """
+    from cryptography.hazmat.primitives import hashes
+
+    from . import extensions
+
+    cert = _certificate(certificate)
+    key = cert.public_key()
+    return {
+        "version": cert.version.value + 1,
+        **_key_size(key),
+        "serial_number": extensions.pairs(cert.serial_number),
+        "fingerprints": {
+            kind.name: extensions.pairs(cert.fingerprint(kind))
+            for kind in (hashes.SHA1(), hashes.SHA256(), hashes.MD5())  # noqa: S303 - as people have noted them down
+        },
+        "subject": extensions.name(cert.subject),
+        "subject_hash": extensions.name_hash(cert.subject),
+        "subject_str": cert.subject.rfc4514_string(),
+        "issuer": extensions.name(cert.issuer),
+        "issuer_hash": extensions.name_hash(cert.issuer),
+        "issuer_str": cert.issuer.rfc4514_string(),
+        "not_before": cert.not_valid_before_utc.strftime(extensions.TIME),
+        "not_after": cert.not_valid_after_utc.strftime(extensions.TIME),
+        "public_key": _pem(key),
+        "extensions": extensions.described(_extensions(cert)),
+        "signature_algorithm": _algorithm(cert),
+    }
+
+
+def read_certificates(glob_path: str) -> dict[str, Any]:
+    """
+    What the certificates in all files that match a glob say, by path. What is no certificate is left out.
+
+    CLI Example::
+
+        saltlite '*' x509.read_certificates '/etc/pki/tls/certs/*.crt'
+    """
+    found = {}
+    for path in _files(glob_path):
+        try:
+            found[path] = read_certificate(path)
+        except SaltInvocationError:
+            continue
+    return found
+
+
+def read_csr(csr: str) -> dict[str, Any]:
+    """
+    What a certificate request says.
+
+    CLI Example::
+
+        saltlite '*' x509.read_csr /etc/pki/web.csr
+    """
+    from cryptography import x509
+
+    from . import extensions
+
+    asked = _request(csr)
+    key = asked.public_key()
+    return {
+        **_key_size(key),
+        "subject": extensions.name(asked.subject),
+        "subject_hash": extensions.name_hash(asked.subject),
+        "subject_str": asked.subject.rfc4514_string(),
+        "public_key_hash": extensions.pairs(x509.SubjectKeyIdentifier.from_public_key(key).digest),
+        "extensions": extensions.described(_extensions(asked)),
+    }
+
+
+def read_crl(crl: str) -> dict[str, Any]:
+    """
+    What a revocation list says: its ``issuer``, its times, and ``revoked_certificates`` by serial number.
+
+    CLI Example::
+
+        saltlite '*' x509.read_crl /etc/pki/ca.crl
+    """
+
+    from . import extensions
+
+    read = _revocations(crl)
+    revoked = {
+        extensions.pairs(one.serial_number).replace(":", ""): {
+            "revocation_date": one.revocation_date_utc.strftime(extensions.TIME),
+            "extensions": extensions.described(_extensions(one)),
+        }
+        for one in read
+    }
+    later = read.next_update_utc
+    return {
+        "issuer": extensions.name(read.issuer),
+        "last_update": read.last_update_utc.strftime(extensions.TIME),
+        "next_update": later.strftime(extensions.TIME) if later else None,
+        "revoked_certificates": revoked,
+        "extensions": extensions.described(_extensions(read)),
+        "signature_algorithm": _algorithm(read),
+    }
+
+
+def get_public_key(key: str, passphrase: str | None = None, asObj: Any = None) -> str:  # noqa: ARG001, N803 - Salt's name
+    """
+    The public key of a certificate, a request or a private key, as PEM.
+
+    CLI Example::
+
+        saltlite '*' x509.get_public_key /etc/pki/web.key
+    """
+    return _pem(_public_key(key, passphrase))
+
+
+def get_private_key_size(private_key: str, passphrase: str | None = None) -> int | None:
+    """
+    The bits of a private key; ``None`` for a kind that has one size only.
+
+    CLI Example::
+
+        saltlite '*' x509.get_private_key_size /etc/pki/web.key
+    """
+    size: int | None = getattr(_private_key(private_key, passphrase), "key_size", None)
+    return size
+
+
+def verify_private_key(private_key: str, public_key: str, passphrase: str | None = None) -> bool:
+    """
+    Whether a private key is that of a public key, a certificate or a request.
+
+    CLI Example::
+
+        saltlite '*' x509.verify_private_key /etc/pki/web.key /etc/pki/web.crt
+    """
+    mine = _private_key(private_key, passphrase).public_key()
+    return _pem(mine) == _pem(_public_key(public_key))
+
+
+def verify_signature(
+    certificate: str, signing_pub_key: str | None = None, signing_pub_key_passphrase: str | None = None
+) -> bool:
+    """
+    Whether a certificate was signed by that key (of a certificate, too), or without one by its own.
+
+    Nothing is said of names, times or of what the signer may sign.
+
+    CLI Example::
+
+        saltlite '*' x509.verify_signature /etc/pki/web.crt signing_pub_key=/etc/pki/ca.crt
+    """
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    cert = _certificate(certificate)
+    key = _public_key(signing_pub_key or certificate, signing_pub_key_passphrase)
+    signed = (cert.signature, cert.tbs_certificate_bytes)
+    try:
+        how: Any = cert.signature_algorithm_parameters
+        digest: Any = cert.signature_hash_algorithm
+        if isinstance(key, rsa.RSAPublicKey):
+            key.verify(*signed, how, digest)
+        elif isinstance(key, ec.EllipticCurvePublicKey):
+            key.verify(*signed, how)
+        else:
+            key.verify(*signed)
+    except InvalidSignature:
+        return False
+    except (UnsupportedAlgorithm, AttributeError) as error:
+        raise CommandExecutionError("The kind of this signature is not supported.") from error
+    except TypeError:
+        return False  # the signature is of another kind than the key
+    return True
+
+
+def verify_crl(crl: str, cert: str) -> bool:
+    """
+    Whether a revocation list was signed by the key of a certificate.
+
+    CLI Example::
+
+        saltlite '*' x509.verify_crl /etc/pki/ca.crl /etc/pki/ca.crt
+    """
+    listed, key = _revocations(crl), _public_key(cert)
+    try:
+        return bool(listed.is_signature_valid(key))
+    except TypeError:
+        raise SaltInvocationError("Lists are signed with keys of other kinds than this one.") from None
+
+
+def expires(certificate: str, days: int = 0) -> bool:
+    """
+    Whether a certificate is no longer valid in that many days.
+
+    CLI Example::
+
+        saltlite '*' x509.expires /etc/pki/web.crt days=30
+    """
+    import datetime
+
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=_days(days))
+    return _certificate(certificate).not_valid_after_utc <= later
+
+
+def expired(certificate: str) -> dict[str, Any]:
+    """
+    Whether a certificate is no longer valid: ``path`` (of a file), ``cn``, ``expired``.
+
+    CLI Example::
+
+        saltlite '*' x509.expired /etc/pki/web.crt
+    """
+    return {**_who(certificate), "expired": expires(certificate)}
+
+
+def will_expire(certificate: str, days: int) -> dict[str, Any]:
+    """
+    Whether a certificate is no longer valid in that many days: ``check_days``, ``path`` (of a file), ``cn``,
+    ``will_expire``.
+
+    CLI Example::
+
+        saltlite '*' x509.will_expire /etc/pki/web.crt days=30
+    """
+    return {"check_days": days, **_who(certificate), "will_expire": expires(certificate, days)}
+
+
+def get_pem_entry(text: str, pem_type: str | None = None) -> bytes:
+    """
+    The first entry of PEM in a file or text, or the first of a type, with its lines as they should be.
+
+    A private key is shown when its type is asked for, such as ``PRIVATE KEY``.
+
+    CLI Example::
+
+        saltlite '*' x509.get_pem_entry /etc/pki/web.pem pem_type=CERTIFICATE
+    """
+    for kind, entry in _entries(_content(text)):
+        if kind == pem_type or (pem_type is None and "PRIVATE KEY" not in kind):
+            return entry
+    wanted = f"of type {pem_type}" if pem_type else "but for private keys, whose type has to be named"
+    raise SaltInvocationError(f"There is no entry of PEM in it {wanted}.")
+
+
+def get_pem_entries(glob_path: str) -> dict[str, bytes]:
+    """
+    The first entry of PEM of each file that matches a glob, by path. Files without one are left out.
+
+    CLI Example::
+
+        saltlite '*' x509.get_pem_entries '/etc/pki/*.crt'
+    """
+    found = {}
+    for path in _files(glob_path):
+        try:
+            found[path] = get_pem_entry(path)
+        except SaltInvocationError:
+            continue
+    return found
+
+
+def _files(pattern: str) -> list[str]:
+    return [path for path in sorted(glob.glob(str(pattern))) if os.path.isfile(path)]
+
+
+def _who(certificate: str) -> dict[str, Any]:
+
+    from . import extensions
+
+    found = {}
+    if "\0" not in str(certificate) and os.path.isfile(str(certificate)):
+        found["path"] = certificate
+    subject = extensions.name(_certificate(certificate).subject)
+    return {**found, "cn": subject["CN"]} if "CN" in subject else found
+
+
+def _days(days: Any) -> float:
+    try:
+        number = float(days)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not abs(number) < 365_000:
+        raise SaltInvocationError(f"days is a number of days, not {days!r:.40}.")
+    return number
+
+
+def _key_size(key: Any) -> dict[str, Any]:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+
+    kinds = {
+        "rsa": rsa.RSAPublicKey, "ec": ec.EllipticCurvePublicKey, "ed25519": ed25519.Ed25519PublicKey,
+        "ed448": ed448.Ed448PublicKey,
+    }  # fmt: skip
+    kind = next((name for name, each in kinds.items() if isinstance(key, each)), None)
+    return {"key_size": key.key_size if kind in {"rsa", "ec"} else None, "key_type": kind}
+
+
+def _pem(key: Any) -> str:
+    from cryptography.hazmat.primitives import serialization
+
+    raw: bytes = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return raw.decode()
+
+
+def _extensions(owner: Any) -> Any:
+    try:
+        return owner.extensions
+    except ValueError as error:
+        raise CommandExecutionError(f"Its extensions cannot be read: {error}.") from error
+
+
+def _algorithm(signed: Any) -> str:
+    oid = signed.signature_algorithm_oid
+    name: str = getattr(oid, "_name", "Unknown OID")
+    return oid.dotted_string if name == "Unknown OID" else name

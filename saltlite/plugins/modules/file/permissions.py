@@ -1,0 +1,362 @@
+"""Owner, group, mode and attributes of files: setting them, and bringing them to what they should be."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+from typing import TYPE_CHECKING, Any
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules._safe_files import checked_path, held, pinned, sentence, shown
+
+from .hashes import refuse_unserved
+from .stats import failed, get_mode, group_to_gid, octal, octal_text, stats, user_to_uid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+# MERGED _flags.py:
+# Attributes that file systems such as ext4, XFS and Btrfs keep for a file, as `chattr` writes them.
+#
+# Bits and letters are those of linux/fs.h (FS_IOC_GETFLAGS) and chattr(1).
+
+
+LETTERS = {
+    "s": 0x1, "u": 0x2, "c": 0x4, "S": 0x8, "i": 0x10, "a": 0x20, "d": 0x40, "A": 0x80, "E": 0x800, "I": 0x1000,
+    "j": 0x4000, "t": 0x8000, "D": 0x10000, "T": 0x20000, "e": 0x80000, "C": 0x800000, "P": 0x20000000,
+}  # fmt: skip
+"""Letter -> bit."""
+
+_GET = 0x80086601
+_SET = 0x40086602
+
+_NONE = {errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+
+
+def read_flags(path: str) -> list[str] | None:
+    """The letters of a file or folder; None for what has none: links, pipes, and file systems without attributes."""
+    fd = _open(path)
+    if fd is None:
+        return None
+    try:
+        bits = _bits(fd)
+    finally:
+        os.close(fd)
+    return None if bits is None else [letter for letter, bit in LETTERS.items() if bits & bit]
+
+
+def changed_flags(path: str, add: str, remove: str) -> None:
+    """Add and remove attributes. Raises CommandExecutionError when that cannot be."""
+    fd = _open(path)
+    bits = None if fd is None else _bits(fd)
+    try:
+        if fd is None or bits is None:
+            raise CommandExecutionError(f"The file system of {shown(path)} keeps no attributes.")
+        for letter in add:
+            bits |= LETTERS[letter]
+        for letter in remove:
+            bits &= ~LETTERS[letter]
+        fcntl.ioctl(fd, _SET, struct.pack("l", bits))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CommandExecutionError(f"The attributes of {shown(path)} cannot be set: {reason}.") from error
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def _open(path: str) -> int | None:
+    try:
+        # Not to follow a link, and not to wait for the other end of a pipe.
+        with pinned(path, follow_symlinks=False) as place:
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+            return os.open(place.name, flags, dir_fd=place.folder)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO, errno.ENODEV}:
+            return None
+        raise sentence(path, "read", error) from error
+
+
+def _bits(fd: int) -> int | None:
+    try:
+        answer = fcntl.ioctl(fd, _GET, struct.pack("l", 0))
+    except OSError as error:
+        if error.errno in _NONE:
+            return None
+        raise
+    return int(struct.unpack("l", answer)[0])
+
+
+KEEP = -1
+"""Leaves owner or group as it is, for the kernel's chown."""
+
+
+def set_mode(path: str, mode: str | int, *, test: bool = False) -> str:
+    """
+    Set the mode of a file, in octal digits; the mode that it then has.
+
+    CLI Example::
+
+        saltlite '*' file.set_mode /etc/passwd 0644
+    """
+    name = checked_path(path)
+    wanted = octal(mode)
+    if not os.path.exists(name):
+        raise CommandExecutionError(f"{shown(name)}: File not found")
+    if test:
+        return octal_text(wanted)
+    try:
+        with held(name) as same:
+            os.chmod(same, wanted)
+    except OSError as error:
+        raise failed(f"The mode of {shown(name)} cannot be set", error) from error
+    return get_mode(name)
+
+
+def chown(
+    path: str, user: str | int | None, group: str | int | None, recurse: bool = False, *, test: bool = False
+) -> str | None:
+    """
+    Give a file to a user and a group, each by name or number; an empty text or None leaves it as it is.
+
+    A link is followed; one without a target is given away itself. With ``recurse`` everything in a folder is given
+    away with it, links themselves and not what they point to. The text ``User does not exist``, ``Group does not
+    exist`` or ``File not found`` says what is wrong; nothing is returned when all is well.
+
+    CLI Example::
+
+        saltlite '*' file.chown /etc/passwd root root
+        saltlite '*' file.chown /srv/app app app recurse=True
+    """
+    name = checked_path(path)
+    uid, gid, wrong = owner_numbers(user, group)
+    follow = os.path.exists(name) and not recurse
+    if not os.path.lexists(name):
+        wrong += "File not found"
+    if wrong or test:
+        return wrong or None
+    _give(name, uid, gid, follow_symlinks=follow)
+    if recurse and os.path.isdir(name) and not os.path.islink(name):
+        _give_tree(name, uid, gid)
+    return None
+
+
+def lchown(path: str, user: str | int | None, group: str | int | None, *, test: bool = False) -> str | None:
+    """
+    As ``file.chown``, of a link itself.
+
+    CLI Example::
+
+        saltlite '*' file.lchown /path/to/link root root
+    """
+    name = checked_path(path)
+    uid, gid, wrong = owner_numbers(user, group)
+    if not os.path.lexists(name):
+        wrong += "File not found"
+    if not wrong and not test:
+        _give(name, uid, gid, follow_symlinks=False)
+    return wrong or None
+
+
+def chgrp(path: str, group: str | int, recurse: bool = False, *, test: bool = False) -> str | None:
+    """
+    Give a file to a group; returns what ``file.chown`` does.
+
+    CLI Example::
+
+        saltlite '*' file.chgrp /etc/passwd root
+    """
+    return chown(path, "", group, recurse, test=test)
+
+
+def lsattr(path: str) -> dict[str, list[str]]:
+    """
+    The attributes of a file system such as ext4, as letters of ``chattr``; those of everything in it for a folder.
+
+    Empty where the file system has none.
+
+    CLI Example::
+
+        saltlite '*' file.lsattr foo1.txt
+    """
+    name = checked_path(path)
+    if not os.path.exists(name):
+        raise SaltInvocationError(f"File or directory does not exist: {shown(name)}")
+    listed = [os.path.join(name, each) for each in sorted(os.listdir(name))] if os.path.isdir(name) else [name]
+    found = {each: read_flags(each) for each in listed}
+    return {each: flags for each, flags in found.items() if flags is not None}
+
+
+def chattr(*files: str, operator: str | None = None, attributes: str | None = None, test: bool = False) -> bool:
+    """
+    Add attributes to files, or remove them: ``operator`` is ``add`` or ``remove``, ``attributes`` letters of chattr.
+
+    CLI Example::
+
+        saltlite '*' file.chattr foo1.txt foo2.txt operator=add attributes=ai
+    """
+    if operator not in {"add", "remove"}:
+        raise SaltInvocationError("Need an operator: 'add' or 'remove' to modify attributes.")
+    letters = str(attributes or "")
+    if not letters or not set(letters) <= set(LETTERS):
+        raise SaltInvocationError(f"Need attributes: [{''.join(LETTERS)}]")
+    for each in files:
+        name = checked_path(each)
+        add, remove = (letters, "") if operator == "add" else ("", letters)
+        if not test:
+            changed_flags(name, add, remove)
+    return True
+
+
+def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
+    name: str,
+    ret: dict[str, Any] | None,
+    user: str | int | None,
+    group: str | int | None,
+    mode: str | int | None,
+    attrs: str | None = None,
+    follow_symlinks: bool = False,
+    seuser: str | None = None,
+    serole: str | None = None,
+    setype: str | None = None,
+    serange: str | None = None,
+    *,
+    test: bool = False,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """
+    Bring owner, group, mode and attributes to what they should be: what was changed, and how they were before.
+
+    The first is a dict with ``name``, ``changes``, ``comment`` and ``result``, or ``ret`` with that added; the second
+    has ``luser``, ``lgroup`` and ``lmode``, and of what differed ``cuser``, ``cgroup`` and ``cmode``. None leaves a
+    thing as it is. The mode of a link is not looked at unless ``follow_symlinks``.
+
+    CLI Example::
+
+        saltlite '*' file.check_perms /etc/sudoers '{}' root root 400 ai
+    """
+    path = checked_path(name)
+    refuse_unserved(locals())
+    told = ret or {"name": name, "changes": {}, "comment": [], "result": True}
+    before = stats(path, follow_symlinks=follow_symlinks)
+    itself = os.path.islink(path) and not follow_symlinks
+    wanted: dict[str, Any] = {} if mode is None or itself else {"mode": octal_text(octal(mode))}
+    wanted |= {key: value for key, value in (("user", user), ("group", group)) if value not in (None, "")}
+    differing = {key: value for key, value in wanted.items() if not _is(before, key, value)}
+    perms = {
+        "luser": before["uid"] if isinstance(user, int) else before["user"],
+        "lgroup": before["gid"] if isinstance(group, int) else before["group"],
+        "lmode": before["mode"],
+        **{f"c{key}": value for key, value in differing.items()},
+    }
+    said: list[str] = []
+    if differing and not test:
+        said += _bring(path, differing, before, itself=itself)
+    after = before if test else stats(path, follow_symlinks=follow_symlinks)
+    for key in (key for key in ("user", "group", "mode") if key in differing):
+        if test or _is(after, key, differing[key]):
+            told["changes"][key] = differing[key]
+        else:
+            told["result"] = False
+            said.append(f"Failed to change {key} to {differing[key]}")
+    if attrs is not None and not itself and not os.path.isdir(path):
+        said += _bring_flags(path, attrs, told, test=test)
+    if said:
+        told["result"] = False
+    _say(told, said)
+    return told, perms
+
+
+def owner_numbers(user: str | int | None, group: str | int | None) -> tuple[int, int, str]:
+    """Numbers of user and group, KEEP where none is named, and what is wrong with the names in lines of text."""
+    uid = KEEP if user in (None, "") else user_to_uid(user)
+    gid = KEEP if group in (None, "") else group_to_gid(group)
+    wrong = "User does not exist\n" if isinstance(uid, str) else ""
+    wrong += "Group does not exist\n" if isinstance(gid, str) else ""
+    return (KEEP if isinstance(uid, str) else uid, KEEP if isinstance(gid, str) else gid, wrong)
+
+
+def _is(found: dict[str, Any], key: str, value: Any) -> bool:
+    numbers = {"user": "uid", "group": "gid", "mode": "mode"}
+    return value in (found[key], found[numbers[key]])
+
+
+def _bring(path: str, differing: dict[str, Any], before: dict[str, Any], *, itself: bool) -> list[str]:
+    """Set what differs; sentences of what went wrong."""
+    said = []
+    if "user" in differing or "group" in differing:
+        try:
+            wrong = (lchown if itself else chown)(path, differing.get("user"), differing.get("group"))
+            said += (wrong or "").split("\n")
+        except CommandExecutionError as error:
+            said.append(str(error))
+    # The kernel drops set-user-id when the owner changes, so that the mode is set again, or for the first time.
+    if "mode" in differing or (("user" in differing or "group" in differing) and not itself):
+        try:
+            set_mode(path, differing.get("mode", before["mode"]))
+        except CommandExecutionError as error:
+            said.append(str(error))
+    return [each for each in said if each]
+
+
+def _bring_flags(path: str, attrs: str, told: dict[str, Any], *, test: bool) -> list[str]:
+    found = read_flags(path)
+    if found is None:
+        return []
+    add, remove = flag_changes(found, attrs)
+    if not add and not remove:
+        return []
+    told["changes"]["attrs"] = {"old": "".join(found), "new": attrs}
+    try:
+        if not test:
+            changed_flags(path, add, remove)
+    except CommandExecutionError as error:
+        del told["changes"]["attrs"]
+        return [str(error)]
+    return []
+
+
+def flag_changes(found: Iterable[str], attrs: str) -> tuple[str, str]:
+    """Letters of attributes to add and to remove; `e`, extents, can be had and not be taken away."""
+    old, new = set(found), set(attrs)
+    return "".join(sorted(new - old)), "".join(sorted(old - new - {"e"}))
+
+
+def _say(told: dict[str, Any], said: list[str]) -> None:
+    """Add sentences to the comment, which is a list or a text."""
+    earlier = told.get("comment")
+    if isinstance(earlier, list):
+        told["comment"] = "\n".join([*map(str, earlier), *said])
+    else:
+        told["comment"] = "\n".join([*([str(earlier)] if earlier else []), *said])
+
+
+def _give(name: str, uid: int, gid: int, *, follow_symlinks: bool) -> None:
+    try:
+        with held(name, follow_symlinks=follow_symlinks) as same:
+            os.chown(same, uid, gid)
+    except (OSError, OverflowError) as error:
+        if isinstance(error, OverflowError):
+            raise SaltInvocationError(f"There can be no user {uid} or group {gid}: {error}.") from error
+        raise failed(f"The owner of {shown(name)} cannot be set", error) from error
+
+
+def _give_tree(top: str, uid: int, gid: int) -> None:
+    """Give away all below a folder, through folders that are open: none can be exchanged for a link meanwhile."""
+
+    def stop(error: OSError) -> None:
+        raise failed(f"{shown(error.filename or top)} cannot be read", error) from error
+
+    with pinned(top, follow_symlinks=False) as place:
+        tree = os.fwalk(place.name, onerror=stop, follow_symlinks=False, dir_fd=place.folder)
+        for folder, folders, files, fd in tree:
+            for each in (*folders, *files):
+                try:
+                    os.chown(each, uid, gid, dir_fd=fd, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # it has been removed while the folder was read
+                except OSError as error:
+                    path = os.path.join(os.path.dirname(top), folder, each)
+                    raise failed(f"The owner of {shown(path)} cannot be set", error) from error

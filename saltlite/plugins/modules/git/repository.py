@@ -1,0 +1,706 @@
+"""Questions to a checkout: nothing here changes one."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+
+from . import program
+from .program import git, lines, options, output, path, several, word
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __context__
+
+
+_LINK_BYTES_MAX = 8192
+"""The file `.git` of a worktree holds one path; paths have 4096 bytes at most."""
+
+_STATES = {"M": "modified", "A": "new", "D": "deleted", "??": "untracked"}
+
+
+class How(TypedDict, total=False):
+    """As whom git is run, and what is made of it."""
+
+    user: str | None
+    password: str | None
+    ignore_retcode: bool
+    output_encoding: str | None
+
+
+def version(versioninfo: bool = False) -> str | list[Any]:
+    """
+    The version of git; with ``versioninfo`` as a list of its parts.
+
+    CLI Example::
+
+        saltlite '*' git.version
+        saltlite '*' git.version versioninfo=True
+    """
+    if "git.version" not in __context__:
+        # `git version 2.39.5 (Apple Git-154)`
+        __context__["git.version"] = output(git(["--version"], None, {})).split("(")[0].split()[-1]
+    text: str = __context__["git.version"]
+    return [int(part) if part.isdecimal() else part for part in text.split(".")] if versioninfo else text
+
+
+def status(cwd: str, **how: Unpack[How]) -> dict[str, list[str]]:
+    """
+    The paths that differ from what is committed, by what they are: ``modified``, ``new``, ``deleted``, ``untracked``,
+    or the two letters of git for others.
+
+    CLI Example::
+
+        saltlite '*' git.status /srv/app
+    """
+    found: dict[str, list[str]] = {}
+    rows = iter(git(["status", "-z", "--porcelain"], path(cwd, how.get("user")), how)["stdout"].split("\0"))
+    for row in rows:
+        state, name = row[:2].strip(), row[3:]
+        if not name:
+            continue
+        if state[:1] in {"R", "C"}:
+            next(rows, None)  # where it was before
+        found.setdefault(_STATES.get(state, state), []).append(name)
+    return found
+
+
+def revision(cwd: str, rev: str = "HEAD", short: bool = False, **how: Unpack[How]) -> str:
+    """
+    The id of the commit that a name stands for; with ``short`` its first digits.
+
+    CLI Example::
+
+        saltlite '*' git.revision /srv/app
+        saltlite '*' git.revision /srv/app v1.2 short=True
+    """
+    more = ["--short"] if short else []
+    words = ["rev-parse", "--verify", *more, word(rev, "the name of a revision")]
+    return output(git(words, path(cwd, how.get("user")), how))
+
+
+def rev_parse(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
+    """
+    What ``git rev-parse`` says.
+
+    CLI Example::
+
+        saltlite '*' git.rev_parse /srv/app HEAD
+        saltlite '*' git.rev_parse /srv/app opts=--is-inside-work-tree
+    """
+    name = [] if rev is None else [word(rev, "the name of a revision")]
+    return output(git([*options(git_opts), "rev-parse", *options(opts), *name], path(cwd, how.get("user")), how))
+
+
+def current_branch(cwd: str, **how: Unpack[How]) -> str:
+    """
+    The branch of a checkout, ``HEAD`` for one that is on none.
+
+    CLI Example::
+
+        saltlite '*' git.current_branch /srv/app
+    """
+    return output(git(["rev-parse", "--abbrev-ref", "HEAD"], path(cwd, how.get("user")), how))
+
+
+def list_branches(cwd: str, remote: bool = False, **how: Unpack[How]) -> list[str]:
+    """
+    The local branches; with ``remote`` those of remotes that are known here.
+
+    CLI Example::
+
+        saltlite '*' git.list_branches /srv/app
+        saltlite '*' git.list_branches /srv/app remote=True
+    """
+    where = "refs/remotes/" if remote else "refs/heads/"
+    return lines(git(["for-each-ref", "--format", "%(refname:short)", where], path(cwd, how.get("user")), how))
+
+
+def list_tags(cwd: str, **how: Unpack[How]) -> list[str]:
+    """
+    The tags.
+
+    CLI Example::
+
+        saltlite '*' git.list_tags /srv/app
+    """
+    return lines(git(["for-each-ref", "--format", "%(refname:short)", "refs/tags/"], path(cwd, how.get("user")), how))
+
+
+def describe(cwd: str, rev: str = "HEAD", **how: Unpack[How]) -> str:
+    """
+    A commit by its nearest tag, or by its id.
+
+    CLI Example::
+
+        saltlite '*' git.describe /srv/app
+        saltlite '*' git.describe /srv/app develop
+    """
+    words = ["describe", "--always", word(rev, "the name of a revision")]
+    return output(git(words, path(cwd, how.get("user")), how))
+
+
+def diff(  # noqa: PLR0913 - Salt's signature
+    cwd: str,
+    item1: str | None = None,
+    item2: str | None = None,
+    opts: Any = "",
+    git_opts: Any = "",
+    *,
+    no_index: bool = False,
+    cached: bool = False,
+    paths: str | list[str] | None = None,
+    **how: Unpack[How],
+) -> str:
+    """
+    The differences of the checkout to what is staged, to a revision, or of one revision to another; of ``paths`` only.
+
+    ``cached`` compares what is staged, ``no_index`` two paths, whatever git knows of them.
+
+    CLI Example::
+
+        saltlite '*' git.diff /srv/app
+        saltlite '*' git.diff /srv/app v1.1 v1.2 paths=etc,lib
+        saltlite '*' git.diff /srv/app no_index=True paths=/etc/hosts,/srv/hosts
+    """
+    if no_index and cached:
+        raise SaltInvocationError("The 'no_index' and 'cached' options cannot be used together")
+    items = [word(each, "the name of a revision") for each in (item1, item2) if each]
+    kind = ["--no-index"] if no_index else ["--cached", *items[:1]] if cached else items
+    places = ["--", *(several(paths))] if paths else []
+    words = [*options(git_opts), "diff", *options(opts), *kind, *places]
+    done = git(words, path(cwd, how.get("user")), how, fail=not no_index, both=True)
+    return output(done)
+
+
+def is_worktree(
+    cwd: str, user: str | None = None, password: str | None = None, output_encoding: str | None = None
+) -> bool:
+    """
+    Whether a folder is a worktree that belongs to the repository of another folder.
+
+    CLI Example::
+
+        saltlite '*' git.is_worktree /srv/app-fix
+    """
+    how = {"user": user, "password": password, "output_encoding": output_encoding}
+    folder = path(cwd, user)
+    if not os.path.isdir(folder):
+        return False
+    done = git(["rev-parse", "--show-toplevel"], folder, how, fail=False)
+    if done["retcode"]:
+        return False
+    try:
+        # It is the user's, who may have put anything there: what never ends, or never begins.
+        fd = os.open(os.path.join(done["stdout"].removesuffix("\n"), ".git"), os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(fd, "rb") as stream:
+            label, _, place = stream.readline(_LINK_BYTES_MAX).strip().partition(b" ")
+    except (OSError, ValueError):
+        return False
+    return label == b"gitdir:" and os.path.isabs(place)
+
+
+def merge_base(  # noqa: PLR0913 - Salt's signature
+    cwd: str,
+    refs: str | list[str] | None = None,
+    octopus: bool = False,
+    is_ancestor: bool = False,
+    independent: bool = False,
+    fork_point: str | None = None,
+    opts: Any = "",
+    *,
+    git_opts: Any = "",
+    all: bool = False,
+    **how: Unpack[How],
+) -> Any:
+    """
+    The best common ancestor of commits; a list with ``all`` and ``independent``, a truth with ``is_ancestor``.
+
+    CLI Example::
+
+        saltlite '*' git.merge_base /srv/app HEAD,origin/main
+        saltlite '*' git.merge_base /srv/app HEAD,origin/main is_ancestor=True
+    """
+    kinds = {"--octopus": octopus, "--is-ancestor": is_ancestor, "--independent": independent}
+    asked = [option for option, wanted in kinds.items() if wanted] + (["--fork-point"] if fork_point else [])
+    if len(asked) > 1:
+        raise SaltInvocationError("Only one of octopus, independent, is_ancestor, and fork_point is permitted.")
+    if all and (independent or is_ancestor or fork_point):
+        raise SaltInvocationError("'all' goes with none of independent, is_ancestor, and fork_point.")
+    names = [word(each.strip(), "the name of a revision") for each in several(refs)] if refs else []
+    if is_ancestor and len(names) != 2:
+        raise SaltInvocationError("Two revisions are needed to ask whether one is an ancestor of the other.")
+    if fork_point:
+        names = [word(fork_point, "the name of a revision"), *names]
+    words = [*options(git_opts), "merge-base", *options(opts), *(["--all"] if all else []), *asked, *names]
+    done = git(words, path(cwd, how.get("user")), how, fail=not is_ancestor)
+    if is_ancestor:
+        return done["retcode"] == 0
+    return lines(done) if all or independent else output(done)
+
+
+# MERGED changing.py:
+# Changes of a checkout and its repository, without anybody else.
+
+
+__risk__ = {"discard_local_changes": "discard", "reset": "discard"}
+
+_REVISION = "the name of a revision"
+
+
+def init(
+    cwd: str,
+    bare: bool = False,
+    template: str | None = None,
+    separate_git_dir: str | None = None,
+    shared: Any = None,
+    opts: Any = "",
+    git_opts: Any = "",
+    **how: Unpack[How],
+) -> str:
+    """
+    Make a repository, or complete one.
+
+    CLI Example::
+
+        saltlite '*' git.init /srv/app
+        saltlite '*' git.init /srv/app.git bare=True shared=group
+    """
+    user = how.get("user")
+    more = ["--bare"] if bare else []
+    if template is not None:
+        more.append(f"--template={path(template, user)}")
+    if separate_git_dir is not None:
+        more.append(f"--separate-git-dir={path(separate_git_dir, user)}")
+    if shared is not None:
+        number = isinstance(shared, int) and not isinstance(shared, bool)
+        more.append(f"--shared={f'0{shared}' if number else str(shared).lower()}")
+    words = [*options(git_opts), "init", *more, *options(opts), "--", path(cwd, user)]
+    return output(git(words, None, how))
+
+
+def add(cwd: str, filename: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
+    """
+    Stage a path, or what a pattern of git matches.
+
+    CLI Example::
+
+        saltlite '*' git.add /srv/app etc/app.conf
+        saltlite '*' git.add /srv/app . opts=--all
+    """
+    more = [each for each in options(opts) if each not in {"-v", "--verbose"}]
+    words = [*options(git_opts), "add", "--verbose", *more, "--", _filename(filename)]
+    return output(git(words, path(cwd, how.get("user")), how))
+
+
+def rm_(cwd: str, filename: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
+    """
+    Remove a path from the checkout, and stage that.
+
+    CLI Example::
+
+        saltlite '*' git.rm /srv/app etc/old.conf
+        saltlite '*' git.rm /srv/app lib opts=-r
+    """
+    words = [*options(git_opts), "rm", *options(opts), "--", _filename(filename)]
+    return output(git(words, path(cwd, how.get("user")), how))
+
+
+def commit(
+    cwd: str,
+    message: str,
+    opts: Any = "",
+    git_opts: Any = "",
+    *,
+    filename: str | None = None,
+    **how: Unpack[How],
+) -> str:
+    """
+    Commit what is staged, or one path as it is.
+
+    CLI Example::
+
+        saltlite '*' git.commit /srv/app 'The port of the API'
+        saltlite '*' git.commit /srv/app 'The port of the API' filename=etc/app.conf
+    """
+    if "\0" in str(message):
+        raise SaltInvocationError("A message has no NUL in it.")
+    places = ["--", _filename(filename)] if filename else []
+    words = [*options(git_opts), "commit", "-m", str(message), *options(opts), *places]
+    # What keeps git from a commit, such as that nothing is staged, stands on its stdout.
+    return output(git(words, path(cwd, how.get("user")), how, both=True))
+
+
+def branch(cwd: str, name: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> bool:
+    """
+    Make a branch, or with options do something else to it.
+
+    CLI Example::
+
+        saltlite '*' git.branch /srv/app develop
+        saltlite '*' git.branch /srv/app develop opts='--delete --force'
+    """
+    names = [] if name is None else [word(name, "the name of a branch")]
+    git([*options(git_opts), "branch", *options(opts), *names], path(cwd, how.get("user")), how)
+    return True
+
+
+def checkout(
+    cwd: str, rev: str | None = None, force: bool = False, opts: Any = "", git_opts: Any = "", **how: Unpack[How]
+) -> str:
+    """
+    Have the checkout be that of a revision. ``force`` throws away what differs.
+
+    CLI Example::
+
+        saltlite '*' git.checkout /srv/app v1.2
+        saltlite '*' git.checkout /srv/app opts='-b develop'
+    """
+    more = options(opts)
+    if rev is None and not {"-b", "-B"} & set(more):
+        raise SaltInvocationError("'rev' argument is required unless -b or -B in opts")
+    forced, names = ["--force"] if force else [], [] if rev is None else [word(rev, _REVISION)]
+    words = [*options(git_opts), "checkout", *forced, *more, *names]
+    return output(git(words, path(cwd, how.get("user")), how, both=True))
+
+
+def discard_local_changes(cwd: str, path: str = ".", **how: Unpack[How]) -> str:
+    """
+    Throw away what differs from what is staged, below a path.
+
+    CLI Example::
+
+        saltlite '*' git.discard_local_changes /srv/app
+        saltlite '*' git.discard_local_changes /srv/app path=etc/app.conf
+    """
+    return output(git(["checkout", "--", _filename(path)], _cwd(cwd, how), how, both=True))
+
+
+def reset(cwd: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
+    """
+    Have the branch, what is staged, or with ``--hard`` the checkout too, be those of a revision.
+
+    CLI Example::
+
+        saltlite '*' git.reset /srv/app opts='--hard origin/main'
+    """
+    return output(git([*options(git_opts), "reset", *options(opts)], path(cwd, how.get("user")), how))
+
+
+def merge(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
+    """
+    Merge a revision, or the branch that this one follows.
+
+    CLI Example::
+
+        saltlite '*' git.merge /srv/app origin/main
+        saltlite '*' git.merge /srv/app origin/main opts=--ff-only
+    """
+    names = [word(rev, _REVISION)] if rev else []
+    words = [*options(git_opts), "merge", *options(opts), *names]
+    return output(git(words, path(cwd, how.get("user")), how, both=True))
+
+
+def rebase(cwd: str, rev: str = "master", opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
+    """
+    Put the commits of this branch on another revision.
+
+    CLI Example::
+
+        saltlite '*' git.rebase /srv/app origin/main
+    """
+    more = options(opts)
+    if {"-i", "--interactive"} & set(more):
+        raise SaltInvocationError("Interactive rebases are not supported")
+    names = [word(each, _REVISION) for each in options(rev)]
+    words = [*options(git_opts), "rebase", *more, *names]
+    return output(git(words, path(cwd, how.get("user")), how, both=True))
+
+
+def stash(cwd: str, action: str = "save", opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
+    """
+    Put away what differs, or with another action show it, apply it or forget it.
+
+    CLI Example::
+
+        saltlite '*' git.stash /srv/app
+        saltlite '*' git.stash /srv/app pop
+    """
+    words = [*options(git_opts), "stash", word(action, "an action of git stash"), *options(opts)]
+    return output(git(words, path(cwd, how.get("user")), how))
+
+
+def symbolic_ref(
+    cwd: str, ref: str, value: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]
+) -> str:
+    """
+    What a symbolic name such as ``HEAD`` stands for, or have it stand for something else.
+
+    CLI Example::
+
+        saltlite '*' git.symbolic_ref /srv/app HEAD
+        saltlite '*' git.symbolic_ref /srv/app HEAD refs/heads/develop
+    """
+    more = options(opts)
+    if value is not None and {"-d", "--delete"} & set(more):
+        raise SaltInvocationError("A name that is deleted has no value: leave one of them away.")
+    values = [] if value is None else [word(value, "the name of a ref")]
+    words = [*options(git_opts), "symbolic-ref", *more, word(ref, "the name of a ref"), *values]
+    return output(git(words, path(cwd, how.get("user")), how))
+
+
+def tag(
+    cwd: str,
+    name: str,
+    ref: str = "HEAD",
+    message: str | None = None,
+    opts: Any = "",
+    git_opts: Any = "",
+    **how: Unpack[How],
+) -> str:
+    """
+    Name a revision; with a message the tag is an object of its own. ``opts=--delete`` removes a tag.
+
+    CLI Example::
+
+        saltlite '*' git.tag /srv/app v1.2
+        saltlite '*' git.tag /srv/app v1.2 message='What customers get'
+    """
+    more = [each for each in options(opts) if each not in {"-a", "--annotate"}]
+    if any(each == "-m" or each.startswith("--message") for each in more):
+        raise SaltInvocationError('Tag messages must be passed in the "message" argument')
+    if message is not None and "\0" in str(message):
+        raise SaltInvocationError("A message has no NUL in it.")
+    said = [] if message is None else ["-a", "-m", str(message)]
+    at = [] if {"-d", "--delete"} & set(more) else [word(ref, _REVISION)]
+    words = [*options(git_opts), "tag", *said, *more, word(name, "the name of a tag"), *at]
+    return output(git(words, path(cwd, how.get("user")), how, both=True))
+
+
+def archive(
+    cwd: str,
+    output: str,
+    rev: str = "HEAD",
+    prefix: str | None = None,
+    git_opts: Any = "",
+    *,
+    format: str | None = None,
+    **how: Unpack[How],
+) -> bool:
+    """
+    Write an archive of a revision; its form follows from the name of the file, or is ``format``.
+
+    All stands in a folder of the checkout's name, of the ``prefix``, or with an empty one in none.
+
+    CLI Example::
+
+        saltlite '*' git.archive /srv/app /var/tmp/app.tar.gz
+        saltlite '*' git.archive /srv/app /var/tmp/app.zip v1.2 prefix=app-1.2/
+    """
+    place = _cwd(cwd, how)
+    inside = os.path.basename(place.rstrip("/")) + "/" if prefix is None else str(prefix)
+    more = [f"--prefix={inside}"] if inside else []
+    if format:
+        more.append(f"--format={word(format, 'a form of archives')}")
+    words = [
+        *options(git_opts),
+        "archive",
+        *more,
+        "--output",
+        program.path(output, how.get("user")),
+        word(rev, _REVISION),
+    ]
+    git(words, place, how)
+    return True
+
+
+def _cwd(cwd: str, how: How) -> str:
+    return path(cwd, how.get("user"))
+
+
+def _filename(value: Any) -> str:
+    text = str(value)
+    if not text or "\0" in text:
+        raise SaltInvocationError(f"{text!r:.80} is not a path.")
+    return text
+
+
+# MERGED settings.py:
+# Configuration of git, of a repository or of a user.
+
+
+_NOT_VALID, _SEVERAL, _BAD_PATTERN = 1, 5, 6
+
+
+def config_get(
+    key: str,
+    cwd: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    ignore_retcode: bool = False,
+    output_encoding: str | None = None,
+    *,
+    all: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """
+    The last value of a key, or with ``all=True`` a list of all; ``None`` for a key that is not set.
+
+    ``global=True`` looks into the configuration of the user, and not of the repository.
+
+    CLI Example::
+
+        saltlite '*' git.config_get user.name cwd=/srv/app
+        saltlite '*' git.config_get user.email global=True
+        saltlite '*' git.config_get core.gitproxy cwd=/srv/app all=True
+    """
+    place = _Place(cwd, kwargs, user, password, ignore_retcode, output_encoding)
+    done = place.run(["--null", "--get-all", word(key, "the name of a setting")])
+    if done["retcode"] == _NOT_VALID:
+        return None
+    place.refuse_others(done)
+    values = done["stdout"].split("\0")[:-1]
+    return values if all else values[-1]
+
+
+def config_get_regexp(
+    key: str,
+    value_regex: str | None = None,
+    cwd: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    *,
+    ignore_retcode: bool = False,
+    output_encoding: str | None = None,
+    **kwargs: Any,
+) -> dict[str, list[str]]:
+    """
+    The values of all keys that match a regular expression: ``{key: [value]}``.
+
+    CLI Example::
+
+        saltlite '*' git.config_get_regexp 'user\\..*' cwd=/srv/app
+        saltlite '*' git.config_get_regexp 'alias\\..*' global=True
+    """
+    place = _Place(cwd, kwargs, user, password, ignore_retcode, output_encoding)
+    more = [] if value_regex is None else [str(value_regex)]
+    done = place.run(["--null", "--get-regexp", word(key, "a regular expression for names of settings"), *more])
+    if done["retcode"] == _NOT_VALID:
+        return {}
+    place.refuse_others(done)
+    found: dict[str, list[str]] = {}
+    for row in done["stdout"].split("\0")[:-1]:
+        name, _, value = row.partition("\n")
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def config_set(  # noqa: PLR0913 - Salt's signature
+    key: str,
+    value: Any = None,
+    multivar: Any = None,
+    cwd: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    ignore_retcode: bool = False,
+    *,
+    output_encoding: str | None = None,
+    add: bool = False,
+    **kwargs: Any,
+) -> list[str]:
+    """
+    Set a key to a value, or to the several of ``multivar``; all its values then. ``add=True`` keeps those it has.
+
+    CLI Example::
+
+        saltlite '*' git.config_set user.email me@example.org cwd=/srv/app
+        saltlite '*' git.config_set user.email me@example.org global=True
+    """
+    if (value is None) == (multivar is None):
+        raise SaltInvocationError("Either a value or multivar is needed, and not both.")
+    place = _Place(cwd, kwargs, user, password, ignore_retcode, output_encoding)
+    name = word(key, "the name of a setting")
+    for number, each in enumerate([value] if multivar is None else several(multivar)):
+        text = str(each).lower() if isinstance(each, bool) else str(each)
+        if "\0" in text:
+            raise SaltInvocationError("A value of git's configuration has no NUL in it.")
+        how = "--add" if add or number else "--replace-all"
+        done = place.run([how, name, text])
+        place.refuse_others(done)
+    kept: list[str] = config_get(key, cwd, user, output_encoding=output_encoding, all=True, **kwargs)
+    return kept
+
+
+def config_unset(  # noqa: PLR0913 - Salt's signature
+    key: str,
+    value_regex: str | None = None,
+    cwd: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    ignore_retcode: bool = False,
+    *,
+    output_encoding: str | None = None,
+    all: bool = False,
+    **kwargs: Any,
+) -> bool:
+    """
+    Remove a key that has one value, or whose value matches; with ``all=True`` every value.
+
+    CLI Example::
+
+        saltlite '*' git.config_unset user.email cwd=/srv/app
+        saltlite '*' git.config_unset core.gitproxy cwd=/srv/app all=True
+    """
+    place = _Place(cwd, kwargs, user, password, ignore_retcode, output_encoding)
+    more = [] if value_regex is None else [str(value_regex)]
+    done = place.run(["--unset-all" if all else "--unset", word(key, "the name of a setting"), *more])
+    code = done["retcode"]
+    if code == _NOT_VALID:
+        raise CommandExecutionError("Section or key is invalid")
+    if code == _SEVERAL:
+        if config_get(key, cwd, user, all=True, **kwargs) is None:
+            raise CommandExecutionError(f"Key '{key}' does not exist")
+        matches = "" if value_regex is None else ", or none or several match value_regex"
+        raise CommandExecutionError(f"Multiple values exist for key '{key}'{matches}")
+    if code == _BAD_PATTERN:
+        raise CommandExecutionError("The value_regex is invalid")
+    place.refuse_others(done)
+    return True
+
+
+class _Place:
+    """One configuration: that of the checkout at `cwd`, or with `global` that of a user."""
+
+    def __init__(
+        self,
+        cwd: str | None,
+        kwargs: dict[str, Any],
+        user: str | None,
+        password: str | None,
+        ignore_retcode: bool,
+        output_encoding: str | None,
+    ) -> None:
+        more = {name: value for name, value in kwargs.items() if name != "global" and not name.startswith("__pub_")}
+        of_user = bool(kwargs.get("global"))
+        if cwd is None and not of_user:
+            raise SaltInvocationError("'cwd' argument required unless global=True")
+        self._cwd = None if cwd is None else path(cwd, user)
+        self._scope = "--global" if of_user else "--local"
+        self._how = {
+            "user": user,
+            "password": password,
+            "ignore_retcode": ignore_retcode,
+            "output_encoding": output_encoding,
+            **more,
+        }
+
+    def run(self, words: list[str]) -> dict[str, Any]:
+        """`git config` with these words."""
+        return git(["config", self._scope, *words], self._cwd, self._how, fail=False)
+
+    def refuse_others(self, done: dict[str, Any]) -> None:
+        """Raises CommandExecutionError for a command that failed."""
+        if done["retcode"]:
+            reason = " ".join(lines({"stdout": done["stderr"]})) or f"git ended with return code {done['retcode']}"
+            raise CommandExecutionError(f"The configuration of git stays as it is: {reason}")
