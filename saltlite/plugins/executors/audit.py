@@ -31,8 +31,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """
-    Add a line to the file, and pass the call on.
+    """Add a line to the file, and pass the call on.
 
     CLI Example::
 

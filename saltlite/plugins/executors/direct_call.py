@@ -22,9 +22,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """
-    Call the function. One that is not there is left to an executor that knows what to do with it.
-    """
+    """Call the function. One that is not there is left to an executor that knows what to do with it."""
     if isinstance(func, str):
         return None
     value = func(*args, **kwargs)

@@ -22,8 +22,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> dict[str, Any] | None:
-    """
-    The function, its arguments without secrets, and the user who would call it, as the result of the call.
+    """The function, its arguments without secrets, and the user who would call it, as the result of the call.
 
     CLI Example::
 

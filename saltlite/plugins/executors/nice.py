@@ -43,8 +43,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """
-    Step back, and pass the call on.
+    """Step back, and pass the call on.
 
     CLI Example::
 

@@ -36,8 +36,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """
-    Wait, once a job, and pass the call on.
+    """Wait, once a job, and pass the call on.
 
     CLI Example::
 
@@ -52,9 +51,7 @@ def execute(
 
 
 def delay(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
-    """
-    How many seconds the target waits.
-    """
+    """How many seconds the target waits."""
     splaytime = float(opts.get("splaytime", DEFAULT_S))
     if not math.isfinite(splaytime) or splaytime <= 0:
         raise SaltInvocationError(f"splaytime is a number of seconds above 0, not {splaytime:g}")

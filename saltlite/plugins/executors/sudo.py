@@ -59,9 +59,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """
-    Have the function called by that user; the result, with its return code and what it tells its caller.
-    """
+    """Have the function called by that user; the result, with its return code and what it tells its caller."""
     if isinstance(func, str):
         return None
     user = str(opts["sudo_user"])

@@ -36,8 +36,7 @@ def execute(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """
-    Start the clock, and pass the call on.
+    """Start the clock, and pass the call on.
 
     CLI Example::
 
@@ -55,9 +54,7 @@ def execute(
 
 
 def limit(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
-    """
-    How many seconds a call may take; 0 for as long as it wants.
-    """
+    """How many seconds a call may take; 0 for as long as it wants."""
     seconds, configured = float(opts.get("call_timeout") or 0), float(__opts__.get("call_timeout") or 0)
     if not math.isfinite(seconds) or seconds < 0:
         raise SaltInvocationError(f"call_timeout is a number of seconds, not {seconds:g}")
@@ -67,9 +64,7 @@ def limit(opts: Mapping[str, Any], data: Mapping[str, Any]) -> float:
 
 
 def finish(opts: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-    """
-    Stop the clock.
-    """
+    """Stop the clock."""
     del opts, data
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)

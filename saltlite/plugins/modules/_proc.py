@@ -154,11 +154,7 @@ def read(pid: int, name: str) -> str:
         return ""
 
 
-# MERGED _figures.py:
-# Figures of processors, memory, disks and network, by the words of the psutil library.
-#
-# What belongs here: turning the kernel's files into dicts of numbers. It waits for nothing.
-
+# --- Figures of the machine ---
 
 _SECTOR_BYTES = 512
 _CPU = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
@@ -292,11 +288,7 @@ def _rows() -> dict[str, int]:
     return {name: int(value) * 1024 for name, value in re.findall(r"^([\w()]+): +(\d+) kB$", text, re.MULTILINE)}
 
 
-# MERGED _sockets.py:
-# The kernel's tables of sockets, as `/proc/net` and `/proc/PID/net` have them.
-#
-# What belongs here: reading a table, each row as plain data. Whose a socket is is told by its inode.
-
+# --- Sockets ---
 
 _STATES = (
     "ESTABLISHED",
@@ -358,10 +350,7 @@ def _decoded(column: str) -> tuple[str, int]:
     return str(mapped or address), int(port, 16)
 
 
-# MERGED _process_details.py:
-# Everything that is known of one process, by the words of the psutil library.
-#
-# What belongs here: one reader an attribute, and the answer for some of them.
+# --- Attributes of one process ---
 
 
 def describe(pid: int, attrs: list[str] | str | None) -> dict[str, Any]:
@@ -587,11 +576,7 @@ _READERS: dict[str, Callable[[Process], Any]] = {
 }
 
 
-# MERGED _logins.py:
-# Who is logged in, by the file in which login programs write it down (utmp(5)).
-#
-# What belongs here: the records of that file, as plain data.
-
+# --- Logins: utmp(5) ---
 
 _RECORD = struct.Struct("=hxxi32s4s32s256shhiii16s20x")
 _USER_PROCESS = 7

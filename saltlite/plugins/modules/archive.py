@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 __func_alias__ = {"list_": "list", "zip_": "zip"}
 
 
-# MERGED _words.py:
-# What callers give: names, lists of names, templates in names, how much of a list to return.
-
+# --- Arguments ---
 
 TRIMMED_TO = 100
 """How many names are returned with `trim_output=True`."""
@@ -93,9 +91,7 @@ def _trimmed(files: list[str], trim_output: bool | int) -> list[str]:
     return [*files[:count], f"List trimmed after {count} files."]
 
 
-# MERGED listing.py:
-# What is in an archive.
-
+# --- Listing ---
 
 _FORMATS = {
     "tar": (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tbz", ".tar.xz", ".txz", ".tar.lzma", ".tlz", ".tar.zst"),
@@ -118,8 +114,7 @@ def list_(  # noqa: PLR0913, PLR0917 - Salt's arguments
     source_hash: str | None = None,
     use_etag: bool = False,
 ) -> list[str] | dict[str, list[str]]:
-    """
-    The names of what is in an archive: sorted, folders with a slash at the end.
+    """The names of what is in an archive: sorted, folders with a slash at the end.
 
     ``verbose`` gives ``dirs``, ``files``, ``links`` and those of them that are at the top. ``strip_components`` leaves
     out so many folders at the start of each name. ``clean`` removes the copy that was fetched of a ``salt://`` archive.
@@ -157,8 +152,7 @@ def list_(  # noqa: PLR0913, PLR0917 - Salt's arguments
 def is_encrypted(
     name: str, clean: bool = False, saltenv: str = "base", source_hash: str | None = None, use_etag: bool = False
 ) -> bool:
-    """
-    Whether a zip file has members that need a password.
+    """Whether a zip file has members that need a password.
 
     CLI Example::
 
@@ -274,9 +268,7 @@ def _top_folders(dirs: list[str], everything: list[str]) -> list[str]:
     return found
 
 
-# MERGED programs.py:
-# Archives by the programs tar, gzip, zip, unzip and rar.
-
+# --- Programs of archives ---
 
 _TAR_DIFFERS = 1
 """What tar answers when a file changed while it was read, or differs from the one in the archive."""
@@ -291,8 +283,7 @@ def tar(
     template: str | None = None,
     runas: str | None = None,
 ) -> list[str]:
-    """
-    Run tar with these options, and return the lines that it prints.
+    """Run tar with these options, and return the lines that it prints.
 
     ``sources`` are what is packed or unpacked, ``dest`` is the folder that is unpacked into. ``template=jinja`` renders
     the names. Options that unpack to absolute paths are refused. Links that are in ``dest`` already are followed: into
@@ -322,8 +313,7 @@ def tar(
 def gzip(
     sourcefile: str, template: str | None = None, runas: str | None = None, options: str | None = None
 ) -> list[str]:
-    """
-    Compress a file: it is replaced by one whose name ends with ``.gz``. The lines that gzip prints.
+    """Compress a file: it is replaced by one whose name ends with ``.gz``. The lines that gzip prints.
 
     CLI Example::
 
@@ -336,8 +326,7 @@ def gzip(
 def gunzip(
     gzipfile: str, template: str | None = None, runas: str | None = None, options: str | None = None
 ) -> list[str]:
-    """
-    Uncompress a file: it is replaced by one without ``.gz``. The lines that gunzip prints.
+    """Uncompress a file: it is replaced by one without ``.gz``. The lines that gunzip prints.
 
     CLI Example::
 
@@ -354,8 +343,7 @@ def cmd_zip(
     cwd: str | None = None,
     runas: str | None = None,
 ) -> list[str]:
-    """
-    Make a zip file with the program zip; the lines that it prints.
+    """Make a zip file with the program zip; the lines that it prints.
 
     CLI Example::
 
@@ -376,8 +364,7 @@ def cmd_unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
     trim_output: bool | int = False,
     password: str | None = None,
 ) -> list[str]:
-    """
-    Unpack a zip file with the program unzip; the lines that it prints. ``options=-o`` overwrites files.
+    """Unpack a zip file with the program unzip; the lines that it prints. ``options=-o`` overwrites files.
 
     A password is refused: everybody on the machine could read it in the list of processes. ``archive.unzip`` takes one.
 
@@ -402,8 +389,7 @@ def rar(
     cwd: str | None = None,
     runas: str | None = None,
 ) -> list[str]:
-    """
-    Make a rar file; the lines that rar prints.
+    """Make a rar file; the lines that rar prints.
 
     CLI Example::
 
@@ -421,8 +407,7 @@ def unrar(
     runas: str | None = None,
     trim_output: bool | int = False,
 ) -> list[str]:
-    """
-    Unpack a rar file; the lines that unrar prints.
+    """Unpack a rar file; the lines that unrar prints.
 
     CLI Example::
 
@@ -490,9 +475,7 @@ def _letters(words: list[str]) -> str:
     return "".join(letters for word in bundles for letters in re.findall(r"^-?([A-Za-z]+)", word))
 
 
-# MERGED zips.py:
-# Zip files, made and unpacked by Python itself.
-
+# --- zip files by Python ---
 
 _LINK_BYTES_MAX = 4096
 
@@ -507,8 +490,7 @@ def zip_(
     runas: str | None = None,
     zip64: bool = False,
 ) -> list[str]:
-    """
-    Make a zip file; the names of what is in it. It takes its place when it is complete.
+    """Make a zip file; the names of what is in it. It takes its place when it is complete.
 
     Names in it are relative to ``cwd``, or to the root folder without one. ``zip64`` is needed beyond 4 GiB.
 
@@ -546,8 +528,7 @@ def unzip(  # noqa: PLR0913, PLR0917 - Salt's arguments
     password: str | None = None,
     extract_perms: bool = True,
 ) -> list[str]:
-    """
-    Unpack a zip file into a folder; the names of what was in it.
+    """Unpack a zip file into a folder; the names of what was in it.
 
     Nothing is unpacked when a member or a link would leave the folder. Files keep their permissions, but for
     set-user-id, unless ``extract_perms=False``. ``options`` are for ``archive.cmd_unzip``, and refused here.

@@ -40,8 +40,7 @@ def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the 
 
 
 def list_sizes(provider: str = "all") -> dict[str, Any]:
-    """
-    How large machines can be.
+    """How large machines can be.
 
     CLI Example::
 
@@ -51,8 +50,7 @@ def list_sizes(provider: str = "all") -> dict[str, Any]:
 
 
 def list_images(provider: str = "all") -> dict[str, Any]:
-    """
-    What machines can be made from.
+    """What machines can be made from.
 
     CLI Example::
 
@@ -62,8 +60,7 @@ def list_images(provider: str = "all") -> dict[str, Any]:
 
 
 def list_locations(provider: str = "all") -> dict[str, Any]:
-    """
-    Where machines can be.
+    """Where machines can be.
 
     CLI Example::
 
@@ -73,8 +70,7 @@ def list_locations(provider: str = "all") -> dict[str, Any]:
 
 
 def query(query_type: str = "list_nodes") -> dict[str, Any]:
-    """
-    The machines of all providers: id, image, size, state, addresses.
+    """The machines of all providers: id, image, size, state, addresses.
 
     CLI Example::
 
@@ -87,8 +83,7 @@ def query(query_type: str = "list_nodes") -> dict[str, Any]:
 
 
 def full_query() -> dict[str, Any]:
-    """
-    The machines with all that there is to say of them.
+    """The machines with all that there is to say of them.
 
     CLI Example::
 
@@ -98,8 +93,7 @@ def full_query() -> dict[str, Any]:
 
 
 def select_query() -> dict[str, Any]:
-    """
-    The machines with the fields of ``query.selection``.
+    """The machines with the fields of ``query.selection``.
 
     CLI Example::
 
@@ -109,8 +103,7 @@ def select_query() -> dict[str, Any]:
 
 
 def has_instance(name: str) -> bool:
-    """
-    Whether some provider has a machine of that name.
+    """Whether some provider has a machine of that name.
 
     CLI Example::
 
@@ -120,8 +113,7 @@ def has_instance(name: str) -> bool:
 
 
 def get_instance(name: str) -> dict[str, Any] | None:
-    """
-    The six fields of one machine; ``None`` when no provider has it.
+    """The six fields of one machine; ``None`` when no provider has it.
 
     CLI Example::
 
@@ -136,8 +128,8 @@ def get_instance(name: str) -> dict[str, Any] | None:
 
 
 def profile(name: str, names: str | list[str], parallel: bool = False) -> dict[str, Any]:
-    """
-    Make machines of a profile. Each is returned with its six fields and whether it is a minion now, and nothing more.
+    """Make machines of a profile. Each is returned with its six fields and whether it is a minion now, and nothing
+    more.
 
     CLI Example::
 
@@ -153,8 +145,7 @@ def profile(name: str, names: str | list[str], parallel: bool = False) -> dict[s
 
 
 def destroy(names: str | list[str]) -> dict[str, Any]:
-    """
-    Destroy machines, with the keys of their minions.
+    """Destroy machines, with the keys of their minions.
 
     CLI Example::
 
@@ -164,8 +155,8 @@ def destroy(names: str | list[str]) -> dict[str, Any]:
 
 
 def action(fun: str, names: str | list[str], provider: str = "all", **kwargs: str | int | bool) -> dict[str, Any]:
-    """
-    Call an action of a driver for machines, such as ``stop``, but not ``destroy``; no setting may be about files here.
+    """Call an action of a driver for machines, such as ``stop``, but not ``destroy``; no setting may be about files
+    here.
 
     CLI Example::
 
@@ -177,8 +168,7 @@ def action(fun: str, names: str | list[str], provider: str = "all", **kwargs: st
 
 
 def function(fun: str, provider: str, **kwargs: str | int | bool) -> dict[str, Any]:
-    """
-    Call a function of a driver for a provider.
+    """Call a function of a driver for a provider.
 
     CLI Example::
 

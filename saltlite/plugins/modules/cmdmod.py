@@ -63,9 +63,7 @@ def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
     return __virtualname__
 
 
-# MERGED _execution.py:
-# One command, from its keyword arguments to what it left: the part that all functions share.
-
+# --- Execution of one command ---
 
 log = logging.getLogger(__name__)
 
@@ -312,16 +310,13 @@ def _private_copy(body: bytes, who: Who) -> Iterator[str]:
             os.unlink(path)
 
 
-# MERGED programs.py:
-# Which programs and shells there are.
-
+# --- Programs and shells ---
 
 _SHELLS = "/etc/shells"
 
 
 def which(cmd: str) -> str | None:
-    """
-    The path of a program, or None.
+    """The path of a program, or None.
 
     CLI Example::
 
@@ -331,8 +326,7 @@ def which(cmd: str) -> str | None:
 
 
 def which_bin(cmds: list[str]) -> str | None:
-    """
-    The path of the first of these programs that is installed, or None.
+    """The path of the first of these programs that is installed, or None.
 
     CLI Example::
 
@@ -342,8 +336,7 @@ def which_bin(cmds: list[str]) -> str | None:
 
 
 def has_exec(cmd: str) -> bool:
-    """
-    Whether a program is installed.
+    """Whether a program is installed.
 
     CLI Example::
 
@@ -353,8 +346,7 @@ def has_exec(cmd: str) -> bool:
 
 
 def shells() -> list[str]:
-    """
-    The shells that users may log in with, as /etc/shells lists them.
+    """The shells that users may log in with, as /etc/shells lists them.
 
     CLI Example::
 
@@ -368,9 +360,7 @@ def shells() -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-# MERGED running.py:
-# Commands: run to their end, in the background, and in another root.
-
+# --- Commands ---
 
 _IN_CHROOT = """
 root=$1 spec=$2 cwd=$3 shell=$4 text=$5
@@ -394,8 +384,7 @@ def run(
     group: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """
-    Run a command and return its output, error output included; with ``bg=True`` it is started as ``run_bg`` does.
+    """Run a command and return its output, error output included; with ``bg=True`` it is started as ``run_bg`` does.
 
     CLI Example::
 
@@ -421,8 +410,7 @@ def run_stdout(
     group: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """
-    Run a command and return its standard output only.
+    """Run a command and return its standard output only.
 
     CLI Example::
 
@@ -440,8 +428,7 @@ def run_stderr(
     group: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """
-    Run a command and return its error output only.
+    """Run a command and return its error output only.
 
     CLI Example::
 
@@ -459,8 +446,7 @@ def run_all(
     group: str | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """
-    Run a command and return ``pid``, ``retcode``, ``stdout`` and ``stderr``.
+    """Run a command and return ``pid``, ``retcode``, ``stdout`` and ``stderr``.
 
     CLI Example::
 
@@ -478,8 +464,7 @@ def retcode(
     group: str | None = None,
     **kwargs: Any,
 ) -> int:
-    """
-    Run a command and return its return code.
+    """Run a command and return its return code.
 
     CLI Example::
 
@@ -497,8 +482,7 @@ def shell(
     group: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """
-    Run a command through the shell, also when another module calls, and return its output.
+    """Run a command through the shell, also when another module calls, and return its output.
 
     CLI Example::
 
@@ -514,8 +498,7 @@ def run_bg(
     group: str | None = None,
     **kwargs: Any,
 ) -> dict[str, int]:
-    """
-    Start a command, and do not wait for it: its ``pid``.
+    """Start a command, and do not wait for it: its ``pid``.
 
     It goes on when the job has ended and is no part of it, so neither a time limit nor ``saltutil.kill_job`` ends it.
     It reads nothing, and what it says is dropped.
@@ -541,8 +524,7 @@ def run_chroot(  # noqa: PLR0913 - Salt's arguments
     binds: list[str] | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """
-    Run a command through the shell of a system in another folder, and return what ``run_all`` returns.
+    """Run a command through the shell of a system in another folder, and return what ``run_all`` returns.
 
     ``/dev``, ``/proc`` and ``/sys`` of this machine are there, where the system has these folders, and so are the
     folders ``binds``. Nobody else sees these mounts, and they are gone when the command has ended. ``runas``,
@@ -564,9 +546,7 @@ def run_chroot(  # noqa: PLR0913 - Salt's arguments
     return run_all(argv, "/", stdin, **{**kwargs, "python_shell": False})
 
 
-# MERGED scripts.py:
-# Scripts, and code that is given as text.
-
+# --- Scripts and code ---
 
 _HEAD = 512
 """Bytes in which a program has a zero, and a text has none: what shells look at, too."""
@@ -584,8 +564,7 @@ def script(  # noqa: PLR0913 - Salt's arguments
     saltenv: str = "base",
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """
-    Run a script of the master (``salt://``) or of this minion, and return what ``run_all`` returns.
+    """Run a script of the master (``salt://``) or of this minion, and return what ``run_all`` returns.
 
     The script needs no execute bit: a private copy of it runs, and is removed afterwards. One whose first line names no
     interpreter is run by ``shell`` (``/bin/sh``). ``template`` is ``jinja`` for a script that is one. Where the master
@@ -626,8 +605,7 @@ def script_retcode(
     group: str | None = None,
     **kwargs: Any,
 ) -> int:
-    """
-    Run a script as ``script`` does, and return its return code.
+    """Run a script as ``script`` does, and return its return code.
 
     CLI Example::
 
@@ -644,8 +622,7 @@ def exec_code(
     args: str | list[str] | None = None,
     **kwargs: Any,
 ) -> str:
-    """
-    Run a piece of code with an interpreter, and return its output.
+    """Run a piece of code with an interpreter, and return its output.
 
     CLI Example::
 
@@ -663,8 +640,7 @@ def exec_code_all(
     args: str | list[str] | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """
-    Run a piece of code with an interpreter, and return what ``run_all`` returns.
+    """Run a piece of code with an interpreter, and return what ``run_all`` returns.
 
     CLI Example::
 

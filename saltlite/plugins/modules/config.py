@@ -46,8 +46,7 @@ def get(  # noqa: PLR0913, PLR0917 - Salt's signature
     omit_master: bool = False,
     omit_grains: bool = False,
 ) -> Any:
-    """
-    The value of a key in the minion's configuration, else in its grains, its pillar, or the master's options there.
+    """The value of a key in the minion's configuration, else in its grains, its pillar, or the master's options there.
 
     The parts of the key are separated by ``delimiter``. A key that none of them has gives ``default``. With ``merge``
     they are laid over each other first, the configuration over the grains and so on: ``recurse`` merges maps that
@@ -81,8 +80,7 @@ def option(  # noqa: PLR0913, PLR0917 - Salt's signature
     omit_all: bool = False,
     wildcard: bool = False,
 ) -> Any:
-    """
-    The value of one option, looked up as ``get`` does but without splitting the name.
+    """The value of one option, looked up as ``get`` does but without splitting the name.
 
     With ``wildcard`` the name is a glob, and a map of all that match is returned. With ``omit_all`` only what stands
     for options that nobody set. ``default`` is an empty text, with ``wildcard`` an empty map.
@@ -112,8 +110,7 @@ def merge(
     omit_master: bool = False,
     omit_pillar: bool = False,
 ) -> Any:
-    """
-    The value of one option, with what the master's options and the pillar have under its name added to it.
+    """The value of one option, with what the master's options and the pillar have under its name added to it.
 
     Maps complete each other, and lists follow each other: the configuration's first. Of other values the first is
     taken.
@@ -140,8 +137,7 @@ def merge(
 
 
 def items() -> dict[str, Any]:
-    """
-    The whole configuration of the minion, with the defaults; what is named like a secret is hidden.
+    """The whole configuration of the minion, with the defaults; what is named like a secret is hidden.
 
     CLI Example::
 
@@ -152,8 +148,7 @@ def items() -> dict[str, Any]:
 
 
 def dot_vals(value: str) -> dict[str, Any]:
-    """
-    The configuration of one module: all options whose names begin with its name and a dot.
+    """The configuration of one module: all options whose names begin with its name and a dot.
 
     CLI Example::
 
@@ -164,8 +159,7 @@ def dot_vals(value: str) -> dict[str, Any]:
 
 
 def valid_fileproto(uri: str) -> bool:
-    """
-    Whether a URI has a scheme from which Salt takes files.
+    """Whether a URI has a scheme from which Salt takes files.
 
     CLI Example::
 
@@ -175,8 +169,7 @@ def valid_fileproto(uri: str) -> bool:
 
 
 def manage_mode(mode: Any) -> str | None:
-    """
-    A mode of files as Salt writes it: a text of four digits.
+    """A mode of files as Salt writes it: a text of four digits.
 
     CLI Example::
 
@@ -191,8 +184,7 @@ def manage_mode(mode: Any) -> str | None:
 
 
 def backup_mode(backup: str = "") -> Any:
-    """
-    How files are backed up before they are changed: ``backup``, else the option ``backup_mode``.
+    """How files are backed up before they are changed: ``backup``, else the option ``backup_mode``.
 
     CLI Example::
 

@@ -38,8 +38,7 @@ def get_file(
     template: str | None = None,
     gzip: int | None = None,  # noqa: ARG001 - Salt's argument, see below
 ) -> str:
-    """
-    Make ``dest`` the same as a file of the master; its path, or an empty text when the master has no such file.
+    """Make ``dest`` the same as a file of the master; its path, or an empty text when the master has no such file.
 
     In an existing folder the file gets its own name. ``makedirs`` makes the folders that are missing. With ``template``
     (``jinja``) both paths are templates. ``gzip`` is of no effect.
@@ -60,8 +59,7 @@ def get_file(
 def get_template(
     path: str, dest: str, template: str = "jinja", saltenv: str = "base", makedirs: bool = False, **kwargs: Any
 ) -> str:
-    """
-    Make ``dest`` what a template of the master gives; its path, or an empty text when the master has no such file.
+    """Make ``dest`` what a template of the master gives; its path, or an empty text when the master has no such file.
 
     The template knows what those of ``file.managed`` know, ``context`` over ``defaults``, and other keyword arguments.
 
@@ -90,8 +88,7 @@ def get_dir(
     template: str | None = None,
     gzip: int | None = None,  # noqa: ARG001 - as in get_file
 ) -> list[str]:
-    """
-    Fetch a folder of the master with all that is in it into the folder ``dest``; the paths of its files.
+    """Fetch a folder of the master with all that is in it into the folder ``dest``; the paths of its files.
 
     The folder keeps its name in ``dest``; with a slash at the end of ``path`` only what is in it is fetched.
     ``template`` and ``gzip`` are as in ``get_file``.
@@ -114,8 +111,7 @@ def get_dir(
 
 
 def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: bool = False) -> str | bool:
-    """
-    A ``salt://`` file as ``get_file`` does it, or the path of a file that is on this minion already.
+    """A ``salt://`` file as ``get_file`` does it, or the path of a file that is on this minion already.
 
     Without ``dest`` the file goes to the cache, and with ``dest=None`` its content is returned. Nothing is fetched from
     other machines: put it below the master's ``file_roots``.
@@ -135,8 +131,7 @@ def get_url(path: str, dest: str | None = "", saltenv: str = "base", makedirs: b
 
 
 def get_file_str(path: str, saltenv: str = "base") -> str | bool:
-    """
-    The content of a file of the master, False when there is none.
+    """The content of a file of the master, False when there is none.
 
     CLI Example::
 
@@ -152,8 +147,7 @@ def get_file_str(path: str, saltenv: str = "base") -> str | bool:
 
 
 def cache_file(path: str, saltenv: str = "base") -> str | bool:
-    """
-    Keep a copy of a file of the master; its path on this minion, or False when the master has no such file.
+    """Keep a copy of a file of the master; its path on this minion, or False when the master has no such file.
 
     CLI Example::
 
@@ -170,8 +164,8 @@ def cache_file(path: str, saltenv: str = "base") -> str | bool:
 
 
 def cache_dest(path: str, saltenv: str = "base") -> str:
-    """
-    Where ``cache_file`` keeps the copy of a file of the master, whether there is one or not; the master is not asked.
+    """Where ``cache_file`` keeps the copy of a file of the master, whether there is one or not; the master is not
+    asked.
 
     CLI Example::
 
@@ -182,8 +176,7 @@ def cache_dest(path: str, saltenv: str = "base") -> str:
 
 
 def cache_local_file(path: str) -> str:
-    """
-    Keep a copy of a file of this minion in ``<cachedir>/localfiles``; its path, or an empty text for no file.
+    """Keep a copy of a file of this minion in ``<cachedir>/localfiles``; its path, or an empty text for no file.
 
     CLI Example::
 
@@ -205,8 +198,7 @@ def cache_local_file(path: str) -> str:
 
 
 def cache_files(paths: list[str] | str, saltenv: str = "base") -> list[str | bool]:
-    """
-    Keep copies of several files of the master, given as a list or with commas between them; their paths here, and
+    """Keep copies of several files of the master, given as a list or with commas between them; their paths here, and
     False for those that the master has not.
 
     CLI Example::
@@ -224,8 +216,7 @@ def cache_dir(
     include_pat: str | list[str] | None = None,
     exclude_pat: str | list[str] | None = None,
 ) -> list[str]:
-    """
-    Keep copies of all files in a folder of the master; their paths on this minion.
+    """Keep copies of all files in a folder of the master; their paths on this minion.
 
     ``include_pat`` keeps to files whose path on the master matches one of these globs, ``exclude_pat`` leaves out
     those that match one of its own; ``E@`` before it makes a regular expression of a pattern, found anywhere in the
@@ -253,8 +244,7 @@ def cache_dir(
 
 
 def cache_master(saltenv: str = "base") -> list[str]:
-    """
-    Keep copies of all files of an environment; their paths on this minion.
+    """Keep copies of all files of an environment; their paths on this minion.
 
     CLI Example::
 
@@ -264,8 +254,7 @@ def cache_master(saltenv: str = "base") -> list[str]:
 
 
 def is_cached(path: str, saltenv: str = "base") -> str:
-    """
-    The path of the copy that is kept of a file of the master, or an empty text; the master is not asked.
+    """The path of the copy that is kept of a file of the master, or an empty text; the master is not asked.
 
     CLI Example::
 
@@ -276,8 +265,7 @@ def is_cached(path: str, saltenv: str = "base") -> str:
 
 
 def list_master(saltenv: str = "base", prefix: str = "") -> list[str]:
-    """
-    All files of an environment of the master, those whose path begins with ``prefix`` if it is given.
+    """All files of an environment of the master, those whose path begins with ``prefix`` if it is given.
 
     CLI Example::
 
@@ -288,8 +276,7 @@ def list_master(saltenv: str = "base", prefix: str = "") -> list[str]:
 
 
 def list_master_dirs(saltenv: str = "base", prefix: str = "") -> list[str]:
-    """
-    All folders of an environment of the master, as ``list_master``.
+    """All folders of an environment of the master, as ``list_master``.
 
     CLI Example::
 
@@ -299,8 +286,7 @@ def list_master_dirs(saltenv: str = "base", prefix: str = "") -> list[str]:
 
 
 def envs() -> list[str]:
-    """
-    The environments of the master's file server.
+    """The environments of the master's file server.
 
     CLI Example::
 
@@ -311,8 +297,7 @@ def envs() -> list[str]:
 
 
 def list_minion(saltenv: str = "base") -> list[str]:
-    """
-    The copies that are kept of files of the master, and of files of this minion; their paths, sorted.
+    """The copies that are kept of files of the master, and of files of this minion; their paths, sorted.
 
     CLI Example::
 
@@ -323,8 +308,7 @@ def list_minion(saltenv: str = "base") -> list[str]:
 
 
 def hash_file(path: str, saltenv: str = "base") -> dict[str, str] | str:
-    """
-    The digest of a file of the master, or of a file on this minion, as ``hsum`` and ``hash_type``; an empty text
+    """The digest of a file of the master, or of a file on this minion, as ``hsum`` and ``hash_type``; an empty text
     when the master has no such file.
 
     CLI Example::
@@ -341,8 +325,7 @@ def hash_file(path: str, saltenv: str = "base") -> dict[str, str] | str:
 
 
 def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int | None:
-    """
-    The mode of a file of the master: as text in octal digits, or as a number; None when there is none.
+    """The mode of a file of the master: as text in octal digits, or as a number; None when there is none.
 
     CLI Example::
 
@@ -355,8 +338,7 @@ def stat_file(path: str, saltenv: str = "base", octal: bool = True) -> str | int
 
 
 def push(path: str, keep_symlinks: bool = False, upload_path: str | None = None, remove_source: bool = False) -> bool:
-    """
-    Send a file of this minion to the master, which keeps it as ``<cachedir>/minions/<id>/files/<path>``.
+    """Send a file of this minion to the master, which keeps it as ``<cachedir>/minions/<id>/files/<path>``.
 
     The master's option ``file_recv`` allows it, and ``file_recv_max_size`` limits it. A path over symbolic links is
     kept under that to which they lead; with ``keep_symlinks`` as it was given. ``upload_path`` is another path to keep
@@ -389,8 +371,7 @@ def push(path: str, keep_symlinks: bool = False, upload_path: str | None = None,
 
 
 def push_dir(path: str, glob: str | None = None, upload_path: str | None = None) -> bool:
-    """
-    Send all files in a folder of this minion to the master, those whose name matches ``glob`` if it is given; False
+    """Send all files in a folder of this minion to the master, those whose name matches ``glob`` if it is given; False
     when there is none. Of a file it does what ``push`` does.
 
     CLI Example::
@@ -414,8 +395,7 @@ def push_dir(path: str, glob: str | None = None, upload_path: str | None = None)
 
 
 def recv(area: str, dest: str) -> dict[str, bool]:
-    """
-    Fetch what ``saltlite cp`` sends: every file of an environment made for that one command. Path -> True.
+    """Fetch what ``saltlite cp`` sends: every file of an environment made for that one command. Path -> True.
 
     ``dest`` is a folder when it exists as one, ends with a slash, or there are several files. Only the command itself
     knows the name of the environment.

@@ -49,8 +49,7 @@ _TUNE = {
 
 
 def usage(args: str | None = None) -> dict[str, dict[str, str]]:
-    """
-    How full the mounted file systems are: ``{mount point: {filesystem, 1K-blocks, used, available, capacity}}``.
+    """How full the mounted file systems are: ``{mount point: {filesystem, 1K-blocks, used, available, capacity}}``.
 
     ``args`` are letters of options of df, such as ``h`` for sizes that people read.
 
@@ -69,8 +68,7 @@ def usage(args: str | None = None) -> dict[str, dict[str, str]]:
 
 
 def inodeusage(args: str | None = None) -> dict[str, dict[str, str]]:
-    """
-    How many inodes are in use: ``{mount point: {filesystem, inodes, used, free, use}}``.
+    """How many inodes are in use: ``{mount point: {filesystem, inodes, used, free, use}}``.
 
     CLI Example::
 
@@ -80,8 +78,7 @@ def inodeusage(args: str | None = None) -> dict[str, dict[str, str]]:
 
 
 def percent(args: str | None = None) -> str | dict[str, str]:
-    """
-    How full the mounted file systems are, in percent: ``{mount point: "12%"}``, or one text for a mount point.
+    """How full the mounted file systems are, in percent: ``{mount point: "12%"}``, or one text for a mount point.
 
     A mount point that is not there gives an empty dict.
 
@@ -95,8 +92,7 @@ def percent(args: str | None = None) -> str | dict[str, str]:
 
 
 def blkid(device: str | None = None, token: str | None = None) -> dict[str, dict[str, str]]:
-    """
-    What block devices hold: ``{device: {"UUID": text, "TYPE": text, "LABEL": text}}``, and more.
+    """What block devices hold: ``{device: {"UUID": text, "TYPE": text, "LABEL": text}}``, and more.
 
     ``device`` asks for one, ``token`` for those that have it.
 
@@ -121,8 +117,7 @@ def blkid(device: str | None = None, token: str | None = None) -> dict[str, dict
 
 
 def tune(device: str, **kwargs: Any) -> dict[str, str]:
-    """
-    Set attributes of a block device and return them: ``read_ahead``, ``filesystem_read_ahead``, ``read_only=True``,
+    """Set attributes of a block device and return them: ``read_ahead``, ``filesystem_read_ahead``, ``read_only=True``,
     ``read_write=True``. Hyphens are taken for underscores.
 
     CLI Example::
@@ -147,8 +142,7 @@ def tune(device: str, **kwargs: Any) -> dict[str, str]:
 
 
 def wipe(device: str, test: bool = False) -> bool:
-    """
-    Remove what tells which file system is on a device; with ``test=True`` only see whether that can be done.
+    """Remove what tells which file system is on a device; with ``test=True`` only see whether that can be done.
 
     CLI Example::
 
@@ -159,8 +153,7 @@ def wipe(device: str, test: bool = False) -> bool:
 
 
 def dump(device: str, args: Sequence[str] | None = None) -> dict[str, str] | bool:
-    """
-    What blockdev knows of a device, or those of it that ``args`` lists; False when it is none.
+    """What blockdev knows of a device, or those of it that ``args`` lists; False when it is none.
 
     CLI Example::
 
@@ -180,8 +173,7 @@ def dump(device: str, args: Sequence[str] | None = None) -> dict[str, str] | boo
 
 
 def resize2fs(device: str) -> bool:
-    """
-    Grow an ext2, ext3 or ext4 file system to the size of its device.
+    """Grow an ext2, ext3 or ext4 file system to the size of its device.
 
     CLI Example::
 
@@ -199,8 +191,7 @@ def format_(
     fat: int | None = None,
     force: bool = False,
 ) -> bool:
-    """
-    Make a file system on a device; all that is on it is lost.
+    """Make a file system on a device; all that is on it is lost.
 
     ``inode_size`` is for ext and xfs, ``lazy_itable_init`` for ext, ``fat`` (12, 16 or 32) for vfat; ``force`` makes
     ext and xfs go over what is there.
@@ -230,8 +221,7 @@ def format_(
 
 
 def fstype(device: str) -> str:
-    """
-    The type of the file system on a device; an empty text when there is none.
+    """The type of the file system on a device; an empty text when there is none.
 
     CLI Example::
 
@@ -247,8 +237,7 @@ def fstype(device: str) -> str:
 
 
 def iostat(interval: int = 1, count: int = 5, disks: str | list[str] | None = None) -> dict[str, dict[str, float]]:
-    """
-    What iostat measures, on average of ``count`` readings: ``{"sys": {column: value}, device: {column: value}}``.
+    """What iostat measures, on average of ``count`` readings: ``{"sys": {column: value}, device: {column: value}}``.
 
     CLI Example::
 
@@ -260,8 +249,7 @@ def iostat(interval: int = 1, count: int = 5, disks: str | list[str] | None = No
 
 
 def get_fstype_from_path(path: str) -> str:
-    """
-    The type of the file system that a path is in.
+    """The type of the file system that a path is in.
 
     CLI Example::
 

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
 
 
-# MERGED _zonefile.py:
-# Zone files of name servers (RFC 1035, section 5), read into a map by Salt's words.
-#
-# What belongs here: reading text. Which names there are in the DNS is another matter.
-
+# --- Zone files (RFC 1035) ---
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|;[^\n]*|[()\n]|[ \t\r]+|[^\s;()"]+')
 _CLASSES = {"IN", "CH", "HS", "CS"}
@@ -128,8 +124,7 @@ _DIG = ["dig", "+short", "+time=3", "+tries=2"]
 
 
 def parse_hosts(hostsfile: str = "/etc/hosts", hosts: str | None = None) -> dict[str, list[str]]:
-    """
-    The names of each address, from a file or from its text.
+    """The names of each address, from a file or from its text.
 
     CLI Example::
 
@@ -147,8 +142,7 @@ def parse_hosts(hostsfile: str = "/etc/hosts", hosts: str | None = None) -> dict
 def hosts_append(
     hostsfile: str = "/etc/hosts", ip_addr: str | None = None, entries: str | None = None, test: bool = False
 ) -> str:
-    """
-    Add a line with names, parted by commas, to a file of host names; names that the address has are left out.
+    """Add a line with names, parted by commas, to a file of host names; names that the address has are left out.
 
     CLI Example::
 
@@ -169,8 +163,7 @@ def hosts_append(
 
 
 def hosts_remove(hostsfile: str = "/etc/hosts", entries: str | None = None, test: bool = False) -> None:
-    """
-    Take names, parted by commas, out of a file of host names; a line without names goes.
+    """Take names, parted by commas, out of a file of host names; a line without names goes.
 
     CLI Example::
 
@@ -194,8 +187,7 @@ def hosts_remove(hostsfile: str = "/etc/hosts", entries: str | None = None, test
 
 
 def check_ip(ip_addr: str) -> bool:
-    """
-    Whether a text is an address, or a network written as ADDRESS/LENGTH.
+    """Whether a text is an address, or a network written as ADDRESS/LENGTH.
 
     CLI Example::
 
@@ -209,8 +201,7 @@ def check_ip(ip_addr: str) -> bool:
 
 
 def A(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N802 - the type of record
-    """
-    The IPv4 addresses of a name, or a sentence when it has none.
+    """The IPv4 addresses of a name, or a sentence when it has none.
 
     CLI Example::
 
@@ -220,8 +211,7 @@ def A(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N80
 
 
 def AAAA(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: N802 - the type of record
-    """
-    The IPv6 addresses of a name, or a sentence when it has none.
+    """The IPv6 addresses of a name, or a sentence when it has none.
 
     CLI Example::
 
@@ -231,8 +221,7 @@ def AAAA(host: str, nameserver: str | None = None) -> list[str] | str:  # noqa: 
 
 
 def NS(domain: str, resolve: bool = True, nameserver: str | None = None) -> list[str]:  # noqa: N802 - as above
-    """
-    The name servers of a domain; ``resolve`` gives their addresses.
+    """The name servers of a domain; ``resolve`` gives their addresses.
 
     CLI Example::
 
@@ -245,8 +234,7 @@ def NS(domain: str, resolve: bool = True, nameserver: str | None = None) -> list
 
 
 def MX(domain: str, resolve: bool = False, nameserver: str | None = None) -> list[list[str]]:  # noqa: N802 - as above
-    """
-    The mail servers of a domain: a list of ``[preference, name]``; ``resolve`` gives an address for the name.
+    """The mail servers of a domain: a list of ``[preference, name]``; ``resolve`` gives an address for the name.
 
     CLI Example::
 
@@ -259,8 +247,8 @@ def MX(domain: str, resolve: bool = False, nameserver: str | None = None) -> lis
 
 
 def SPF(domain: str, record: str = "SPF", nameserver: str | None = None) -> list[str]:  # noqa: N802 - as above
-    """
-    The addresses and networks that may send mail of a domain by its SPF policy, with those of the domains it includes.
+    """The addresses and networks that may send mail of a domain by its SPF policy, with those of the domains it
+    includes.
 
     The type SPF is asked for, and TXT where there is none: ``record=TXT`` saves a question.
 
@@ -275,8 +263,8 @@ def SPF(domain: str, record: str = "SPF", nameserver: str | None = None) -> list
 
 
 def serial(zone: str = "", update: bool = False) -> str:
-    """
-    The serial number of a zone, which this minion keeps as its grain ``dnsserial_<zone>``; today's first without one.
+    """The serial number of a zone, which this minion keeps as its grain ``dnsserial_<zone>``; today's first without
+    one.
 
     ``update`` takes the next one, and keeps it: today's first, or one more than what is kept if that is not smaller.
 
@@ -301,8 +289,7 @@ def serial(zone: str = "", update: bool = False) -> str:
 
 
 def parse_zone(zonefile: str | None = None, zone: str | None = None) -> dict[str, Any]:
-    """
-    What a zone file says, from the file or from its text.
+    """What a zone file says, from the file or from its text.
 
     ``ORIGIN``, ``TTL``, the fields of the SOA record, ``NS`` as a list, ``MX`` as a list of ``{priority, host}``, and
     for each other type a map from names to values; of an address with a TTL of its own the value is ``{TARGET, TTL}``.

@@ -18,8 +18,7 @@ from saltlite.errors import SaltInvocationError
 def setval(
     key: str, val: str | bool, false_unsets: bool = False, permanent: bool | str = False, *, test: bool = False
 ) -> str | bool | None:
-    """
-    Set a variable, and return its value.
+    """Set a variable, and return its value.
 
     False as value is an empty text, or with ``false_unsets`` removes the variable and returns nothing. What is neither
     a text nor False is not set, and gives False. ``permanent`` is refused: it is for machines with a registry.
@@ -54,8 +53,7 @@ def setenv(
     *,
     test: bool = False,
 ) -> dict[str, Any] | bool:
-    """
-    Set several variables: name -> what ``environ.setval`` returns for each.
+    """Set several variables: name -> what ``environ.setval`` returns for each.
 
     With ``clear_all`` all others get an empty text, or are removed with ``false_unsets``. False when ``environ`` is no
     dict of texts. ``update_minion`` is refused: a job cannot change the minion that runs it.
@@ -82,8 +80,7 @@ def setenv(
 
 
 def get(key: str, default: str = "") -> Any:
-    """
-    The value of a variable.
+    """The value of a variable.
 
     CLI Example::
 
@@ -94,8 +91,7 @@ def get(key: str, default: str = "") -> Any:
 
 
 def has_value(key: str, value: str | None = None) -> bool:
-    """
-    Whether a variable is set, and has this value if one is given.
+    """Whether a variable is set, and has this value if one is given.
 
     CLI Example::
 
@@ -106,8 +102,7 @@ def has_value(key: str, value: str | None = None) -> bool:
 
 
 def item(keys: str | list[str], default: str = "") -> dict[str, Any]:
-    """
-    The values of one or several variables, by name.
+    """The values of one or several variables, by name.
 
     CLI Example::
 
@@ -118,8 +113,7 @@ def item(keys: str | list[str], default: str = "") -> dict[str, Any]:
 
 
 def items() -> dict[str, str]:
-    """
-    All variables.
+    """All variables.
 
     CLI Example::
 

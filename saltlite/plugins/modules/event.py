@@ -34,8 +34,7 @@ def send(  # noqa: PLR0913, PLR0917, RUF100 - Salt's signature
     timeout: float = _TIMEOUT_S,
     **kwargs: Any,
 ) -> bool:
-    """
-    Send an event to the master, and return ``True`` when the master has written it down.
+    """Send an event to the master, and return ``True`` when the master has written it down.
 
     Its data are the keyword arguments and, over them, ``data``. ``with_env``, ``with_grains`` and ``with_pillar`` add
     the environment of the minion's process, its grains and its pillar: all, or those of a list; ``with_env_opts`` adds
@@ -69,8 +68,7 @@ def send(  # noqa: PLR0913, PLR0917, RUF100 - Salt's signature
 def fire_master(
     data: dict[str, Any], tag: str, preload: dict[str, Any] | None = None, timeout: float = _TIMEOUT_S
 ) -> bool:
-    """
-    Send an event to the master, as ``event.send`` does, with nothing but this data.
+    """Send an event to the master, as ``event.send`` does, with nothing but this data.
 
     CLI Example::
 
@@ -87,9 +85,8 @@ def fire_master(
 
 
 def fire(data: dict[str, Any], tag: str, timeout: float | None = None) -> bool:
-    """
-    Send an event as ``event.fire_master`` does. In Salt it stays on the minion, for which there is no other use here:
-    the master's event log is the only one.
+    """Send an event as ``event.fire_master`` does. In Salt it stays on the minion, for which there is no other use
+    here: the master's event log is the only one.
 
     CLI Example::
 

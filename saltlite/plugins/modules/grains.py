@@ -28,13 +28,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __file_client__, __grains__, __opts__, __salt__
 
 
-# MERGED _grains_file.py:
-# The file of the grains that were set by hand: read, and written whole under a lock.
-#
-# What belongs here: the file `grains` beside the configuration, as `saltlite.plugins.grains.kept` reads it. It knows
-# nothing of
-# what is changed in it. The lock is on the folder, so nothing is left behind, and nobody locks a file that is replaced.
-
+# --- The file of custom grains, which plugins/grains/kept.py reads ---
 
 LOCK_S = 30.0
 """How long to wait for others that set grains."""
@@ -185,8 +179,7 @@ _OWN = frozenset({"id"})
 
 
 def items(sanitize: bool = False) -> dict[str, Any]:
-    """
-    All grains. With ``sanitize=True`` names and serial numbers of this machine are replaced.
+    """All grains. With ``sanitize=True`` names and serial numbers of this machine are replaced.
 
     CLI Example::
 
@@ -197,8 +190,7 @@ def items(sanitize: bool = False) -> dict[str, Any]:
 
 
 def item(*args: str, default: Any = "", delimiter: str = ":", sanitize: bool = False) -> dict[str, Any]:
-    """
-    The named grains; a grain that does not exist has the value of ``default``.
+    """The named grains; a grain that does not exist has the value of ``default``.
 
     CLI Example::
 
@@ -212,8 +204,7 @@ def item(*args: str, default: Any = "", delimiter: str = ":", sanitize: bool = F
 
 
 def get(key: str, default: Any = "", delimiter: str = ":", ordered: bool = True) -> Any:  # noqa: ARG001 - Salt's signature
-    """
-    One grain, or a value inside it: the parts of the key are separated by ``delimiter``.
+    """One grain, or a value inside it: the parts of the key are separated by ``delimiter``.
 
     Numbers count the items of a list. A key that does not exist gives ``default``. ``ordered`` is there because Salt
     has it, and changes nothing.
@@ -230,8 +221,7 @@ def get(key: str, default: Any = "", delimiter: str = ":", ordered: bool = True)
 
 
 def fetch(key: str, default: Any = "", delimiter: str = ":", ordered: bool = True) -> Any:
-    """
-    The same as ``grains.get``, for templates in which ``get`` is a method already.
+    """The same as ``grains.get``, for templates in which ``get`` is a method already.
 
     CLI Example::
 
@@ -241,8 +231,7 @@ def fetch(key: str, default: Any = "", delimiter: str = ":", ordered: bool = Tru
 
 
 def ls() -> list[str]:
-    """
-    The names of all grains, sorted.
+    """The names of all grains, sorted.
 
     CLI Example::
 
@@ -252,8 +241,7 @@ def ls() -> list[str]:
 
 
 def has_value(key: str) -> bool:
-    """
-    Whether the grain, or the value inside of a grain, exists.
+    """Whether the grain, or the value inside of a grain, exists.
 
     CLI Example::
 
@@ -263,8 +251,7 @@ def has_value(key: str) -> bool:
 
 
 def equals(key: str, value: Any) -> bool:
-    """
-    Whether the value of a grain reads like this one.
+    """Whether the value of a grain reads like this one.
 
     CLI Example::
 
@@ -281,8 +268,8 @@ def filter_by(
     default: str = "default",
     base: str | None = None,
 ) -> Any:
-    """
-    The value whose key, a glob, matches the grain; with a list of values in the grain the first that any key matches.
+    """The value whose key, a glob, matches the grain; with a list of values in the grain the first that any key
+    matches.
 
     Without a match that of the key ``default``, or ``None``. A map is laid over that of the key ``base``, and ``merge``
     over what came of it.
@@ -300,8 +287,7 @@ def setvals(
     destructive: bool = False,
     refresh_pillar: bool = True,
 ) -> dict[str, Any]:
-    """
-    Set several grains at once; they are returned. With ``destructive`` those whose value is ``None`` are removed.
+    """Set several grains at once; they are returned. With ``destructive`` those whose value is ``None`` are removed.
 
     CLI Example::
 
@@ -320,8 +306,7 @@ def setval(
     destructive: bool = False,
     refresh_pillar: bool = True,
 ) -> dict[str, Any]:
-    """
-    Set one grain; the key is its whole name. For a value inside of a grain there is ``grains.set``.
+    """Set one grain; the key is its whole name. For a value inside of a grain there is ``grains.set``.
 
     CLI Example::
 
@@ -337,8 +322,7 @@ def append(
     convert: bool = False,
     delimiter: str = ":",
 ) -> dict[str, Any] | str:
-    """
-    Add a value, or all those of a list, to the end of a list, which is made where there is none.
+    """Add a value, or all those of a list, to the end of a list, which is made where there is none.
 
     What is there and no list is left alone, or with ``convert`` becomes the first of one. A sentence says that nothing
     was changed; otherwise the grain is returned.
@@ -366,8 +350,7 @@ def append(
 
 
 def remove(key: str, val: Any, delimiter: str = ":") -> dict[str, Any] | str:
-    """
-    Remove a value from a list. A sentence says that nothing was changed; otherwise the grain is returned.
+    """Remove a value from a list. A sentence says that nothing was changed; otherwise the grain is returned.
 
     CLI Example::
 
@@ -389,8 +372,7 @@ def remove(key: str, val: Any, delimiter: str = ":") -> dict[str, Any] | str:
 
 
 def delval(key: str, destructive: bool = False, force: bool = False) -> dict[str, Any]:
-    """
-    Give a grain, or a value inside of one, the value ``None``; with ``destructive`` it is removed.
+    """Give a grain, or a value inside of one, the value ``None``; with ``destructive`` it is removed.
 
     ``force`` does so to maps and lists, too. Returned is what ``grains.set`` returns.
 
@@ -403,8 +385,7 @@ def delval(key: str, destructive: bool = False, force: bool = False) -> dict[str
 
 
 def delkey(key: str, force: bool = False) -> dict[str, Any]:
-    """
-    Remove a grain, or a value inside of one; ``force`` does so to maps and lists, too.
+    """Remove a grain, or a value inside of one; ``force`` does so to maps and lists, too.
 
     A grain that is found on the machine is there again when they are looked for next.
 
@@ -422,8 +403,7 @@ def set_(
     destructive: bool = False,
     delimiter: str = ":",
 ) -> dict[str, Any]:
-    """
-    Set a grain, or a value inside of one: ``{"result": ..., "comment": ..., "changes": {grain: value}}``.
+    """Set a grain, or a value inside of one: ``{"result": ..., "comment": ..., "changes": {grain: value}}``.
 
     Maps and lists are replaced, and plain values become maps or lists, with ``force`` only.
 

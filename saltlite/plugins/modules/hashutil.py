@@ -24,8 +24,7 @@ _ENCODED_BYTES_MAX = 12 * 1024 * 1024
 
 
 def digest(instr: str, checksum: str = "md5") -> str:
-    """
-    The digest of a text, in hexadecimal digits: ``md5``, ``sha256`` or ``sha512``.
+    """The digest of a text, in hexadecimal digits: ``md5``, ``sha256`` or ``sha512``.
 
     CLI Example::
 
@@ -36,8 +35,7 @@ def digest(instr: str, checksum: str = "md5") -> str:
 
 
 def digest_file(infile: str, checksum: str = "md5") -> str:
-    """
-    The digest of a file's content, as ``hashutil.digest``.
+    """The digest of a file's content, as ``hashutil.digest``.
 
     CLI Example::
 
@@ -51,8 +49,7 @@ def digest_file(infile: str, checksum: str = "md5") -> str:
 
 
 def md5_digest(instr: str) -> str:
-    """
-    The MD5 digest of a text.
+    """The MD5 digest of a text.
 
     CLI Example::
 
@@ -62,8 +59,7 @@ def md5_digest(instr: str) -> str:
 
 
 def sha256_digest(instr: str) -> str:
-    """
-    The SHA-256 digest of a text.
+    """The SHA-256 digest of a text.
 
     CLI Example::
 
@@ -73,8 +69,7 @@ def sha256_digest(instr: str) -> str:
 
 
 def sha512_digest(instr: str) -> str:
-    """
-    The SHA-512 digest of a text.
+    """The SHA-512 digest of a text.
 
     CLI Example::
 
@@ -84,8 +79,7 @@ def sha512_digest(instr: str) -> str:
 
 
 def base64_b64encode(instr: str) -> str:
-    """
-    A text in base64, on one line.
+    """A text in base64, on one line.
 
     CLI Example::
 
@@ -95,8 +89,7 @@ def base64_b64encode(instr: str) -> str:
 
 
 def base64_b64decode(instr: str) -> str | bytes:
-    """
-    What was encoded in base64: a text, or bytes where it is no UTF-8.
+    """What was encoded in base64: a text, or bytes where it is no UTF-8.
 
     CLI Example::
 
@@ -106,8 +99,7 @@ def base64_b64decode(instr: str) -> str | bytes:
 
 
 def base64_encodestring(instr: str) -> str:
-    """
-    A text in base64, in lines of 76 characters that each end with a newline.
+    """A text in base64, in lines of 76 characters that each end with a newline.
 
     CLI Example::
 
@@ -117,8 +109,7 @@ def base64_encodestring(instr: str) -> str:
 
 
 def base64_decodestring(instr: str) -> str | bytes:
-    """
-    The same as ``hashutil.base64_b64decode``.
+    """The same as ``hashutil.base64_b64decode``.
 
     CLI Example::
 
@@ -128,8 +119,7 @@ def base64_decodestring(instr: str) -> str | bytes:
 
 
 def base64_encodefile(fname: str) -> str:
-    """
-    A file's content in base64, in lines as ``hashutil.base64_encodestring``; of up to 12 MiB.
+    """A file's content in base64, in lines as ``hashutil.base64_encodestring``; of up to 12 MiB.
 
     CLI Example::
 
@@ -146,8 +136,7 @@ def base64_encodefile(fname: str) -> str:
 
 
 def base64_decodefile(instr: str, outfile: str, *, test: bool = False) -> bool | str:
-    """
-    Write what was encoded in base64 into a file.
+    """Write what was encoded in base64 into a file.
 
     CLI Example::
 
@@ -166,8 +155,7 @@ def base64_decodefile(instr: str, outfile: str, *, test: bool = False) -> bool |
 
 
 def hmac_compute(string: str, shared_secret: str) -> str:
-    """
-    The HMAC-SHA256 of a text and a secret, in hexadecimal digits.
+    """The HMAC-SHA256 of a text and a secret, in hexadecimal digits.
 
     CLI Example::
 
@@ -177,8 +165,7 @@ def hmac_compute(string: str, shared_secret: str) -> str:
 
 
 def hmac_signature(string: str, shared_secret: str, challenge_hmac: str) -> bool:
-    """
-    Whether this is the HMAC-SHA256 of a text and a secret, in base64.
+    """Whether this is the HMAC-SHA256 of a text and a secret, in base64.
 
     CLI Example::
 
@@ -188,8 +175,8 @@ def hmac_signature(string: str, shared_secret: str, challenge_hmac: str) -> bool
 
 
 def github_signature(string: str, shared_secret: str, challenge_hmac: str) -> bool:
-    """
-    Whether this is the signature of a webhook of GitHub: the kind of digest, ``=`` and the HMAC in hexadecimal digits.
+    """Whether this is the signature of a webhook of GitHub: the kind of digest, ``=`` and the HMAC in hexadecimal
+    digits.
 
     CLI Example::
 

@@ -82,8 +82,7 @@ class Options(TypedDict, total=False):
 
 
 def query(url: str, method: str = "GET", *, test: bool = False, **options: Unpack[Options]) -> dict[str, Any]:
-    """
-    Make a request, and return its ``body``; of the answer also ``status``, ``headers`` and ``text`` where these are
+    """Make a request, and return its ``body``; of the answer also ``status``, ``headers`` and ``text`` where these are
     True, and with ``decode`` a ``dict`` of what its JSON, XML or YAML says (``decode_type``, or ``auto``).
 
     A failure is in ``error``: with the ``status`` where a server answered, unless ``raise_error=False``. ``params`` go
@@ -114,8 +113,7 @@ def query(url: str, method: str = "GET", *, test: bool = False, **options: Unpac
 
 
 def wait_for_successful_query(url: str, wait_for: float = 300, **kwargs: Any) -> dict[str, Any]:
-    """
-    Ask again and again until there is no error, for at most so many seconds; then what the last request said.
+    """Ask again and again until there is no error, for at most so many seconds; then what the last request said.
 
     The keyword arguments are those of ``http.query``, and ``request_interval``: seconds between two requests (1).
 

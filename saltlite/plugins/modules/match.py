@@ -24,8 +24,7 @@ __func_alias__ = {"list_": "list"}
 
 
 def compound(tgt: str, minion_id: str | None = None) -> bool:
-    """
-    Whether a compound target is true of this minion.
+    """Whether a compound target is true of this minion.
 
     CLI Example::
 
@@ -36,8 +35,7 @@ def compound(tgt: str, minion_id: str | None = None) -> bool:
 
 
 def glob(tgt: str, minion_id: str | None = None) -> bool:
-    """
-    Whether a glob is true of the minion's id.
+    """Whether a glob is true of the minion's id.
 
     CLI Example::
 
@@ -47,8 +45,7 @@ def glob(tgt: str, minion_id: str | None = None) -> bool:
 
 
 def pcre(tgt: str, minion_id: str | None = None) -> bool:
-    """
-    Whether a regular expression is true of the minion's id, from its start.
+    """Whether a regular expression is true of the minion's id, from its start.
 
     CLI Example::
 
@@ -58,8 +55,7 @@ def pcre(tgt: str, minion_id: str | None = None) -> bool:
 
 
 def list_(tgt: str | list[str], minion_id: str | None = None) -> bool:
-    """
-    Whether the minion's id is in a list: names with commas, or a list of names.
+    """Whether the minion's id is in a list: names with commas, or a list of names.
 
     CLI Example::
 
@@ -69,8 +65,7 @@ def list_(tgt: str | list[str], minion_id: str | None = None) -> bool:
 
 
 def grain(tgt: str, delimiter: str = ":") -> bool:
-    """
-    Whether the grains of this minion answer a question: keys and a glob.
+    """Whether the grains of this minion answer a question: keys and a glob.
 
     CLI Example::
 
@@ -81,8 +76,7 @@ def grain(tgt: str, delimiter: str = ":") -> bool:
 
 
 def grain_pcre(tgt: str, delimiter: str = ":") -> bool:
-    """
-    Whether the grains of this minion answer a question: keys and a regular expression.
+    """Whether the grains of this minion answer a question: keys and a regular expression.
 
     CLI Example::
 
@@ -92,8 +86,7 @@ def grain_pcre(tgt: str, delimiter: str = ":") -> bool:
 
 
 def pillar(tgt: str, delimiter: str = ":") -> bool:
-    """
-    Whether the pillar of this minion answers a question: keys and a glob.
+    """Whether the pillar of this minion answers a question: keys and a glob.
 
     CLI Example::
 
@@ -103,8 +96,7 @@ def pillar(tgt: str, delimiter: str = ":") -> bool:
 
 
 def pillar_pcre(tgt: str, delimiter: str = ":") -> bool:
-    """
-    Whether the pillar of this minion answers a question: keys and a regular expression.
+    """Whether the pillar of this minion answers a question: keys and a regular expression.
 
     CLI Example::
 
@@ -114,8 +106,7 @@ def pillar_pcre(tgt: str, delimiter: str = ":") -> bool:
 
 
 def ipcidr(tgt: str) -> bool:
-    """
-    Whether this minion has an address, or one in a network.
+    """Whether this minion has an address, or one in a network.
 
     CLI Example::
 
@@ -126,8 +117,7 @@ def ipcidr(tgt: str) -> bool:
 
 
 def data(tgt: str) -> bool:
-    """
-    Whether a value that ``data.update`` keeps on this minion matches: its key, a colon and a glob.
+    """Whether a value that ``data.update`` keeps on this minion matches: its key, a colon and a glob.
 
     CLI Example::
 
@@ -153,8 +143,7 @@ def filter_by(
     merge_lists: bool = False,
     default: str = "default",
 ) -> Any:
-    """
-    The value of the first key that is a target which is true of this minion, else that of the key ``default``, or
+    """The value of the first key that is a target which is true of this minion, else that of the key ``default``, or
     ``None``. ``merge`` is laid over what was found by a target; with ``merge_lists`` lists are joined.
 
     CLI Example::
@@ -178,8 +167,7 @@ def filter_by(
 
 
 def search_by(lookup: dict[str, Any], tgt_type: str = "compound", minion_id: str | None = None) -> list[str] | None:
-    """
-    The keys whose lists have a target that is true of this minion, or ``None``.
+    """The keys whose lists have a target that is true of this minion, or ``None``.
 
     CLI Example::
 
@@ -201,8 +189,8 @@ def ifelse(
     merge: dict[str, Any] | None = None,
     merge_lists: bool = False,
 ) -> Any:
-    """
-    Of pairs of a target and a value the value of the first target that is true of this minion, else the last argument.
+    """Of pairs of a target and a value the value of the first target that is true of this minion, else the last
+    argument.
 
     ``True`` and ``False`` are targets, too.
 

@@ -31,8 +31,7 @@ def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
 
 
 def hash(value: str, algorithm: str = "sha512") -> str:
-    """
-    The digest of a text, in hexadecimal digits, by any algorithm of Python's hashlib.
+    """The digest of a text, in hexadecimal digits, by any algorithm of Python's hashlib.
 
     CLI Example::
 
@@ -47,8 +46,7 @@ def hash(value: str, algorithm: str = "sha512") -> str:
 
 
 def str_encode(value: str, encoder: str = "base64") -> str | bytes:
-    """
-    A text in base64, or the bytes that another encoding makes of it.
+    """A text in base64, or the bytes that another encoding makes of it.
 
     CLI Example::
 
@@ -76,8 +74,7 @@ def get_str(  # noqa: PLR0913, PLR0917 - Salt's arguments
     whitespace: bool = False,
     printable: bool = False,
 ) -> str:
-    """
-    A random text of ``chars``, or of the kinds of characters that are not switched off.
+    """A random text of ``chars``, or of the kinds of characters that are not switched off.
 
     ``printable`` takes all kinds, white space included.
 
@@ -107,8 +104,7 @@ def get_str(  # noqa: PLR0913, PLR0917 - Salt's arguments
 
 
 def shadow_hash(crypt_salt: str | None = None, password: str | None = None, algorithm: str = "sha512") -> str:
-    """
-    The hash of a password, as /etc/shadow has it: ``sha512``, ``sha256``, ``blowfish``, ``md5`` or ``crypt``.
+    """The hash of a password, as /etc/shadow has it: ``sha512``, ``sha256``, ``blowfish``, ``md5`` or ``crypt``.
 
     Without a salt there is a random one, and without a password a random password, which nobody knows.
 
@@ -121,8 +117,7 @@ def shadow_hash(crypt_salt: str | None = None, password: str | None = None, algo
 
 
 def rand_int(start: int = 1, end: int = 10, seed: Any = None) -> int:
-    """
-    A random number from ``start`` to ``end``, both included.
+    """A random number from ``start`` to ``end``, both included.
 
     CLI Example::
 
@@ -135,8 +130,7 @@ def rand_int(start: int = 1, end: int = 10, seed: Any = None) -> int:
 
 
 def seed(range: int = 10, hash: Any = None) -> int:
-    """
-    A number below ``range`` that is always the same for the same ``hash``, or for this minion when none is given.
+    """A number below ``range`` that is always the same for the same ``hash``, or for this minion when none is given.
 
     CLI Example::
 
@@ -150,8 +144,7 @@ def seed(range: int = 10, hash: Any = None) -> int:
 
 
 def sample(value: list[Any], size: int, seed: Any = None) -> list[Any]:
-    """
-    So many different items of a list, in random order.
+    """So many different items of a list, in random order.
 
     CLI Example::
 
@@ -166,8 +159,7 @@ def sample(value: list[Any], size: int, seed: Any = None) -> list[Any]:
 
 
 def shuffle(value: list[Any], seed: Any = None) -> list[Any]:
-    """
-    A list in random order.
+    """A list in random order.
 
     CLI Example::
 

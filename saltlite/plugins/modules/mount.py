@@ -27,17 +27,14 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __opts__, __salt__
 
 
-# MERGED automounts.py:
-# The table of an automounter, in the form that Salt writes: `/..NAME  -fstype=TYPE,OPTIONS  TYPE:DEVICE`.
-
+# --- Automounter tables: `/..NAME  -fstype=TYPE,OPTIONS  TYPE:DEVICE`, as Salt writes them ---
 
 _MASTER = "/etc/auto_master"
 _PREFIX = "/.."
 
 
 def automaster(config: str = "/etc/auto_salt") -> dict[str, dict[str, Any]]:
-    """
-    The entries of the automounter's table: ``{name: {device, fstype, opts}}``.
+    """The entries of the automounter's table: ``{name: {device, fstype, opts}}``.
 
     CLI Example::
 
@@ -66,8 +63,7 @@ def set_automaster(
     test: bool = False,
     not_change: bool = False,
 ) -> str:
-    """
-    Have an entry in the automounter's table: ``new``, ``change`` or ``present``; ``test=True`` only tells which.
+    """Have an entry in the automounter's table: ``new``, ``change`` or ``present``; ``test=True`` only tells which.
 
     CLI Example::
 
@@ -97,8 +93,7 @@ def set_automaster(
 
 
 def rm_automaster(name: str, device: str | None, config: str = "/etc/auto_salt") -> bool:
-    """
-    Take an entry out of the automounter's table, and have the automounter read it again.
+    """Take an entry out of the automounter's table, and have the automounter read it again.
 
     CLI Example::
 
@@ -138,13 +133,11 @@ def _column(text: Any) -> str:
     return str(text)
 
 
-# MERGED remembered.py:
-# What was mounted with which options, as a caller wants it remembered until the next call.
+# --- Cached mount options ---
 
 
 def read_mount_cache(name: str) -> dict[str, Any]:
-    """
-    What is remembered of a mount point: ``{device, fstype, mkmnt, opts}``, or an empty dict.
+    """What is remembered of a mount point: ``{device, fstype, mkmnt, opts}``, or an empty dict.
 
     CLI Example::
 
@@ -155,8 +148,7 @@ def read_mount_cache(name: str) -> dict[str, Any]:
 
 
 def write_mount_cache(real_name: str, device: str, mkmnt: bool, fstype: str, mount_opts: str | Sequence[str]) -> bool:
-    """
-    Remember how a mount point was mounted.
+    """Remember how a mount point was mounted.
 
     CLI Example::
 
@@ -169,8 +161,7 @@ def write_mount_cache(real_name: str, device: str, mkmnt: bool, fstype: str, mou
 
 
 def delete_mount_cache(real_name: str) -> bool:
-    """
-    Forget a mount point.
+    """Forget a mount point.
 
     CLI Example::
 
@@ -206,18 +197,13 @@ def _place() -> str:
     return os.path.join(str(folder), "mounts")
 
 
-# MERGED running.py:
-# What is mounted and what is swapped to, and changing both.
-#
-# A mount that fails returns the program's own words, as Salt's module does, and sets the return code.
-
+# --- Mounted file systems and swap ---
 
 __risk__ = {"swapoff": "swapoff", "umount": "umount"}
 
 
 def active(extended: bool = False) -> dict[str, dict[str, Any]]:
-    """
-    What is mounted: ``{mount point: {device, alt_device, fstype, opts}}``; ``extended`` shows more of each.
+    """What is mounted: ``{mount point: {device, alt_device, fstype, opts}}``; ``extended`` shows more of each.
 
     CLI Example::
 
@@ -258,8 +244,7 @@ def mount(
     user: str | None = None,
     util: str = "mount",
 ) -> bool | str:
-    """
-    Mount a device on a folder: True, or what the program says when it fails.
+    """Mount a device on a folder: True, or what the program says when it fails.
 
     Without a device the table of file systems tells which. ``mkmnt`` makes the folder; ``user`` mounts as that user.
 
@@ -288,8 +273,7 @@ def remount(
     opts: str | Sequence[str] = "defaults",
     user: str | None = None,
 ) -> bool | str:
-    """
-    Mount something again with other options; what is not mounted is mounted. Returns what ``mount`` does.
+    """Mount something again with other options; what is not mounted is mounted. Returns what ``mount`` does.
 
     CLI Example::
 
@@ -307,8 +291,7 @@ def remount(
 def umount(
     name: str, device: str | None = None, user: str | None = None, util: str = "mount", lazy: bool = False
 ) -> bool | str:
-    """
-    Unmount: True, or what the program says when it fails, or that it is not mounted.
+    """Unmount: True, or what the program says when it fails, or that it is not mounted.
 
     ``device`` unmounts it only if it is mounted there; ``lazy`` at once, and cleans up when it is not in use.
 
@@ -331,8 +314,7 @@ def umount(
 
 
 def is_fuse_exec(cmd: str) -> bool:
-    """
-    Whether a program is there and makes file systems in user space.
+    """Whether a program is there and makes file systems in user space.
 
     CLI Example::
 
@@ -347,8 +329,7 @@ def is_fuse_exec(cmd: str) -> bool:
 
 
 def swaps() -> dict[str, dict[str, str]]:
-    """
-    Where is swapped to: ``{path: {type, size, used, priority}}``, sizes in KiB.
+    """Where is swapped to: ``{path: {type, size, used, priority}}``, sizes in KiB.
 
     CLI Example::
 
@@ -364,8 +345,7 @@ def swaps() -> dict[str, dict[str, str]]:
 
 
 def swapon(name: str, priority: int | None = None) -> dict[str, Any]:
-    """
-    Swap to a device or file: ``{"stats": row of swaps, "new": whether it was not in use before}``.
+    """Swap to a device or file: ``{"stats": row of swaps, "new": whether it was not in use before}``.
 
     CLI Example::
 
@@ -381,8 +361,7 @@ def swapon(name: str, priority: int | None = None) -> dict[str, Any]:
 
 
 def swapoff(name: str) -> bool | None:
-    """
-    Stop swapping to a device or file: True, False when it is still in use, None when it was not in use.
+    """Stop swapping to a device or file: True, False when it is still in use, None when it was not in use.
 
     CLI Example::
 
@@ -396,8 +375,7 @@ def swapoff(name: str) -> bool | None:
 
 
 def is_mounted(name: str) -> bool:
-    """
-    Whether something is mounted on this path.
+    """Whether something is mounted on this path.
 
     CLI Example::
 
@@ -407,8 +385,7 @@ def is_mounted(name: str) -> bool:
 
 
 def get_mount_from_path(path: str) -> str:
-    """
-    The mount point of the file system that a path is in.
+    """The mount point of the file system that a path is in.
 
     CLI Example::
 
@@ -422,8 +399,7 @@ def get_mount_from_path(path: str) -> str:
 
 
 def get_device_from_path(path: str) -> str | None:
-    """
-    The device of the file system that a path is in.
+    """The device of the file system that a path is in.
 
     CLI Example::
 
@@ -505,9 +481,7 @@ def _real_device(mount: _mounts.Mount) -> str:
     return f"/dev/{os.path.basename(link)}"
 
 
-# MERGED table.py:
-# The table of file systems that are mounted at a start: fstab(5).
-
+# --- fstab(5) ---
 
 _KEYS = ("device", "name", "fstype", "opts", "dump", "pass_num")
 _WITHOUT_A_DEVICE = {
@@ -538,8 +512,7 @@ class _Entry(NamedTuple):
 
 
 def fstab(config: str = "/etc/fstab") -> dict[str, dict[str, Any]]:
-    """
-    The entries of the table: ``{mount point: {device, fstype, opts, dump, pass}}``.
+    """The entries of the table: ``{mount point: {device, fstype, opts, dump, pass}}``.
 
     A mount point that is there twice has underscores at the end of its name.
 
@@ -566,8 +539,7 @@ def fstab(config: str = "/etc/fstab") -> dict[str, dict[str, Any]]:
 
 
 def rm_fstab(name: str, device: str | None = None, config: str = "/etc/fstab", test: bool = False) -> bool:
-    """
-    Take a mount point out of the table; ``device`` takes out only its entry. True when it is not there any more.
+    """Take a mount point out of the table; ``device`` takes out only its entry. True when it is not there any more.
 
     CLI Example::
 
@@ -597,8 +569,8 @@ def set_fstab(  # noqa: PLR0913, PLR0917 - Salt's signature
     match_on: str | Sequence[str] = "auto",
     not_change: bool = False,
 ) -> str:
-    """
-    Have an entry in the table: ``new``, ``change`` or ``present`` tells what was, or with ``test=True`` would be, done.
+    """Have an entry in the table: ``new``, ``change`` or ``present`` tells what was, or with ``test=True`` would be,
+    done.
 
     ``match_on`` names the columns that tell which entry is meant, of ``device``, ``name``, ``fstype``, ``opts``,
     ``dump`` and ``pass_num``; ``auto`` means the device, or the mount point for file systems that have none.

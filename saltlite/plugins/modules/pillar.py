@@ -32,8 +32,7 @@ def get(
     delimiter: str = ":",
     unmask: bool = True,
 ) -> Any:
-    """
-    A value of the pillar: the parts of the key are separated by ``delimiter``, numbers count the items of a list.
+    """A value of the pillar: the parts of the key are separated by ``delimiter``, numbers count the items of a list.
 
     A key that does not exist gives ``default``. With ``merge`` a default that is a map is completed by the pillar, and
     one that is a list is continued by it; ``merge_nested_lists`` joins lists in maps, too. With ``unmask=False`` there
@@ -58,8 +57,7 @@ def get(
 
 
 def items(*args: str, unmask: bool = True) -> dict[str, Any]:
-    """
-    All of the pillar; or the named values, as ``item`` shows them. ``unmask=False`` has asterisks in their place.
+    """All of the pillar; or the named values, as ``item`` shows them. ``unmask=False`` has asterisks in their place.
 
     CLI Example::
 
@@ -70,8 +68,7 @@ def items(*args: str, unmask: bool = True) -> dict[str, Any]:
 
 
 def data(*args: str, unmask: bool = True) -> dict[str, Any]:
-    """
-    The same as ``items``.
+    """The same as ``items``.
 
     CLI Example::
 
@@ -89,8 +86,7 @@ def fetch(
     delimiter: str = ":",
     unmask: bool = True,
 ) -> Any:
-    """
-    The same as ``get``.
+    """The same as ``get``.
 
     CLI Example::
 
@@ -106,8 +102,8 @@ def filter_by(
     default: str = "default",
     base: str | None = None,
 ) -> Any:
-    """
-    The value whose key, a glob, matches what the pillar has under ``pillar``; of a list the first that any key matches.
+    """The value whose key, a glob, matches what the pillar has under ``pillar``; of a list the first that any key
+    matches.
 
     Without a match that of the key ``default``, or ``None``. A map is laid over that of the key ``base``, and ``merge``
     over what came of it.
@@ -120,8 +116,7 @@ def filter_by(
 
 
 def obfuscate(*args: str) -> Any:
-    """
-    All of the pillar, or the named values, with the type of each value in its place, such as ``<str>``.
+    """All of the pillar, or the named values, with the type of each value in its place, such as ``<str>``.
 
     CLI Example::
 
@@ -131,8 +126,7 @@ def obfuscate(*args: str) -> Any:
 
 
 def raw(key: str | None = None, *, unmask: bool = True) -> Any:
-    """
-    All of the pillar, or one key of it as it is; ``{}`` for a key that does not exist.
+    """All of the pillar, or one key of it as it is; ``{}`` for a key that does not exist.
 
     CLI Example::
 
@@ -143,8 +137,7 @@ def raw(key: str | None = None, *, unmask: bool = True) -> Any:
 
 
 def item(*args: str, default: Any = "", delimiter: str = ":", unmask: bool = True) -> dict[str, Any]:
-    """
-    The named values; one that does not exist has the value of ``default``.
+    """The named values; one that does not exist has the value of ``default``.
 
     CLI Example::
 
@@ -155,8 +148,7 @@ def item(*args: str, default: Any = "", delimiter: str = ":", unmask: bool = Tru
 
 
 def ls() -> list[str]:
-    """
-    The keys of the pillar, sorted; no value is shown.
+    """The keys of the pillar, sorted; no value is shown.
 
     CLI Example::
 
@@ -166,8 +158,7 @@ def ls() -> list[str]:
 
 
 def keys(key: str, delimiter: str = ":") -> list[Any]:
-    """
-    The keys of a map inside the pillar.
+    """The keys of a map inside the pillar.
 
     CLI Example::
 

@@ -20,8 +20,7 @@ __risk__ = {"kill_pid": "kill", "pkill": "kill"}
 
 
 def top(num_processes: int = 5, interval: float = 3) -> list[dict[str, Any]]:
-    """
-    The processes that used most of the processors within an interval of so many seconds.
+    """The processes that used most of the processors within an interval of so many seconds.
 
     CLI Example::
 
@@ -60,8 +59,7 @@ def top(num_processes: int = 5, interval: float = 3) -> list[dict[str, Any]]:
 
 
 def get_pid_list() -> list[int]:
-    """
-    The ids of all processes.
+    """The ids of all processes.
 
     CLI Example::
 
@@ -71,8 +69,7 @@ def get_pid_list() -> list[int]:
 
 
 def proc_info(pid: int, attrs: list[str] | None = None) -> dict[str, Any]:
-    """
-    What is known of a process; ``attrs`` names what of it. What this minion's user may not see is None.
+    """What is known of a process; ``attrs`` names what of it. What this minion's user may not see is None.
 
     CLI Example::
 
@@ -83,8 +80,7 @@ def proc_info(pid: int, attrs: list[str] | None = None) -> dict[str, Any]:
 
 
 def kill_pid(pid: int, signal: int = 15) -> bool:
-    """
-    Send a signal to a process: True, or False when there is no such process.
+    """Send a signal to a process: True, or False when there is no such process.
 
     CLI Example::
 
@@ -101,8 +97,7 @@ def kill_pid(pid: int, signal: int = 15) -> bool:
 
 
 def pkill(pattern: str, user: str | None = None, signal: int = 15, full: bool = False) -> dict[str, list[int]] | None:
-    """
-    Send a signal to the processes whose name holds the text: ``{"killed": [pid]}``, or None for none.
+    """Send a signal to the processes whose name holds the text: ``{"killed": [pid]}``, or None for none.
 
     With ``full=True`` the text is looked for in the command line. ``user`` takes the processes of one user only. The
     job that asks is never among them.
@@ -136,8 +131,7 @@ def pkill(pattern: str, user: str | None = None, signal: int = 15, full: bool = 
 def pgrep(
     pattern: str, user: str | None = None, full: bool = False, pattern_is_regex: bool = False
 ) -> list[int] | None:
-    """
-    The ids of the processes whose name holds the text, or None for none.
+    """The ids of the processes whose name holds the text, or None for none.
 
     With ``full=True`` the text is looked for in the command line; ``pattern_is_regex=True`` makes it a regular
     expression. ``user`` takes the processes of one user only.
@@ -152,8 +146,7 @@ def pgrep(
 
 
 def cpu_percent(interval: float = 0.1, per_cpu: bool = False) -> float | list[float]:
-    """
-    How busy the processors are within an interval of so many seconds, in percent; ``per_cpu`` gives a list.
+    """How busy the processors are within an interval of so many seconds, in percent; ``per_cpu`` gives a list.
 
     CLI Example::
 
@@ -169,8 +162,7 @@ def cpu_percent(interval: float = 0.1, per_cpu: bool = False) -> float | list[fl
 
 
 def cpu_times(per_cpu: bool = False) -> dict[str, float] | list[dict[str, float]]:
-    """
-    What the processors did since the machine was started, in seconds; ``per_cpu`` gives a list.
+    """What the processors did since the machine was started, in seconds; ``per_cpu`` gives a list.
 
     CLI Example::
 
@@ -181,8 +173,7 @@ def cpu_times(per_cpu: bool = False) -> dict[str, float] | list[dict[str, float]
 
 
 def virtual_memory() -> dict[str, Any]:
-    """
-    The memory of the machine in bytes: ``total``, ``available``, ``percent``, ``used``, ``free`` and more.
+    """The memory of the machine in bytes: ``total``, ``available``, ``percent``, ``used``, ``free`` and more.
 
     CLI Example::
 
@@ -192,8 +183,7 @@ def virtual_memory() -> dict[str, Any]:
 
 
 def swap_memory() -> dict[str, Any]:
-    """
-    Swap space in bytes: ``total``, ``used``, ``free``, ``percent``, and what went in (``sin``) and out (``sout``).
+    """Swap space in bytes: ``total``, ``used``, ``free``, ``percent``, and what went in (``sin``) and out (``sout``).
 
     CLI Example::
 
@@ -203,8 +193,8 @@ def swap_memory() -> dict[str, Any]:
 
 
 def disk_partitions(all: bool = False) -> list[dict[str, str]]:
-    """
-    Mounted file systems: a list of ``{device, mountpoint, fstype, opts}``; ``all=True`` shows those without a device.
+    """Mounted file systems: a list of ``{device, mountpoint, fstype, opts}``; ``all=True`` shows those without a
+    device.
 
     CLI Example::
 
@@ -224,8 +214,7 @@ def disk_partitions(all: bool = False) -> list[dict[str, str]]:
 
 
 def disk_usage(path: str) -> dict[str, Any]:
-    """
-    The room of the file system of a path, in bytes: ``total``, ``used``, ``free`` and ``percent``.
+    """The room of the file system of a path, in bytes: ``total``, ``used``, ``free`` and ``percent``.
 
     CLI Example::
 
@@ -247,8 +236,7 @@ def disk_usage(path: str) -> dict[str, Any]:
 
 
 def disk_partition_usage(all: bool = False) -> list[dict[str, Any]]:
-    """
-    What ``disk_partitions`` and ``disk_usage`` return, together.
+    """What ``disk_partitions`` and ``disk_usage`` return, together.
 
     CLI Example::
 
@@ -262,8 +250,7 @@ def disk_partition_usage(all: bool = False) -> list[dict[str, Any]]:
 
 
 def total_physical_memory() -> int:
-    """
-    The memory of the machine in bytes.
+    """The memory of the machine in bytes.
 
     CLI Example::
 
@@ -273,8 +260,7 @@ def total_physical_memory() -> int:
 
 
 def num_cpus() -> int | None:
-    """
-    The number of processors.
+    """The number of processors.
 
     CLI Example::
 
@@ -284,8 +270,7 @@ def num_cpus() -> int | None:
 
 
 def boot_time(time_format: str | None = None) -> int | str:
-    """
-    When the machine was started, in seconds since 1970, or in the words of strftime.
+    """When the machine was started, in seconds since 1970, or in the words of strftime.
 
     CLI Example::
 
@@ -304,8 +289,7 @@ def boot_time(time_format: str | None = None) -> int | str:
 
 
 def network_io_counters(interface: str | None = None) -> dict[str, int] | bool:
-    """
-    What went over the network since the machine was started; False for an interface that is not there.
+    """What went over the network since the machine was started; False for an interface that is not there.
 
     CLI Example::
 
@@ -317,8 +301,7 @@ def network_io_counters(interface: str | None = None) -> dict[str, int] | bool:
 
 
 def disk_io_counters(device: str | None = None) -> dict[str, int] | bool:
-    """
-    What was read and written since the machine was started; False for a device that is not there.
+    """What was read and written since the machine was started; False for a device that is not there.
 
     CLI Example::
 
@@ -333,8 +316,7 @@ def disk_io_counters(device: str | None = None) -> dict[str, int] | bool:
 
 
 def get_users() -> list[dict[str, Any]]:
-    """
-    Who is logged in: a list of ``{name, terminal, host, started, pid}``.
+    """Who is logged in: a list of ``{name, terminal, host, started, pid}``.
 
     CLI Example::
 
@@ -353,8 +335,7 @@ def get_users() -> list[dict[str, Any]]:
 
 
 def lsof(name: str) -> list[str]:
-    """
-    Open files of the programs whose name begins so, as lsof lists them: ``[name, output]``.
+    """Open files of the programs whose name begins so, as lsof lists them: ``[name, output]``.
 
     CLI Example::
 
@@ -365,8 +346,7 @@ def lsof(name: str) -> list[str]:
 
 
 def netstat(name: str) -> list[Any]:
-    """
-    The lines of ``netstat -nap`` that hold the text: ``[name, lines]``.
+    """The lines of ``netstat -nap`` that hold the text: ``[name, lines]``.
 
     CLI Example::
 
@@ -376,8 +356,7 @@ def netstat(name: str) -> list[Any]:
 
 
 def ss(name: str) -> list[Any]:
-    """
-    The lines of ``ss -neap`` that hold the text: ``[name, lines]``.
+    """The lines of ``ss -neap`` that hold the text: ``[name, lines]``.
 
     CLI Example::
 
@@ -387,8 +366,7 @@ def ss(name: str) -> list[Any]:
 
 
 def psaux(name: str) -> list[Any]:
-    """
-    The lines of ``ps aux`` that the regular expression finds: ``[name, lines, "N occurrence(s)."]``.
+    """The lines of ``ps aux`` that the regular expression finds: ``[name, lines, "N occurrence(s)."]``.
 
     CLI Example::
 
@@ -401,8 +379,7 @@ def psaux(name: str) -> list[Any]:
 
 
 def status(status: str) -> list[dict[str, Any]]:
-    """
-    The processes in a state such as ``running``, ``sleeping``, ``disk-sleep``, ``stopped`` or ``zombie``.
+    """The processes in a state such as ``running``, ``sleeping``, ``disk-sleep``, ``stopped`` or ``zombie``.
 
     CLI Example::
 

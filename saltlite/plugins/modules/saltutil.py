@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __file_client__, __opts__
 
 
-# MERGED jobs.py:
-# The jobs that run on this minion, and what it keeps of those that have ended.
-
+# --- Jobs ---
 
 RECORD_BYTES_MAX = 64 * 1024
 """A larger file in the folder is not the minion's."""
@@ -55,8 +53,7 @@ __risk__ = {"kill_all_jobs": "kill-jobs", "term_all_jobs": "kill-jobs"}
 
 
 def running() -> list[dict[str, Any]]:
-    """
-    The jobs that run now, without the one that asks: ``jid``, ``fun``, ``user``, ``pid`` and ``started``.
+    """The jobs that run now, without the one that asks: ``jid``, ``fun``, ``user``, ``pid`` and ``started``.
 
     CLI Example::
 
@@ -76,8 +73,7 @@ def running() -> list[dict[str, Any]]:
 
 
 def is_running(fun: str) -> list[dict[str, Any]]:
-    """
-    The running jobs that have that function among theirs; globs work.
+    """The running jobs that have that function among theirs; globs work.
 
     CLI Example::
 
@@ -92,8 +88,7 @@ def is_running(fun: str) -> list[dict[str, Any]]:
 
 
 def find_job(jid: str) -> dict[str, Any]:
-    """
-    The running job with that jid, or an empty dict.
+    """The running job with that jid, or an empty dict.
 
     CLI Example::
 
@@ -104,8 +99,7 @@ def find_job(jid: str) -> dict[str, Any]:
 
 
 def signal_job(jid: str, sig: int | str) -> str:
-    """
-    Send a signal to the processes of a running job; an empty answer says that it does not run.
+    """Send a signal to the processes of a running job; an empty answer says that it does not run.
 
     CLI Example::
 
@@ -130,8 +124,7 @@ def signal_job(jid: str, sig: int | str) -> str:
 
 
 def term_job(jid: str) -> str:
-    """
-    End a running job with SIGTERM.
+    """End a running job with SIGTERM.
 
     CLI Example::
 
@@ -141,8 +134,7 @@ def term_job(jid: str) -> str:
 
 
 def kill_job(jid: str) -> str:
-    """
-    End a running job with SIGKILL.
+    """End a running job with SIGKILL.
 
     CLI Example::
 
@@ -152,8 +144,7 @@ def kill_job(jid: str) -> str:
 
 
 def term_all_jobs() -> list[str]:
-    """
-    End all running jobs but this one with SIGTERM; what ``term_job`` says of each.
+    """End all running jobs but this one with SIGTERM; what ``term_job`` says of each.
 
     CLI Example::
 
@@ -163,8 +154,7 @@ def term_all_jobs() -> list[str]:
 
 
 def kill_all_jobs() -> list[str]:
-    """
-    End all running jobs but this one with SIGKILL; what ``kill_job`` says of each.
+    """End all running jobs but this one with SIGKILL; what ``kill_job`` says of each.
 
     CLI Example::
 
@@ -174,8 +164,7 @@ def kill_all_jobs() -> list[str]:
 
 
 def kept_return(jid: str, offset: int = 0, size: int = KEPT_PART_MAX) -> dict[str, Any]:
-    """
-    A part of a return that was too large to travel, for ``saltlite job fetch``: ``data`` from ``offset`` on, at most
+    """A part of a return that was too large to travel, for ``saltlite job fetch``: ``data`` from ``offset`` on, at most
     ``size`` bytes, with the ``size`` of all of it and its ``sha256`` in hexadecimal digits. All parts together are the
     return, encoded with msgpack. Whoever may run this function can read the returns of other people's jobs.
 
@@ -269,9 +258,7 @@ def _signal_number(sig: int | str) -> int:
         raise SaltInvocationError(f"{sig!r} is not a signal: 15, TERM and SIGTERM all name one.") from error
 
 
-# MERGED syncing.py:
-# Plug-ins and data that come from the master.
-
+# --- Plug-ins ---
 
 log = logging.getLogger(__name__)
 
@@ -287,8 +274,7 @@ def sync_modules(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the execution modules in ``salt://_modules``; the names of those that changed, as ``modules.lumberjack``.
+    """Bring the execution modules in ``salt://_modules``; the names of those that changed, as ``modules.lumberjack``.
 
     ``saltenv`` is one environment or several (``base`` by default). ``extmod_whitelist`` and ``extmod_blacklist`` are
     globs of names: a list, a text with commas, or a map from types to lists, as the options of these names are, whose
@@ -315,8 +301,7 @@ def sync_grains(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the grains in ``salt://_grains``, as ``sync_modules``; with ``refresh`` all grains are found anew.
+    """Bring the grains in ``salt://_grains``, as ``sync_modules``; with ``refresh`` all grains are found anew.
 
     CLI Example::
 
@@ -333,8 +318,7 @@ def sync_executors(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the executors in ``salt://_executors``, as ``sync_modules``.
+    """Bring the executors in ``salt://_executors``, as ``sync_modules``.
 
     CLI Example::
 
@@ -351,8 +335,7 @@ def sync_interfaces(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the module interfaces in ``salt://_interfaces``, as ``sync_modules``.
+    """Bring the module interfaces in ``salt://_interfaces``, as ``sync_modules``.
 
     CLI Example::
 
@@ -369,8 +352,8 @@ def sync_resources(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the resource types in ``salt://_resources``, as ``sync_modules``; with ``refresh`` resources are looked for.
+    """Bring the resource types in ``salt://_resources``, as ``sync_modules``; with ``refresh`` resources are looked
+    for.
 
     CLI Example::
 
@@ -387,8 +370,7 @@ def sync_output(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the outputters in ``salt://_output``, for ``saltlite-call``, as ``sync_modules``.
+    """Bring the outputters in ``salt://_output``, for ``saltlite-call``, as ``sync_modules``.
 
     CLI Example::
 
@@ -405,8 +387,7 @@ def sync_outputters(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    The same as ``sync_output``.
+    """The same as ``sync_output``.
 
     CLI Example::
 
@@ -423,8 +404,7 @@ def sync_utils(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the files in ``salt://_utils``, which modules reach as ``__utils__``, as ``sync_modules``.
+    """Bring the files in ``salt://_utils``, which modules reach as ``__utils__``, as ``sync_modules``.
 
     CLI Example::
 
@@ -442,8 +422,7 @@ def sync_all(
     extmod_empty: bool | None = None,
     report: bool = False,
 ) -> dict[str, Any]:
-    """
-    Bring the plug-ins of every type; type -> the names of those that changed.
+    """Bring the plug-ins of every type; type -> the names of those that changed.
 
     The lists are maps here, type -> globs of names. With ``report`` each type has ``synced``, ``removed`` and
     ``failed`` (name -> why; then nothing of that type was changed) instead.
@@ -467,8 +446,7 @@ def sync_all(
 
 
 def refresh_modules() -> bool:
-    """
-    Have the minion look at its modules, and tell the master what they offer; True when it has.
+    """Have the minion look at its modules, and tell the master what they offer; True when it has.
 
     CLI Example::
 
@@ -479,8 +457,7 @@ def refresh_modules() -> bool:
 
 
 def refresh_grains(refresh_pillar: bool = True) -> bool:
-    """
-    Have the minion find its grains anew, and tell the master; True when the next job will see them.
+    """Have the minion find its grains anew, and tell the master; True when the next job will see them.
 
     With ``refresh_pillar`` the pillar, which may depend on them, is fetched after that.
 
@@ -495,8 +472,7 @@ def refresh_grains(refresh_pillar: bool = True) -> bool:
 
 
 def refresh_pillar(wait: bool = True, timeout: float = 30) -> bool:  # noqa: ARG001 - Salt's signature
-    """
-    Have the minion fetch its pillar anew, and register its resources again where they follow from it.
+    """Have the minion fetch its pillar anew, and register its resources again where they follow from it.
 
     True when that is done, and the next job will see it. ``wait`` and ``timeout`` are there because Salt has
     them, and change nothing.
@@ -510,8 +486,7 @@ def refresh_pillar(wait: bool = True, timeout: float = 30) -> bool:  # noqa: ARG
 
 
 def pillar_refresh(wait: bool = True, timeout: float = 30) -> bool:
-    """
-    The same as ``refresh_pillar``, by its older name.
+    """The same as ``refresh_pillar``, by its older name.
 
     CLI Example::
 
@@ -521,8 +496,7 @@ def pillar_refresh(wait: bool = True, timeout: float = 30) -> bool:
 
 
 def refresh_resources() -> dict[str, Any]:
-    """
-    Have the minion look for its resources and their grains, register them, and tell how that went.
+    """Have the minion look for its resources and their grains, register them, and tell how that went.
 
     ``types`` has of each resource type whether it was ``loaded`` and ``initialised``, how many resources were ``found``
     and how many it ``was`` in the look before, and the ``error`` that kept it from that, if any. Where nothing was
@@ -542,8 +516,7 @@ def refresh_resources() -> dict[str, Any]:
 
 
 def list_extmods() -> dict[str, list[str]]:
-    """
-    The plug-ins that were brought, by type.
+    """The plug-ins that were brought, by type.
 
     CLI Example::
 
@@ -559,8 +532,7 @@ def list_extmods() -> dict[str, list[str]]:
 
 
 def clear_cache(days: int = -1) -> bool:
-    """
-    Remove the copies of files that ``cp`` keeps; those only that are older than ``days``, where it is given.
+    """Remove the copies of files that ``cp`` keeps; those only that are older than ``days``, where it is given.
 
     Plug-ins that were brought, kept returns and grains are no part of that.
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 
 def conformance(*args: str, known: list[str] | None = None) -> dict[str, dict[str, Any]]:
-    """
-    How each function of a module stands against the module's interface; without a name for every module that has one
+    """How each function of a module stands against the module's interface; without a name for every module that has one
     and is provided here.
 
     ``known`` are digests of reports that the caller has: of such a report only the digest comes back, and how often

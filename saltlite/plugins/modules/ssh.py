@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __context__, __salt__
 
 
-# MERGED keylines.py:
-# Lines of keys, as sshd(8) describes them: options, type, key, comment.
-
+# --- Lines of keys, in the form of sshd(8): options, type, key, comment ---
 
 _TYPE = re.compile(r"(?:(?:sk-)?ssh-|(?:sk-)?ecdsa-|rsa-sha2-)[a-z0-9@.-]+")
 
@@ -152,9 +150,7 @@ def _one_line(value: Any, what: str) -> str:
     return text
 
 
-# MERGED authorized.py:
-# Keys that may log in as a user: the file ``authorized_keys``.
-
+# --- authorized_keys ---
 
 __risk__ = {"rm_auth_key": "remove", "rm_auth_key_from_file": "remove"}
 
@@ -165,8 +161,7 @@ _FILE_MODE = 0o600
 def auth_keys(
     user: str | list[str] | None = None, config: str = _CONFIG, fingerprint_hash_type: str | None = None
 ) -> dict[str, Any]:
-    """
-    The keys that may log in as a user, ``{key: {"enc", "comment", "options", "fingerprint"}}``.
+    """The keys that may log in as a user, ``{key: {"enc", "comment", "options", "fingerprint"}}``.
 
     With several users, or none for all, the same by user: those without such a file are left out.
 
@@ -194,8 +189,7 @@ def check_key(  # noqa: PLR0913 - Salt's signature
     *,
     fingerprint_hash_type: str | None = None,
 ) -> str:
-    """
-    What ``set_auth_key`` would do: ``add``, ``update``, or nothing, as the key ``exists``.
+    """What ``set_auth_key`` would do: ``add``, ``update``, or nothing, as the key ``exists``.
 
     CLI Example::
 
@@ -215,8 +209,7 @@ def check_key_file(
     saltenv: str = "base",
     fingerprint_hash_type: str | None = None,
 ) -> dict[str, str]:
-    """
-    What ``set_auth_key_from_file`` would do with each key of a file of the master, or of this minion.
+    """What ``set_auth_key_from_file`` would do with each key of a file of the master, or of this minion.
 
     CLI Example::
 
@@ -241,8 +234,7 @@ def set_auth_key(  # noqa: PLR0913 - Salt's signature
     *,
     fingerprint_hash_type: str | None = None,
 ) -> str:
-    """
-    Let a key log in as a user: ``new``, ``replace`` where its options or comment were others, ``no change``.
+    """Let a key log in as a user: ``new``, ``replace`` where its options or comment were others, ``no change``.
 
     ``invalid`` and ``Invalid public key`` say that it is no key, ``fail`` that there is no such user or home.
 
@@ -282,8 +274,7 @@ def set_auth_key_from_file(
     *,
     options: list[str] | None = None,
 ) -> str:
-    """
-    Let all keys of a file log in as a user, with these options or those of the file; the answer that weighs most.
+    """Let all keys of a file log in as a user, with these options or those of the file; the answer that weighs most.
 
     CLI Example::
 
@@ -303,8 +294,7 @@ def set_auth_key_from_file(
 
 
 def rm_auth_key(user: str, key: str, config: str = _CONFIG, fingerprint_hash_type: str | None = None) -> str:  # noqa: ARG001 - Salt's argument
-    """
-    Have a key log in as a user no more: ``Key removed``, or ``Key not present``.
+    """Have a key log in as a user no more: ``Key removed``, or ``Key not present``.
 
     CLI Example::
 
@@ -327,8 +317,7 @@ def rm_auth_key_from_file(
     saltenv: str = "base",
     fingerprint_hash_type: str | None = None,
 ) -> str:
-    """
-    Have all keys of a file of the master, or of this minion, log in as a user no more.
+    """Have all keys of a file of the master, or of this minion, log in as a user no more.
 
     CLI Example::
 
@@ -412,11 +401,7 @@ def _source(source: str, saltenv: str) -> list[KeyLine] | None:
     return found
 
 
-# MERGED known.py:
-# Hosts that users know: the files ``known_hosts``, by the programs of OpenSSH.
-#
-# ``ssh-keygen`` gets a copy of the file, so that it never writes where a user could lead it.
-
+# --- known_hosts: ssh-keygen works on a copy, because the user could redirect where it writes ---
 
 _PORT = 22
 _SYSTEM = "/etc/ssh/ssh_known_hosts"
@@ -431,9 +416,8 @@ def get_known_host_entries(
     port: int | None = None,
     fingerprint_hash_type: str | None = None,
 ) -> Any:
-    """
-    What a user, or without one the system, knows of a host: a list of ``hostname``, ``key``, ``enc``, ``fingerprint``;
-    ``None`` when it is nothing.
+    """What a user, or without one the system, knows of a host: a list of ``hostname``, ``key``, ``enc``,
+    ``fingerprint``; ``None`` when it is nothing.
 
     CLI Example::
 
@@ -457,8 +441,7 @@ def recv_known_host_entries(
     timeout: int = 5,
     fingerprint_hash_type: str | None = None,
 ) -> list[dict[str, str]] | None:
-    """
-    The keys that a host shows, as ``get_known_host_entries``; ``None`` when it shows none in that many seconds.
+    """The keys that a host shows, as ``get_known_host_entries``; ``None`` when it shows none in that many seconds.
 
     CLI Example::
 
@@ -487,8 +470,7 @@ def check_known_host(
     port: int | None = None,
     fingerprint_hash_type: str | None = None,
 ) -> Any:
-    """
-    What ``set_known_host`` would do: ``add``, ``update``, or nothing, as the host ``exists``.
+    """What ``set_known_host`` would do: ``add``, ``update``, or nothing, as the host ``exists``.
 
     CLI Example::
 
@@ -511,8 +493,7 @@ def check_known_host(
 def rm_known_host(
     user: str | None = None, hostname: str | None = None, config: str | None = None, port: int | None = None
 ) -> dict[str, str]:
-    """
-    Have a user, or without one the system, know a host no more: ``{"status": "removed", "comment": ...}``.
+    """Have a user, or without one the system, know a host no more: ``{"status": "removed", "comment": ...}``.
 
     CLI Example::
 
@@ -524,8 +505,8 @@ def rm_known_host(
 
 
 def hash_known_hosts(user: str | None = None, config: str | None = None) -> dict[str, str]:
-    """
-    Replace the names of hosts by their hashes: ``{"status": "updated", "comment": ...}``. No copy with names is left.
+    """Replace the names of hosts by their hashes: ``{"status": "updated", "comment": ...}``. No copy with names is
+    left.
 
     CLI Example::
 
@@ -547,8 +528,7 @@ def set_known_host(  # noqa: PLR0913 - Salt's signature
     timeout: int = 5,
     fingerprint_hash_type: str | None = None,
 ) -> dict[str, Any]:
-    """
-    Have a user, or without one the system, know a host by its key, or by those that it shows now.
+    """Have a user, or without one the system, know a host by its key, or by those that it shows now.
 
     With a ``fingerprint`` one of these must have it; without both whoever answers is believed. The answer has the
     status ``exists`` with the ``keys``, ``updated`` with the ``old`` and ``new`` entries, or ``error`` with its reason.
@@ -713,9 +693,7 @@ def _whole(value: Any, what: str) -> int:
         raise SaltInvocationError(f"{what} is a whole number, not {value!r:.40}.") from None
 
 
-# MERGED own.py:
-# Keys of this machine and of its users.
-
+# --- Keys of this machine and of its users ---
 
 _HOST_KEY = re.compile(r"ssh_host_(?P<type>.+)_key(?P<pub>(?P<cert>-cert)?\.pub)?")
 _KINDS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
@@ -723,8 +701,7 @@ _OPENSSH = b"openssh-key-v1\0"
 
 
 def host_keys(keydir: str | None = None, private: bool = False, certs: bool = True) -> dict[str, str]:
-    """
-    The keys that this machine shows to who connects: ``{"ed25519.pub": text, ...}``.
+    """The keys that this machine shows to who connects: ``{"ed25519.pub": text, ...}``.
 
     Private keys are shown with ``private=True`` only (Salt shows them unless told not to). A key that cannot be read
     is an empty text.
@@ -755,8 +732,7 @@ def host_keys(keydir: str | None = None, private: bool = False, certs: bool = Tr
 def user_keys(
     user: str | list[str] | None = None, pubfile: str | bool | None = None, prvfile: str | bool | None = None
 ) -> dict[str, dict[str, str]]:
-    """
-    The keys of users, by the names of their files below ``.ssh``; of all users without names.
+    """The keys of users, by the names of their files below ``.ssh``; of all users without names.
 
     ``pubfile`` names another file, ``False`` leaves the public ones away. Private keys are shown when ``prvfile`` names
     one, or is ``True`` (Salt shows them unless told not to).
@@ -788,8 +764,7 @@ def user_keys(
 
 
 def key_is_encrypted(key: str) -> bool:
-    """
-    Whether the private key in a file wants a passphrase; False for a file that is none.
+    """Whether the private key in a file wants a passphrase; False for a file that is none.
 
     CLI Example::
 

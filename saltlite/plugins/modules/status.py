@@ -60,8 +60,7 @@ _INTERFACE_COLUMNS = (
 
 
 def procs() -> dict[str, dict[str, str]]:
-    """
-    All processes: ``{pid: {"user": name, "cmd": command line}}``.
+    """All processes: ``{pid: {"user": name, "cmd": command line}}``.
 
     CLI Example::
 
@@ -76,8 +75,7 @@ def procs() -> dict[str, dict[str, str]]:
 
 
 def custom() -> dict[str, Any]:
-    """
-    The figures that the minion's configuration, or the pillar, asks for.
+    """The figures that the minion's configuration, or the pillar, asks for.
 
     An option ``status.FUNCTION.custom`` lists keys of what ``status.FUNCTION`` returns; a key that is not there has
     the value ``UNKNOWN``::
@@ -100,8 +98,7 @@ def custom() -> dict[str, Any]:
 
 
 def uptime() -> dict[str, Any]:
-    """
-    For how long the machine has been up: ``seconds``, ``since_iso``, ``since_t``, ``days``, ``time`` and ``users``.
+    """For how long the machine has been up: ``seconds``, ``since_iso``, ``since_t``, ``days``, ``time`` and ``users``.
 
     CLI Example::
 
@@ -124,8 +121,7 @@ def uptime() -> dict[str, Any]:
 
 
 def loadavg() -> dict[str, float]:
-    """
-    The load averages of 1, 5 and 15 minutes.
+    """The load averages of 1, 5 and 15 minutes.
 
     CLI Example::
 
@@ -136,8 +132,7 @@ def loadavg() -> dict[str, float]:
 
 
 def cpustats() -> dict[str, Any]:
-    """
-    What the processors did since the machine was started, in ticks, with interrupts and context switches.
+    """What the processors did since the machine was started, in ticks, with interrupts and context switches.
 
     CLI Example::
 
@@ -157,8 +152,7 @@ def cpustats() -> dict[str, Any]:
 
 
 def meminfo() -> dict[str, dict[str, str]]:
-    """
-    Memory: ``{name: {"value": text, "unit": "kB"}}``; plain counts have no unit.
+    """Memory: ``{name: {"value": text, "unit": "kB"}}``; plain counts have no unit.
 
     CLI Example::
 
@@ -172,8 +166,7 @@ def meminfo() -> dict[str, dict[str, str]]:
 
 
 def cpuinfo() -> dict[str, Any]:
-    """
-    What the kernel says of the last processor; ``flags`` is a list.
+    """What the kernel says of the last processor; ``flags`` is a list.
 
     CLI Example::
 
@@ -188,8 +181,7 @@ def cpuinfo() -> dict[str, Any]:
 
 
 def diskstats() -> dict[str, dict[str, Any]]:
-    """
-    Reads and writes of every block device since the machine was started.
+    """Reads and writes of every block device since the machine was started.
 
     CLI Example::
 
@@ -204,8 +196,7 @@ def diskstats() -> dict[str, dict[str, Any]]:
 
 
 def diskusage(*args: str) -> dict[str, dict[str, int | None]]:
-    """
-    Total and available bytes of file systems: ``{mount point: {"available": bytes, "total": bytes}}``.
+    """Total and available bytes of file systems: ``{mount point: {"available": bytes, "total": bytes}}``.
 
     Arguments are mount points, or globs of types of file systems; without one all are shown. A file system that does
     not answer has the values None.
@@ -240,8 +231,7 @@ def diskusage(*args: str) -> dict[str, dict[str, int | None]]:
 
 
 def vmstats() -> dict[str, int]:
-    """
-    Counters of the virtual memory since the machine was started.
+    """Counters of the virtual memory since the machine was started.
 
     CLI Example::
 
@@ -252,8 +242,7 @@ def vmstats() -> dict[str, int]:
 
 
 def nproc() -> int:
-    """
-    The number of processors that this minion may use.
+    """The number of processors that this minion may use.
 
     CLI Example::
 
@@ -263,8 +252,7 @@ def nproc() -> int:
 
 
 def netstats() -> dict[str, dict[str, Any]]:
-    """
-    Counters of the network protocols, by group: ``TcpExt``, ``IpExt`` and what else the kernel has.
+    """Counters of the network protocols, by group: ``TcpExt``, ``IpExt`` and what else the kernel has.
 
     CLI Example::
 
@@ -278,8 +266,7 @@ def netstats() -> dict[str, dict[str, Any]]:
 
 
 def netdev() -> dict[str, dict[str, Any]]:
-    """
-    Counters of every network interface since the machine was started.
+    """Counters of every network interface since the machine was started.
 
     CLI Example::
 
@@ -295,8 +282,7 @@ def netdev() -> dict[str, dict[str, Any]]:
 
 
 def w() -> list[dict[str, str]]:
-    """
-    Who is logged in and does what: a list of ``{user, tty, login, idle, jcpu, pcpu, what}``.
+    """Who is logged in and does what: a list of ``{user, tty, login, idle, jcpu, pcpu, what}``.
 
     CLI Example::
 
@@ -312,8 +298,7 @@ def w() -> list[dict[str, str]]:
 
 
 def all_status() -> dict[str, Any]:
-    """
-    All figures of this module in one answer; it is a long one.
+    """All figures of this module in one answer; it is a long one.
 
     CLI Example::
 
@@ -339,8 +324,7 @@ def all_status() -> dict[str, Any]:
 
 
 def pid(sig: str) -> str:
-    """
-    The ids of the processes whose command line, user or name the regular expression finds, a line each.
+    """The ids of the processes whose command line, user or name the regular expression finds, a line each.
 
     The process that asks is not among them.
 
@@ -357,8 +341,7 @@ def pid(sig: str) -> str:
 
 
 def version() -> str:
-    """
-    The version of the running kernel, with the compiler that made it.
+    """The version of the running kernel, with the compiler that made it.
 
     CLI Example::
 
@@ -368,8 +351,7 @@ def version() -> str:
 
 
 def time_(format: str = "%A, %d. %B %Y %I:%M%p") -> str:
-    """
-    The local time of this machine, in the words of strftime.
+    """The local time of this machine, in the words of strftime.
 
     CLI Example::
 

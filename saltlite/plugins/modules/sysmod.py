@@ -29,8 +29,7 @@ def __virtual__() -> str:  # noqa: N807 - the name that the loader asks for
 
 
 def doc(*args: str) -> dict[str, str | None]:
-    """
-    The documentation of functions: all of them, those of a module, one function, or those that a glob
+    """The documentation of functions: all of them, those of a module, one function, or those that a glob
     matches.
 
     CLI Example::
@@ -44,8 +43,7 @@ def doc(*args: str) -> dict[str, str | None]:
 
 
 def runner_doc(*args: str) -> dict[str, str | None]:
-    """
-    The documentation of runners, chosen as by ``sys.doc``; of those that are found on this machine.
+    """The documentation of runners, chosen as by ``sys.doc``; of those that are found on this machine.
 
     CLI Example::
 
@@ -55,8 +53,7 @@ def runner_doc(*args: str) -> dict[str, str | None]:
 
 
 def list_functions(*args: str, stubs: bool = False) -> list[str]:
-    """
-    The functions of this minion, or those of some modules, or those that a glob matches.
+    """The functions of this minion, or those of some modules, or those that a glob matches.
 
     With ``stubs`` also those of the named modules that an interface has and this machine does not: calling one says
     why.
@@ -78,8 +75,7 @@ def list_functions(*args: str, stubs: bool = False) -> list[str]:
 
 
 def list_runner_functions(*args: str) -> list[str]:
-    """
-    The functions of the runners that are found on this machine, chosen as by ``sys.list_functions``.
+    """The functions of the runners that are found on this machine, chosen as by ``sys.list_functions``.
 
     CLI Example::
 
@@ -90,8 +86,7 @@ def list_runner_functions(*args: str) -> list[str]:
 
 
 def list_modules(*args: str) -> list[str]:
-    """
-    The modules of this minion, or those that a glob matches.
+    """The modules of this minion, or those that a glob matches.
 
     CLI Example::
 
@@ -102,8 +97,7 @@ def list_modules(*args: str) -> list[str]:
 
 
 def list_runners(*args: str) -> list[str]:
-    """
-    The runners that are found on this machine, or those that a glob matches.
+    """The runners that are found on this machine, or those that a glob matches.
 
     CLI Example::
 
@@ -114,8 +108,7 @@ def list_runners(*args: str) -> list[str]:
 
 
 def list_executors(*args: str) -> list[str]:
-    """
-    The executors of this minion, or those that a glob matches. Which of them may be asked for says its option
+    """The executors of this minion, or those that a glob matches. Which of them may be asked for says its option
     ``executors_allowed``.
 
     CLI Example::
@@ -126,8 +119,7 @@ def list_executors(*args: str) -> list[str]:
 
 
 def executor_doc(*args: str) -> dict[str, str | None]:
-    """
-    The documentation of executors, chosen as by ``sys.doc``: of each the file's own, and that of its functions.
+    """The documentation of executors, chosen as by ``sys.doc``: of each the file's own, and that of its functions.
 
     CLI Example::
 
@@ -139,8 +131,7 @@ def executor_doc(*args: str) -> dict[str, str | None]:
 
 
 def argspec(module: str = "") -> dict[str, dict[str, Any]]:
-    """
-    The arguments of functions: of all, of a module, of one function, or of those that a glob matches.
+    """The arguments of functions: of all, of a module, of one function, or of those that a glob matches.
 
     ``varargs`` and ``kwargs`` are True where the function takes any further arguments.
 
@@ -154,8 +145,7 @@ def argspec(module: str = "") -> dict[str, dict[str, Any]]:
 
 
 def runner_argspec(module: str = "") -> dict[str, dict[str, Any]]:
-    """
-    The arguments of runners, as ``sys.argspec`` gives them.
+    """The arguments of runners, as ``sys.argspec`` gives them.
 
     CLI Example::
 
@@ -165,8 +155,7 @@ def runner_argspec(module: str = "") -> dict[str, dict[str, Any]]:
 
 
 def interface(module: str = "") -> dict[str, Any]:
-    """
-    The interface of a module: what its functions take and return, where they are to be had, and how each stands
+    """The interface of a module: what its functions take and return, where they are to be had, and how each stands
     here. Without a name, every module that has an interface, with its version.
 
     CLI Example::
@@ -185,8 +174,7 @@ def interface(module: str = "") -> dict[str, Any]:
 
 
 def module_info(*args: str) -> dict[str, dict[str, Any]]:
-    """
-    What modules say of themselves: the first paragraph of their docstring as ``summary``, the fields in it
+    """What modules say of themselves: the first paragraph of their docstring as ``summary``, the fields in it
     (``maintainer``, ``maturity``; lists: ``depends``, ``platform``), their ``functions``, and the ``file`` that
     provides them. Of all modules, or of those that a glob matches.
 
@@ -203,8 +191,7 @@ def module_info(*args: str) -> dict[str, dict[str, Any]]:
 
 
 def reload_modules() -> bool:
-    """
-    There is nothing to do, so always True: every job finds the modules as their files are when it begins.
+    """There is nothing to do, so always True: every job finds the modules as their files are when it begins.
 
     CLI Example::
 
@@ -214,8 +201,7 @@ def reload_modules() -> bool:
 
 
 def not_loaded() -> dict[str, str]:
-    """
-    The files that offer nothing here, each with its reason: what their ``__virtual__`` said, or what is broken.
+    """The files that offer nothing here, each with its reason: what their ``__virtual__`` said, or what is broken.
 
     CLI Example::
 
@@ -225,8 +211,7 @@ def not_loaded() -> dict[str, str]:
 
 
 def providers(*args: str) -> dict[str, list[dict[str, Any]]]:
-    """
-    The files that could provide a module, in the order in which they are asked, and why one is not chosen.
+    """The files that could provide a module, in the order in which they are asked, and why one is not chosen.
 
     CLI Example::
 

@@ -36,8 +36,7 @@ _DESCRIPTION = re.compile(r"""^\s*PRETTY_HOSTNAME=(["']?)(.*)\1\s*$""")
 
 
 def halt() -> str:
-    """
-    Stop the machine, and leave its power on.
+    """Stop the machine, and leave its power on.
 
     CLI Example::
 
@@ -47,8 +46,7 @@ def halt() -> str:
 
 
 def init(runlevel: str) -> str:
-    """
-    Have a machine with a SysV init change its runlevel.
+    """Have a machine with a SysV init change its runlevel.
 
     CLI Example::
 
@@ -60,8 +58,7 @@ def init(runlevel: str) -> str:
 
 
 def poweroff() -> str:
-    """
-    Stop the machine and turn it off.
+    """Stop the machine and turn it off.
 
     CLI Example::
 
@@ -71,8 +68,7 @@ def poweroff() -> str:
 
 
 def reboot(at_time: str | int | None = None) -> str:
-    """
-    Start the machine again, at once or at a time: in so many minutes, or at HH:MM.
+    """Start the machine again, at once or at a time: in so many minutes, or at HH:MM.
 
     CLI Example::
 
@@ -83,8 +79,7 @@ def reboot(at_time: str | int | None = None) -> str:
 
 
 def shutdown(at_time: str | int | None = None) -> str:
-    """
-    Stop the machine, at once or at a time: in so many minutes, or at HH:MM.
+    """Stop the machine, at once or at a time: in so many minutes, or at HH:MM.
 
     CLI Example::
 
@@ -95,8 +90,7 @@ def shutdown(at_time: str | int | None = None) -> str:
 
 
 def has_settable_hwclock() -> bool:
-    """
-    Whether this machine has a clock of its own that the minion may set.
+    """Whether this machine has a clock of its own that the minion may set.
 
     CLI Example::
 
@@ -106,8 +100,7 @@ def has_settable_hwclock() -> bool:
 
 
 def get_system_time(utc_offset: str | None = None) -> str:
-    """
-    The time, such as ``09:14:07 PM``, here or that far from UTC.
+    """The time, such as ``09:14:07 PM``, here or that far from UTC.
 
     CLI Example::
 
@@ -118,8 +111,7 @@ def get_system_time(utc_offset: str | None = None) -> str:
 
 
 def set_system_time(newtime: str, utc_offset: str | None = None, test: bool = False) -> bool:
-    """
-    Set the time of day, written as ``09:14:07 PM``, ``09:14 PM``, ``21:14:07`` or ``21:14``.
+    """Set the time of day, written as ``09:14:07 PM``, ``09:14 PM``, ``21:14:07`` or ``21:14``.
 
     CLI Example::
 
@@ -130,8 +122,7 @@ def set_system_time(newtime: str, utc_offset: str | None = None, test: bool = Fa
 
 
 def get_system_date_time(utc_offset: str | None = None) -> str:
-    """
-    Date and time, such as ``2026-01-31 21:14:07``, here or that far from UTC.
+    """Date and time, such as ``2026-01-31 21:14:07``, here or that far from UTC.
 
     CLI Example::
 
@@ -151,8 +142,7 @@ def set_system_date_time(  # noqa: PLR0913, PLR0917 - Salt's signature
     utc_offset: str | None = None,
     test: bool = False,
 ) -> bool:
-    """
-    Set those parts of date and time that are given; the others stay. ``test=True`` only sees whether it is a date.
+    """Set those parts of date and time that are given; the others stay. ``test=True`` only sees whether it is a date.
 
     CLI Example::
 
@@ -164,8 +154,7 @@ def set_system_date_time(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 def get_system_date(utc_offset: str | None = None) -> str:
-    """
-    The date, such as ``Sat 01/31/2026``, here or that far from UTC.
+    """The date, such as ``Sat 01/31/2026``, here or that far from UTC.
 
     CLI Example::
 
@@ -175,8 +164,7 @@ def get_system_date(utc_offset: str | None = None) -> str:
 
 
 def set_system_date(newdate: str, utc_offset: str | None = None, test: bool = False) -> bool:
-    """
-    Set the date, written as ``2026-01-31``, ``01-31-2026``, ``01/31/2026``, ``01/31/26`` or ``2026/01/31``.
+    """Set the date, written as ``2026-01-31``, ``01-31-2026``, ``01/31/2026``, ``01/31/26`` or ``2026/01/31``.
 
     CLI Example::
 
@@ -187,8 +175,7 @@ def set_system_date(newdate: str, utc_offset: str | None = None, test: bool = Fa
 
 
 def get_computer_desc() -> str | bool:
-    """
-    The description of this machine for people, as /etc/machine-info has it; False where it has none.
+    """The description of this machine for people, as /etc/machine-info has it; False where it has none.
 
     CLI Example::
 
@@ -202,8 +189,7 @@ def get_computer_desc() -> str | bool:
 
 
 def set_computer_desc(desc: str, test: bool = False) -> bool:
-    """
-    Describe this machine for people, in /etc/machine-info.
+    """Describe this machine for people, in /etc/machine-info.
 
     CLI Example::
 
@@ -222,8 +208,7 @@ def set_computer_desc(desc: str, test: bool = False) -> bool:
 
 
 def get_computer_name() -> str:
-    """
-    The name of this machine.
+    """The name of this machine.
 
     CLI Example::
 
@@ -234,8 +219,7 @@ def get_computer_name() -> str:
 
 
 def set_computer_name(hostname: str, test: bool = False) -> bool:
-    """
-    Give this machine another name.
+    """Give this machine another name.
 
     CLI Example::
 

@@ -15,8 +15,7 @@ from saltlite.plugins.modules._safe_files import refuse_strange_links
 
 
 def dir(suffix: str = "", prefix: str = "tmp", parent: str | None = None) -> str:
-    """
-    Make a temporary folder; its path.
+    """Make a temporary folder; its path.
 
     CLI Example::
 
@@ -31,8 +30,7 @@ def dir(suffix: str = "", prefix: str = "tmp", parent: str | None = None) -> str
 
 
 def file(suffix: str = "", prefix: str = "tmp", parent: str | None = None) -> str:
-    """
-    Make an empty temporary file; its path.
+    """Make an empty temporary file; its path.
 
     CLI Example::
 

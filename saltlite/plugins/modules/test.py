@@ -26,8 +26,7 @@ __outputter__ = {"outputter": "txt", "collatz": "yaml"}
 
 
 def ping() -> bool:
-    """
-    Whether the minion is up and runs jobs. This is no ICMP ping.
+    """Whether the minion is up and runs jobs. This is no ICMP ping.
 
     CLI Example::
 
@@ -37,8 +36,7 @@ def ping() -> bool:
 
 
 def version() -> str:
-    """
-    The version of saltlite on the minion.
+    """The version of saltlite on the minion.
 
     CLI Example::
 
@@ -48,8 +46,7 @@ def version() -> str:
 
 
 def versions_information() -> dict[str, dict[str, str]]:
-    """
-    Versions of saltlite, of what it depends on, and of the system, as nested data.
+    """Versions of saltlite, of what it depends on, and of the system, as nested data.
 
     CLI Example::
 
@@ -78,8 +75,7 @@ def versions_information() -> dict[str, dict[str, str]]:
 
 
 def versions() -> str:
-    """
-    The same as ``versions_report``.
+    """The same as ``versions_report``.
 
     CLI Example::
 
@@ -89,8 +85,7 @@ def versions() -> str:
 
 
 def versions_report() -> str:
-    """
-    The same as ``versions_information``, as text for a person.
+    """The same as ``versions_information``, as text for a person.
 
     CLI Example::
 
@@ -103,8 +98,7 @@ def versions_report() -> str:
 
 
 def echo(text: Any) -> Any:
-    """
-    Return what was given.
+    """Return what was given.
 
     CLI Example::
 
@@ -114,8 +108,7 @@ def echo(text: Any) -> Any:
 
 
 def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """
-    Return the arguments as the function sees them.
+    """Return the arguments as the function sees them.
 
     CLI Example::
 
@@ -125,8 +118,7 @@ def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def arg_type(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """
-    Return the types of the arguments.
+    """Return the types of the arguments.
 
     CLI Example::
 
@@ -139,8 +131,7 @@ def arg_type(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def arg_clean(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """
-    Return the arguments without what the minion adds to them.
+    """Return the arguments without what the minion adds to them.
 
     CLI Example::
 
@@ -150,8 +141,7 @@ def arg_clean(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def arg_repr(*args: Any, **kwargs: Any) -> dict[str, str]:
-    """
-    Return Python's notation of the arguments.
+    """Return Python's notation of the arguments.
 
     CLI Example::
 
@@ -161,8 +151,7 @@ def arg_repr(*args: Any, **kwargs: Any) -> dict[str, str]:
 
 
 def kwarg(**kwargs: Any) -> dict[str, Any]:
-    """
-    Return the keyword arguments.
+    """Return the keyword arguments.
 
     CLI Example::
 
@@ -172,8 +161,7 @@ def kwarg(**kwargs: Any) -> dict[str, Any]:
 
 
 def collatz(start: int) -> tuple[list[int], float]:
-    """
-    The Collatz sequence from ``start`` to 1, and the seconds that it took.
+    """The Collatz sequence from ``start`` to 1, and the seconds that it took.
 
     CLI Example::
 
@@ -189,8 +177,7 @@ def collatz(start: int) -> tuple[list[int], float]:
 
 
 def fib(num: int) -> tuple[int, float]:
-    """
-    The ``num``-th Fibonacci number, and the seconds that it took.
+    """The ``num``-th Fibonacci number, and the seconds that it took.
 
     CLI Example::
 
@@ -207,8 +194,7 @@ def fib(num: int) -> tuple[int, float]:
 
 
 def sleep(length: float) -> bool:
-    """
-    Do nothing for ``length`` seconds.
+    """Do nothing for ``length`` seconds.
 
     CLI Example::
 
@@ -219,8 +205,7 @@ def sleep(length: float) -> bool:
 
 
 def rand_sleep(max: float = 60) -> bool:
-    """
-    Do nothing for a random time of up to ``max`` seconds.
+    """Do nothing for a random time of up to ``max`` seconds.
 
     CLI Example::
 
@@ -231,8 +216,7 @@ def rand_sleep(max: float = 60) -> bool:
 
 
 def random_hash(size: int = 9999999999, hash_type: str | None = None) -> str:
-    """
-    The digest of a random whole number from 0 to ``size``; ``hash_type`` is ``sha256`` where it is not given.
+    """The digest of a random whole number from 0 to ``size``; ``hash_type`` is ``sha256`` where it is not given.
 
     CLI Example::
 
@@ -251,8 +235,7 @@ def random_hash(size: int = 9999999999, hash_type: str | None = None) -> str:
 
 
 def rand_str(size: int = 9999999999, hash_type: str | None = None) -> str:
-    """
-    The same as ``random_hash``, under its old name.
+    """The same as ``random_hash``, under its old name.
 
     CLI Example::
 
@@ -263,8 +246,7 @@ def rand_str(size: int = 9999999999, hash_type: str | None = None) -> str:
 
 
 def stack() -> str:
-    """
-    The calls that led here, as a traceback shows them.
+    """The calls that led here, as a traceback shows them.
 
     CLI Example::
 
@@ -276,8 +258,7 @@ def stack() -> str:
 
 
 def try_(module: str, return_try_exception: bool = False, **kwargs: Any) -> Any:
-    """
-    What a function returns, None where it fails; with ``return_try_exception`` the sentence of what went wrong.
+    """What a function returns, None where it fails; with ``return_try_exception`` the sentence of what went wrong.
 
     CLI Example::
 
@@ -292,8 +273,7 @@ def try_(module: str, return_try_exception: bool = False, **kwargs: Any) -> Any:
 
 
 def exception(message: str = "Test Exception") -> None:
-    """
-    Raise an exception, to see how that is reported.
+    """Raise an exception, to see how that is reported.
 
     CLI Example::
 
@@ -303,8 +283,7 @@ def exception(message: str = "Test Exception") -> None:
 
 
 def raise_exception(name: str, *args: Any, **kwargs: Any) -> None:
-    """
-    Raise an exception by name: one of Python's own, or one of saltlite's.
+    """Raise an exception by name: one of Python's own, or one of saltlite's.
 
     CLI Example::
 
@@ -320,8 +299,7 @@ def raise_exception(name: str, *args: Any, **kwargs: Any) -> None:
 
 
 def true_() -> bool:
-    """
-    Always True.
+    """Always True.
 
     CLI Example::
 
@@ -331,8 +309,7 @@ def true_() -> bool:
 
 
 def false_() -> bool:
-    """
-    Always False: a result like any other, so the return code is 0.
+    """Always False: a result like any other, so the return code is 0.
 
     CLI Example::
 
@@ -342,8 +319,7 @@ def false_() -> bool:
 
 
 def outputter(data: Any) -> Any:
-    """
-    Return ``data`` and ask for the ``txt`` outputter.
+    """Return ``data`` and ask for the ``txt`` outputter.
 
     CLI Example::
 
@@ -353,8 +329,7 @@ def outputter(data: Any) -> Any:
 
 
 def retcode(code: int = 42) -> bool:
-    """
-    Return True with the return code ``code``.
+    """Return True with the return code ``code``.
 
     CLI Example::
 
@@ -365,8 +340,7 @@ def retcode(code: int = 42) -> bool:
 
 
 def provider(module: str) -> str:
-    """
-    Which file provides a module here, or an empty text when there is none.
+    """Which file provides a module here, or an empty text when there is none.
 
     CLI Example::
 
@@ -379,8 +353,7 @@ def provider(module: str) -> str:
 
 
 def providers() -> dict[str, str]:
-    """
-    Every module that is offered here, and the file that provides it.
+    """Every module that is offered here, and the file that provides it.
 
     CLI Example::
 
@@ -390,8 +363,7 @@ def providers() -> dict[str, str]:
 
 
 def not_loaded() -> dict[str, str]:
-    """
-    The module files that offer nothing here, and why.
+    """The module files that offer nothing here, and why.
 
     CLI Example::
 
@@ -401,8 +373,7 @@ def not_loaded() -> dict[str, str]:
 
 
 def get_opts() -> dict[str, Any]:
-    """
-    The configuration that modules on this minion see; what is named like a secret is hidden.
+    """The configuration that modules on this minion see; what is named like a secret is hidden.
 
     CLI Example::
 
@@ -413,8 +384,7 @@ def get_opts() -> dict[str, Any]:
 
 
 def conf_test() -> Any:
-    """
-    The value of the option ``test.foo`` of the minion's configuration.
+    """The value of the option ``test.foo`` of the minion's configuration.
 
     CLI Example::
 
@@ -424,8 +394,7 @@ def conf_test() -> Any:
 
 
 def cross_test(func: str, args: list[Any] | None = None) -> Any:
-    """
-    Call another function through ``__salt__``.
+    """Call another function through ``__salt__``.
 
     CLI Example::
 
@@ -435,8 +404,7 @@ def cross_test(func: str, args: list[Any] | None = None) -> Any:
 
 
 def assertion(assertion: Any) -> None:
-    """
-    Fail unless the argument is true.
+    """Fail unless the argument is true.
 
     CLI Example::
 

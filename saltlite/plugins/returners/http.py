@@ -45,8 +45,7 @@ _HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def returner(ret: dict[str, Any]) -> None:
-    """
-    Send one return.
+    """Send one return.
 
     CLI Example::
 
@@ -56,8 +55,7 @@ def returner(ret: dict[str, Any]) -> None:
 
 
 def return_many(rets: Sequence[dict[str, Any]]) -> None:
-    """
-    Send these returns.
+    """Send these returns.
 
     CLI Example::
 
@@ -67,8 +65,7 @@ def return_many(rets: Sequence[dict[str, Any]]) -> None:
 
 
 def event_return(events: Sequence[dict[str, Any]]) -> None:
-    """
-    Send these events.
+    """Send these events.
 
     CLI Example::
 

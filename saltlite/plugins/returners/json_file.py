@@ -38,8 +38,7 @@ _TAIL = 64 * 1024
 
 
 def returner(ret: dict[str, Any]) -> None:
-    """
-    Append one return.
+    """Append one return.
 
     CLI Example::
 
@@ -49,8 +48,7 @@ def returner(ret: dict[str, Any]) -> None:
 
 
 def return_many(rets: Sequence[dict[str, Any]]) -> None:
-    """
-    Append these returns, with one sync for all of them.
+    """Append these returns, with one sync for all of them.
 
     CLI Example::
 
@@ -60,8 +58,7 @@ def return_many(rets: Sequence[dict[str, Any]]) -> None:
 
 
 def event_return(events: Sequence[dict[str, Any]]) -> None:
-    """
-    Append these events.
+    """Append these events.
 
     CLI Example::
 

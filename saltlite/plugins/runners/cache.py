@@ -23,8 +23,7 @@ _GRAINS, _PILLAR = "grains", "pillar"
 
 
 def grains(tgt: str, tgt_type: str = "glob") -> dict[str, dict[str, Any]]:
-    """
-    The cached grains of each minion; nobody is asked.
+    """The cached grains of each minion; nobody is asked.
 
     CLI Example::
 
@@ -35,8 +34,7 @@ def grains(tgt: str, tgt_type: str = "glob") -> dict[str, dict[str, Any]]:
 
 
 def pillar(tgt: str = "*", tgt_type: str = "glob") -> dict[str, dict[str, Any]]:
-    """
-    The cached pillar of each minion, as it was made last. ``pillar.show_pillar`` makes it anew.
+    """The cached pillar of each minion, as it was made last. ``pillar.show_pillar`` makes it anew.
 
     CLI Example::
 
@@ -47,9 +45,9 @@ def pillar(tgt: str = "*", tgt_type: str = "glob") -> dict[str, dict[str, Any]]:
 
 
 def clear_grains(tgt: str = "", tgt_type: str = "glob") -> bool:
-    """
-    Forget the cached grains of minions. Those that are connected are asked for them at once, the others send them when
-    they come back; until then no target by grains selects them. Without a target nothing is done, and False returned.
+    """Forget the cached grains of minions. Those that are connected are asked for them at once, the others send them
+    when they come back; until then no target by grains selects them. Without a target nothing is done, and False
+    returned.
 
     CLI Example::
 
@@ -59,9 +57,8 @@ def clear_grains(tgt: str = "", tgt_type: str = "glob") -> bool:
 
 
 def clear_pillar(tgt: str = "", tgt_type: str = "glob") -> bool:
-    """
-    Forget the cached pillar of minions: no target by pillar selects them until it is made again, for their next session
-    or at ``saltutil.refresh_pillar``. Without a target nothing is done, and False returned.
+    """Forget the cached pillar of minions: no target by pillar selects them until it is made again, for their next
+    session or at ``saltutil.refresh_pillar``. Without a target nothing is done, and False returned.
 
     CLI Example::
 
@@ -71,8 +68,7 @@ def clear_pillar(tgt: str = "", tgt_type: str = "glob") -> bool:
 
 
 def clear_all(tgt: str = "", tgt_type: str = "glob") -> bool:
-    """
-    Forget both, grains and pillar.
+    """Forget both, grains and pillar.
 
     CLI Example::
 
@@ -82,8 +78,7 @@ def clear_all(tgt: str = "", tgt_type: str = "glob") -> bool:
 
 
 def list_(bank: str) -> list[str]:
-    """
-    The minions of which a bank has something: ``grains``, ``pillar`` or ``resource_grains``.
+    """The minions of which a bank has something: ``grains``, ``pillar`` or ``resource_grains``.
 
     CLI Example::
 
@@ -93,8 +88,7 @@ def list_(bank: str) -> list[str]:
 
 
 def fetch(bank: str, key: str) -> dict[str, Any]:
-    """
-    What a bank has of one minion; {} for nothing.
+    """What a bank has of one minion; {} for nothing.
 
     CLI Example::
 
@@ -105,8 +99,7 @@ def fetch(bank: str, key: str) -> dict[str, Any]:
 
 
 def flush(bank: str, key: str | None = None) -> bool:
-    """
-    Forget what the bank ``grains`` or ``pillar`` has of one minion; of all of them without a key.
+    """Forget what the bank ``grains`` or ``pillar`` has of one minion; of all of them without a key.
 
     CLI Example::
 

@@ -20,8 +20,7 @@ __risk__ = {"destroy": "destroy"}
 
 
 def list_sizes(provider: str = "all") -> dict[str, Any]:
-    """
-    Return how large machines can be.
+    """Return how large machines can be.
 
     CLI Example::
 
@@ -31,8 +30,7 @@ def list_sizes(provider: str = "all") -> dict[str, Any]:
 
 
 def list_images(provider: str = "all") -> dict[str, Any]:
-    """
-    Return what machines can be made from.
+    """Return what machines can be made from.
 
     CLI Example::
 
@@ -42,8 +40,7 @@ def list_images(provider: str = "all") -> dict[str, Any]:
 
 
 def list_locations(provider: str = "all") -> dict[str, Any]:
-    """
-    Return where machines can be.
+    """Return where machines can be.
 
     CLI Example::
 
@@ -53,8 +50,7 @@ def list_locations(provider: str = "all") -> dict[str, Any]:
 
 
 def query(query_type: str = "list_nodes", provider: str = "all") -> dict[str, Any]:
-    """
-    Return the machines of all providers, or of one: id, image, size, state, addresses.
+    """Return the machines of all providers, or of one: id, image, size, state, addresses.
 
     CLI Example::
 
@@ -65,8 +61,7 @@ def query(query_type: str = "list_nodes", provider: str = "all") -> dict[str, An
 
 
 def full_query(provider: str = "all") -> dict[str, Any]:
-    """
-    Return the machines with all that there is to say of them.
+    """Return the machines with all that there is to say of them.
 
     CLI Example::
 
@@ -76,8 +71,7 @@ def full_query(provider: str = "all") -> dict[str, Any]:
 
 
 def select_query(provider: str = "all") -> dict[str, Any]:
-    """
-    Return the machines with the fields of ``query.selection``.
+    """Return the machines with the fields of ``query.selection``.
 
     CLI Example::
 
@@ -87,8 +81,7 @@ def select_query(provider: str = "all") -> dict[str, Any]:
 
 
 def profile(prof: str, instances: str | list[str], parallel: bool = False, **settings: Any) -> dict[str, Any]:
-    """
-    Make machines of a profile; further settings win over those that it has. None may be about files of the master.
+    """Make machines of a profile; further settings win over those that it has. None may be about files of the master.
 
     CLI Example::
 
@@ -99,8 +92,7 @@ def profile(prof: str, instances: str | list[str], parallel: bool = False, **set
 
 
 def map_run(name: str, parallel: bool = False, **settings: Any) -> dict[str, Any]:
-    """
-    Make the machines of a map that are not there; ``name`` is that of a file in ``cloud.maps.d``.
+    """Make the machines of a map that are not there; ``name`` is that of a file in ``cloud.maps.d``.
 
     CLI Example::
 
@@ -110,8 +102,7 @@ def map_run(name: str, parallel: bool = False, **settings: Any) -> dict[str, Any
 
 
 def destroy(instances: str | list[str], provider: str = "all", parallel: bool = False) -> dict[str, Any]:
-    """
-    Destroy machines, with the keys of their minions.
+    """Destroy machines, with the keys of their minions.
 
     CLI Example::
 
@@ -121,8 +112,7 @@ def destroy(instances: str | list[str], provider: str = "all", parallel: bool = 
 
 
 def action(fun: str, instances: str | list[str], provider: str = "all", **kwargs: Any) -> dict[str, Any]:
-    """
-    Call an action of a driver for machines; ``destroy`` has a runner of its own.
+    """Call an action of a driver for machines; ``destroy`` has a runner of its own.
 
     CLI Example::
 
@@ -133,8 +123,7 @@ def action(fun: str, instances: str | list[str], provider: str = "all", **kwargs
 
 
 def function(fun: str, provider: str, **kwargs: Any) -> dict[str, Any]:
-    """
-    Call a function of a driver for a provider.
+    """Call a function of a driver for a provider.
 
     CLI Example::
 

@@ -16,8 +16,7 @@ _NOTHING = object()
 
 
 def get(key: str, default: Any = "", delimiter: str = ":") -> Any:
-    """
-    The value of an option of the master, or of what stands inside of it; what is named like a secret is hidden.
+    """The value of an option of the master, or of what stands inside of it; what is named like a secret is hidden.
 
     Keys are taken apart at the delimiter. In a list a number is the place of an item.
 

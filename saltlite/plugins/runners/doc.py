@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 
 def runner() -> dict[str, str | None]:
-    """
-    The documentation of every runner.
+    """The documentation of every runner.
 
     CLI Example::
 
@@ -26,8 +25,7 @@ def runner() -> dict[str, str | None]:
 
 
 def execution(tgt: str = "*") -> dict[str, str | None]:
-    """
-    The documentation of every function that a minion of ``tgt`` has; the minions are asked for it.
+    """The documentation of every function that a minion of ``tgt`` has; the minions are asked for it.
 
     `saltlite doc` shows that of one function, and asks nobody.
 

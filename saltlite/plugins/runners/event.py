@@ -31,9 +31,8 @@ def listen(
     data: dict[str, Any] | None = None,
     since: float | None = None,
 ) -> list[dict[str, Any]]:
-    """
-    Wait for ``count`` events whose tag matches the glob ``tag``, for ``timeout`` seconds at most, and return those that
-    came, as ``seq``, ``tag``, ``data`` and ``at``.
+    """Wait for ``count`` events whose tag matches the glob ``tag``, for ``timeout`` seconds at most, and return those
+    that came, as ``seq``, ``tag``, ``data`` and ``at``.
 
     ``data`` keeps those apart whose data do not match: a map from fields, with dots for what is inside, to globs.
     With ``since``, a time of so many seconds ago, events of the past are returned too.
@@ -63,8 +62,7 @@ def listen(
 
 
 def send(tag: str, data: dict[str, Any] | None = None, **kwargs: Any) -> bool:
-    """
-    Write an event into the master's event log: ``data``, the keyword arguments, and in ``_user`` who sent it.
+    """Write an event into the master's event log: ``data``, the keyword arguments, and in ``_user`` who sent it.
 
     Tags that begin with ``salt``, ``minion`` or ``resource`` are the master's own.
 

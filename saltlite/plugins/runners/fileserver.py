@@ -20,8 +20,7 @@ _BACKENDS = {"roots", "file_roots"}
 
 
 def envs(backend: str | list[str] | None = None, sources: bool = False) -> list[str] | dict[str, list[str]]:
-    """
-    The environments, sorted; with ``sources`` by backend.
+    """The environments, sorted; with ``sources`` by backend.
 
     CLI Example::
 
@@ -34,8 +33,7 @@ def envs(backend: str | list[str] | None = None, sources: bool = False) -> list[
 
 
 def file_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
-    """
-    The files of an environment, relative to its root, sorted.
+    """The files of an environment, relative to its root, sorted.
 
     CLI Example::
 
@@ -47,8 +45,7 @@ def file_list(saltenv: str = "base", backend: str | list[str] | None = None) -> 
 
 
 def dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
-    """
-    The folders of an environment, as ``file_list``.
+    """The folders of an environment, as ``file_list``.
 
     CLI Example::
 
@@ -59,8 +56,7 @@ def dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> l
 
 
 def empty_dir_list(saltenv: str = "base", backend: str | list[str] | None = None) -> list[str]:
-    """
-    The folders of an environment in which nothing is served, as ``file_list``.
+    """The folders of an environment in which nothing is served, as ``file_list``.
 
     CLI Example::
 
@@ -73,8 +69,7 @@ def empty_dir_list(saltenv: str = "base", backend: str | list[str] | None = None
 
 
 def symlink_list(saltenv: str = "base", backend: str | list[str] | None = None) -> dict[str, str]:
-    """
-    The files and folders of an environment that are symbolic links, and where they lead.
+    """The files and folders of an environment that are symbolic links, and where they lead.
 
     One that leads out of the root is not served, and not listed.
 
@@ -87,8 +82,7 @@ def symlink_list(saltenv: str = "base", backend: str | list[str] | None = None) 
 
 
 def update(backend: str | list[str] | None = None) -> bool:
-    """
-    True, at once: whatever is in the folders is served, and there is nothing to bring up to date.
+    """True, at once: whatever is in the folders is served, and there is nothing to bring up to date.
 
     CLI Example::
 
@@ -99,8 +93,7 @@ def update(backend: str | list[str] | None = None) -> bool:
 
 
 def clear_cache(backend: str | list[str] | None = None) -> str:
-    """
-    Say that no cache was cleared: there is none.
+    """Say that no cache was cleared: there is none.
 
     CLI Example::
 
@@ -114,8 +107,7 @@ def clear_file_list_cache(
     saltenv: str | list[str] | None = None,  # noqa: ARG001 - Salt's signature
     backend: str | list[str] | None = None,
 ) -> dict[str, list[str]]:
-    """
-    The environments whose lists were forgotten: none, for lists are made when somebody asks for them.
+    """The environments whose lists were forgotten: none, for lists are made when somebody asks for them.
 
     CLI Example::
 

@@ -34,8 +34,8 @@ _TIMES = ("%Y, %b %d %H:%M:%S.%f", "%Y, %b %d %H:%M:%S", "%Y, %b %d %H:%M", "%Y,
 
 
 def active() -> dict[str, dict[str, Any]]:
-    """
-    The jobs that have not ended everywhere: ``Running`` has how far each minion is, ``Returned`` those that are done.
+    """The jobs that have not ended everywhere: ``Running`` has how far each minion is, ``Returned`` those that are
+    done.
 
     CLI Example::
 
@@ -61,8 +61,7 @@ def list_jobs(
     end_time: str = "",
     limit: int = LIMIT,
 ) -> dict[str, Any]:
-    """
-    The newest jobs by their id, at most ``limit`` of them.
+    """The newest jobs by their id, at most ``limit`` of them.
 
     ``search_function`` and ``search_target`` are globs: a list of them, or a text with commas between them. A job is
     found by ``search_metadata`` when it has one of these keys with this value. Times are written ``2026-01-31``,
@@ -80,8 +79,7 @@ def list_jobs(
 
 
 def list_jobs_filter(count: int, filter_find_job: bool = True, outputter: str = "") -> dict[str, Any]:
-    """
-    The newest ``count`` jobs; those that only asked for other jobs are left out.
+    """The newest ``count`` jobs; those that only asked for other jobs are left out.
 
     CLI Example::
 
@@ -93,8 +91,7 @@ def list_jobs_filter(count: int, filter_find_job: bool = True, outputter: str = 
 
 
 def list_job(jid: str) -> dict[str, Any]:
-    """
-    One job: what it was, for whom, and in ``Result`` what each minion has returned until now.
+    """One job: what it was, for whom, and in ``Result`` what each minion has returned until now.
 
     CLI Example::
 
@@ -104,8 +101,7 @@ def list_job(jid: str) -> dict[str, Any]:
 
 
 def print_job(jid: str) -> dict[str, dict[str, Any]]:
-    """
-    The same below the id of the job.
+    """The same below the id of the job.
 
     CLI Example::
 
@@ -115,8 +111,7 @@ def print_job(jid: str) -> dict[str, dict[str, Any]]:
 
 
 def lookup_jid(jid: str, returned: bool = True, missing: bool = False) -> dict[str, Any]:
-    """
-    What a job has returned until now, by minion. With ``missing`` the others are named too, and alone without
+    """What a job has returned until now, by minion. With ``missing`` the others are named too, and alone without
     ``returned``. It is printed as the function wants it.
 
     CLI Example::
@@ -134,8 +129,7 @@ def lookup_jid(jid: str, returned: bool = True, missing: bool = False) -> dict[s
 
 
 def exit_success(jid: str) -> dict[str, bool]:
-    """
-    Whether a job came to a good end, minion by minion: it returned, with the return code 0.
+    """Whether a job came to a good end, minion by minion: it returned, with the return code 0.
 
     CLI Example::
 
@@ -152,9 +146,8 @@ def last_run(
     function: str | list[str] = "",
     target: str | list[str] = "",
 ) -> dict[str, Any] | bool:
-    """
-    The newest job, of a function, a target or with metadata as in ``jobs.list_jobs``, as ``jobs.print_job`` shows it;
-    False when there is none.
+    """The newest job, of a function, a target or with metadata as in ``jobs.list_jobs``, as ``jobs.print_job`` shows
+    it; False when there is none.
 
     CLI Example::
 

@@ -31,8 +31,7 @@ __outputter__ = dict.fromkeys(
 
 
 def list_(match: str) -> dict[str, list[str]]:
-    """
-    The keys of one state: ``accepted``, ``unaccepted``, ``rejected``, ``denied``, ``revoked``, or ``all``; or those
+    """The keys of one state: ``accepted``, ``unaccepted``, ``rejected``, ``denied``, ``revoked``, or ``all``; or those
     whose ids fit a glob, by state.
 
     CLI Example::
@@ -44,8 +43,7 @@ def list_(match: str) -> dict[str, list[str]]:
 
 
 def list_all() -> dict[str, list[str]]:
-    """
-    The ids of all keys, by what became of them.
+    """The ids of all keys, by what became of them.
 
     CLI Example::
 
@@ -55,8 +53,7 @@ def list_all() -> dict[str, list[str]]:
 
 
 def glob_match(match: str) -> dict[str, list[str]]:
-    """
-    The ids that fit a glob, by what became of their keys.
+    """The ids that fit a glob, by what became of their keys.
 
     CLI Example::
 
@@ -66,8 +63,7 @@ def glob_match(match: str) -> dict[str, list[str]]:
 
 
 def name_match(match: str) -> dict[str, list[str]]:
-    """
-    The older name of ``key.glob_match``.
+    """The older name of ``key.glob_match``.
 
     CLI Example::
 
@@ -77,8 +73,7 @@ def name_match(match: str) -> dict[str, list[str]]:
 
 
 def finger(match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
-    """
-    The fingerprints of the keys whose ids fit a glob; with ``*`` that of the master too. They are made with sha256.
+    """The fingerprints of the keys whose ids fit a glob; with ``*`` that of the master too. They are made with sha256.
 
     CLI Example::
 
@@ -90,8 +85,7 @@ def finger(match: str, hash_type: str = "sha256") -> dict[str, dict[str, str]]:
 
 
 def finger_master(hash_type: str = "sha256") -> dict[str, dict[str, str]]:
-    """
-    The fingerprint of the master's own key.
+    """The fingerprint of the master's own key.
 
     CLI Example::
 
@@ -102,8 +96,7 @@ def finger_master(hash_type: str = "sha256") -> dict[str, dict[str, str]]:
 
 
 def accept(match: str, include_rejected: bool = False, include_denied: bool = False) -> dict[str, list[str]]:
-    """
-    Accept the pending keys whose ids fit a glob, and return those that were; the rejected and the denied ones too
+    """Accept the pending keys whose ids fit a glob, and return those that were; the rejected and the denied ones too
     where it is said.
 
     CLI Example::
@@ -116,8 +109,7 @@ def accept(match: str, include_rejected: bool = False, include_denied: bool = Fa
 
 
 def accept_dict(match: dict[str, Any]) -> dict[str, list[str]]:
-    """
-    Accept exactly these keys: a map from states to ids.
+    """Accept exactly these keys: a map from states to ids.
 
     CLI Example::
 
@@ -127,9 +119,8 @@ def accept_dict(match: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def reject(match: str, include_accepted: bool = False, include_denied: bool = False) -> dict[str, list[str]]:
-    """
-    Reject the pending keys whose ids fit a glob, and return those that were; the accepted and the denied ones too where
-    it is said.
+    """Reject the pending keys whose ids fit a glob, and return those that were; the accepted and the denied ones too
+    where it is said.
 
     CLI Example::
 
@@ -140,8 +131,7 @@ def reject(match: str, include_accepted: bool = False, include_denied: bool = Fa
 
 
 def reject_dict(match: dict[str, Any]) -> dict[str, list[str]]:
-    """
-    Reject exactly these keys: a map from states to ids.
+    """Reject exactly these keys: a map from states to ids.
 
     CLI Example::
 
@@ -151,8 +141,7 @@ def reject_dict(match: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def revoke(match: str) -> dict[str, list[str]]:
-    """
-    Revoke the accepted keys whose ids fit a glob: their minions are sent away, and no job reaches them. Salt has no
+    """Revoke the accepted keys whose ids fit a glob: their minions are sent away, and no job reaches them. Salt has no
     such function.
 
     CLI Example::
@@ -163,8 +152,7 @@ def revoke(match: str) -> dict[str, list[str]]:
 
 
 def delete(match: str) -> dict[str, list[str]]:
-    """
-    Delete the keys whose ids fit a glob, whatever became of them. As in Salt nothing is returned: none is left.
+    """Delete the keys whose ids fit a glob, whatever became of them. As in Salt nothing is returned: none is left.
 
     CLI Example::
 
@@ -174,8 +162,7 @@ def delete(match: str) -> dict[str, list[str]]:
 
 
 def delete_dict(match: dict[str, Any]) -> dict[str, list[str]]:
-    """
-    Delete exactly these keys: a map from states to ids.
+    """Delete exactly these keys: a map from states to ids.
 
     CLI Example::
 

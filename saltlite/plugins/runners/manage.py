@@ -27,8 +27,7 @@ _UP, _NEVER = "up", "never"
 def up(
     tgt: str = "*", tgt_type: str = "glob", timeout: float | None = None, gather_job_timeout: float | None = None
 ) -> list[str]:
-    """
-    The minions that are connected. As nobody is asked, there is nothing to wait for, whatever ``timeout`` and
+    """The minions that are connected. As nobody is asked, there is nothing to wait for, whatever ``timeout`` and
     ``gather_job_timeout`` say.
 
     CLI Example::
@@ -48,8 +47,7 @@ def down(
     *,
     removekeys: bool = False,
 ) -> list[str]:
-    """
-    The accepted minions that are not connected. With ``removekeys=True`` their keys are deleted, too: that takes the
+    """The accepted minions that are not connected. With ``removekeys=True`` their keys are deleted, too: that takes the
     right to ``key.delete`` of the wheel.
 
     CLI Example::
@@ -72,8 +70,7 @@ def status(
     timeout: float | None = None,  # noqa: ARG001 - Salt's, and nobody is waited for
     gather_job_timeout: float | None = None,  # noqa: ARG001 - as above
 ) -> dict[str, list[str]]:
-    """
-    The minions that are connected, and those that are not.
+    """The minions that are connected, and those that are not.
 
     CLI Example::
 
@@ -87,9 +84,8 @@ def status(
 
 
 def list_state(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """
-    The minions that are connected, or those of ``subset`` that are; with ``show_ip`` a map to the addresses from which
-    they are.
+    """The minions that are connected, or those of ``subset`` that are; with ``show_ip`` a map to the addresses from
+    which they are.
 
     CLI Example::
 
@@ -100,8 +96,7 @@ def list_state(subset: list[str] | None = None, show_ip: bool = False) -> list[s
 
 
 def list_not_state(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """
-    The accepted minions that are not connected; with ``show_ip`` a map to the addresses from which they were.
+    """The accepted minions that are not connected; with ``show_ip`` a map to the addresses from which they were.
 
     CLI Example::
 
@@ -111,8 +106,7 @@ def list_not_state(subset: list[str] | None = None, show_ip: bool = False) -> li
 
 
 def present(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """
-    As ``manage.list_state``.
+    """As ``manage.list_state``.
 
     CLI Example::
 
@@ -123,8 +117,7 @@ def present(subset: list[str] | None = None, show_ip: bool = False) -> list[str]
 
 
 def not_present(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """
-    As ``manage.list_not_state``.
+    """As ``manage.list_not_state``.
 
     CLI Example::
 
@@ -134,8 +127,7 @@ def not_present(subset: list[str] | None = None, show_ip: bool = False) -> list[
 
 
 def alived(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """
-    As ``manage.list_state``.
+    """As ``manage.list_state``.
 
     CLI Example::
 
@@ -145,8 +137,7 @@ def alived(subset: list[str] | None = None, show_ip: bool = False) -> list[str] 
 
 
 def not_alived(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """
-    As ``manage.list_not_state``.
+    """As ``manage.list_not_state``.
 
     CLI Example::
 
@@ -156,8 +147,7 @@ def not_alived(subset: list[str] | None = None, show_ip: bool = False) -> list[s
 
 
 def allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """
-    As ``manage.list_state``: whoever is connected has been let in.
+    """As ``manage.list_state``: whoever is connected has been let in.
 
     CLI Example::
 
@@ -167,8 +157,7 @@ def allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[str]
 
 
 def not_allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """
-    As ``manage.list_not_state``.
+    """As ``manage.list_not_state``.
 
     CLI Example::
 
@@ -178,8 +167,7 @@ def not_allowed(subset: list[str] | None = None, show_ip: bool = False) -> list[
 
 
 def joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """
-    The minions that have ever been connected, now or not.
+    """The minions that have ever been connected, now or not.
 
     CLI Example::
 
@@ -189,8 +177,7 @@ def joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] 
 
 
 def not_joined(subset: list[str] | None = None, show_ip: bool = False) -> list[str] | dict[str, str]:
-    """
-    The accepted minions that have never been connected.
+    """The accepted minions that have never been connected.
 
     CLI Example::
 
@@ -200,8 +187,7 @@ def not_joined(subset: list[str] | None = None, show_ip: bool = False) -> list[s
 
 
 def versions() -> dict[str, Any]:
-    """
-    The version of the master, and of each minion, as far as it has ever said one.
+    """The version of the master, and of each minion, as far as it has ever said one.
 
     CLI Example::
 

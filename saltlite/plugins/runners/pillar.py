@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 def show_pillar(minion: str) -> dict[str, Any]:
-    """
-    The pillar of a minion, made anew of its id and of the grains that the master knows of it.
+    """The pillar of a minion, made anew of its id and of the grains that the master knows of it.
 
     Where not all of it could be made, ``_errors`` lists why.
 
@@ -30,8 +29,7 @@ def show_pillar(minion: str) -> dict[str, Any]:
 
 
 def show_top(minion: str) -> dict[str, list[str]]:
-    """
-    The pillar files that the top files have for a minion, by environment.
+    """The pillar files that the top files have for a minion, by environment.
 
     CLI Example::
 

@@ -24,8 +24,8 @@ _REFRESH = "saltutil.refresh_resources"
 
 
 def show_grains(type: str = "", id: str = "") -> dict[str, Any] | None:
-    """
-    The grains of one resource, as its minion registered them; nothing when there are none. Either alone may be an SRN.
+    """The grains of one resource, as its minion registered them; nothing when there are none. Either alone may be an
+    SRN.
 
     CLI Example::
 
@@ -44,8 +44,7 @@ def show_grains(type: str = "", id: str = "") -> dict[str, Any] | None:
 
 
 def list_grains() -> dict[str, dict[str, Any]]:
-    """
-    Every resource of which grains are known: ``grain_keys``, ``grain_count``, ``at``, when they were registered, and
+    """Every resource of which grains are known: ``grain_keys``, ``grain_count``, ``at``, when they were registered, and
     ``stale_since``, since when they could not be collected anew; both in seconds since 1970.
 
     CLI Example::
@@ -63,9 +62,9 @@ def list_grains() -> dict[str, dict[str, Any]]:
 
 
 def refresh(minion: str, timeout: float = 60.0) -> dict[str, Any]:
-    """
-    Have a minion look for its resources and register them, and wait until it has: what ``saltutil.refresh_resources``
-    tells of each type. It fails when a type has an error, or the master kept something back.
+    """Have a minion look for its resources and register them, and wait until it has: what
+    ``saltutil.refresh_resources`` tells of each type. It fails when a type has an error, or the master kept something
+    back.
 
     CLI Example::
 
@@ -83,8 +82,7 @@ def refresh(minion: str, timeout: float = 60.0) -> dict[str, Any]:
 
 
 def confirm(minion: str, type: str = "") -> dict[str, int]:
-    """
-    Let go what a minion manages and does not find any more, without waiting for further looks: type -> how many.
+    """Let go what a minion manages and does not find any more, without waiting for further looks: type -> how many.
 
     CLI Example::
 
@@ -97,8 +95,7 @@ def confirm(minion: str, type: str = "") -> dict[str, int]:
 
 
 def show(srn: str) -> dict[str, Any]:
-    """
-    One resource: ``type``, ``id``, its ``minion`` and whether that is ``up``; ``stale_since``, since when the minion
+    """One resource: ``type``, ``id``, its ``minion`` and whether that is ``up``; ``stale_since``, since when the minion
     does not find it any more, in seconds since 1970, nothing when it does; and its ``grains``.
 
     CLI Example::
@@ -112,9 +109,8 @@ def show(srn: str) -> dict[str, Any]:
 
 
 def list(type: str = "", minion: str = "", stale: bool = False) -> dict[str, Any]:
-    """
-    Every resource with the minion that manages it; only those of a type, or of a minion. Beside a minion that does not
-    find the resource any more stands since when.
+    """Every resource with the minion that manages it; only those of a type, or of a minion. Beside a minion that does
+    not find the resource any more stands since when.
 
     With ``stale`` these alone are listed, each as a map of ``minion`` and ``stale_since``, seconds since 1970.
 
@@ -133,8 +129,7 @@ def list(type: str = "", minion: str = "", stale: bool = False) -> dict[str, Any
 
 
 def owner(id: str) -> dict[str, str]:
-    """
-    Which minion manages the resource of this SRN, or each resource of this id.
+    """Which minion manages the resource of this SRN, or each resource of this id.
 
     CLI Example::
 
@@ -145,8 +140,7 @@ def owner(id: str) -> dict[str, str]:
 
 
 def match(tgt: str, tgt_type: str = "compound") -> dict[str, Any]:
-    """
-    What a target selects: ``minions``, and ``resources`` by the minion that manages them. Nothing is run.
+    """What a target selects: ``minions``, and ``resources`` by the minion that manages them. Nothing is run.
 
     CLI Example::
 
@@ -158,9 +152,8 @@ def match(tgt: str, tgt_type: str = "compound") -> dict[str, Any]:
 
 
 def transfer(srn: str, minion: str) -> str:
-    """
-    Give a resource to another minion, and name the one that had it. Both register anew: the new owner keeps it when it
-    declares it as well, so declare it there first.
+    """Give a resource to another minion, and name the one that had it. Both register anew: the new owner keeps it when
+    it declares it as well, so declare it there first.
 
     CLI Example::
 
@@ -171,8 +164,7 @@ def transfer(srn: str, minion: str) -> str:
 
 
 def stats() -> dict[str, Any]:
-    """
-    How the registry stands: its rows, its file, whether it is ``incomplete`` after damage; how many resources there
+    """How the registry stands: its rows, its file, whether it is ``incomplete`` after damage; how many resources there
     are of each type; which minions had registrations refused, or parts of them, and why; ``missing``, what minions do
     not find any more and still manage; and ``reports``, resource types that could not be used, or found nothing.
 
@@ -185,8 +177,7 @@ def stats() -> dict[str, Any]:
 
 
 def compact() -> dict[str, int]:
-    """
-    Pack the registry now; the master does so by itself when it is due. ``before`` and ``after`` count records.
+    """Pack the registry now; the master does so by itself when it is due. ``before`` and ``after`` count records.
 
     CLI Example::
 
@@ -197,8 +188,8 @@ def compact() -> dict[str, int]:
 
 
 def verify() -> dict[str, Any]:
-    """
-    Look at every row of the registry. What is damaged is moved aside and made anew, and minions are asked for the rest.
+    """Look at every row of the registry. What is damaged is moved aside and made anew, and minions are asked for the
+    rest.
 
     CLI Example::
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 def cmd(fun: str, *args: Any, **kwargs: Any) -> Any:
-    """
-    Run an execution module function on this machine, the master's, and return what it returned.
+    """Run an execution module function on this machine, the master's, and return what it returned.
 
     The modules are those that come with saltlite and those that the master's configuration adds; the grains are those
     of this machine.
@@ -45,8 +44,7 @@ def execute(
     tgt_type: str = "glob",
     kwarg: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """
-    Run a function on minions, and return what each of them returned.
+    """Run a function on minions, and return what each of them returned.
 
     ``timeout`` is how long to wait, in seconds, for minions of which there is no news; by default as the command line
     does.

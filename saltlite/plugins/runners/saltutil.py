@@ -33,8 +33,7 @@ def sync_runners(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the runners in ``salt://_runners``, and return the names of those that changed.
+    """Bring the runners in ``salt://_runners``, and return the names of those that changed.
 
     ``saltenv`` is one or several environments. With a whitelist only those names are brought, and none of a blacklist:
     globs, as a list, a text with commas, or a map from types to lists, as the options of these names are, whose place
@@ -58,8 +57,7 @@ def sync_modules(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the execution modules in ``salt://_modules``, for ``salt.cmd``; as ``sync_runners``.
+    """Bring the execution modules in ``salt://_modules``, for ``salt.cmd``; as ``sync_runners``.
 
     CLI Example::
 
@@ -75,8 +73,7 @@ def sync_clouds(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the drivers of clouds in ``salt://_clouds``, for ``saltlite cloud``; as ``sync_runners``.
+    """Bring the drivers of clouds in ``salt://_clouds``, for ``saltlite cloud``; as ``sync_runners``.
 
     CLI Example::
 
@@ -92,8 +89,7 @@ def sync_grains(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the grains in ``salt://_grains``; as ``sync_runners``.
+    """Bring the grains in ``salt://_grains``; as ``sync_runners``.
 
     CLI Example::
 
@@ -109,8 +105,7 @@ def sync_interfaces(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the module interfaces in ``salt://_interfaces``; as ``sync_runners``.
+    """Bring the module interfaces in ``salt://_interfaces``; as ``sync_runners``.
 
     CLI Example::
 
@@ -126,8 +121,7 @@ def sync_output(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the outputters in ``salt://_output``, for ``--out``; as ``sync_runners``.
+    """Bring the outputters in ``salt://_output``, for ``--out``; as ``sync_runners``.
 
     CLI Example::
 
@@ -143,8 +137,8 @@ def sync_returners(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the returners in ``salt://_returners``, which the master uses when it is started again; as ``sync_runners``.
+    """Bring the returners in ``salt://_returners``, which the master uses when it is started again; as
+    ``sync_runners``.
 
     CLI Example::
 
@@ -160,8 +154,7 @@ def sync_utils(
     *,
     extmod_empty: bool | None = None,
 ) -> list[str]:
-    """
-    Bring the files in ``salt://_utils``, which plug-ins reach as ``__utils__``; as ``sync_runners``.
+    """Bring the files in ``salt://_utils``, which plug-ins reach as ``__utils__``; as ``sync_runners``.
 
     CLI Example::
 
@@ -177,8 +170,7 @@ def sync_all(
     *,
     extmod_empty: bool | None = None,
 ) -> dict[str, list[str]]:
-    """
-    Bring the plug-ins of every type; type -> the names of those that changed. The lists are maps, type -> globs.
+    """Bring the plug-ins of every type; type -> the names of those that changed. The lists are maps, type -> globs.
 
     CLI Example::
 

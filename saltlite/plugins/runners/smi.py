@@ -30,8 +30,7 @@ _KEPT_MAX = 100
 def report(
     tgt: str = "*", *modules: str, tgt_type: str = "glob", out: str = "data", timeout: float | None = None
 ) -> dict[str, Any] | str:
-    """
-    Which provider has which function, on how many minions, and what is wrong with it; of all modules that have an
+    """Which provider has which function, on how many minions, and what is wrong with it; of all modules that have an
     interface, or of the named ones. The minions are asked. With ``out=html`` the answer is one page.
 
     CLI Example::

@@ -22,9 +22,8 @@ _ORDERS = ("down", "up")
 def hash(
     tgt: str, fun: str, *args: Any, survey_sort: str = "down", tgt_type: str = "compound", **kwargs: Any
 ) -> list[dict[str, Any]]:
-    """
-    Run a function on minions, and put together those that returned the same: ``pool``, their ids, and ``result``, what
-    they returned, as text. The largest pool comes first, with ``survey_sort=up`` the smallest.
+    """Run a function on minions, and put together those that returned the same: ``pool``, their ids, and ``result``,
+    what they returned, as text. The largest pool comes first, with ``survey_sort=up`` the smallest.
 
     CLI Example::
 
@@ -37,8 +36,7 @@ def hash(
 def diff(
     tgt: str, fun: str, *args: Any, survey_sort: str = "down", tgt_type: str = "compound", **kwargs: Any
 ) -> list[dict[str, Any]]:
-    """
-    The same, with a ``diff`` from the result of the first pool to that of each other one, line by line.
+    """The same, with a ``diff`` from the result of the first pool to that of each other one, line by line.
 
     CLI Example::
 

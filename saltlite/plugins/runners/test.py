@@ -28,8 +28,7 @@ _VARIABLES = {
 
 
 def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """
-    The arguments and keyword arguments that came.
+    """The arguments and keyword arguments that came.
 
     CLI Example::
 
@@ -39,8 +38,7 @@ def arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def raw_arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """
-    The same with what every function is told of its call, as ``__pub_jid``.
+    """The same with what every function is told of its call, as ``__pub_jid``.
 
     CLI Example::
 
@@ -50,8 +48,7 @@ def raw_arg(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 
 def metasyntactic(locality: str = "us") -> list[str] | None:
-    """
-    Names for what needs none, as people of ``us`` and of ``uk`` use them.
+    """Names for what needs none, as people of ``us`` and of ``uk`` use them.
 
     CLI Example::
 
@@ -61,8 +58,7 @@ def metasyntactic(locality: str = "us") -> list[str] | None:
 
 
 def stdout_print() -> str:
-    """
-    Print ``foo`` and return ``bar``: what a runner prints goes to stderr.
+    """Print ``foo`` and return ``bar``: what a runner prints goes to stderr.
 
     CLI Example::
 
@@ -73,8 +69,7 @@ def stdout_print() -> str:
 
 
 def sleep(s_time: float = 10) -> bool:
-    """
-    Wait for so many seconds, and return True.
+    """Wait for so many seconds, and return True.
 
     CLI Example::
 
@@ -85,8 +80,7 @@ def sleep(s_time: float = 10) -> bool:
 
 
 def stream(count: int = 99, interval: float = 0.1, **kwargs: Any) -> bool:
-    """
-    Send ``count`` events with the tag ``run/<jid>/progress``, ``interval`` seconds apart, and return True.
+    """Send ``count`` events with the tag ``run/<jid>/progress``, ``interval`` seconds apart, and return True.
 
     Tags that begin with ``salt`` are the master's own, so these do not.
 
@@ -105,8 +99,7 @@ def stream(count: int = 99, interval: float = 0.1, **kwargs: Any) -> bool:
 
 
 def get_opts() -> dict[str, Any]:
-    """
-    The options of the master; what is named like a secret is hidden.
+    """The options of the master; what is named like a secret is hidden.
 
     CLI Example::
 

@@ -33,12 +33,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __opts__
 
 
-# MERGED _backups.py:
-# Copies of a file that is about to change: beside it, or in the minion's cache.
-#
-# What belongs here: where a copy goes and what it is called. Contract: Salt's `backup` argument, and its
-# `backup_mode: minion`, whose copies `file.list_backups` and `file.restore_backup` find.
-
+# --- Making backups ---
 
 CACHED = "file_backup"
 """The folder of copies, below `cachedir`."""
@@ -147,8 +142,7 @@ _SHOWN = "%a %b %d %Y %H:%M:%S.%f"
 
 
 def list_backups(path: str, limit: int | None = None) -> dict[int, dict[str, Any]]:
-    """
-    The copies that were kept of a file, by number: ``Backup Time``, ``Size`` and ``Location``.
+    """The copies that were kept of a file, by number: ``Backup Time``, ``Size`` and ``Location``.
 
     CLI Example::
 
@@ -159,8 +153,7 @@ def list_backups(path: str, limit: int | None = None) -> dict[int, dict[str, Any
 
 
 def list_backup(path: str, limit: int | None = None) -> dict[int, dict[str, Any]]:
-    """
-    The same as ``file.list_backups``.
+    """The same as ``file.list_backups``.
 
     CLI Example::
 
@@ -170,8 +163,7 @@ def list_backup(path: str, limit: int | None = None) -> dict[int, dict[str, Any]
 
 
 def list_backups_dir(path: str, limit: int | None = None) -> dict[str, dict[int, dict[str, Any]]]:
-    """
-    The copies that were kept of the files in a folder: file name -> what ``file.list_backups`` gives.
+    """The copies that were kept of the files in a folder: file name -> what ``file.list_backups`` gives.
 
     CLI Example::
 
@@ -184,8 +176,7 @@ def list_backups_dir(path: str, limit: int | None = None) -> dict[str, dict[int,
 
 
 def restore_backup(path: str, backup_id: int | str, *, test: bool = False) -> dict[str, Any]:
-    """
-    Give a file the content that it had; what it has now is kept as a copy before.
+    """Give a file the content that it had; what it has now is kept as a copy before.
 
     CLI Example::
 
@@ -211,8 +202,7 @@ def restore_backup(path: str, backup_id: int | str, *, test: bool = False) -> di
 
 
 def delete_backup(path: str, backup_id: int | str, *, test: bool = False) -> dict[str, Any]:
-    """
-    Delete one of the copies that were kept of a file.
+    """Delete one of the copies that were kept of a file.
 
     CLI Example::
 
@@ -231,8 +221,7 @@ def delete_backup(path: str, backup_id: int | str, *, test: bool = False) -> dic
 
 
 def remove_backup(path: str, backup_id: int | str, *, test: bool = False) -> dict[str, Any]:
-    """
-    The same as ``file.delete_backup``.
+    """The same as ``file.delete_backup``.
 
     CLI Example::
 

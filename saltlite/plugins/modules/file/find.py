@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
 
 
-# MERGED _criteria.py:
-# What `file.find` can ask of one entry of a folder: its name, kind, owner, size, age and content.
-#
-# Contract: the options of Salt's `file.find`. Links are not followed: they are entries of their own kind. Everything is
-# asked through the folder that is open, so that nothing can be exchanged for a link on the way.
-
+# --- Criteria ---
 
 KINDS = {
     "b": stat.S_IFBLK, "c": stat.S_IFCHR, "d": stat.S_IFDIR, "f": stat.S_IFREG, "l": stat.S_IFLNK, "p": stat.S_IFIFO,
@@ -215,8 +210,7 @@ class _Options(TypedDict, total=False):
 
 
 def find(path: str, *args: str, **kwargs: Unpack[_Options]) -> list[Any]:
-    """
-    The paths below a folder, or a glob of folders, that fulfil all criteria; links are not followed.
+    """The paths below a folder, or a glob of folders, that fulfil all criteria; links are not followed.
 
     - ``name``, ``iname``: glob of the last part of the path, with ``{a,b}``; ``i``: upper and lower case are the same
     - ``regex``, ``iregex``: regular expression that the last part begins with

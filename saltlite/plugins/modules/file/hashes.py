@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __salt__
 
 
-# MERGED _unserved.py:
-# Arguments of Salt's functions that ask for what is not done here: taken at their defaults, refused otherwise.
-#
-# They keep their places, so that what stands behind them in a call by position means what it means in Salt.
-
+# --- Arguments of Salt's functions that are not supported ---
 
 _SELINUX = "labels of SELinux are kept, and not set: run chcon or semanage"
 _WEB = "it is for files from the web, which are not fetched here"
@@ -59,8 +55,7 @@ _REMOTE = ("salt", "http", "https", "ftp")
 
 
 def get_hash(path: str, form: str = "sha256", chunk_size: int = 65536) -> str:
-    """
-    The digest of a file's content, in hexadecimal digits; ``form`` is md5, sha1, sha224, sha256, sha384 or sha512.
+    """The digest of a file's content, in hexadecimal digits; ``form`` is md5, sha1, sha224, sha256, sha384 or sha512.
 
     CLI Example::
 
@@ -88,8 +83,7 @@ def get_hash(path: str, form: str = "sha256", chunk_size: int = 65536) -> str:
 
 
 def get_sum(path: str, form: str = "sha256") -> str:
-    """
-    As ``file.get_hash``, but a path that is no file gives the text ``File not found`` and no error.
+    """As ``file.get_hash``, but a path that is no file gives the text ``File not found`` and no error.
 
     CLI Example::
 
@@ -99,8 +93,7 @@ def get_sum(path: str, form: str = "sha256") -> str:
 
 
 def check_hash(path: str, file_hash: str) -> bool:
-    """
-    Whether a file has this digest: the digits alone, or ``md5=digits`` or ``md5:digits``.
+    """Whether a file has this digest: the digits alone, or ``md5=digits`` or ``md5:digits``.
 
     CLI Example::
 
@@ -132,8 +125,7 @@ def get_source_sum(  # noqa: PLR0913, PLR0917 - Salt's arguments
     gnupghome: str | None = None,
     sig_backend: str = "gpg",
 ) -> dict[str, str]:
-    """
-    The digest that a source should have, as ``hash_type`` and ``hsum``.
+    """The digest that a source should have, as ``hash_type`` and ``hsum``.
 
     ``source_hash`` is the digest itself, ``md5=digits``, or the address of a file of digests, where that of
     ``source_hash_name``, ``file_name`` or ``source`` is looked for.
@@ -161,8 +153,7 @@ def extract_hash(
     source: str = "",
     source_hash_name: str | None = None,
 ) -> dict[str, str] | None:
-    """
-    Look for a digest in a file of digests, as ``sha256sum`` writes it, or a Debian ``.dsc``.
+    """Look for a digest in a file of digests, as ``sha256sum`` writes it, or a Debian ``.dsc``.
 
     A line with ``source_hash_name`` goes before one with ``file_name``, and that before one with ``source``; without
     any the first digest of the file is given, and None where there is none. An empty ``hash_type`` takes any.

@@ -56,8 +56,7 @@ def line(  # noqa: PLR0913, PLR0917 - Salt's signature
     indent: bool = True,
     test: bool = False,
 ) -> str | bool:
-    """
-    Edit one line of a file: a diff of the change, or True with ``show_changes=False``; False for no change.
+    """Edit one line of a file: a diff of the change, or True with ``show_changes=False``; False for no change.
 
     ``match``, ``before`` and ``after`` are regular expressions of Python, or parts of a line as they stand.
 
@@ -224,8 +223,7 @@ def _bare(line: str) -> str:
 def comment_line(
     path: str, regex: str, char: str = "#", cmnt: bool = True, backup: str | bool | None = ".bak", test: bool = False
 ) -> str | bool:
-    """
-    Comment the lines that a regular expression matches, or with ``cmnt=False`` uncomment them.
+    """Comment the lines that a regular expression matches, or with ``cmnt=False`` uncomment them.
 
     The answer is a diff, in which only these lines stand, or False when none matches. A match begins where the line
     does; for uncommenting that is behind ``char`` and white space. ``backup`` is what the name of a copy of the old
@@ -260,8 +258,7 @@ def comment_line(
 def comment(
     path: str, regex: str, char: str = "#", backup: str | bool | None = ".bak", test: bool = False
 ) -> str | bool:
-    """
-    Comment the lines that a regular expression matches. See ``file.comment_line``.
+    """Comment the lines that a regular expression matches. See ``file.comment_line``.
 
     CLI Example::
 
@@ -273,8 +270,7 @@ def comment(
 def uncomment(
     path: str, regex: str, char: str = "#", backup: str | bool | None = ".bak", test: bool = False
 ) -> str | bool:
-    """
-    Uncomment the commented lines that a regular expression matches. See ``file.comment_line``.
+    """Uncomment the commented lines that a regular expression matches. See ``file.comment_line``.
 
     CLI Example::
 
@@ -290,8 +286,7 @@ def _without(line: str, mark: str) -> str:
     return line
 
 
-# MERGED blocks.py:
-# A block of lines between two marker lines of one file.
+# --- Blocks between two marker lines ---
 
 
 class _Block(NamedTuple):
@@ -330,8 +325,7 @@ def blockreplace(  # noqa: PLR0913, PLR0917 - Salt's signature
     insert_after_match: str | None = None,
     test: bool = False,
 ) -> str | bool:
-    """
-    Replace what is between two markers: a diff of the changes, or with ``show_changes=False`` whether there are any.
+    """Replace what is between two markers: a diff of the changes, or with ``show_changes=False`` whether there are any.
 
     marker_start, marker_end
         Texts in the lines that hold the block. What stands before the second in its line is replaced, too.
@@ -411,9 +405,7 @@ def _inserted_block(lines: Sequence[str], index: int, block: _Block) -> list[str
     return [*before, *block.whole(separator), *lines[index:]]
 
 
-# MERGED contents.py:
-# The content of one file: reading it, writing it, adding to it, cutting it off.
-
+# --- Content: read, write, append, truncate ---
 
 READ_BYTES_MAX = 64 * 1024 * 1024
 """Bytes that are returned at once: four times what a return may have, for other modules that go on with them."""
@@ -424,8 +416,7 @@ __risk__ = {"truncate": "truncate"}
 
 
 def read(path: str, binary: bool = False) -> str | bytes:
-    """
-    The content of a file as text, or with ``binary`` as bytes.
+    """The content of a file as text, or with ``binary`` as bytes.
 
     A file of more than 64 MiB is refused: ``file.seek_read`` reads a part of it. Bytes that are no UTF-8 reach another
     module as they are; a person sees U+FFFD in their place.
@@ -446,8 +437,7 @@ def read(path: str, binary: bool = False) -> str | bytes:
 
 
 def write(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
-    """
-    Make these lines the whole content of a file, which is made where there is none.
+    """Make these lines the whole content of a file, which is made where there is none.
 
     Each argument is one line, or several where it has line breaks. A text with an equal sign in it has to be given as
     ``args``, which is one text or a list. ``test=True`` tells what would be written, and changes nothing.
@@ -465,8 +455,7 @@ def write(path: str, *lines: str, args: str | list[str] | None = None, test: boo
 
 
 def append(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
-    """
-    Add lines at the end of a file; a last line without a line break gets one first.
+    """Add lines at the end of a file; a last line without a line break gets one first.
 
     Arguments are those of ``file.write``. The file has to be there. Where its lines end in CR LF, the new ones do.
 
@@ -485,8 +474,7 @@ def append(path: str, *lines: str, args: str | list[str] | None = None, test: bo
 
 
 def prepend(path: str, *lines: str, args: str | list[str] | None = None, test: bool = False) -> str:
-    """
-    Add lines at the beginning of a file, which is made where there is none. Arguments are those of ``file.write``.
+    """Add lines at the beginning of a file, which is made where there is none. Arguments are those of ``file.write``.
 
     CLI Example::
 
@@ -501,8 +489,7 @@ def prepend(path: str, *lines: str, args: str | list[str] | None = None, test: b
 
 
 def touch(name: str, atime: float | str | None = None, mtime: float | str | None = None) -> bool:
-    """
-    Make an empty file where there is none, and set its times: now, or seconds since 1970.
+    """Make an empty file where there is none, and set its times: now, or seconds since 1970.
 
     CLI Example::
 
@@ -524,8 +511,7 @@ def touch(name: str, atime: float | str | None = None, mtime: float | str | None
 
 
 def seek_read(path: str, size: int, offset: int) -> bytes:
-    """
-    Up to ``size`` bytes of a file from a position on; fewer at its end. More than 64 MiB are refused.
+    """Up to ``size`` bytes of a file from a position on; fewer at its end. More than 64 MiB are refused.
 
     CLI Example::
 
@@ -540,8 +526,7 @@ def seek_read(path: str, size: int, offset: int) -> bytes:
 
 
 def seek_write(path: str, data: str, offset: int) -> int:
-    """
-    Write over a part of a file, from a position on; how many bytes were written.
+    """Write over a part of a file, from a position on; how many bytes were written.
 
     The file has to be there, and keeps its size or grows. What was there is put back when the disk is full.
 
@@ -568,8 +553,7 @@ def seek_write(path: str, data: str, offset: int) -> int:
 
 
 def truncate(path: str, length: int) -> None:
-    """
-    Cut a file off after so many bytes; a shorter one is filled up with zeros.
+    """Cut a file off after so many bytes; a shorter one is filled up with zeros.
 
     CLI Example::
 

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __opts__, __pillar__, __salt__
 
 
-# MERGED _content.py:
-# What a managed file is to contain: a file of this minion, or bytes; and how it differs from what is there.
-
+# --- Content of a managed file ---
 
 _RENDERED = "saltlite-rendered-"
 
@@ -141,12 +139,7 @@ def mode_of(source: str, saltenv: str) -> str:
     return get_mode(source.removeprefix("file://"))
 
 
-# MERGED _templates.py:
-# Templates of files, in Jinja's sandbox; jinja2 is the extra `jinja` and may be missing.
-#
-# A template knows `salt`, `grains`, `pillar`, `opts`, `saltenv` and what its caller adds. A name that is not there is an
-# error, as in Salt. `include` and `import` find files of the master.
-
+# --- Templates ---
 
 FORMATS = ("jinja",)
 """Template formats that can be rendered here."""
@@ -214,8 +207,8 @@ _NO_HTTP = "is on another machine: files are fetched from the master only. Put i
 
 
 def source_list(source: Any, source_hash: Any, saltenv: str) -> tuple[Any, Any]:
-    """
-    The first of several sources that is there, and its hash: each is an address, or a dict of an address and its hash.
+    """The first of several sources that is there, and its hash: each is an address, or a dict of an address and its
+    hash.
 
     CLI Example::
 
@@ -233,8 +226,7 @@ def source_list(source: Any, source_hash: Any, saltenv: str) -> tuple[Any, Any]:
 def apply_template_on_contents(
     contents: str, template: str, context: dict[str, Any] | None, defaults: dict[str, Any] | None, saltenv: str
 ) -> str | dict[str, Any]:
-    """
-    What a template makes of ``defaults`` and, before them, ``context``; the only format is ``jinja``.
+    """What a template makes of ``defaults`` and, before them, ``context``; the only format is ``jinja``.
 
     CLI Example::
 
@@ -256,8 +248,8 @@ def get_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
     sig_backend: str = "gpg",
 ) -> tuple[str, dict[str, str], str]:  # fmt: skip
-    """
-    Fetch and render what a managed file is to contain: its path here, its digest, and what went wrong or an empty text.
+    """Fetch and render what a managed file is to contain: its path here, its digest, and what went wrong or an empty
+    text.
 
     A file of the master that is no template is not fetched yet: its path is empty.
 
@@ -316,8 +308,8 @@ def check_managed(  # noqa: PLR0913, PLR0917 - Salt's arguments
     serange: str | None = None,
     follow_symlinks: bool = False,
 ) -> tuple[bool | None, str]:
-    """
-    Whether a managed file is as it should be: True and a sentence; None and what would change; False and what is wrong.
+    """Whether a managed file is as it should be: True and a sentence; None and what would change; False and what is
+    wrong.
 
     CLI Example::
 
@@ -363,8 +355,7 @@ def check_managed_changes(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False,
 ) -> dict[str, Any] | tuple[bool, str]:
-    """
-    What would change of a managed file: as ``file.check_file_meta``; or False and a sentence of what is wrong.
+    """What would change of a managed file: as ``file.check_file_meta``; or False and a sentence of what is wrong.
 
     CLI Example::
 
@@ -413,8 +404,7 @@ def check_file_meta(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False,
 ) -> dict[str, Any]:
-    """
-    What of a file is not as it should be: ``newfile``, ``diff``, ``user``, ``group``, ``mode`` and ``attrs``.
+    """What of a file is not as it should be: ``newfile``, ``diff``, ``user``, ``group``, ``mode`` and ``attrs``.
 
     CLI Example::
 
@@ -468,9 +458,7 @@ def _rendered(place: str, template: str, saltenv: str, context: dict[str, Any]) 
     return path, {"hash_type": "sha256", "hsum": get_hash(path)}, ""
 
 
-# MERGED managing.py:
-# Bringing one file to the content, owner and mode that it should have.
-
+# --- manage_file ---
 
 _PRIVATE = 0o600
 
@@ -508,8 +496,7 @@ def manage_file(  # noqa: PLR0913, PLR0917 - Salt's arguments
     ignore_whitespace: bool = False, ignore_comment_characters: str | list[str] | None = None,
     new_file_diff: bool = False, sig_backend: str = "gpg", *, test: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """
-    Bring a file to its content, owner and mode: ``name``, ``changes``, ``comment`` and ``result``.
+    """Bring a file to its content, owner and mode: ``name``, ``changes``, ``comment`` and ``result``.
 
     The content is ``contents``, or ``sfn`` as ``file.get_managed`` gave it, or ``source``. The file is made where it is
     not there, with ``makedirs`` also the folders above it, of mode ``dir_mode``. ``backup=minion`` keeps a copy of the
@@ -627,9 +614,7 @@ def _folder_mode(mode: Any) -> str | None:
     return f"{bits | enter:04o}"
 
 
-# MERGED patching.py:
-# Differences between files: telling them, and applying them.
-
+# --- Diff and patch ---
 
 _OPTIONS = ("--forward", "-N"), ("--reject-file", "-r"), ("--strip", "-p")
 
@@ -637,8 +622,7 @@ _OPTIONS = ("--forward", "-N"), ("--reject-file", "-r"), ("--strip", "-p")
 def patch(
     originalfile: str, patchfile: str, options: str = "", dry_run: bool = False, test: bool = False
 ) -> dict[str, Any]:
-    """
-    Apply a patch to a file, or to the files of a folder: what the program ``patch`` said, as ``cmd.run_all`` does.
+    """Apply a patch to a file, or to the files of a folder: what the program ``patch`` said, as ``cmd.run_all`` does.
 
     A patch of which a part does not fit is not applied at all; the return code is then not 0. The names in a patch for
     a folder count below that folder, unless ``options`` has a ``-p``. ``dry_run`` and ``test`` only tell.
@@ -678,8 +662,7 @@ def get_diff(  # noqa: PLR0913, PLR0917 - Salt's signature
     ignore_whitespace: bool = False,
     ignore_comment_characters: str | list[str] | None = None,
 ) -> str | tuple[bool, str]:
-    """
-    A unified diff of two files, each on this minion or ``salt://``; an empty text for equal ones.
+    """A unified diff of two files, each on this minion or ``salt://``; an empty text for equal ones.
 
     ``show_filenames=False`` leaves the names out, ``show_changes=False`` says only that there are differences. With
     ``ignore_ordering``, ``ignore_whitespace`` (around lines) or ``ignore_comment_characters`` (what stands behind one

@@ -26,12 +26,7 @@ from saltlite.plugins.modules._safe_files import (
 from .permissions import check_perms, owner_numbers
 from .stats import absolute, failed, octal, own_name
 
-# MERGED _copies.py:
-# Copies of files and trees as one step: made beside their place under another name, and then put there.
-#
-# Links are copied as links, so that nothing outside of the tree comes into the copy. Both trees are walked through open
-# folders, so that nobody who may write into one of them leads the copy elsewhere meanwhile.
-
+# --- Copies of files and trees ---
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -203,8 +198,7 @@ _DAY_S = 86400
 
 
 def copy(src: str, dst: str, recurse: bool = False, remove_existing: bool = False, *, test: bool = False) -> bool | str:
-    """
-    Copy a file; or with ``recurse`` a folder with all that is in it. Mode and owner come with it.
+    """Copy a file; or with ``recurse`` a folder with all that is in it. Mode and owner come with it.
 
     What is in the folder ``dst`` already stays, unless a file of ``src`` has its name; with ``remove_existing`` the
     copy takes the place of all of it, when it is complete. Links in a folder are copied as links.
@@ -242,8 +236,7 @@ def copy(src: str, dst: str, recurse: bool = False, remove_existing: bool = Fals
 
 
 def move(src: str, dst: str, disallow_copy_and_unlink: bool = False, *, test: bool = False) -> dict[str, Any] | bool:
-    """
-    Move a file or folder, into ``dst`` when that is a folder, also to another file system.
+    """Move a file or folder, into ``dst`` when that is a folder, also to another file system.
 
     ``disallow_copy_and_unlink`` does not copy to another file system: see ``file.rename``.
 
@@ -274,8 +267,7 @@ def move(src: str, dst: str, disallow_copy_and_unlink: bool = False, *, test: bo
 
 
 def rename(src: str, dst: str, *, test: bool = False) -> bool | str:
-    """
-    Rename a file or folder, within one file system.
+    """Rename a file or folder, within one file system.
 
     CLI Example::
 
@@ -293,8 +285,7 @@ def rename(src: str, dst: str, *, test: bool = False) -> bool | str:
 
 
 def link(src: str, path: str, *, test: bool = False) -> bool | str:
-    """
-    Give a file another name: a hard link.
+    """Give a file another name: a hard link.
 
     CLI Example::
 
@@ -320,8 +311,7 @@ def symlink(
     *,
     test: bool = False,
 ) -> bool | str:
-    """
-    Make a symbolic link; nothing is done when it is there and points to ``src``.
+    """Make a symbolic link; nothing is done when it is there and points to ``src``.
 
     ``force`` or ``atomic`` replaces another link or file, in one step. ``follow_symlinks`` is of no effect: what has
     the name of the link is looked at itself.
@@ -363,8 +353,7 @@ def mkdir(
     *,
     test: bool = False,
 ) -> bool | str:
-    """
-    Make a folder, and those above it that are missing, with this owner and mode each.
+    """Make a folder, and those above it that are missing, with this owner and mode each.
 
     CLI Example::
 
@@ -387,8 +376,7 @@ def makedirs(
     *,
     test: bool = False,
 ) -> str | None:
-    """
-    Make the folder that a path is in, and those above it. A path that ends with a slash is a folder itself.
+    """Make the folder that a path is in, and those above it. A path that ends with a slash is a folder itself.
 
     CLI Example::
 
@@ -413,8 +401,7 @@ def makedirs_perms(
     *,
     test: bool = False,
 ) -> str | None:
-    """
-    Make a folder that is not there yet, and those above it, with this owner and mode each.
+    """Make a folder that is not there yet, and those above it, with this owner and mode each.
 
     CLI Example::
 
@@ -432,8 +419,7 @@ def makedirs_perms(
 def rmdir(
     path: str, recurse: bool = False, verbose: bool = False, older_than: float | None = None, *, test: bool = False
 ) -> bool | dict[str, Any]:
-    """
-    Remove a folder that is empty; with ``recurse`` also all empty folders in it. False when something is left.
+    """Remove a folder that is empty; with ``recurse`` also all empty folders in it. False when something is left.
 
     ``older_than`` takes only what was not changed for so many days; with ``recurse`` what is newer may stay.
     ``verbose`` gives ``deleted``, ``errors`` and ``result``.
@@ -468,8 +454,7 @@ def rmdir(
 
 
 def remove(path: str, *, test: bool = False) -> bool | str:
-    """
-    Remove a file, a link, a device or a folder with all that is in it; False when there is nothing.
+    """Remove a file, a link, a device or a folder with all that is in it; False when there is nothing.
 
     What links point to stays. The root folder, ``.`` and ``..`` are refused.
 
@@ -528,9 +513,7 @@ def _old_folders(top: str, *, recurse: bool, limit: float | None) -> list[str]:
     return [folder for folder in found if os.stat(folder, follow_symlinks=False).st_mtime < limit]
 
 
-# MERGED devices.py:
-# Devices and named pipes.
-
+# --- Devices and named pipes ---
 
 _KINDS = {
     "c": (stat.S_IFCHR, "Character device"),
@@ -549,8 +532,7 @@ def mknod_chrdev(
     *,
     test: bool = False,
 ) -> dict[str, Any]:
-    """
-    Make a character device.
+    """Make a character device.
 
     CLI Example::
 
@@ -569,8 +551,7 @@ def mknod_blkdev(
     *,
     test: bool = False,
 ) -> dict[str, Any]:
-    """
-    Make a block device.
+    """Make a block device.
 
     CLI Example::
 
@@ -587,8 +568,7 @@ def mknod_fifo(
     *,
     test: bool = False,
 ) -> dict[str, Any]:
-    """
-    Make a named pipe.
+    """Make a named pipe.
 
     CLI Example::
 
@@ -608,8 +588,7 @@ def mknod(  # noqa: PLR0913 - Salt's arguments
     *,
     test: bool = False,
 ) -> dict[str, Any]:
-    """
-    Make a character device (``c``), a block device (``b``) or a named pipe (``p``), and the folders above it.
+    """Make a character device (``c``), a block device (``b``) or a named pipe (``p``), and the folders above it.
 
     CLI Example::
 

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-# MERGED _flags.py:
-# Attributes that file systems such as ext4, XFS and Btrfs keep for a file, as `chattr` writes them.
-#
-# Bits and letters are those of linux/fs.h (FS_IOC_GETFLAGS) and chattr(1).
-
+# --- Attributes: the flags of lsattr and chattr ---
 
 LETTERS = {
     "s": 0x1, "u": 0x2, "c": 0x4, "S": 0x8, "i": 0x10, "a": 0x20, "d": 0x40, "A": 0x80, "E": 0x800, "I": 0x1000,
@@ -95,8 +91,7 @@ KEEP = -1
 
 
 def set_mode(path: str, mode: str | int, *, test: bool = False) -> str:
-    """
-    Set the mode of a file, in octal digits; the mode that it then has.
+    """Set the mode of a file, in octal digits; the mode that it then has.
 
     CLI Example::
 
@@ -119,8 +114,7 @@ def set_mode(path: str, mode: str | int, *, test: bool = False) -> str:
 def chown(
     path: str, user: str | int | None, group: str | int | None, recurse: bool = False, *, test: bool = False
 ) -> str | None:
-    """
-    Give a file to a user and a group, each by name or number; an empty text or None leaves it as it is.
+    """Give a file to a user and a group, each by name or number; an empty text or None leaves it as it is.
 
     A link is followed; one without a target is given away itself. With ``recurse`` everything in a folder is given
     away with it, links themselves and not what they point to. The text ``User does not exist``, ``Group does not
@@ -145,8 +139,7 @@ def chown(
 
 
 def lchown(path: str, user: str | int | None, group: str | int | None, *, test: bool = False) -> str | None:
-    """
-    As ``file.chown``, of a link itself.
+    """As ``file.chown``, of a link itself.
 
     CLI Example::
 
@@ -162,8 +155,7 @@ def lchown(path: str, user: str | int | None, group: str | int | None, *, test: 
 
 
 def chgrp(path: str, group: str | int, recurse: bool = False, *, test: bool = False) -> str | None:
-    """
-    Give a file to a group; returns what ``file.chown`` does.
+    """Give a file to a group; returns what ``file.chown`` does.
 
     CLI Example::
 
@@ -173,8 +165,7 @@ def chgrp(path: str, group: str | int, recurse: bool = False, *, test: bool = Fa
 
 
 def lsattr(path: str) -> dict[str, list[str]]:
-    """
-    The attributes of a file system such as ext4, as letters of ``chattr``; those of everything in it for a folder.
+    """The attributes of a file system such as ext4, as letters of ``chattr``; those of everything in it for a folder.
 
     Empty where the file system has none.
 
@@ -191,8 +182,7 @@ def lsattr(path: str) -> dict[str, list[str]]:
 
 
 def chattr(*files: str, operator: str | None = None, attributes: str | None = None, test: bool = False) -> bool:
-    """
-    Add attributes to files, or remove them: ``operator`` is ``add`` or ``remove``, ``attributes`` letters of chattr.
+    """Add attributes to files, or remove them: ``operator`` is ``add`` or ``remove``, ``attributes`` letters of chattr.
 
     CLI Example::
 
@@ -226,8 +216,7 @@ def check_perms(  # noqa: PLR0913, PLR0917 - Salt's arguments
     *,
     test: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """
-    Bring owner, group, mode and attributes to what they should be: what was changed, and how they were before.
+    """Bring owner, group, mode and attributes to what they should be: what was changed, and how they were before.
 
     The first is a dict with ``name``, ``changes``, ``comment`` and ``result``, or ``ret`` with that added; the second
     has ``luser``, ``lgroup`` and ``lmode``, and of what differed ``cuser``, ``cgroup`` and ``cmode``. None leaves a

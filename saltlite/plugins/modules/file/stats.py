@@ -15,8 +15,7 @@ from saltlite.plugins.modules._safe_files import checked_path, sentence, shown
 
 from .hashes import get_hash
 
-# MERGED _paths.py:
-# Absolute paths and modes as callers give them, and what the kernel refused, as sentences.
+# --- Arguments and errors ---
 
 
 def absolute(path: Any, what: str = "File path") -> str:
@@ -77,8 +76,7 @@ _ACCESS = {"f": os.F_OK, "r": os.R_OK, "w": os.W_OK, "x": os.X_OK}
 
 
 def stats(path: str, hash_type: str | None = None, follow_symlinks: bool = True) -> dict[str, Any]:
-    """
-    What the kernel knows of a file: inode, uid, gid, user, group, times, size, mode, type and target.
+    """What the kernel knows of a file: inode, uid, gid, user, group, times, size, mode, type and target.
 
     The type is ``file``, ``dir``, ``link``, ``char``, ``block``, ``pipe`` or ``socket``. A link without a target tells
     of itself. With ``hash_type`` there is also the ``sum`` of the content.
@@ -110,8 +108,8 @@ def stats(path: str, hash_type: str | None = None, follow_symlinks: bool = True)
 
 
 def lstat(path: str) -> dict[str, Any]:
-    """
-    The numbers of ``lstat``, which does not follow a link: ``st_mode``, ``st_size`` and so on; empty for no such path.
+    """The numbers of ``lstat``, which does not follow a link: ``st_mode``, ``st_size`` and so on; empty for no such
+    path.
 
     CLI Example::
 
@@ -125,8 +123,7 @@ def lstat(path: str) -> dict[str, Any]:
 
 
 def statvfs(path: str) -> dict[str, Any]:
-    """
-    The numbers of ``statvfs`` for the file system that a path is on: ``f_bavail``, ``f_frsize`` and so on.
+    """The numbers of ``statvfs`` for the file system that a path is on: ``f_bavail``, ``f_frsize`` and so on.
 
     CLI Example::
 
@@ -141,8 +138,7 @@ def statvfs(path: str) -> dict[str, Any]:
 
 
 def get_uid(path: str, follow_symlinks: bool = True) -> int:
-    """
-    The number of the user who owns a file.
+    """The number of the user who owns a file.
 
     CLI Example::
 
@@ -152,8 +148,7 @@ def get_uid(path: str, follow_symlinks: bool = True) -> int:
 
 
 def get_gid(path: str, follow_symlinks: bool = True) -> int:
-    """
-    The number of the group that owns a file.
+    """The number of the group that owns a file.
 
     CLI Example::
 
@@ -163,8 +158,7 @@ def get_gid(path: str, follow_symlinks: bool = True) -> int:
 
 
 def get_user(path: str, follow_symlinks: bool = True) -> str | int:
-    """
-    The name of the user who owns a file; the number where no user has it.
+    """The name of the user who owns a file; the number where no user has it.
 
     CLI Example::
 
@@ -174,8 +168,7 @@ def get_user(path: str, follow_symlinks: bool = True) -> str | int:
 
 
 def get_group(path: str, follow_symlinks: bool = True) -> str | int:
-    """
-    The name of the group that owns a file; the number where no group has it.
+    """The name of the group that owns a file; the number where no group has it.
 
     CLI Example::
 
@@ -185,8 +178,7 @@ def get_group(path: str, follow_symlinks: bool = True) -> str | int:
 
 
 def get_mode(path: str, follow_symlinks: bool = True) -> str:
-    """
-    The mode of a file, as four octal digits.
+    """The mode of a file, as four octal digits.
 
     CLI Example::
 
@@ -196,8 +188,7 @@ def get_mode(path: str, follow_symlinks: bool = True) -> str:
 
 
 def uid_to_user(uid: int) -> str | int:
-    """
-    The name of a user by number; the number where there is no such user.
+    """The name of a user by number; the number where there is no such user.
 
     CLI Example::
 
@@ -210,8 +201,7 @@ def uid_to_user(uid: int) -> str | int:
 
 
 def user_to_uid(user: str | int | None) -> int | str:
-    """
-    The number of a user by name; an empty text where there is none, and the minion's own for None.
+    """The number of a user by name; an empty text where there is none, and the minion's own for None.
 
     CLI Example::
 
@@ -228,8 +218,7 @@ def user_to_uid(user: str | int | None) -> int | str:
 
 
 def gid_to_group(gid: int | str) -> str | int:
-    """
-    The name of a group by number; the number where there is no such group.
+    """The name of a group by number; the number where there is no such group.
 
     CLI Example::
 
@@ -245,8 +234,7 @@ def gid_to_group(gid: int | str) -> str | int:
 
 
 def group_to_gid(group: str | int | None) -> int | str:
-    """
-    The number of a group by name; an empty text where there is none.
+    """The number of a group by name; an empty text where there is none.
 
     CLI Example::
 
@@ -263,8 +251,8 @@ def group_to_gid(group: str | int | None) -> int | str:
 
 
 def access(path: str, mode: str | int) -> bool:
-    """
-    Whether the minion may do something with a path: ``r`` read, ``w`` write, ``x`` execute; ``f``: whether it exists.
+    """Whether the minion may do something with a path: ``r`` read, ``w`` write, ``x`` execute; ``f``: whether it
+    exists.
 
     CLI Example::
 
@@ -280,8 +268,7 @@ def access(path: str, mode: str | int) -> bool:
 
 
 def file_exists(path: str) -> bool:
-    """
-    Whether there is a file, or a link to one.
+    """Whether there is a file, or a link to one.
 
     CLI Example::
 
@@ -291,8 +278,7 @@ def file_exists(path: str) -> bool:
 
 
 def directory_exists(path: str) -> bool:
-    """
-    Whether there is a folder, or a link to one.
+    """Whether there is a folder, or a link to one.
 
     CLI Example::
 
@@ -302,8 +288,7 @@ def directory_exists(path: str) -> bool:
 
 
 def path_exists_glob(path: str) -> bool:
-    """
-    Whether a glob such as ``/etc/pam*/pass*`` matches anything.
+    """Whether a glob such as ``/etc/pam*/pass*`` matches anything.
 
     CLI Example::
 
@@ -315,8 +300,7 @@ def path_exists_glob(path: str) -> bool:
 
 
 def is_link(path: str, nostat: bool = False) -> bool:
-    """
-    Whether a path is a symbolic link.
+    """Whether a path is a symbolic link.
 
     ``nostat`` reads it from the folder, without touching the path: for one below which a file server does not answer.
 
@@ -338,8 +322,7 @@ def is_link(path: str, nostat: bool = False) -> bool:
 
 
 def is_hardlink(path: str) -> bool:
-    """
-    Whether a file has more names than this one.
+    """Whether a file has more names than this one.
 
     CLI Example::
 
@@ -350,8 +333,7 @@ def is_hardlink(path: str) -> bool:
 
 
 def is_chrdev(name: str) -> bool:
-    """
-    Whether a path is a character device.
+    """Whether a path is a character device.
 
     CLI Example::
 
@@ -361,8 +343,7 @@ def is_chrdev(name: str) -> bool:
 
 
 def is_blkdev(name: str) -> bool:
-    """
-    Whether a path is a block device.
+    """Whether a path is a block device.
 
     CLI Example::
 
@@ -372,8 +353,7 @@ def is_blkdev(name: str) -> bool:
 
 
 def is_fifo(name: str) -> bool:
-    """
-    Whether a path is a named pipe.
+    """Whether a path is a named pipe.
 
     CLI Example::
 
@@ -383,8 +363,7 @@ def is_fifo(name: str) -> bool:
 
 
 def get_devmm(name: str) -> tuple[int, int]:
-    """
-    The major and minor number of a device; zeros for everything else.
+    """The major and minor number of a device; zeros for everything else.
 
     CLI Example::
 
@@ -397,8 +376,7 @@ def get_devmm(name: str) -> tuple[int, int]:
 
 
 def readlink(path: str, canonicalize: bool = False) -> str:
-    """
-    What a symbolic link points to; with ``canonicalize`` the path behind all links on the way.
+    """What a symbolic link points to; with ``canonicalize`` the path behind all links on the way.
 
     CLI Example::
 
@@ -414,8 +392,7 @@ def readlink(path: str, canonicalize: bool = False) -> str:
 
 
 def readdir(path: str) -> list[str]:
-    """
-    The names in a folder, sorted, with ``.`` and ``..`` before the others.
+    """The names in a folder, sorted, with ``.`` and ``..`` before the others.
 
     CLI Example::
 
@@ -431,8 +408,7 @@ def readdir(path: str) -> list[str]:
 
 
 def get_selinux_context(path: str) -> str:
-    """
-    The SELinux label of a file, or a sentence that there is none.
+    """The SELinux label of a file, or a sentence that there is none.
 
     CLI Example::
 
@@ -464,13 +440,11 @@ def _is_kind(name: str, kind: int) -> bool:
         raise sentence(name, "read", error) from error
 
 
-# MERGED names.py:
-# Paths as texts: nothing here asks the disk.
+# --- Paths as text: the disk is not read ---
 
 
 def pardir() -> str:
-    """
-    The name that means the folder above: ``..``.
+    """The name that means the folder above: ``..``.
 
     CLI Example::
 
@@ -480,8 +454,7 @@ def pardir() -> str:
 
 
 def normpath(path: str) -> str:
-    """
-    A path without double slashes, ``.`` and ``..``.
+    """A path without double slashes, ``.`` and ``..``.
 
     CLI Example::
 
@@ -491,8 +464,7 @@ def normpath(path: str) -> str:
 
 
 def basename(path: str) -> str:
-    """
-    The last part of a path.
+    """The last part of a path.
 
     CLI Example::
 
@@ -502,8 +474,7 @@ def basename(path: str) -> str:
 
 
 def dirname(path: str) -> str:
-    """
-    A path without its last part.
+    """A path without its last part.
 
     CLI Example::
 
@@ -513,8 +484,7 @@ def dirname(path: str) -> str:
 
 
 def join(*args: str) -> str:
-    """
-    One path of several parts; a part that begins with a slash begins anew.
+    """One path of several parts; a part that begins with a slash begins anew.
 
     CLI Example::
 
@@ -523,13 +493,11 @@ def join(*args: str) -> str:
     return os.path.join(*args) if args else ""
 
 
-# MERGED using.py:
-# Who has files open, and how much of the disk they take.
+# --- Open files and disk usage ---
 
 
 def open_files(by_pid: bool = False) -> dict[str, list[int]] | dict[int, list[str]]:
-    """
-    The files that processes have open or run: path -> process numbers, or the other way round with ``by_pid``.
+    """The files that processes have open or run: path -> process numbers, or the other way round with ``by_pid``.
 
     Sockets, pipes and deleted files are left out, and processes of others where the minion does not run as root.
 
@@ -549,8 +517,7 @@ def open_files(by_pid: bool = False) -> dict[str, list[int]] | dict[int, list[st
 
 
 def diskusage(path: str) -> int:
-    """
-    How many bytes the files in a folder have together; each counts once, however many names it has.
+    """How many bytes the files in a folder have together; each counts once, however many names it has.
 
     CLI Example::
 

@@ -180,11 +180,7 @@ def _legible(line: str) -> str:
     return line
 
 
-# MERGED _edits.py:
-# An edit of one text file, from finding the file to the answer: what all functions have in common that edit here.
-#
-# What belongs here: the file that has to be there, its text before and after, writing it with a copy, and what the caller
-# is told. What is done to the text belongs to the functions.
+# --- One edit of a text file ---
 
 
 class Edit(NamedTuple):
@@ -217,8 +213,7 @@ def begun(path: Any, encoding: str | None = None, *, to_edit: bool = True) -> Ed
     return Edit(place, *read_text(place, encoding, to_edit=to_edit))
 
 
-# MERGED replacing.py:
-# Finding and replacing by regular expression in one file.
+# --- Regular expressions ---
 
 
 def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
@@ -241,8 +236,7 @@ def replace(  # noqa: PLR0913, PLR0917 - Salt's signature
     encoding: str | None = None,
     test: bool = False,
 ) -> str | bool:
-    """
-    Replace what a regular expression of Python matches: a diff of the changes, an empty text for none.
+    """Replace what a regular expression of Python matches: a diff of the changes, an empty text for none.
 
     ``pattern`` and ``repl`` are those of Python's ``re.sub``; ``backslash_literal`` takes ``repl`` as it stands.
     ``count`` matches are replaced, with 0 all. ``flags`` are a number, a name such as ``IGNORECASE``, or a list of
@@ -290,8 +284,7 @@ def search(
     ignore_if_missing: bool = False,
     multiline: bool = False,
 ) -> bool:
-    """
-    Whether a regular expression of Python matches somewhere in a file. Arguments are those of ``file.replace``;
+    """Whether a regular expression of Python matches somewhere in a file. Arguments are those of ``file.replace``;
     ``multiline`` adds ``MULTILINE`` to the flags.
 
     CLI Example::
@@ -307,8 +300,7 @@ def search(
 
 
 def contains(path: str, text: str) -> bool:
-    """
-    Whether a text, without white space around it, is somewhere in a file; False where there is none.
+    """Whether a text, without white space around it, is somewhere in a file; False where there is none.
 
     CLI Example::
 
@@ -327,8 +319,7 @@ def contains(path: str, text: str) -> bool:
 
 
 def contains_regex(path: str, regex: str, lchar: str = "") -> bool:
-    """
-    Whether a regular expression matches in a line of a file; False where there is no file.
+    """Whether a regular expression matches in a line of a file; False where there is no file.
 
     ``lchar`` is taken away from the beginning of each line first, as often as it is there.
 
@@ -344,8 +335,7 @@ def contains_regex(path: str, regex: str, lchar: str = "") -> bool:
 
 
 def contains_glob(path: str, glob_expr: str) -> bool:
-    """
-    Whether the whole content of a file matches a glob; False where there is no file.
+    """Whether the whole content of a file matches a glob; False where there is no file.
 
     CLI Example::
 
@@ -404,9 +394,7 @@ def _with_line(text: str, repl: str, other: Any, expression: re.Pattern[str], *,
     return f"{text}{between}{line}{end}"
 
 
-# MERGED sed.py:
-# What the programs sed and grep do, for one file.
-
+# --- sed and grep ---
 
 _SED_FLAGS = re.compile(r"[gpiImM0-9]*")
 """Flags of a substitution that only change the text; `e` and `w` would run commands and write other files."""
@@ -426,8 +414,7 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
     negate_match: bool = False,
     test: bool = False,
 ) -> dict[str, Any] | bool:
-    """
-    Substitute with the program sed: what it said, as ``cmd.run_all`` does, or False where there is no file.
+    """Substitute with the program sed: what it said, as ``cmd.run_all`` does, or False where there is no file.
 
     ``before`` is a regular expression of sed, ``after`` the text for it; ``limit`` another expression, for the lines
     that are looked at, or with ``negate_match`` for those that are not. ``escape_all`` takes all three literally.
@@ -460,8 +447,7 @@ def sed(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 def sed_contains(path: str, text: str, limit: str = "", flags: str = "g") -> bool:
-    """
-    Whether sed finds a regular expression in a line of a file; False where there is none.
+    """Whether sed finds a regular expression in a line of a file; False where there is none.
 
     CLI Example::
 
@@ -491,8 +477,7 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
     multi: bool = False,
     test: bool = False,
 ) -> None:
-    """
-    Substitute as ``file.sed`` does, with the regular expressions of Python and without a program.
+    """Substitute as ``file.sed`` does, with the regular expressions of Python and without a program.
 
     ``flags`` are letters: ``g`` replaces all matches instead of the first, ``I`` ignores case, ``M`` lets ``^`` and
     ``$`` match at every line, ``S`` lets ``.`` match line breaks, ``U`` is always so, ``X`` allows white space in the
@@ -529,8 +514,7 @@ def psed(  # noqa: PLR0913, PLR0917 - Salt's signature
 
 
 def grep(path: str, pattern: str, *opts: str) -> dict[str, Any]:
-    """
-    Search with the program grep: what it said, as ``cmd.run_all`` does; the return code is 1 where nothing matches.
+    """Search with the program grep: what it said, as ``cmd.run_all`` does; the return code is 1 where nothing matches.
 
     ``path`` may be a glob. Options are given one by one, behind ``--`` on the command line.
 

@@ -60,8 +60,7 @@ class WithLogin(Remotely, total=False):
 def clone(
     cwd: str, url: str, name: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[WithLogin]
 ) -> bool:
-    """
-    Clone a repository to ``cwd``, or with a ``name`` to a folder of that name in it.
+    """Clone a repository to ``cwd``, or with a ``name`` to a folder of that name in it.
 
     CLI Example::
 
@@ -89,8 +88,7 @@ def fetch(
     git_opts: Any = "",
     **how: Unpack[Remotely],
 ) -> dict[str, Any]:
-    """
-    Fetch from a remote: ``new branches``, ``new tags``, ``updated tags`` as lists, ``updated branches`` with the
+    """Fetch from a remote: ``new branches``, ``new tags``, ``updated tags`` as lists, ``updated branches`` with the
     ``old`` and ``new`` commit of each; nothing of what did not change.
 
     CLI Example::
@@ -119,8 +117,7 @@ def fetch(
 
 
 def pull(cwd: str, opts: Any = "", git_opts: Any = "", **how: Unpack[Remotely]) -> str:
-    """
-    Fetch, and merge the branch that this one follows.
+    """Fetch, and merge the branch that this one follows.
 
     CLI Example::
 
@@ -139,8 +136,7 @@ def push(
     git_opts: Any = "",
     **how: Unpack[Remotely],
 ) -> str:
-    """
-    Push a ref to a remote.
+    """Push a ref to a remote.
 
     CLI Example::
 
@@ -163,8 +159,7 @@ def ls_remote(
     git_opts: Any = "",
     **how: Unpack[WithLogin],
 ) -> dict[str, str]:
-    """
-    The refs of a remote, or of an URL, with their commits: ``{ref: commit}``.
+    """The refs of a remote, or of an URL, with their commits: ``{ref: commit}``.
 
     CLI Example::
 
@@ -181,8 +176,7 @@ def ls_remote(
 def remote_refs(
     url: str, heads: bool = False, tags: bool = False, *, filter: str | None = None, **how: Unpack[WithLogin]
 ) -> dict[str, str]:
-    """
-    The refs of the repository at an URL, of branches or tags only, or of those that match a pattern.
+    """The refs of the repository at an URL, of branches or tags only, or of those that match a pattern.
 
     CLI Example::
 
@@ -196,8 +190,8 @@ def remote_refs(
 
 
 def remotes(cwd: str, *, redact_auth: bool = True, **how: Unpack[How]) -> dict[str, dict[str, str]]:
-    """
-    The remotes of a checkout: ``{name: {"fetch": URL, "push": URL}}``. Passwords are shown with ``redact_auth=False``.
+    """The remotes of a checkout: ``{name: {"fetch": URL, "push": URL}}``. Passwords are shown with
+    ``redact_auth=False``.
 
     CLI Example::
 
@@ -213,8 +207,7 @@ def remotes(cwd: str, *, redact_auth: bool = True, **how: Unpack[How]) -> dict[s
 
 
 def remote_get(cwd: str, remote: str = "origin", *, redact_auth: bool = True, **how: Unpack[How]) -> dict[str, str]:
-    """
-    The URLs of one remote: ``fetch`` and ``push``.
+    """The URLs of one remote: ``fetch`` and ``push``.
 
     CLI Example::
 
@@ -241,8 +234,7 @@ def remote_set(  # noqa: PLR0913 - Salt's signature
     push_https_pass: str | None = None,
     **how: Unpack[How],
 ) -> dict[str, str]:
-    """
-    Have a remote stand for an URL, and pushes go to another one; its URLs then.
+    """Have a remote stand for an URL, and pushes go to another one; its URLs then.
 
     CLI Example::
 
@@ -265,8 +257,7 @@ def remote_set(  # noqa: PLR0913 - Salt's signature
 
 
 def submodule(cwd: str, command: str, opts: Any = "", git_opts: Any = "", **how: Unpack[Remotely]) -> str:
-    """
-    Run a command of ``git submodule``.
+    """Run a command of ``git submodule``.
 
     CLI Example::
 

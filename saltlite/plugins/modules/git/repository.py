@@ -30,8 +30,7 @@ class How(TypedDict, total=False):
 
 
 def version(versioninfo: bool = False) -> str | list[Any]:
-    """
-    The version of git; with ``versioninfo`` as a list of its parts.
+    """The version of git; with ``versioninfo`` as a list of its parts.
 
     CLI Example::
 
@@ -46,9 +45,8 @@ def version(versioninfo: bool = False) -> str | list[Any]:
 
 
 def status(cwd: str, **how: Unpack[How]) -> dict[str, list[str]]:
-    """
-    The paths that differ from what is committed, by what they are: ``modified``, ``new``, ``deleted``, ``untracked``,
-    or the two letters of git for others.
+    """The paths that differ from what is committed, by what they are: ``modified``, ``new``, ``deleted``,
+    ``untracked``, or the two letters of git for others.
 
     CLI Example::
 
@@ -67,8 +65,7 @@ def status(cwd: str, **how: Unpack[How]) -> dict[str, list[str]]:
 
 
 def revision(cwd: str, rev: str = "HEAD", short: bool = False, **how: Unpack[How]) -> str:
-    """
-    The id of the commit that a name stands for; with ``short`` its first digits.
+    """The id of the commit that a name stands for; with ``short`` its first digits.
 
     CLI Example::
 
@@ -81,8 +78,7 @@ def revision(cwd: str, rev: str = "HEAD", short: bool = False, **how: Unpack[How
 
 
 def rev_parse(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """
-    What ``git rev-parse`` says.
+    """What ``git rev-parse`` says.
 
     CLI Example::
 
@@ -94,8 +90,7 @@ def rev_parse(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = 
 
 
 def current_branch(cwd: str, **how: Unpack[How]) -> str:
-    """
-    The branch of a checkout, ``HEAD`` for one that is on none.
+    """The branch of a checkout, ``HEAD`` for one that is on none.
 
     CLI Example::
 
@@ -105,8 +100,7 @@ def current_branch(cwd: str, **how: Unpack[How]) -> str:
 
 
 def list_branches(cwd: str, remote: bool = False, **how: Unpack[How]) -> list[str]:
-    """
-    The local branches; with ``remote`` those of remotes that are known here.
+    """The local branches; with ``remote`` those of remotes that are known here.
 
     CLI Example::
 
@@ -118,8 +112,7 @@ def list_branches(cwd: str, remote: bool = False, **how: Unpack[How]) -> list[st
 
 
 def list_tags(cwd: str, **how: Unpack[How]) -> list[str]:
-    """
-    The tags.
+    """The tags.
 
     CLI Example::
 
@@ -129,8 +122,7 @@ def list_tags(cwd: str, **how: Unpack[How]) -> list[str]:
 
 
 def describe(cwd: str, rev: str = "HEAD", **how: Unpack[How]) -> str:
-    """
-    A commit by its nearest tag, or by its id.
+    """A commit by its nearest tag, or by its id.
 
     CLI Example::
 
@@ -153,8 +145,8 @@ def diff(  # noqa: PLR0913 - Salt's signature
     paths: str | list[str] | None = None,
     **how: Unpack[How],
 ) -> str:
-    """
-    The differences of the checkout to what is staged, to a revision, or of one revision to another; of ``paths`` only.
+    """The differences of the checkout to what is staged, to a revision, or of one revision to another; of ``paths``
+    only.
 
     ``cached`` compares what is staged, ``no_index`` two paths, whatever git knows of them.
 
@@ -177,8 +169,7 @@ def diff(  # noqa: PLR0913 - Salt's signature
 def is_worktree(
     cwd: str, user: str | None = None, password: str | None = None, output_encoding: str | None = None
 ) -> bool:
-    """
-    Whether a folder is a worktree that belongs to the repository of another folder.
+    """Whether a folder is a worktree that belongs to the repository of another folder.
 
     CLI Example::
 
@@ -214,8 +205,7 @@ def merge_base(  # noqa: PLR0913 - Salt's signature
     all: bool = False,
     **how: Unpack[How],
 ) -> Any:
-    """
-    The best common ancestor of commits; a list with ``all`` and ``independent``, a truth with ``is_ancestor``.
+    """The best common ancestor of commits; a list with ``all`` and ``independent``, a truth with ``is_ancestor``.
 
     CLI Example::
 
@@ -240,9 +230,7 @@ def merge_base(  # noqa: PLR0913 - Salt's signature
     return lines(done) if all or independent else output(done)
 
 
-# MERGED changing.py:
-# Changes of a checkout and its repository, without anybody else.
-
+# --- Changes ---
 
 __risk__ = {"discard_local_changes": "discard", "reset": "discard"}
 
@@ -259,8 +247,7 @@ def init(
     git_opts: Any = "",
     **how: Unpack[How],
 ) -> str:
-    """
-    Make a repository, or complete one.
+    """Make a repository, or complete one.
 
     CLI Example::
 
@@ -281,8 +268,7 @@ def init(
 
 
 def add(cwd: str, filename: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """
-    Stage a path, or what a pattern of git matches.
+    """Stage a path, or what a pattern of git matches.
 
     CLI Example::
 
@@ -295,8 +281,7 @@ def add(cwd: str, filename: str, opts: Any = "", git_opts: Any = "", **how: Unpa
 
 
 def rm_(cwd: str, filename: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """
-    Remove a path from the checkout, and stage that.
+    """Remove a path from the checkout, and stage that.
 
     CLI Example::
 
@@ -316,8 +301,7 @@ def commit(
     filename: str | None = None,
     **how: Unpack[How],
 ) -> str:
-    """
-    Commit what is staged, or one path as it is.
+    """Commit what is staged, or one path as it is.
 
     CLI Example::
 
@@ -333,8 +317,7 @@ def commit(
 
 
 def branch(cwd: str, name: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> bool:
-    """
-    Make a branch, or with options do something else to it.
+    """Make a branch, or with options do something else to it.
 
     CLI Example::
 
@@ -349,8 +332,7 @@ def branch(cwd: str, name: str | None = None, opts: Any = "", git_opts: Any = ""
 def checkout(
     cwd: str, rev: str | None = None, force: bool = False, opts: Any = "", git_opts: Any = "", **how: Unpack[How]
 ) -> str:
-    """
-    Have the checkout be that of a revision. ``force`` throws away what differs.
+    """Have the checkout be that of a revision. ``force`` throws away what differs.
 
     CLI Example::
 
@@ -366,8 +348,7 @@ def checkout(
 
 
 def discard_local_changes(cwd: str, path: str = ".", **how: Unpack[How]) -> str:
-    """
-    Throw away what differs from what is staged, below a path.
+    """Throw away what differs from what is staged, below a path.
 
     CLI Example::
 
@@ -378,8 +359,7 @@ def discard_local_changes(cwd: str, path: str = ".", **how: Unpack[How]) -> str:
 
 
 def reset(cwd: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """
-    Have the branch, what is staged, or with ``--hard`` the checkout too, be those of a revision.
+    """Have the branch, what is staged, or with ``--hard`` the checkout too, be those of a revision.
 
     CLI Example::
 
@@ -389,8 +369,7 @@ def reset(cwd: str, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> s
 
 
 def merge(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """
-    Merge a revision, or the branch that this one follows.
+    """Merge a revision, or the branch that this one follows.
 
     CLI Example::
 
@@ -403,8 +382,7 @@ def merge(cwd: str, rev: str | None = None, opts: Any = "", git_opts: Any = "", 
 
 
 def rebase(cwd: str, rev: str = "master", opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """
-    Put the commits of this branch on another revision.
+    """Put the commits of this branch on another revision.
 
     CLI Example::
 
@@ -419,8 +397,7 @@ def rebase(cwd: str, rev: str = "master", opts: Any = "", git_opts: Any = "", **
 
 
 def stash(cwd: str, action: str = "save", opts: Any = "", git_opts: Any = "", **how: Unpack[How]) -> str:
-    """
-    Put away what differs, or with another action show it, apply it or forget it.
+    """Put away what differs, or with another action show it, apply it or forget it.
 
     CLI Example::
 
@@ -434,8 +411,7 @@ def stash(cwd: str, action: str = "save", opts: Any = "", git_opts: Any = "", **
 def symbolic_ref(
     cwd: str, ref: str, value: str | None = None, opts: Any = "", git_opts: Any = "", **how: Unpack[How]
 ) -> str:
-    """
-    What a symbolic name such as ``HEAD`` stands for, or have it stand for something else.
+    """What a symbolic name such as ``HEAD`` stands for, or have it stand for something else.
 
     CLI Example::
 
@@ -459,8 +435,7 @@ def tag(
     git_opts: Any = "",
     **how: Unpack[How],
 ) -> str:
-    """
-    Name a revision; with a message the tag is an object of its own. ``opts=--delete`` removes a tag.
+    """Name a revision; with a message the tag is an object of its own. ``opts=--delete`` removes a tag.
 
     CLI Example::
 
@@ -488,8 +463,7 @@ def archive(
     format: str | None = None,
     **how: Unpack[How],
 ) -> bool:
-    """
-    Write an archive of a revision; its form follows from the name of the file, or is ``format``.
+    """Write an archive of a revision; its form follows from the name of the file, or is ``format``.
 
     All stands in a folder of the checkout's name, of the ``prefix``, or with an empty one in none.
 
@@ -526,9 +500,7 @@ def _filename(value: Any) -> str:
     return text
 
 
-# MERGED settings.py:
-# Configuration of git, of a repository or of a user.
-
+# --- Configuration ---
 
 _NOT_VALID, _SEVERAL, _BAD_PATTERN = 1, 5, 6
 
@@ -544,8 +516,7 @@ def config_get(
     all: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """
-    The last value of a key, or with ``all=True`` a list of all; ``None`` for a key that is not set.
+    """The last value of a key, or with ``all=True`` a list of all; ``None`` for a key that is not set.
 
     ``global=True`` looks into the configuration of the user, and not of the repository.
 
@@ -575,8 +546,7 @@ def config_get_regexp(
     output_encoding: str | None = None,
     **kwargs: Any,
 ) -> dict[str, list[str]]:
-    """
-    The values of all keys that match a regular expression: ``{key: [value]}``.
+    """The values of all keys that match a regular expression: ``{key: [value]}``.
 
     CLI Example::
 
@@ -609,8 +579,7 @@ def config_set(  # noqa: PLR0913 - Salt's signature
     add: bool = False,
     **kwargs: Any,
 ) -> list[str]:
-    """
-    Set a key to a value, or to the several of ``multivar``; all its values then. ``add=True`` keeps those it has.
+    """Set a key to a value, or to the several of ``multivar``; all its values then. ``add=True`` keeps those it has.
 
     CLI Example::
 
@@ -644,8 +613,7 @@ def config_unset(  # noqa: PLR0913 - Salt's signature
     all: bool = False,
     **kwargs: Any,
 ) -> bool:
-    """
-    Remove a key that has one value, or whose value matches; with ``all=True`` every value.
+    """Remove a key that has one value, or whose value matches; with ``all=True`` every value.
 
     CLI Example::
 

@@ -25,8 +25,7 @@ _DEFAULTS = {"inet": "0.0.0.0", "inet6": "::/0"}  # noqa: S104 - a destination, 
 
 
 def routes(family: str | None = None) -> list[dict[str, str]]:
-    """
-    The routes: a list of ``{addr_family, destination, gateway, netmask, flags, interface}``.
+    """The routes: a list of ``{addr_family, destination, gateway, netmask, flags, interface}``.
 
     ``family`` is ``inet`` or ``inet6``. A destination of IPv6 has its length with it, and an empty netmask.
 
@@ -42,8 +41,7 @@ def routes(family: str | None = None) -> list[dict[str, str]]:
 
 
 def default_route(family: str | None = None) -> list[dict[str, str]]:
-    """
-    The routes to everywhere else, in the form of ``routes``.
+    """The routes to everywhere else, in the form of ``routes``.
 
     CLI Example::
 
@@ -53,8 +51,7 @@ def default_route(family: str | None = None) -> list[dict[str, str]]:
 
 
 def get_route(ip: str) -> dict[str, str | None]:
-    """
-    How an address is reached: ``{destination, gateway, interface, source}``; no gateway on the same link.
+    """How an address is reached: ``{destination, gateway, interface, source}``; no gateway on the same link.
 
     CLI Example::
 
@@ -69,8 +66,7 @@ def get_route(ip: str) -> dict[str, str | None]:
 
 
 def arp() -> dict[str, str]:
-    """
-    The machines that answered on a link of this one: ``{hardware address: IPv4 address}``.
+    """The machines that answered on a link of this one: ``{hardware address: IPv4 address}``.
 
     CLI Example::
 
@@ -85,8 +81,7 @@ def arp() -> dict[str, str]:
 
 
 def ip_neighs() -> dict[str, str]:
-    """
-    The machines that answered on a link of this one: ``{hardware address: IPv4 address}``.
+    """The machines that answered on a link of this one: ``{hardware address: IPv4 address}``.
 
     CLI Example::
 
@@ -96,8 +91,7 @@ def ip_neighs() -> dict[str, str]:
 
 
 def ip_neighs6() -> dict[str, str]:
-    """
-    The machines that answered on a link of this one: ``{hardware address: IPv6 address}``.
+    """The machines that answered on a link of this one: ``{hardware address: IPv6 address}``.
 
     CLI Example::
 
@@ -159,9 +153,7 @@ def _letters(flags: int) -> str:
     return "".join(letter for bit, letter in _FLAGS.items() if flags & bit)
 
 
-# MERGED probes.py:
-# Asking other machines: whether they answer, over which way, and under which name.
-
+# --- Probes of other machines ---
 
 TRACEROUTE_TIMEOUT_S = 120
 PROBE_BYTES_MAX = 255
@@ -180,8 +172,7 @@ class _Connecting(TypedDict, total=False):
 
 
 def ping(host: str, timeout: int | bool = False, return_boolean: bool = False) -> str | bool:
-    """
-    Ping a machine four times: what the program says, or with ``return_boolean`` whether it answered.
+    """Ping a machine four times: what the program says, or with ``return_boolean`` whether it answered.
 
     ``timeout`` is how many seconds an answer may take.
 
@@ -200,8 +191,7 @@ def ping(host: str, timeout: int | bool = False, return_boolean: bool = False) -
 
 
 def traceroute(host: str) -> list[dict[str, Any]]:
-    """
-    The machines on the way to another: a list of ``{count, hostname, ip, ms1, ms2, ms3}``.
+    """The machines on the way to another: a list of ``{count, hostname, ip, ms1, ms2, ms3}``.
 
     One that does not answer has the name ``*`` and nothing else. After two minutes the list is empty.
 
@@ -235,8 +225,7 @@ def hops(text: str) -> list[dict[str, Any]]:
 
 
 def dig(host: str) -> str:
-    """
-    What the DNS knows of a name, as dig prints it.
+    """What the DNS knows of a name, as dig prints it.
 
     CLI Example::
 
@@ -249,8 +238,7 @@ def dig(host: str) -> str:
 
 
 def connect(host: str, port: int | None = None, **kwargs: Unpack[_Connecting]) -> dict[str, Any]:
-    """
-    Whether a port of a machine takes a connection: ``{"result": bool, "comment": sentence}``.
+    """Whether a port of a machine takes a connection: ``{"result": bool, "comment": sentence}``.
 
     Keyword arguments: ``proto`` (``tcp``, or ``udp``, where something has to come back), ``timeout`` in seconds (5),
     ``family`` (``ipv4`` or ``ipv6``).
@@ -286,8 +274,7 @@ def connect(host: str, port: int | None = None, **kwargs: Unpack[_Connecting]) -
 
 
 def wol(mac: str, bcast: str = "255.255.255.255", destport: int = 9) -> bool:
-    """
-    Wake the machine with this hardware address up: a magic packet for it goes to ``bcast``, the broadcast address of
+    """Wake the machine with this hardware address up: a magic packet for it goes to ``bcast``, the broadcast address of
     its network. True when it was sent; nobody answers one.
 
     CLI Example::
@@ -318,13 +305,11 @@ def _seconds(value: Any) -> str:
     return str(value)
 
 
-# MERGED sockets.py:
-# Connections, as `/proc/net` lists them.
+# --- Sockets ---
 
 
 def netstat() -> list[dict[str, str]]:
-    """
-    All sockets of TCP and UDP.
+    """All sockets of TCP and UDP.
 
     A list of ``{proto, recv-q, send-q, local-address, remote-address, state, user, inode, program}``; UDP has no state,
     ``user`` is a number, ``program`` PID/NAME or a hyphen where this minion's user may not see it.
@@ -352,8 +337,7 @@ def netstat() -> list[dict[str, str]]:
 
 
 def active_tcp() -> dict[int, dict[str, Any]]:
-    """
-    The established connections of TCP: ``{number: {local_addr, local_port, remote_addr, remote_port}}``.
+    """The established connections of TCP: ``{number: {local_addr, local_port, remote_addr, remote_port}}``.
 
     CLI Example::
 

@@ -16,16 +16,13 @@ from saltlite.plugins.modules import _machinefiles, _programs
 
 from . import netlink
 
-# MERGED calculations.py:
-# Addresses and networks as numbers: nothing of this machine is asked.
-
+# --- Calculations with addresses ---
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def convert_cidr(cidr: str) -> dict[str, str]:
-    """
-    A network as ``{network, netmask, broadcast}``.
+    """A network as ``{network, netmask, broadcast}``.
 
     CLI Example::
 
@@ -40,8 +37,7 @@ def convert_cidr(cidr: str) -> dict[str, str]:
 
 
 def calc_net(ip_addr: str, netmask: str | None = None) -> str:
-    """
-    The network of an address, as ADDRESS/LENGTH.
+    """The network of an address, as ADDRESS/LENGTH.
 
     CLI Example::
 
@@ -52,8 +48,7 @@ def calc_net(ip_addr: str, netmask: str | None = None) -> str:
 
 
 def ip_in_subnet(ip_addr: str, cidr: str) -> bool:
-    """
-    Whether an address is in a network.
+    """Whether an address is in a network.
 
     CLI Example::
 
@@ -63,8 +58,7 @@ def ip_in_subnet(ip_addr: str, cidr: str) -> bool:
 
 
 def is_private(ip_addr: str) -> bool:
-    """
-    Whether an address is for private networks.
+    """Whether an address is for private networks.
 
     CLI Example::
 
@@ -74,8 +68,7 @@ def is_private(ip_addr: str) -> bool:
 
 
 def is_loopback(ip_addr: str) -> bool:
-    """
-    Whether an address is one of a machine to itself.
+    """Whether an address is one of a machine to itself.
 
     CLI Example::
 
@@ -85,8 +78,7 @@ def is_loopback(ip_addr: str) -> bool:
 
 
 def reverse_ip(ip_addr: str) -> str:
-    """
-    The name under which the DNS knows the name of an address.
+    """The name under which the DNS knows the name of an address.
 
     CLI Example::
 
@@ -96,8 +88,7 @@ def reverse_ip(ip_addr: str) -> str:
 
 
 def iphexval(ip: str) -> str:
-    """
-    An IPv4 address as eight hexadecimal digits.
+    """An IPv4 address as eight hexadecimal digits.
 
     CLI Example::
 
@@ -128,8 +119,7 @@ _RING_NAMES = ("rx", "rx-mini", "rx-jumbo", "tx")
 
 
 def interfaces() -> dict[str, dict[str, Any]]:
-    """
-    All interfaces: ``{name: {"up": bool, "hwaddr": text, "inet": [...], "inet6": [...]}}``.
+    """All interfaces: ``{name: {"up": bool, "hwaddr": text, "inet": [...], "inet6": [...]}}``.
 
     An IPv4 address is ``{address, netmask, broadcast, label}``, one of IPv6 ``{address, prefixlen, scope}``; further
     addresses of a network stand under ``secondary``. ``parent`` is the interface that another lies upon.
@@ -161,8 +151,7 @@ def interfaces() -> dict[str, dict[str, Any]]:
 
 
 def interface(iface: str) -> list[dict[str, Any]] | str:
-    """
-    The IPv4 addresses of an interface: a list of ``{address, netmask, broadcast, label}``, or an empty text.
+    """The IPv4 addresses of an interface: a list of ``{address, netmask, broadcast, label}``, or an empty text.
 
     CLI Example::
 
@@ -173,8 +162,7 @@ def interface(iface: str) -> list[dict[str, Any]] | str:
 
 
 def interface_ip(iface: str) -> str:
-    """
-    The first IPv4 address of an interface, or an empty text.
+    """The first IPv4 address of an interface, or an empty text.
 
     CLI Example::
 
@@ -185,8 +173,7 @@ def interface_ip(iface: str) -> str:
 
 
 def hw_addr(iface: str) -> str:
-    """
-    The hardware address of an interface.
+    """The hardware address of an interface.
 
     CLI Example::
 
@@ -196,8 +183,7 @@ def hw_addr(iface: str) -> str:
 
 
 def hwaddr(iface: str) -> str:
-    """
-    The same as ``hw_addr``.
+    """The same as ``hw_addr``.
 
     CLI Example::
 
@@ -212,8 +198,7 @@ def ip_addrs(
     cidr: str | None = None,
     type: str | None = None,
 ) -> list[str]:
-    """
-    The IPv4 addresses of this machine, or of an interface whose name or glob is given, sorted.
+    """The IPv4 addresses of this machine, or of an interface whose name or glob is given, sorted.
 
     ``cidr`` keeps those of a network, ``type`` those that are ``public`` or ``private``.
 
@@ -235,8 +220,7 @@ def ipaddrs(
     cidr: str | None = None,
     type: str | None = None,
 ) -> list[str]:
-    """
-    The same as ``ip_addrs``.
+    """The same as ``ip_addrs``.
 
     CLI Example::
 
@@ -246,8 +230,7 @@ def ipaddrs(
 
 
 def ip_addrs6(interface: str | None = None, include_loopback: bool = False, cidr: str | None = None) -> list[str]:
-    """
-    The IPv6 addresses of this machine, or of an interface whose name or glob is given, sorted.
+    """The IPv6 addresses of this machine, or of an interface whose name or glob is given, sorted.
 
     CLI Example::
 
@@ -258,8 +241,7 @@ def ip_addrs6(interface: str | None = None, include_loopback: bool = False, cidr
 
 
 def ipaddrs6(interface: str | None = None, include_loopback: bool = False, cidr: str | None = None) -> list[str]:
-    """
-    The same as ``ip_addrs6``.
+    """The same as ``ip_addrs6``.
 
     CLI Example::
 
@@ -271,8 +253,7 @@ def ipaddrs6(interface: str | None = None, include_loopback: bool = False, cidr:
 def ip_networks(
     interface: str | None = None, include_loopback: bool = False, verbose: bool = False
 ) -> list[str] | dict[str, dict[str, Any]]:
-    """
-    The IPv4 networks that this machine is in; ``verbose`` gives ``{network: {address, netmask, num_addresses, …}}``.
+    """The IPv4 networks that this machine is in; ``verbose`` gives ``{network: {address, netmask, num_addresses, …}}``.
 
     CLI Example::
 
@@ -285,8 +266,7 @@ def ip_networks(
 def ip_networks6(
     interface: str | None = None, include_loopback: bool = False, verbose: bool = False
 ) -> list[str] | dict[str, dict[str, Any]]:
-    """
-    The IPv6 networks that this machine is in, as ``ip_networks`` shows those of IPv4.
+    """The IPv6 networks that this machine is in, as ``ip_networks`` shows those of IPv4.
 
     CLI Example::
 
@@ -296,8 +276,7 @@ def ip_networks6(
 
 
 def subnets(interfaces: str | list[str] | None = None) -> list[str]:
-    """
-    The IPv4 networks that this machine is in, or that the named interfaces are in.
+    """The IPv4 networks that this machine is in, or that the named interfaces are in.
 
     CLI Example::
 
@@ -309,8 +288,7 @@ def subnets(interfaces: str | list[str] | None = None) -> list[str]:
 
 
 def subnets6() -> list[str]:
-    """
-    The IPv6 networks that this machine is in.
+    """The IPv6 networks that this machine is in.
 
     CLI Example::
 
@@ -320,8 +298,7 @@ def subnets6() -> list[str]:
 
 
 def in_subnet(cidr: str) -> bool:
-    """
-    Whether this machine has an address in the network.
+    """Whether this machine has an address in the network.
 
     CLI Example::
 
@@ -332,8 +309,7 @@ def in_subnet(cidr: str) -> bool:
 
 
 def ifacestartswith(cidr: str) -> list[str]:
-    """
-    The interfaces with an IPv4 address that begins so.
+    """The interfaces with an IPv4 address that begins so.
 
     CLI Example::
 
@@ -348,8 +324,7 @@ def ifacestartswith(cidr: str) -> list[str]:
 
 
 def get_bufsize(iface: str) -> dict[str, Any]:
-    """
-    The sizes of an interface's ring buffers: ``rx``, ``rx-mini``, ``rx-jumbo``, ``tx`` and of each the ``-max``.
+    """The sizes of an interface's ring buffers: ``rx``, ``rx-mini``, ``rx-jumbo``, ``tx`` and of each the ``-max``.
 
     ``result`` is False, with a ``comment``, for an interface that has none.
 
@@ -447,16 +422,13 @@ def _networks(
     }
 
 
-# MERGED naming.py:
-# The name of this machine, and giving it another one.
-
+# --- Host name ---
 
 _NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 def get_hostname() -> str:
-    """
-    The name of this machine.
+    """The name of this machine.
 
     CLI Example::
 
@@ -466,8 +438,7 @@ def get_hostname() -> str:
 
 
 def get_fqdn() -> str:
-    """
-    The name of this machine with its domain, as the resolver knows it.
+    """The name of this machine with its domain, as the resolver knows it.
 
     CLI Example::
 
@@ -477,8 +448,7 @@ def get_fqdn() -> str:
 
 
 def mod_hostname(hostname: str, test: bool = False) -> bool:
-    """
-    Give this machine another name: at once, in /etc/hostname, and wherever /etc/hosts has the old one.
+    """Give this machine another name: at once, in /etc/hostname, and wherever /etc/hosts has the old one.
 
     On Red Hat's systems /etc/sysconfig/network follows where it names the machine.
 

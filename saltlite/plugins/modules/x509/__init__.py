@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 
-# MERGED sources.py:
-# From what a caller gives to an object of `cryptography`, which is imported when it is needed: 40 ms.
-
+# --- Input: `cryptography` is imported when it is needed (40 ms) ---
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
 """A larger file is no certificate; the largest revocation lists have a few MiB."""
@@ -182,13 +180,11 @@ def _loaded(
         raise SaltInvocationError(f"This is no {what} that can be read: {reason}.") from error
 
 
-# MERGED reading.py:
-# What certificates, requests, revocation lists and keys say.
+# --- Public functions ---
 
 
 def read_certificate(certificate: str) -> dict[str, Any]:
-    """
-    What a certificate says: ``subject``, ``issuer``, ``not_after``, ``fingerprints``, ``extensions`` and more.
+    """What a certificate says: ``subject``, ``issuer``, ``not_after``, ``fingerprints``, ``extensions`` and more.
 
     Times are UTC.
 
@@ -225,8 +221,7 @@ def read_certificate(certificate: str) -> dict[str, Any]:
 
 
 def read_certificates(glob_path: str) -> dict[str, Any]:
-    """
-    What the certificates in all files that match a glob say, by path. What is no certificate is left out.
+    """What the certificates in all files that match a glob say, by path. What is no certificate is left out.
 
     CLI Example::
 
@@ -242,8 +237,7 @@ def read_certificates(glob_path: str) -> dict[str, Any]:
 
 
 def read_csr(csr: str) -> dict[str, Any]:
-    """
-    What a certificate request says.
+    """What a certificate request says.
 
     CLI Example::
 
@@ -266,8 +260,7 @@ def read_csr(csr: str) -> dict[str, Any]:
 
 
 def read_crl(crl: str) -> dict[str, Any]:
-    """
-    What a revocation list says: its ``issuer``, its times, and ``revoked_certificates`` by serial number.
+    """What a revocation list says: its ``issuer``, its times, and ``revoked_certificates`` by serial number.
 
     CLI Example::
 
@@ -296,8 +289,7 @@ def read_crl(crl: str) -> dict[str, Any]:
 
 
 def get_public_key(key: str, passphrase: str | None = None, asObj: Any = None) -> str:  # noqa: ARG001, N803 - Salt's name
-    """
-    The public key of a certificate, a request or a private key, as PEM.
+    """The public key of a certificate, a request or a private key, as PEM.
 
     CLI Example::
 
@@ -307,8 +299,7 @@ def get_public_key(key: str, passphrase: str | None = None, asObj: Any = None) -
 
 
 def get_private_key_size(private_key: str, passphrase: str | None = None) -> int | None:
-    """
-    The bits of a private key; ``None`` for a kind that has one size only.
+    """The bits of a private key; ``None`` for a kind that has one size only.
 
     CLI Example::
 
@@ -319,8 +310,7 @@ def get_private_key_size(private_key: str, passphrase: str | None = None) -> int
 
 
 def verify_private_key(private_key: str, public_key: str, passphrase: str | None = None) -> bool:
-    """
-    Whether a private key is that of a public key, a certificate or a request.
+    """Whether a private key is that of a public key, a certificate or a request.
 
     CLI Example::
 
@@ -333,8 +323,7 @@ def verify_private_key(private_key: str, public_key: str, passphrase: str | None
 def verify_signature(
     certificate: str, signing_pub_key: str | None = None, signing_pub_key_passphrase: str | None = None
 ) -> bool:
-    """
-    Whether a certificate was signed by that key (of a certificate, too), or without one by its own.
+    """Whether a certificate was signed by that key (of a certificate, too), or without one by its own.
 
     Nothing is said of names, times or of what the signer may sign.
 
@@ -367,8 +356,7 @@ def verify_signature(
 
 
 def verify_crl(crl: str, cert: str) -> bool:
-    """
-    Whether a revocation list was signed by the key of a certificate.
+    """Whether a revocation list was signed by the key of a certificate.
 
     CLI Example::
 
@@ -382,8 +370,7 @@ def verify_crl(crl: str, cert: str) -> bool:
 
 
 def expires(certificate: str, days: int = 0) -> bool:
-    """
-    Whether a certificate is no longer valid in that many days.
+    """Whether a certificate is no longer valid in that many days.
 
     CLI Example::
 
@@ -396,8 +383,7 @@ def expires(certificate: str, days: int = 0) -> bool:
 
 
 def expired(certificate: str) -> dict[str, Any]:
-    """
-    Whether a certificate is no longer valid: ``path`` (of a file), ``cn``, ``expired``.
+    """Whether a certificate is no longer valid: ``path`` (of a file), ``cn``, ``expired``.
 
     CLI Example::
 
@@ -407,8 +393,7 @@ def expired(certificate: str) -> dict[str, Any]:
 
 
 def will_expire(certificate: str, days: int) -> dict[str, Any]:
-    """
-    Whether a certificate is no longer valid in that many days: ``check_days``, ``path`` (of a file), ``cn``,
+    """Whether a certificate is no longer valid in that many days: ``check_days``, ``path`` (of a file), ``cn``,
     ``will_expire``.
 
     CLI Example::
@@ -419,8 +404,7 @@ def will_expire(certificate: str, days: int) -> dict[str, Any]:
 
 
 def get_pem_entry(text: str, pem_type: str | None = None) -> bytes:
-    """
-    The first entry of PEM in a file or text, or the first of a type, with its lines as they should be.
+    """The first entry of PEM in a file or text, or the first of a type, with its lines as they should be.
 
     A private key is shown when its type is asked for, such as ``PRIVATE KEY``.
 
@@ -436,8 +420,7 @@ def get_pem_entry(text: str, pem_type: str | None = None) -> bytes:
 
 
 def get_pem_entries(glob_path: str) -> dict[str, bytes]:
-    """
-    The first entry of PEM of each file that matches a glob, by path. Files without one are left out.
+    """The first entry of PEM of each file that matches a glob, by path. Files without one are left out.
 
     CLI Example::
 
