@@ -37,7 +37,6 @@ WORD_MAX = 256
 OWN = "salt/hook/"
 """What is told of hooks; no hook fires for it."""
 
-_ROUNDING_S = 0.001
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _FUNCTION = re.compile(r"[A-Za-z][A-Za-z0-9_]*\.[A-Za-z][A-Za-z0-9_]*", re.ASCII)
 _PLACE = re.compile(r"\{([A-Za-z0-9_.:/-]{1,256})\}", re.ASCII)
@@ -120,23 +119,7 @@ def _found(place: str, tag: str, data: Mapping[str, Any]) -> Any:
     return value
 
 
-# -- how often, and how deep
-
-
-class HookRateLimiter:
-    """How often each hook may fire. `now` is monotonic seconds."""
-
-    def __init__(self) -> None:
-        self._spent_until: dict[str, float] = {}
-
-    def take(self, hook: Hook, now: float) -> bool:
-        """Whether it may fire now; it counts only then."""
-        every_s = 60.0 / hook.rate
-        spent_until = max(now, self._spent_until.get(hook.name, now))
-        if spent_until - now > 60.0 - every_s + _ROUNDING_S:
-            return False
-        self._spent_until[hook.name] = spent_until + every_s
-        return True
+# -- how deep
 
 
 class Depths:

@@ -1,32 +1,207 @@
-"""How often a minion may say what costs the master much: by its key, so that a new session is no new allowance."""
+"""The limits of the daemons and the API: how often, and how many at once. Pure: times come in as values.
+
+    RateLimiter         a token bucket a key: handshakes, requests, events, wrong guesses, seconds of a processor
+    ConnectionLimiter   a table of fixed size that networks share
+    FairSemaphore       slots that callers share, and a queue for callers who find none
+
+`now` is seconds of a monotonic clock. Every table has a maximum size, so no peer can make one grow.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
-from saltlite.errors import RemoteProtocolError
-from saltlite.model.keys import Fingerprint
+from saltlite.model.networks import network_of
 
-FUNCTIONS_EVERY_S = 2.0
-"""Between two reports of functions, on average. Minions look for changed modules every three seconds."""
-FUNCTIONS_AT_ONCE = 8
-"""So many may come at once: one for each of a few sessions, and changes that were not told yet."""
+K = TypeVar("K", bound=Hashable)
+
 KEYS_MAX = 10_000
-"""Keys that are remembered; the one that reported longest ago is forgotten first."""
+"""Keys that a rate limiter remembers, unless it is told otherwise."""
+ROUNDING_S = 0.001
+"""A shorter wait counts as none: sums of floats are not exact."""
 
 
-class KeyRateLimiter:
-    """Reports of functions. Reading one takes the link process 40 ms at worst, and the store keeps it."""
+class FillTimes(Protocol):
+    """When the bucket of each key is full again."""
 
-    def __init__(self) -> None:
-        self._spent_until: OrderedDict[Fingerprint, float] = OrderedDict()
+    def get(self, key: Hashable) -> float:
+        """0.0 for an unknown key, whose bucket is full."""
+        ...
 
-    def report(self, key: Fingerprint, now: float) -> None:
-        """One more report; `now` is monotonic seconds. Raises RemoteProtocolError("too-often")."""
-        spent_until = max(now, self._spent_until.pop(key, now)) + FUNCTIONS_EVERY_S
-        if spent_until - now > FUNCTIONS_AT_ONCE * FUNCTIONS_EVERY_S:
-            self._spent_until[key] = spent_until - FUNCTIONS_EVERY_S
-            raise RemoteProtocolError("too-often", "reports of functions")
-        self._spent_until[key] = spent_until
-        if len(self._spent_until) > KEYS_MAX:
-            self._spent_until.popitem(last=False)
+    def put(self, key: Hashable, full_at: float) -> None: ...
+
+
+class _RecentFillTimes:
+    """Those of the keys used last. A key that is forgotten starts with a full bucket."""
+
+    def __init__(self, keys_max: int) -> None:
+        self._keys_max = keys_max
+        self._full_at: OrderedDict[Hashable, float] = OrderedDict()
+
+    def get(self, key: Hashable) -> float:
+        return self._full_at.get(key, 0.0)
+
+    def put(self, key: Hashable, full_at: float) -> None:
+        self._full_at[key] = full_at
+        self._full_at.move_to_end(key)
+        if len(self._full_at) > self._keys_max:
+            self._full_at.popitem(last=False)
+
+
+class RateLimiter:
+    """A token bucket for each key: it holds `burst` tokens, at least one, and gains `per_s` a second."""
+
+    def __init__(
+        self, per_s: float, burst: float, *, keys_max: int = KEYS_MAX, fill_times: FillTimes | None = None
+    ) -> None:
+        """`fill_times` is a table that several processes share; without it the limiter remembers `keys_max` keys."""
+        self._per_s = per_s
+        self._burst = max(1.0, burst)
+        self._fill_times = _RecentFillTimes(keys_max) if fill_times is None else fill_times
+
+    def take(self, key: Hashable, now: float, tokens: float = 1.0) -> float:
+        """Take tokens if the bucket has them: 0.0 if it had, otherwise the seconds until it will."""
+        wait_s = self.wait_s(key, now, tokens)
+        self.spend(key, now, 0.0 if wait_s else tokens)
+        return wait_s
+
+    def wait_s(self, key: Hashable, now: float, tokens: float = 1.0) -> float:
+        """The seconds until the bucket has so many tokens; 0.0 if it has them now."""
+        wait_s = self.debt_s(key, now) - (self._burst - tokens) / self._per_s
+        return wait_s if wait_s > ROUNDING_S else 0.0
+
+    def spend(self, key: Hashable, now: float, tokens: float = 1.0) -> None:
+        """Take tokens even if the bucket does not have them."""
+        self._fill_times.put(key, max(now, self._fill_times.get(key)) + tokens / self._per_s)
+
+    def give_back(self, key: Hashable, tokens: float = 1.0) -> None:
+        """Return tokens that were taken for something that was refused later."""
+        self._fill_times.put(key, self._fill_times.get(key) - tokens / self._per_s)
+
+    def debt_s(self, key: Hashable, now: float) -> float:
+        """The seconds until the bucket is full."""
+        return max(0.0, self._fill_times.get(key) - now)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot(Generic[K]):
+    """Whether a new connection was admitted, and which other one lost its slot for it."""
+
+    admitted: bool
+    displaced: K | None = None
+
+
+class ConnectionLimiter(Generic[K]):
+    """At most `total` connections, `per_network` of one network (an IPv4 address, or a /64 of IPv6).
+
+    With `displaces`, a full table admits a newcomer in place of the oldest connection of the network that has the most,
+    if that network has at least two more than the newcomer's. So a peer that fills the table from a few networks
+    displaces only its own connections, and any other network is still admitted; a peer with as many networks as the
+    table has slots can keep others out. Without `displaces` a full table admits none.
+
+    Every operation takes constant time.
+    """
+
+    def __init__(self, total: int, per_network: int, *, displaces: bool = True) -> None:
+        self._total = total
+        self._per_network = per_network
+        self._displaces = displaces
+        self._network: dict[K, str] = {}
+        self._connections: dict[str, dict[K, None]] = {}
+        """By network, oldest first."""
+        self._by_size: dict[int, dict[str, None]] = {}
+        """Networks by their number of connections."""
+        self._largest = 0
+
+    def __len__(self) -> int:
+        return len(self._network)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._network
+
+    def add(self, key: K, address: str) -> Slot[K]:
+        """Admit a new connection from that address, or refuse it."""
+        network = network_of(address)
+        size = len(self._connections.get(network, ()))
+        if size >= self._per_network:
+            return Slot(admitted=False)
+        displaced: K | None = None
+        if len(self._network) >= self._total:
+            if not self._displaces or self._largest < size + 2:
+                return Slot(admitted=False)
+            heaviest = next(iter(self._by_size[self._largest]))
+            displaced = next(iter(self._connections[heaviest]))
+            self.remove(displaced)
+        self._network[key] = network
+        self._connections.setdefault(network, {})[key] = None
+        self._resized(network, size, size + 1)
+        return Slot(admitted=True, displaced=displaced)
+
+    def remove(self, key: K) -> None:
+        """The connection has ended; an unknown one is ignored."""
+        network = self._network.pop(key, None)
+        if network is None:
+            return
+        connections = self._connections[network]
+        del connections[key]
+        if not connections:
+            del self._connections[network]
+        self._resized(network, len(connections) + 1, len(connections))
+
+    def _resized(self, network: str, before: int, after: int) -> None:
+        if before:
+            del self._by_size[before][network]
+            if not self._by_size[before]:
+                del self._by_size[before]
+        if after:
+            self._by_size.setdefault(after, {})[network] = None
+        # A size changes by one: if no network has the largest size any more, this one has the next.
+        self._largest = max(self._largest, after) if self._largest in self._by_size else after
+
+
+class FairSemaphore(Generic[K]):
+    """`total` slots, at most `per_caller` for one caller. Who finds none waits, and gets one in order of arrival.
+
+    A caller who waits for a slot of his own does not delay the others.
+    """
+
+    def __init__(self, total: int, per_caller: int) -> None:
+        self._total = total
+        self._per_caller = per_caller
+        self._held: dict[K, str] = {}
+        self._by_caller: Counter[str] = Counter()
+        self._waiting: OrderedDict[K, str] = OrderedDict()
+
+    def acquire(self, key: K, caller: str) -> bool:
+        """Whether `key` has a slot now; otherwise it waits until `release` names it."""
+        self._waiting[key] = caller
+        return key in self._granted()
+
+    def release(self, key: K) -> list[K]:
+        """`key` needs no slot any more, held or waited for; which ones have theirs now."""
+        self._waiting.pop(key, None)
+        caller = self._held.pop(key, None)
+        if caller is not None:
+            self._by_caller[caller] -= 1
+            if not self._by_caller[caller]:
+                del self._by_caller[caller]
+        return self._granted()
+
+    def _granted(self) -> list[K]:
+        granted = list(self._next())
+        for key in granted:
+            self._held[key] = self._waiting.pop(key)
+        return granted
+
+    def _next(self) -> Iterator[K]:
+        free = self._total - len(self._held)
+        for key, caller in self._waiting.items():
+            if free == 0:
+                return
+            if self._by_caller[caller] < self._per_caller:
+                self._by_caller[caller] += 1
+                free -= 1
+                yield key

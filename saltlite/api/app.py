@@ -15,7 +15,6 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application
 
-from saltlite.api.connection_limiter import ConnectionLimiter
 from saltlite.api.endpoint import NothingHere, Office
 from saltlite.api.feed import Feeds
 from saltlite.api.fleet import Jobs, Key, Keys, Minion, Minions
@@ -29,6 +28,7 @@ from saltlite.api.watch import Events, Ws
 from saltlite.config.api import ApiConfig
 from saltlite.config.paths import master_socket
 from saltlite.errors import StartupError
+from saltlite.limits import ConnectionLimiter
 from saltlite.platform import systemd
 from saltlite.platform.privileges import account_of, drop_to, private_dir, start_log
 from saltlite.platform.process import raise_open_files
@@ -69,13 +69,13 @@ PATHS: dict[str, type[Any]] = {
 class Server(HTTPServer):
     """Counts connections, and takes no more than there may be."""
 
-    def bound(self, doors: ConnectionLimiter) -> None:
+    def bound(self, limiter: ConnectionLimiter[Any]) -> None:
         """Where connections are counted."""
-        self._doors = doors
+        self._limiter = limiter
 
     def handle_stream(self, stream: Any, address: Any) -> None:
         """Called by tornado for each connection."""
-        if self._doors.enter(stream, str(address[0]) if address else ""):
+        if self._limiter.add(stream, str(address[0]) if address else "").admitted:
             super().handle_stream(stream, address)
         else:
             stream.close()
@@ -85,7 +85,7 @@ class Server(HTTPServer):
         super().on_close(server_conn)
         # One that has become a WebSocket is still open, and leaves when that ends.
         if server_conn.stream.closed():
-            self._doors.leave(server_conn.stream)
+            self._limiter.remove(server_conn.stream)
 
 
 def run_api(config: ApiConfig, config_dir: str) -> None:
@@ -145,7 +145,7 @@ def make_server(office: Office, context: Any) -> Server:
         max_header_size=HEADERS_MAX,
         chunk_size=16 * 1024,
     )
-    server.bound(office.doors)
+    server.bound(office.connections)
     return server
 
 

@@ -12,12 +12,10 @@ from typing import Any
 
 from tornado.web import HTTPError, RequestHandler
 
-from saltlite.api.connection_limiter import ConnectionLimiter
 from saltlite.api.feed import Feeds
 from saltlite.api.formats import JSON, BodyError, answer_type, content_type, parsed, rendered, rendered_error
 from saltlite.api.link import NO_TOKEN, MasterLink
 from saltlite.api.metrics import Metrics
-from saltlite.api.rate_limiter import RateLimiter
 from saltlite.api.runners import Runners
 from saltlite.config.api import ApiConfig
 from saltlite.errors import (
@@ -28,6 +26,7 @@ from saltlite.errors import (
     UnreachableError,
     UsageError,
 )
+from saltlite.limits import ConnectionLimiter, RateLimiter
 from saltlite.model.networks import network_of
 
 log = logging.getLogger(__name__)
@@ -67,10 +66,12 @@ class Office:
     requests: RateLimiter = field(init=False)
     logins: RateLimiter = field(init=False)
     hooks: RateLimiter = field(init=False)
-    doors: ConnectionLimiter = field(init=False)
+    connections: ConnectionLimiter[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.doors = ConnectionLimiter(self.config.connections_max, self.config.connections_per_address)
+        self.connections = ConnectionLimiter(
+            self.config.connections_max, self.config.connections_per_address, displaces=False
+        )
         self.requests = RateLimiter(self.config.requests_per_address, self.config.requests_per_address * BURST_S)
         self.logins = RateLimiter(self.config.logins_per_address / 60, self.config.logins_per_address)
         self.hooks = RateLimiter(self.config.webhooks_per_second, self.config.webhooks_per_second * BURST_S)

@@ -70,7 +70,7 @@ async def run(link: MasterLink, token: str, job: JobCall, timeout_s: float | Non
     wait for those that are away. Raises what the master answers, and UnreachableError when it went away.
     """
     request = {"request_id": os.urandom(16).hex(), **job.fields()}
-    async with link.turns.take(token):
+    async with link.followed.take(token):
         try:
             return await _published(link, token, job, request, timeout_s)
         except _NoAnswerError:  # the same request id is the same job

@@ -15,11 +15,11 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.api.fair_semaphore import FairSemaphore
 from saltlite.client.connection import FRAME_MAX_BYTES, ConnectionLostError
 from saltlite.client.local import ANSWER_TIMEOUT_S, PROTOCOL_VERSION, error_of
 from saltlite.client.values import decode_message
 from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
+from saltlite.limits import FairSemaphore
 
 CONNECTIONS_MAX = 128
 """Connections for requests; further requests wait for one, as long as for an answer."""
@@ -114,6 +114,39 @@ class Line:
         self._writer.close()
 
 
+class FollowSlots:
+    """Limits the jobs that are followed at the same time, in total and by token."""
+
+    def __init__(self, total: int, per_token: int, wait_s: float) -> None:
+        """`wait_s` is how long a request waits for a slot, in seconds."""
+        self._slots: FairSemaphore[asyncio.Future[None]] = FairSemaphore(total, per_token)
+        self._wait_s = wait_s
+
+    @asynccontextmanager
+    async def take(self, token: str) -> AsyncIterator[None]:
+        """Hold a slot. Raises UnreachableError if none became free in time."""
+        granted = asyncio.get_running_loop().create_future()
+        if self._slots.acquire(granted, token):
+            granted.set_result(None)
+        try:
+            await self._wait(granted)
+            yield
+        finally:
+            for other in self._slots.release(granted):
+                if not other.done():  # one that was cancelled gives its slot back by itself
+                    other.set_result(None)
+
+    async def _wait(self, granted: asyncio.Future[None]) -> None:
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await granted
+        except TimeoutError:
+            raise UnreachableError(
+                f"as many jobs are waited for as there may be, and none ended in {self._wait_s:g}s: "
+                "publish with local_async, and read /jobs or /events"
+            ) from None
+
+
 class MasterLink:
     """The way to the master of this machine."""
 
@@ -123,8 +156,7 @@ class MasterLink:
         self._trusted = trusted
         self._kept: list[Line] = []
         self._room = asyncio.Semaphore(CONNECTIONS_MAX)
-        self.turns = FairSemaphore(FOLLOWED_MAX, FOLLOWED_OF_ONE, ANSWER_TIMEOUT_S)
-        """Who may wait for the returns of a job."""
+        self.followed = FollowSlots(FOLLOWED_MAX, FOLLOWED_OF_ONE, ANSWER_TIMEOUT_S)
 
     async def call(self, token: str, verb: str, **fields: Any) -> Message:
         """Ask one verb of the operator protocol on somebody's behalf; the answer's fields.

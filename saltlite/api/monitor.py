@@ -20,7 +20,7 @@ class _Watched(Endpoint):
     def gauges(self) -> dict[str, float]:
         """What there is now."""
         return {
-            "connections": len(self.office.doors),
+            "connections": len(self.office.connections),
             "event_watchers": self.office.feeds.watchers,
             "uptime_seconds": time.time() - self.office.metrics.started_at,
         }

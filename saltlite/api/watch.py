@@ -141,7 +141,7 @@ class Ws(WebSocketHandler, Endpoint):
 
     def on_close(self) -> None:
         """Called by tornado at the end, which may come before the handshake is over."""
-        self.office.doors.leave(self._stream)
+        self.office.connections.remove(self._stream)
         if self._late is not None:
             self._late.cancel()
         if self._sending is not None:

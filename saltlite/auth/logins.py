@@ -15,6 +15,7 @@ from typing import Protocol
 
 from saltlite.auth.acl import Principal
 from saltlite.errors import LoginError
+from saltlite.limits import FillTimes, RateLimiter
 from saltlite.model.authtoken import AuthToken
 
 SECRET_BYTES = 32
@@ -22,7 +23,11 @@ NAME_MAX = 128
 """Characters of the name of a user or a backend."""
 GROUPS_MAX = 1000
 TOKENS_MAX = 1000
-"""Tokens of one user; a further one makes the oldest void."""
+"""Tokens of one user; a further one revokes the oldest."""
+WRONG_AT_ONCE = 10
+"""Wrong guesses that one name may make at once ..."""
+WRONG_EVERY_S = 6.0
+"""... and then one in so many seconds."""
 
 _TOKEN = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _ID_DIGITS = 32
@@ -75,3 +80,11 @@ def external(backend: str, user: str, groups: tuple[str, ...]) -> Principal:
     digest = hashlib.sha256(f"{len(backend)}:{backend}:{user}".encode()).digest()
     # As many bits as the store keeps: jobs go by this number, and some may choose the name that they log in with.
     return Principal(user, -1 - (int.from_bytes(digest[:8], "big") >> 1), backend, frozenset(groups))
+
+
+def guess_limiter(fill_times: FillTimes | None = None) -> RateLimiter:
+    """Limits wrong passwords, and wrong values of pillar in targets: spend a token for each. A key is (what, name).
+
+    The right guess is refused as well while there is none left, because an answer would tell which guess is right.
+    """
+    return RateLimiter(1 / WRONG_EVERY_S, WRONG_AT_ONCE, fill_times=fill_times)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RefusedError, UsageError
-from saltlite.hooks import DEPTH_MAX, RATE, RATE_MAX, WORD_MAX, Depths, Hook, HookRateLimiter, firing, read_hooks
+from saltlite.hooks import DEPTH_MAX, RATE_MAX, WORD_MAX, Depths, Hook, firing, read_hooks
 
 JID = "20260131235959123456"
 DATA = {"body": {"ref": "main", "n": 3, "list": ["a", {"b": "c"}], "evil": "x; rm -rf /", "flag": "-rf"}, "id": "web1"}
@@ -74,15 +74,6 @@ def test_an_event_cannot_widen_a_target(target: str) -> None:
     assert firing(hook, "t", {"host": "web1"}).tgt == "web1"
     with pytest.raises(RefusedError, match="plain word"):
         firing(hook, "t", {"host": target})
-
-
-def test_a_hook_fires_so_often_in_a_minute_and_others_are_not_held_back() -> None:
-    pace, hook, other = HookRateLimiter(), one(rate=3), Hook("other", "*", "amy", "test.ping")
-    assert [pace.take(hook, 7.0) for _ in range(4)] == [True, True, True, False]
-    assert pace.take(other, 7.0)
-    assert not pace.take(hook, 7.0 + 19.0)
-    assert pace.take(hook, 7.0 + 20.0)
-    assert one().rate == RATE
 
 
 @pytest.mark.parametrize("tag", [f"salt/job/{JID}/ret/web1", f"salt/job/{JID}/new", f"salt/run/{JID}/ret"])

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from saltlite.auth.guess_rate import NAMES_MAX, WRONG_AT_ONCE, WRONG_EVERY_S, GuessRateLimiter
-from saltlite.auth.logins import Logins, external
+from saltlite.auth.logins import WRONG_AT_ONCE, WRONG_EVERY_S, Logins, external, guess_limiter
 from saltlite.errors import LoginError
 from saltlite.model.authtoken import AuthToken
 from saltlite.testing.store.store import MemoryStore
@@ -100,24 +99,15 @@ def test_the_uid_of_a_login_is_no_users_and_its_own() -> None:
 
 
 def test_after_some_wrong_passwords_the_name_has_to_wait_and_no_other() -> None:
-    pace = GuessRateLimiter()
+    limiter, fred = guess_limiter(), ("pam", "fred")
     for _ in range(WRONG_AT_ONCE):
-        assert pace.wait_s("pam", "fred", 100.0) == 0.0
-        pace.wrong("pam", "fred", 100.0)
-    assert pace.wait_s("pam", "fred", 100.0) == pytest.approx(WRONG_EVERY_S)
-    assert pace.wait_s("pam", "gina", 100.0) == pace.wait_s("file", "fred", 100.0) == 0.0
-    assert pace.wait_s("pam", "fred", 100.0 + WRONG_EVERY_S) == 0.0
-    pace.wrong("pam", "fred", 100.0 + WRONG_EVERY_S)
-    assert pace.wait_s("pam", "fred", 100.0 + WRONG_EVERY_S) == pytest.approx(WRONG_EVERY_S)
-
-
-def test_names_that_are_remembered_are_limited() -> None:
-    pace = GuessRateLimiter()
-    for _ in range(WRONG_AT_ONCE):
-        pace.wrong("pam", "first", 0.0)
-    for number in range(NAMES_MAX):
-        pace.wrong("pam", str(number), 0.0)
-    assert pace.wait_s("pam", "first", 0.0) == 0.0
+        assert limiter.wait_s(fred, 100.0) == 0.0
+        limiter.spend(fred, 100.0)
+    assert limiter.wait_s(fred, 100.0) == pytest.approx(WRONG_EVERY_S)
+    assert limiter.wait_s(("pam", "gina"), 100.0) == limiter.wait_s(("file", "fred"), 100.0) == 0.0
+    assert limiter.wait_s(fred, 100.0 + WRONG_EVERY_S) == 0.0
+    limiter.spend(fred, 100.0 + WRONG_EVERY_S)
+    assert limiter.wait_s(fred, 100.0 + WRONG_EVERY_S) == pytest.approx(WRONG_EVERY_S)
 
 
 def test_the_number_of_a_login_has_as_many_bits_as_the_store_keeps() -> None:

@@ -11,7 +11,6 @@ from saltlite.auth.rules import read_rules
 from saltlite.errors import CommandExecutionError, RefusedError, SaltInvocationError, StoreError, UsageError
 from saltlite.master.handlers.documents import answer
 from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.protocol.event_rate import EventRateLimiter
 from saltlite.master.protocol.request_queue import RequestQueue
 from saltlite.minion.processes.event_sender import EventSender, event_message
 from saltlite.model.eventmatch import matches
@@ -81,18 +80,7 @@ def test_a_full_store_has_the_minion_come_again() -> None:
     assert said(office)["state"] == "busy"
 
 
-def test_a_minion_may_send_so_many_events_at_once_and_then_at_a_pace_whatever_others_do() -> None:
-    pace, taken = EventRateLimiter(), 0
-    while pace.take("web1", 5.0):
-        taken += 1
-    assert taken == EVENTS_AT_ONCE
-    assert pace.take("web2", 5.0)
-    assert not pace.take("web1", 5.0 + EVENT_EVERY_S * 0.4)
-    assert pace.take("web1", 5.0 + EVENT_EVERY_S)
-    assert not pace.take("web1", 5.0 + EVENT_EVERY_S)
-
-
-def test_events_above_the_pace_are_answered_busy_and_reach_no_mworker() -> None:
+def test_events_above_the_rate_are_answered_busy_and_reach_no_mworker() -> None:
     lane, states = RequestQueue(), []
     for n in range(EVENTS_AT_ONCE + 1):
         lane.event(1, "web1", {**event_message("a", {}, ""), "n": n}, 5.0)
@@ -100,6 +88,11 @@ def test_events_above_the_pace_are_answered_busy_and_reach_no_mworker() -> None:
             lane.answered(1, {"n": ask.message["n"], "state": "ok"})
         states += [message["state"] for _session, message in lane.leaving()]
     assert states == ["ok"] * EVENTS_AT_ONCE + ["busy"]
+    for minion, now, state in (("web2", 5.0, "ok"), ("web1", 5.0 + EVENT_EVERY_S * 0.4, "busy"), ("web1", 5.2, "ok")):
+        lane.event(1, minion, {**event_message("a", {}, ""), "n": 1000}, now)
+        for ask in lane.due():
+            lane.answered(1, {"n": ask.message["n"], "state": "ok"})
+        assert [message["state"] for _session, message in lane.leaving()] == [state]
 
 
 class Way:

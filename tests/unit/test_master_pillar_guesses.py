@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from saltlite.auth.acl import Granted, Principal
-from saltlite.auth.guess_rate import WRONG_AT_ONCE, WRONG_EVERY_S, GuessRateLimiter
+from saltlite.auth.logins import WRONG_AT_ONCE, WRONG_EVERY_S, guess_limiter
 from saltlite.auth.rules import read_rules
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Answer
 from saltlite.model.target import Target, TargetKind
-from saltlite.platform.shared_debts import PLACES, SharedDebts
+from saltlite.platform.shared_fill_times import ROWS_OF_KEY, SharedFillTimes
 from saltlite.targeting import wrong_pillar_values
 from saltlite.targeting.banks import PILLAR
 from tests.support.master import ROOT, Office
@@ -148,19 +148,19 @@ def test_an_explanation_that_is_asked_for_counts(place: Place) -> None:
 
 
 def test_mworkers_count_together() -> None:
-    debts = SharedDebts()
-    one, two = GuessRateLimiter(debts), GuessRateLimiter(debts)
-    one.wrong("pillar", "gina", 100.0, WRONG_AT_ONCE - 1)
-    assert two.wait_s("pillar", "gina", 100.0) == 0.0
-    two.wrong("pillar", "gina", 100.0)
-    assert one.wait_s("pillar", "gina", 100.0) == pytest.approx(WRONG_EVERY_S)
-    assert one.wait_s("pillar", "fred", 100.0) == one.wait_s("file", "gina", 100.0) == 0.0
+    fill_times, gina = SharedFillTimes(), ("pillar", "gina")
+    one, two = guess_limiter(fill_times), guess_limiter(fill_times)
+    one.spend(gina, 100.0, WRONG_AT_ONCE - 1)
+    assert two.wait_s(gina, 100.0) == 0.0
+    two.spend(gina, 100.0)
+    assert one.wait_s(gina, 100.0) == pytest.approx(WRONG_EVERY_S)
+    assert one.wait_s(("pillar", "fred"), 100.0) == one.wait_s(("file", "gina"), 100.0) == 0.0
 
 
-def test_names_that_share_a_line_are_told_apart_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.platform.shared_debts.LINES", PLACES)
-    debts = SharedDebts()
-    names = [("pillar", f"user{number}") for number in range(PLACES + 1)]
-    for number, name in enumerate(names):
-        debts.put(name, 100.0 + number)
-    assert [debts.get(name) for name in names] == [0.0, *(101.0 + number for number in range(PLACES))]
+def test_keys_that_share_a_row_are_told_apart_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saltlite.platform.shared_fill_times.ROWS", ROWS_OF_KEY)
+    fill_times = SharedFillTimes()
+    keys = [("pillar", f"user{number}") for number in range(ROWS_OF_KEY + 1)]
+    for number, key in enumerate(keys):
+        fill_times.put(key, 100.0 + number)
+    assert [fill_times.get(key) for key in keys] == [0.0, *(101.0 + number for number in range(ROWS_OF_KEY))]

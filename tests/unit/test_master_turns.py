@@ -8,9 +8,7 @@ from typing import Any, cast
 import pytest
 
 from saltlite.master.processes.local_clients import GUESTS_MAX, LocalClients
-from saltlite.master.processes.turns import Line, Turns
-from saltlite.master.protocol import fair_share as shares
-from saltlite.master.protocol.fair_share import BURST_S, SHARE, Shares
+from saltlite.master.processes.turns import BURST_S, SHARE, Line, Turns
 
 
 class Hand:
@@ -164,14 +162,6 @@ def test_time_is_charged_to_the_token_that_a_request_had(place: Place) -> None:
     place.run(1)
     assert place.turns.wait_s("token") > 0
     assert place.turns.wait_s("uid") == 0.0
-
-
-def test_users_that_asked_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shares, "USERS_MAX", 3)
-    kept = Shares()
-    for number in range(5):
-        kept.spend(number, 10.0, 0.0)
-    assert [kept.wait_s(number, 0.0) > 0 for number in range(5)] == [False, False, True, True, True]
 
 
 def test_greedy_users_leave_connections_to_others_and_operators_are_not_counted() -> None:

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from saltlite.auth.acl import RIGHTS, Action, Principal, authorize, knows_pillars, may, places_of, too_wide
-from saltlite.auth.guess_rate import WRONG_AT_ONCE
+from saltlite.auth.logins import WRONG_AT_ONCE
 from saltlite.auth.rules import RUNNER, WHEEL, Call
 from saltlite.errors import RefusedError, UsageError
 from saltlite.master.processes.context import Answer, Master
@@ -105,13 +105,13 @@ def refuse_pillar_guesses(master: Master, principal: Principal, target: Target, 
             f"{principal} may not target by patterns of pillar, as in {word[:80]!r}: name a whole value, as in "
             "I@role:web, or a nodegroup"
         )
-    pace, values = master.pillar_pace, pillar_values(target, master.fleet)
-    if pace is None or not values:
+    limiter, values = master.pillar_guesses, pillar_values(target, master.fleet)
+    if limiter is None or not values:
         return
     if values > WRONG_AT_ONCE:
         raise RefusedError(f"{principal} may target by {WRONG_AT_ONCE} values of pillar at once, and not by {values}")
-    now = master.clock.monotonic()
-    wait_s = pace.wait_s(_PILLAR, principal.label, now)
+    key, now = (_PILLAR, principal.label), master.clock.monotonic()
+    wait_s = limiter.wait_s(key, now)
     if wait_s > 0:
         raise RefusedError(f"{principal} has named too many wrong values of pillar: try again in {wait_s:.0f} s")
     # Until it is known better: an error may tell how far the target was looked at.
@@ -120,7 +120,7 @@ def refuse_pillar_guesses(master: Master, principal: Principal, target: Target, 
         wrong = wrong_pillar_values(target, master.fleet, explained)
     finally:
         if wrong:
-            pace.wrong(_PILLAR, principal.label, now, wrong)
+            limiter.spend(key, now, wrong)
 
 
 def subset_of(master: Master, selection: Selection, subset: int | None) -> Selection:

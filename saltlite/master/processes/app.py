@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from saltlite.auth.acl import Granted
-from saltlite.auth.guess_rate import GuessRateLimiter
+from saltlite.auth.logins import guess_limiter
 from saltlite.auth.rules import read_blacklist, read_rules
 from saltlite.config.master import MasterConfig, returner_names
 from saltlite.errors import MisconfiguredError, StartupError
@@ -44,7 +44,7 @@ from saltlite.platform.log_relay import LogRelay
 from saltlite.platform.privileges import Account, account_of, drop_to, private_dir, start_log
 from saltlite.platform.process import raise_open_files, return_freed_memory, write_no_files
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.shared_debts import SharedDebts
+from saltlite.platform.shared_fill_times import SharedFillTimes
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
 from saltlite.platform.turn_board import TurnBoard
 from saltlite.resources.registry.admission import Rules
@@ -79,7 +79,7 @@ class Shared:
     memory that they share."""
 
     started_at: float
-    debts: SharedDebts
+    fill_times: SharedFillTimes
     board: TurnBoard
 
 
@@ -112,7 +112,7 @@ def run_master(config: MasterConfig, config_dir: str, on_ready: Callable[[], Non
         sockets.append(paths.auth_socket)
     for path in sockets if os.geteuid() == 0 else ():
         os.chown(path, account.uid, account.gid)
-    shared = Shared(SystemClock().wall(), SharedDebts(), board_of(config.worker_threads))
+    shared = Shared(SystemClock().wall(), SharedFillTimes(), board_of(config.worker_threads))
     specs = [
         Spec(
             LINK,
@@ -318,7 +318,7 @@ def _run_mworker(
     def make_with_files(link: LinkChannel) -> Master:
         master = make_master(link)
         master.files = roots
-        master.pillar_pace = GuessRateLimiter(shared.debts)
+        master.pillar_guesses = guess_limiter(shared.fill_times)
         master.pillars.evaluator = evaluations
         return master
 

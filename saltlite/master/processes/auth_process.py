@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from saltlite.auth.guess_rate import GuessRateLimiter
+from saltlite.auth.logins import guess_limiter
 from saltlite.errors import SaltliteError
 from saltlite.platform.defects import supervised
 from saltlite.platform.process import Child, close_all_but, expect_large, freeze_heap, watch_exit
@@ -55,7 +55,7 @@ class AuthProcess:
     def __init__(self, reactor: Reactor, functions: Functions) -> None:
         self._reactor = reactor
         self._functions = functions
-        self._pace = GuessRateLimiter()
+        self._guesses = guess_limiter()
         self._waiting: deque[_Check] = deque()
         self._running = 0
         freeze_heap()
@@ -75,7 +75,7 @@ class AuthProcess:
         self._take(_Check(channel, said["n"], said["backend"], said["user"], said["password"]))
 
     def _take(self, check: _Check) -> None:
-        wait_s = self._pace.wait_s(check.backend, check.user, self._reactor.now())
+        wait_s = self._guesses.wait_s((check.backend, check.user), self._reactor.now())
         if wait_s > 0:
             self._say(check, reason=f"too many wrong passwords for this name: try again in {wait_s:.0f} s")
         elif len(self._waiting) >= WAITING_MAX:
@@ -88,7 +88,7 @@ class AuthProcess:
         while self._waiting and self._running < CHECKS_AT_ONCE:
             check = self._waiting.popleft()
             # Looked at again: those that were wrong while this one waited count.
-            if self._pace.wait_s(check.backend, check.user, self._reactor.now()) > 0:
+            if self._guesses.wait_s((check.backend, check.user), self._reactor.now()) > 0:
                 self._say(check, reason="too many wrong passwords for this name: try again later")
                 continue
             self._running += 1
@@ -113,7 +113,7 @@ class AuthProcess:
         if said.get("problem"):
             log.error("the backend %s could not check a password: %s", check.backend, said["problem"])
         if not said["ok"]:
-            self._pace.wrong(check.backend, check.user, self._reactor.now())
+            self._guesses.spend((check.backend, check.user), self._reactor.now())
             log.warning("%s:%s was not let in", check.backend, check.user)
         self._say(check, ok=said["ok"], groups=said["groups"])
         self._next()

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from saltlite.auth.acl import Granted, Principal
-from saltlite.auth.guess_rate import GuessRateLimiter
-from saltlite.auth.logins import Logins
+from saltlite.auth.logins import Logins, guess_limiter
 from saltlite.errors import CostlyRuleError, StoreError, UsageError
 from saltlite.files.memory import MemoryFileRoots
 from saltlite.files.ports import FileRoots
+from saltlite.limits import RateLimiter
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, indexes_of
 from saltlite.master.processes.pillars import Pillars
 from saltlite.master.processes.registrations import Registrations
@@ -167,8 +167,8 @@ class Master:
     """What the patterns of the request that is being answered may still cost."""
     selected: dict[str, frozenset[TargetId]] = field(default_factory=dict)
     """Whom the targets of rules select that this request has asked for."""
-    pillar_pace: GuessRateLimiter | None = field(default_factory=GuessRateLimiter)
-    """How often somebody may target by a wrong value of pillar; None where nobody but the operator chooses targets."""
+    pillar_guesses: RateLimiter | None = field(default_factory=guess_limiter)
+    """Limits targets by wrong values of pillar; None where only operators choose targets."""
     present: dict[MinionId, float] = field(default_factory=dict)
     """Minions that have a session now, and since when; kept up to date by the link."""
 

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from saltlite.auth.acl import Principal
 from saltlite.auth.logins import external
 from saltlite.errors import RefusedError, SaltliteError, StoreError
-from saltlite.hooks import DEPTH_MAX, Depths, Firing, Hook, HookRateLimiter, firing
+from saltlite.hooks import DEPTH_MAX, Depths, Firing, Hook, firing
+from saltlite.limits import RateLimiter
 from saltlite.master.handlers.events import handle_runner_event
 from saltlite.master.handlers.publish import handle_publish
 from saltlite.master.processes.context import Master
@@ -38,6 +39,9 @@ STALE_S = 600.0
 """An event that is older no hook fires for: the master was away, and what it was about is over."""
 LIMITED_S = 60.0
 """That a hook is held back by its rate is told so often at most."""
+
+MINUTE_S = 60.0
+"""What the bucket of a hook holds, in seconds; each firing takes its part of it."""
 
 Ended = Callable[[int], None]
 """Called with the retcode of a runner."""
@@ -66,12 +70,12 @@ class Hooks:
     ) -> None:
         self._reactor = reactor
         self._master = master
-        master.pillar_pace = None  # targets of hooks are the operator's: he does not guess
+        master.pillar_guesses = None  # targets of hooks are the operator's, who may know pillars
         self._hooks = hooks
         self._cursor = cursor
         self._runners = runners
         self._bell = bell
-        self._pace = HookRateLimiter()
+        self._rate = RateLimiter(1.0, MINUTE_S)
         self._depths = Depths()
         self._limited: dict[str, tuple[float, int]] = {}
         # Hooks that are new are for what comes.
@@ -124,7 +128,7 @@ class Hooks:
         if depth >= DEPTH_MAX:
             self._tell(hook, "loop", {**about, "reason": f"{depth} hooks in a row have led to this event"})
             return
-        if not self._pace.take(hook, self._master.clock.monotonic()):
+        if self._rate.take(hook.name, self._master.clock.monotonic(), MINUTE_S / hook.rate):
             self._hold_back(hook, about)
             return
         try:

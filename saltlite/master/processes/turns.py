@@ -14,8 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from saltlite.master.protocol.fair_share import Shares
+from saltlite.limits import RateLimiter
 from saltlite.platform.reactor import Reactor, Timer
+
+SHARE = 0.25
+"""The part of one processor that one MWorker may use for one user who is no operator, on average."""
+BURST_S = 1.0
+"""Seconds of a processor that such a user may take at once after a quiet time."""
 
 
 class Reading(Protocol):
@@ -44,7 +49,7 @@ class Turns:
         """`cpu_s` says how many seconds of a processor this process has used so far."""
         self._reactor = reactor
         self._cpu_s = cpu_s
-        self._shares = Shares()
+        self._shares = RateLimiter(SHARE, BURST_S)
         self._lines: dict[Hashable, deque[Line]] = {}
         """Of each user those that wait, in the order of their turns."""
         self._timer: Timer | None = None
@@ -69,11 +74,11 @@ class Turns:
         try:
             yield
         finally:
-            self._shares.spend(user, self._cpu_s() - began, self._reactor.now())
+            self._shares.spend(user, self._reactor.now(), self._cpu_s() - began)
 
     def wait_s(self, user: Hashable) -> float:
         """How long that user has to wait for more of this worker's time."""
-        return self._shares.wait_s(user, self._reactor.now())
+        return self._shares.wait_s(user, self._reactor.now(), 0.0)
 
     def _next(self, wait_s: float) -> None:
         if self._timer is not None:
@@ -86,7 +91,7 @@ class Turns:
         if not self._lines:
             return
         user = min(self._lines, key=lambda one: self._shares.debt_s(one, now))
-        wait_s = self._shares.wait_s(user, now)
+        wait_s = self._shares.wait_s(user, now, 0.0)
         if wait_s > 0:
             self._next(wait_s)
             return
@@ -97,7 +102,7 @@ class Turns:
         if line.waiting:
             began = self._cpu_s()
             line.carry_out(line.waiting.popleft())
-            self._shares.spend(line.user, self._cpu_s() - began, now)
+            self._shares.spend(line.user, now, self._cpu_s() - began)
             if line.waiting:
                 self._lines.setdefault(line.user, deque()).append(line)
             else:

@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.master.protocol.admission import BUSY_S, Admission
-from saltlite.master.protocol.network_places import Places
+from saltlite.limits import ConnectionLimiter, RateLimiter
 from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint_bytes
+from saltlite.model.networks import network_of
 from saltlite.wire import codec, frames
 from saltlite.wire.limits import (
     FLEET_CHAIN_RECORDS,
@@ -32,6 +32,11 @@ from saltlite.wire.messages import AUTH_FIELDS, Message, check_payload
 from saltlite.wire.noise import Handshake, Role
 from saltlite.wire.session import Session
 from saltlite.wire.succession import decode_chain, encode_chain
+
+NETWORKS_MAX = 4096
+"""Networks whose rate of handshakes is remembered; one that is forgotten may begin its burst anew."""
+BUSY_S = 2.0
+"""What a refused peer is told to wait; it adds its own jitter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +83,9 @@ class Handshakes:
         self._private = private
         self._clock = clock
         self.handshakes_per_network = handshakes_per_address
-        self._admission = Admission(HANDSHAKES_PER_S, handshakes_per_address, clock.monotonic())
-        self._places: Places[bytes] = Places(
+        self._rate = RateLimiter(HANDSHAKES_PER_S, HANDSHAKES_PER_S)
+        self._rate_by_network = RateLimiter(handshakes_per_address, handshakes_per_address, keys_max=NETWORKS_MAX)
+        self._slots: ConnectionLimiter[bytes] = ConnectionLimiter(
             OPEN_HANDSHAKES, max(OPEN_HANDSHAKES_PER_ADDRESS, int(handshakes_per_address))
         )
         # All wait equally long, so the first is always the next to be overdue.
@@ -87,7 +93,7 @@ class Handshakes:
 
     def query(self, address: str) -> bytes:
         """The frame that answers QUERY."""
-        if not self._admission.begin(address, self._clock.monotonic()):
+        if not self._admits(address, self._clock.monotonic()):
             return _busy()
         return frames.fleet(self._fleet_public)
 
@@ -99,14 +105,14 @@ class Handshakes:
             raise RemoteProtocolError("bad-mac")
         if route in self._openings:
             raise RemoteProtocolError("second-hello")
-        if not self._admission.begin(address, now):
+        if not self._admits(address, now):
             return _busy()
-        place = self._places.add(route, address)
-        if not place.given:
+        slot = self._slots.add(route, address)
+        if not slot.admitted:
             return _busy()
-        if place.instead_of is not None:
-            # Its AUTH comes unexpected then, and is hung up on.
-            self._openings.pop(place.instead_of)
+        if slot.displaced is not None:
+            # Its AUTH is unexpected then, which ends its connection.
+            self._openings.pop(slot.displaced)
         entropy = self._clock.entropy(32)
         handshake = Handshake(Role.RESPONDER, self._private, frames.prologue(fleet), entropy)
         self._openings[route] = _Opening(handshake, connection, address, now + HANDSHAKE_TIMEOUT_S)
@@ -139,8 +145,12 @@ class Handshakes:
             late.append((opening.connection, opening.address))
         return late
 
+    def _admits(self, address: str, now: float) -> bool:
+        """Whether a handshake from that address may begin."""
+        return not self._rate_by_network.take(network_of(address), now) and not self._rate.take(None, now)
+
     def _forget(self, route: bytes) -> _Opening | None:
-        self._places.remove(route)
+        self._slots.remove(route)
         return self._openings.pop(route, None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.limits import KeyRateLimiter
+from saltlite.limits import RateLimiter
 from saltlite.master.protocol.effects import Presence, Pull, Send
 from saltlite.master.protocol.outbox import Outbox
 from saltlite.model.keys import Fingerprint, KeyState
@@ -43,16 +43,17 @@ class Peer:
     held: list[Message] = field(default_factory=list)
     """What the link had no room for, in order."""
 
-    def read(self, frame: bytes, pace: KeyRateLimiter, now: float) -> Message:
+    def read(self, frame: bytes, function_reports: RateLimiter, now: float) -> Message:
         """The message in a DATA frame of this session. Raises RemoteProtocolError, which ends the session."""
         plaintext = self.session.open(frame)
         if self.session.missed:
             # A minion leaves no frame out. In a new session everything that is not settled is said again.
             raise RemoteProtocolError("gap", f"{self.session.missed} frames of the minion did not arrive")
         message = codec.decode(plaintext)
-        if isinstance(message, dict) and message.get("t") == "functions":
-            # Before it is checked: that is what costs.
-            pace.report(self.fingerprint, now)
+        is_report = isinstance(message, dict) and message.get("t") == "functions"
+        # Limited before it is checked, which takes up to 40 ms.
+        if is_report and function_reports.take(self.fingerprint, now):
+            raise RemoteProtocolError("too-often", "reports of functions")
         return check(message, Sender.MINION, accepted=self.state is KeyState.ACCEPTED)
 
     def next_pull(self) -> Pull:

@@ -15,11 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from saltlite.errors import RemoteProtocolError
+from saltlite.limits import RateLimiter
 from saltlite.master.protocol.effects import Ask
-from saltlite.master.protocol.event_rate import EventRateLimiter
-from saltlite.wire.limits import FILE_ASKS_AT_ONCE, FILE_ASKS_MAX, FILE_PUT_MEMORY
+from saltlite.wire.limits import EVENT_EVERY_S, EVENTS_AT_ONCE, FILE_ASKS_AT_ONCE, FILE_ASKS_MAX, FILE_PUT_MEMORY
 from saltlite.wire.messages import Message, file_said
 
+MINIONS_MAX = 20_000
+"""Minions whose rate of events is remembered, whatever sessions they have."""
 ANSWERS_A_TURN = 8
 """Answers that leave in one turn of the link process: half a MiB to seal, which takes about a millisecond."""
 
@@ -50,7 +52,7 @@ class RequestQueue:
         self._answering: OrderedDict[int, None] = OrderedDict()
         self._asked = 0
         self._put_bytes = 0
-        self._event_pace = EventRateLimiter()
+        self._event_rate = RateLimiter(1 / EVENT_EVERY_S, EVENTS_AT_ONCE, keys_max=MINIONS_MAX)
 
     def ask(self, session: int, minion: str, message: Message, *, busy: bool = False) -> None:
         """The minion of that session asks, or sends a piece; `busy`: it is told to come again.
@@ -69,8 +71,8 @@ class RequestQueue:
         self._asking.setdefault(session)
 
     def event(self, session: int, minion: str, message: Message, now: float) -> None:
-        """The minion of that session sends an event; above its pace it is told to come again. Raises as `ask` does."""
-        self.ask(session, minion, message, busy=not self._event_pace.take(minion, now))
+        """The minion of that session sends an event; above its rate it is told to come again. Raises as `ask` does."""
+        self.ask(session, minion, message, busy=self._event_rate.take(minion, now) > 0)
 
     def due(self) -> Iterator[Ask]:
         """Questions that an MWorker is to be given now."""

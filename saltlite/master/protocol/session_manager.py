@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from saltlite.errors import ProtocolError, RemoteProtocolError
-from saltlite.limits import KeyRateLimiter
+from saltlite.limits import RateLimiter
 from saltlite.master.protocol.assembly import Assembly, Key
 from saltlite.master.protocol.duplicate_keys import Contest, DuplicateKeys
 from saltlite.master.protocol.effects import Decide, Effect, HangUp, Presence, Pull, Report, Send, Suspect
@@ -72,6 +72,12 @@ def _arrived(arrival: Arrival, route: bytes, now: float) -> Peer:
     )
 
 
+FUNCTIONS_EVERY_S = 2.0
+"""The average time between function reports of one key. Minions look for changed modules every three seconds."""
+FUNCTIONS_AT_ONCE = 8
+"""Function reports that one key may send at once, in whatever sessions."""
+
+
 class SessionManager:
     """The machine. Strangers are answered by `doorway`, which goes by the same clock."""
 
@@ -85,7 +91,7 @@ class SessionManager:
         self._assembly = Assembly()
         self.files = RequestQueue()
         self._clones = DuplicateKeys()
-        self._pace = KeyRateLimiter()
+        self._function_reports = RateLimiter(1 / FUNCTIONS_EVERY_S, FUNCTIONS_AT_ONCE)
         self._look_due = clock.monotonic()
         self._effects: list[Effect] = []
         self.refused_frames: dict[str, int] = {}
@@ -317,7 +323,7 @@ class SessionManager:
             raise RemoteProtocolError("no-session")
         now = self._clock.monotonic()
         try:
-            self._heard(peer, peer.read(frame.raw, self._pace, now))
+            self._heard(peer, peer.read(frame.raw, self._function_reports, now))
         except ProtocolError:
             self._cut_off(peer)
             raise

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from saltlite.limits import ConnectionLimiter
 from saltlite.master.protocol.effects import HangUp
-from saltlite.master.protocol.network_places import Places
 from saltlite.wire.limits import STRANGER_S, STRANGERS, STRANGERS_PER_NETWORK
 
 CONNECTS_S = 10.0
@@ -26,7 +26,7 @@ class Strangers:
 
     def __init__(self, handshakes_per_network: float) -> None:
         per_network = max(STRANGERS_PER_NETWORK, int(handshakes_per_network * CONNECTS_S))
-        self._places: Places[int] = Places(STRANGERS, per_network)
+        self._slots: ConnectionLimiter[int] = ConnectionLimiter(STRANGERS, per_network)
         self._connected: dict[int, str] = {}
         """Every connection that is open, with its address."""
         self._deadlines: OrderedDict[int, float] = OrderedDict()
@@ -43,7 +43,7 @@ class Strangers:
 
     def at_home(self, connection: int) -> None:
         """It has a session now."""
-        self._places.remove(connection)
+        self._slots.remove(connection)
         self._deadlines.pop(connection, None)
 
     def without_session(self, connection: int, now: float) -> list[HangUp]:
@@ -68,11 +68,11 @@ class Strangers:
         return late
 
     def _enter(self, connection: int, now: float) -> list[HangUp]:
-        place = self._places.add(connection, self._connected[connection])
-        if not place.given:
+        slot = self._slots.add(connection, self._connected[connection])
+        if not slot.admitted:
             return [self._forget(connection)]
         self._deadlines[connection] = now + STRANGER_S
-        return [] if place.instead_of is None else [self._forget(place.instead_of)]
+        return [] if slot.displaced is None else [self._forget(slot.displaced)]
 
     def _forget(self, connection: int) -> HangUp:
         address = self._connected[connection]

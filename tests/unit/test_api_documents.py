@@ -1,4 +1,4 @@
-"""Token buckets, metrics and the OpenAPI document of the API."""
+"""Metrics, the OpenAPI document and certificates of the API."""
 
 from __future__ import annotations
 
@@ -10,45 +10,9 @@ from cryptography import x509
 
 from saltlite.api import app, openapi
 from saltlite.api.metrics import Metrics
-from saltlite.api.rate_limiter import KNOWN_MAX, RateLimiter
 from saltlite.api.tls import self_signed
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_a_burst_passes_and_then_so_many_a_second() -> None:
-    pace = RateLimiter(2, 3)
-    assert [pace.take("a", 0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
-    assert pace.take("a", 0.5) == 0.0
-
-
-def test_one_address_does_not_slow_down_another() -> None:
-    pace = RateLimiter(1, 1)
-    pace.take("a", 0.0)
-    assert pace.take("b", 0.0) == 0.0
-
-
-def test_what_is_given_back_may_be_taken_again_and_no_more_than_the_burst() -> None:
-    pace = RateLimiter(1, 2)
-    for _ in range(5):
-        assert pace.take("a", 0.0) == 0.0
-        pace.give_back("a")
-    pace.give_back("a")
-    assert [pace.take("a", 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
-
-
-def test_a_clock_that_stands_still_gives_nothing() -> None:
-    pace = RateLimiter(1, 1)
-    pace.take("a", 5.0)
-    assert pace.take("a", 5.0) > 0
-
-
-def test_addresses_are_forgotten_in_the_end() -> None:
-    pace = RateLimiter(1, 1)
-    for number in range(KNOWN_MAX + 1):
-        pace.take(str(number), 0.0)
-    assert pace.take("0", 0.0) == 0.0
-    assert pace.take(str(KNOWN_MAX), 0.0) > 0.0
 
 
 def test_requests_are_counted_by_endpoint_method_and_status() -> None:
