@@ -32,7 +32,7 @@ class Hook(Endpoint):
                 token,
                 "hook",
                 path=(path or "").strip("/"),
-                said={"headers": headers, "body": self._body(), "post": self._form()},
+                data={"headers": headers, "body": self._body(), "post": self._form()},
             )
         except (LoginError, RefusedError):
             # Those who may send none must not use up what is for those who may.

@@ -1,4 +1,4 @@
-"""Answers to questions about served files: `file_ask` in, `file_said` out (`saltlite.wire.messages`).
+"""Answers to questions about served files: `file_request` in, `response` out (`saltlite.wire.messages`).
 
 An MWorker answers what minions ask with it, one slice of hashing at a time; a process that has the files itself, as
 `saltlite-call --local` has, asks it directly.
@@ -17,7 +17,7 @@ from saltlite.errors import UsageError
 from saltlite.files.ports import FileRoots, ServedFile
 from saltlite.model.files import parse_env, parse_path
 from saltlite.wire.limits import CHUNK, FILE_NAMES, FILE_NAMES_BYTES, MIB
-from saltlite.wire.messages import Message, file_said
+from saltlite.wire.messages import Message, response_message
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Finding:
         except OSError as error:
             log.error("a served file cannot be read: %s; look at its disk", error.strerror)  # noqa: TRY400 - a sentence
             self._file.close()
-            return file_said(self._n, "absent")
+            return response_message(self._n, "absent")
         self._hash.update(data)
         self._offset += len(data)
         if len(data) == SLICE:
@@ -67,8 +67,8 @@ class FileService:
     def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
         """Answer each question, however long it takes (`saltlite.files.ports.FileAsker`). Takes no files."""
         for question in questions:
-            if question["t"] != "file_ask":
-                yield file_said(question["n"], "refused")
+            if question["t"] != "file_request":
+                yield response_message(question["n"], "refused")
                 continue
             answer = self.begin(question)
             while isinstance(answer, Finding):
@@ -76,18 +76,18 @@ class FileService:
             yield answer
 
     def begin(self, ask: Message) -> Message | Finding:
-        """The answer to a `file_ask`, or what has to be stepped until it answers."""
+        """The answer to a `file_request`, or what has to be stepped until it answers."""
         n: int = ask["n"]
         try:
             path, after = parse_path(ask["path"]), parse_path(ask["after"])
-            env = ask["env"] if ask["act"] == "envs" else parse_env(ask["env"])
+            env = ask["env"] if ask["operation"] == "envs" else parse_env(ask["env"])
         except UsageError:
-            return file_said(n, "absent")
-        match ask["act"]:
+            return response_message(n, "absent")
+        match ask["operation"]:
             case "envs":
                 return self._names(n, self._roots.envs(), after)
             case "files" | "folders":
-                return self._listed(n, (env, path, ask["act"] == "folders"), after)
+                return self._listed(n, (env, path, ask["operation"] == "folders"), after)
             case "find":
                 return self._find(ask, env, path)
         return self._read(n, env, path, ask["offset"])
@@ -99,24 +99,24 @@ class FileService:
             if len(self._digests) > DIGESTS_MAX:
                 self._digests.popitem(last=False)
         file.close()
-        return file_said(n, "ok", size=file.size, sha256=digest, mode=file.mode, mtime=file.mtime)
+        return response_message(n, "ok", size=file.size, sha256=digest, mode=file.mode, mtime=file.mtime)
 
     def _find(self, ask: Message, env: str, path: str) -> Message | Finding:
         file = self._roots.open(env, path)
         if file is None:
-            return file_said(ask["n"], "absent")
+            return response_message(ask["n"], "absent")
         known = self._digests.pop(file.identity, None)
         return Finding(self, ask, file) if known is None else self.hashed(ask["n"], file, known)
 
     def _read(self, n: int, env: str, path: str, offset: int) -> Message:
         file = self._roots.open(env, path)
         if file is None:
-            return file_said(n, "absent")
+            return response_message(n, "absent")
         try:
-            return file_said(n, "ok", size=file.size, data=file.read(offset, CHUNK))
+            return response_message(n, "ok", size=file.size, data=file.read(offset, CHUNK))
         except OSError as error:
             log.error("%s cannot be read: %s; look at its disk", path, error.strerror)  # noqa: TRY400 - a sentence
-            return file_said(n, "absent")
+            return response_message(n, "absent")
         finally:
             file.close()
 
@@ -142,4 +142,4 @@ class FileService:
             if size > FILE_NAMES_BYTES:
                 break
             page.append(name)
-        return file_said(n, "ok", names=page, more=start + len(page) < len(names))
+        return response_message(n, "ok", names=page, more=start + len(page) < len(names))

@@ -182,7 +182,7 @@ class FileClient:
 
 def _question(act: str, env: str, path: str, *, after: str = "", offset: int = 0) -> dict[str, Any]:
     where = {"env": env, "path": path, "after": after, "offset": offset}
-    return {"t": "file_ask", "n": 0, "act": act, **where, "nonce": b""}
+    return {"t": "file_request", "n": 0, "operation": act, **where, "nonce": b""}
 
 
 @contextlib.contextmanager

@@ -57,8 +57,8 @@ class FileRoots(Protocol):
 
 
 class FileAsker(Protocol):
-    """Whoever answers `file_ask` and `file_put`: the master, or files of this machine."""
+    """Whoever answers `file_request` and `file_put`: the master, or files of this machine."""
 
     def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
-        """A `file_said` for each question, in order; `n` says nothing. Raises CommandExecutionError."""
+        """A `response` for each question, in order; `n` says nothing. Raises CommandExecutionError."""
         ...

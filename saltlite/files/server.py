@@ -13,7 +13,7 @@ from saltlite.files.uploads import Arrival, Uploads
 from saltlite.model.ids import MinionId
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.turn_board import Marks, Turn, TurnBoard
-from saltlite.wire.messages import Message, file_said
+from saltlite.wire.messages import Message, response_message
 
 Say = Callable[[Message], None]
 
@@ -31,12 +31,12 @@ class FileServer:
         self._hashing: deque[tuple[Finding | Arrival, Say, Turn]] = deque()
 
     def ask(self, minion: MinionId, message: Message, say: Say) -> None:
-        """Answer a `file_ask` or `file_put` of that minion by `say`, now or in a later turn."""
+        """Answer a `file_request` or `file_put` of that minion by `say`, now or in a later turn."""
         answer: Message | Finding | Arrival
-        if message["t"] == "file_ask":
+        if message["t"] == "file_request":
             answer = self._desk.begin(message)
         elif self._uploads is None:
-            answer = file_said(message["n"], "refused")
+            answer = response_message(message["n"], "refused")
         else:
             answer = self._uploads.put(minion, message)
         if isinstance(answer, Finding | Arrival):

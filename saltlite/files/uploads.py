@@ -19,7 +19,7 @@ from saltlite.files.answers import SLICE
 from saltlite.model.files import parse_path
 from saltlite.model.ids import MinionId, parse_minion_id
 from saltlite.platform.openat_walk import open_beneath
-from saltlite.wire.messages import Message, file_said
+from saltlite.wire.messages import Message, response_message
 
 log = logging.getLogger(__name__)
 
@@ -53,15 +53,15 @@ class Arrival:
             if self._hash.digest() != self._digest:
                 # It changed while it was read, or lost a piece: it has to come again from its beginning.
                 os.unlink(part)
-                return file_said(self._n, "ok", size=0)
+                return response_message(self._n, "ok", size=0)
             _into_place(part, os.path.join(self._folder, "files"), self._path)
         except FileNotFoundError:
             # Another transfer of the same content was first, and took it to its own place.
-            return file_said(self._n, "ok", size=0)
+            return response_message(self._n, "ok", size=0)
         except OSError as error:
             log.warning("a file of a minion cannot be kept in %s: %s", self._folder, error.strerror)
-            return file_said(self._n, "refused")
-        return file_said(self._n, "ok", size=self._size, sha256=self._digest)
+            return response_message(self._n, "refused")
+        return response_message(self._n, "ok", size=self._size, sha256=self._digest)
 
 
 class Uploads:
@@ -78,16 +78,16 @@ class Uploads:
         try:
             path = parse_path(message["path"])
         except UsageError:
-            return file_said(n, "refused")
+            return response_message(n, "refused")
         if not path or size > self._largest or offset + len(data) > size:
-            return file_said(n, "refused")
+            return response_message(n, "refused")
         folder = os.path.join(self._folder, parse_minion_id(minion))
         try:
             there = self._write(folder, message)
         except OSError as error:
             log.warning("a file of %s cannot be kept in %s: %s", minion, folder, error.strerror)
-            return file_said(n, "refused")
-        return Arrival(n, folder, message) if there == size else file_said(n, "ok", size=there)
+            return response_message(n, "refused")
+        return Arrival(n, folder, message) if there == size else response_message(n, "ok", size=there)
 
     def _write(self, folder: str, message: Message) -> int:
         """Write the piece where it belongs, if nothing before it is missing; how many bytes there are then."""

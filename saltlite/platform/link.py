@@ -22,7 +22,7 @@ QUEUE_FRAMES: Final = 64
 ZeroMQ gives room back in halves, so that FULL may come when more than half as many wait.
 """
 
-DATA_PREFIX: Final = b"\x01\x04"
+DATA_PREFIX: Final = b"\x02\x04"
 """How a frame of an established session begins (frame version 1, type 4): the only kind that is frequent."""
 
 NO_CONNECTION: Final = -1

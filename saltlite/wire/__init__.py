@@ -1,4 +1,4 @@
-"""The wire protocol, version 1, as pure functions and small state machines over bytes.
+"""The wire protocol, version 2, as pure functions and small state machines over bytes.
 
 What belongs here: the Noise handshake, frames, sessions, the msgpack codec, the fields of each message, the
 master certificate, signed job bodies, audience proofs, and every limit of the protocol by name.

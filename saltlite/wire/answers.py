@@ -33,8 +33,8 @@ _BESIDE = frozenset({"n", "nonce", "sig"})
 def needs_signature(question: Message) -> bool:
     """Whether the answer to that question is believed only if a master signed it."""
     match question["t"]:
-        case "file_ask":
-            return bool(question["act"] != "read")
+        case "file_request":
+            return bool(question["operation"] != "read")
         case "doc_get":
             return not question["sha256"]
         case _:

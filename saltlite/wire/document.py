@@ -51,7 +51,7 @@ def decode_document(data: bytes) -> dict[Any, Any]:
 
 
 def document_digest(data: bytes) -> str:
-    """What stands for a document in `holds`: 32 hexadecimal digits."""
+    """What stands for a document in `digest`: 32 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()[:DIGEST_DIGITS]
 
 

@@ -28,7 +28,7 @@ from saltlite.model.keys import FINGERPRINT_BYTES
 from saltlite.wire.limits import FLEET_CHAIN_RECORDS, FRAME_MAX, FRAME_MAX_BEFORE_AUTH, REPLY_MAX
 from saltlite.wire.noise import KEY_BYTES, TAG_BYTES
 
-VERSION = 1
+VERSION = 2
 MAC1_BYTES = 16
 DATA_HEADER_BYTES = 18
 DATA_MIN = DATA_HEADER_BYTES + TAG_BYTES
@@ -121,7 +121,7 @@ def prologue(fleet: bytes) -> bytes:
 
     A minion and a master of other fleets or other versions cannot finish a handshake.
     """
-    return b"saltlite/1" + _checked_fleet(fleet)
+    return b"saltlite/2" + _checked_fleet(fleet)
 
 
 def hello(message: bytes, fleet: bytes) -> bytes:

@@ -178,8 +178,8 @@ VERBS: dict[str, Verb] = {
     "welcome": Verb(
         Sender.MASTER,
         {
-            "state": _one_of("accepted", "pending", "rejected", "revoked", "conflict", "busy", "clone"),
-            "hb_ms": _whole(100, HEARTBEAT_MAX_MS),
+            "state": _one_of("accepted", "pending", "rejected", "revoked", "conflict", "busy", "duplicate_key"),
+            "heartbeat_ms": _whole(100, HEARTBEAT_MAX_MS),
         },
         before_accept=True,
     ),
@@ -188,7 +188,7 @@ VERBS: dict[str, Verb] = {
         {"state": _one_of("accepted", "pending", "rejected", "revoked", "conflict", "deleted", "replaced")},
         before_accept=True,
     ),
-    "beat": Verb(Sender.MASTER, {}, before_accept=True),
+    "heartbeat_ack": Verb(Sender.MASTER, {}, before_accept=True),
     "probe": Verb(Sender.MASTER, {}),
     "job": Verb(
         Sender.MASTER,
@@ -202,10 +202,10 @@ VERBS: dict[str, Verb] = {
         },
     ),
     "cancel": Verb(Sender.MASTER, {"jid": _part}),
-    "ret_ack": Verb(Sender.MASTER, {"jids": _RESULTS}),
+    "return_ack": Verb(Sender.MASTER, {"jids": _RESULTS}),
     "grant": Verb(Sender.MASTER, {"jid": _result}),
-    "want": Verb(Sender.MASTER, {"what": _one_of("functions", "grains", "resources")}),
-    "file_said": Verb(
+    "fetch": Verb(Sender.MASTER, {"what": _one_of("functions", "grains", "resources")}),
+    "response": Verb(
         Sender.MASTER,
         {
             "n": _NUMBER,
@@ -220,9 +220,9 @@ VERBS: dict[str, Verb] = {
             "sig": _octets(0, 64),
         },
     ),
-    "lame": Verb(Sender.MASTER, {"spread_ms": _whole(0, SPREAD_MAX_MS)}, before_accept=True),
+    "reconnect": Verb(Sender.MASTER, {"spread_ms": _whole(0, SPREAD_MAX_MS)}, before_accept=True),
     # minion -> master
-    "hb": Verb(Sender.MINION, {"running": _PARTS, "spool": _whole(0, 2**31)}, before_accept=True),
+    "heartbeat": Verb(Sender.MINION, {"running": _PARTS, "spool": _whole(0, 2**31)}, before_accept=True),
     "job_state": Verb(
         Sender.MINION,
         {
@@ -231,7 +231,7 @@ VERBS: dict[str, Verb] = {
             "reason": _REASON,
         },
     ),
-    "ret": Verb(
+    "return": Verb(
         Sender.MINION,
         {
             "jid": _result,
@@ -248,13 +248,13 @@ VERBS: dict[str, Verb] = {
         Sender.MINION,
         {"digest": _DIGEST, "functions": _texts, "whole": _flag},
     ),
-    "holds": Verb(Sender.MINION, {"grains": _DIGEST, "resources": _DIGEST}),
-    "part": Verb(Sender.MINION, {"jid": _result, "offset": _whole(0, SEGMENT_MAX), "data": _octets(1, CHUNK)}),
-    "file_ask": Verb(
+    "digest": Verb(Sender.MINION, {"grains": _DIGEST, "resources": _DIGEST}),
+    "return_chunk": Verb(Sender.MINION, {"jid": _result, "offset": _whole(0, SEGMENT_MAX), "data": _octets(1, CHUNK)}),
+    "file_request": Verb(
         Sender.MINION,
         {
             "n": _NUMBER,
-            "act": _one_of("envs", "files", "folders", "find", "read"),
+            "operation": _one_of("envs", "files", "folders", "find", "read"),
             "env": _word(ENV_MAX),
             "path": _PATH,
             "after": _PATH,
@@ -366,7 +366,7 @@ def _shortened(texts: Sequence[str]) -> list[str]:
 
 def unfit_field(result: Mapping[str, Any]) -> str:
     """The first number or text of a result that a `ret` cannot carry, "" when it can carry all of them."""
-    fields = VERBS["ret"].fields
+    fields = VERBS["return"].fields
     return next(
         (name for name in fields.keys() & result.keys() - {"body", "state"} if not fields[name](result[name])), ""
     )
@@ -406,7 +406,7 @@ def _check_fields(message: Mapping[str, Any], fields: Mapping[str, Check], besid
             raise RemoteProtocolError("bad-message", field)
 
 
-def file_said(n: int, state: str, **fields: Any) -> Message:
-    """A `file_said` message; what is not given says nothing."""
+def response_message(n: int, state: str, **fields: Any) -> Message:
+    """A `response` message; what is not given says nothing."""
     nothing = {"size": 0, "sha256": b"", "mode": 0, "mtime": 0, "data": b"", "names": [], "more": False, "sig": b""}
-    return {"t": "file_said", "n": n, "state": state, **nothing, **fields}
+    return {"t": "response", "n": n, "state": state, **nothing, **fields}

@@ -27,7 +27,7 @@ ONE_WAY = {200: 100_000, 100_000: 10_000}
 ROUND_TRIPS = 5_000
 CONNECTS = 1_000
 RETRY_S = 0.0005
-DATA = b"\x01\x04"
+DATA = b"\x02\x04"
 
 
 def forked(work: Callable[[int], object]) -> tuple[int, int]:
@@ -86,7 +86,7 @@ def round_trips(size: int) -> Callable[[int], None]:
             if len(times) < ROUND_TRIPS:
                 ask()
             else:
-                link.send(b"\x01\x02" + struct.pack(">d", statistics.median(times)))
+                link.send(b"\x02\x02" + struct.pack(">d", statistics.median(times)))
 
         link = DealerLink(reactor, ask, answered, lambda _reason: reactor.stop())
         link.open(f"127.0.0.1:{port}")
@@ -103,7 +103,7 @@ def storm(port: int) -> None:
 
     def opened() -> DealerLink:
         def up() -> None:
-            link.send(b"\x01\x01" + bytes(48))
+            link.send(b"\x02\x01" + bytes(48))
 
         link = DealerLink(reactor, up, lambda _frame: None, lambda _reason: reactor.stop())
         return link

@@ -101,9 +101,9 @@ class Member:
                     case Changed(phase, _):
                         self._crowd.changed(self, phase)
                         if phase is Phase.READY:
-                            self._connection.send({"t": "holds", "grains": "0" * 32, "resources": ""})
+                            self._connection.send({"t": "digest", "grains": "0" * 32, "resources": ""})
                             self._connection.send(FETCH)
-                    case Deliver({"t": "file_said"}):
+                    case Deliver({"t": "response"}):
                         self._crowd.has_pillar(self)
                     case _:
                         pass

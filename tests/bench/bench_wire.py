@@ -55,8 +55,8 @@ def seal_and_open(size: int, number: int) -> tuple[float, float]:
 
 def main() -> None:
     """Print the figures."""
-    job = {"t": "ret_ack", "jids": ["20260131235959123456"] * 3, "n": 5}
-    small, large = codec.encode(job), codec.encode({"t": "part", "jid": "2" * 20, "data": os.urandom(CHUNK)})
+    job = {"t": "return_ack", "jids": ["20260131235959123456"] * 3, "n": 5}
+    small, large = codec.encode(job), codec.encode({"t": "return_chunk", "jid": "2" * 20, "data": os.urandom(CHUNK)})
     rows = codec.encode([{"name": f"package-{n}", "version": "1.2.3-4"} for n in range(20_000)], codec.RETURN)
     ids = [f"web{n}.example.com" for n in range(10_000)]
     body = encode_body(

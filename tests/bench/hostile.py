@@ -276,7 +276,7 @@ def _messages() -> Iterator[dict[str, Any]]:
     document = codec.encode({"resources": {"dummy": [f"r{number}" for number in range(5000)]}})
     digest = hashlib.sha256(document).digest()
     event = codec.encode({"text": "x" * 20_000})
-    result = {"t": "ret", "code": 0, "size": CHUNK, "start_ms": 0, "dur_ms": 0, "reason": "", "state": "returned"}
+    result = {"t": "return", "code": 0, "size": CHUNK, "start_ms": 0, "dur_ms": 0, "reason": "", "state": "returned"}
     for number in itertools.count(1):
         messages: list[dict[str, Any]] = [
             {"t": "event", "n": number, "tag": f"flood/{number}", "data": event, "jid": ""},
@@ -285,11 +285,13 @@ def _messages() -> Iterator[dict[str, Any]]:
                 "t": "doc_put", "n": number, "kind": "resources", "size": len(document), "sha256": digest,
                 "offset": 0, "data": document[:CHUNK],
             },
-            {"t": "file_ask", "n": number, "act": "files", "env": "base", "path": "", "after": "", "offset": 0},
-            {"t": "file_ask", "n": number, "act": "read", "env": "base", "path": "../" * 50, "after": "", "offset": 0},
+            {"t": "file_request", "n": number, "operation": "files", "env": "base", "path": "", "after": "",
+             "offset": 0},
+            {"t": "file_request", "n": number, "operation": "read", "env": "base", "path": "../" * 50,
+             "after": "", "offset": 0},
             {**result, "jid": jid, "body": chunk},
-            {"t": "holds", "grains": os.urandom(16).hex(), "resources": os.urandom(16).hex()},
-            {"t": "hb", "running": [jid] * 100, "spool": 0},
+            {"t": "digest", "grains": os.urandom(16).hex(), "resources": os.urandom(16).hex()},
+            {"t": "heartbeat", "running": [jid] * 100, "spool": 0},
         ]  # fmt: skip
         yield messages[number % 8]
 

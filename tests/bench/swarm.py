@@ -85,12 +85,12 @@ class Simulated:
                         pass
 
     def _answer(self, message: dict[str, object]) -> None:
-        if message["t"] == "want" and message["what"] == "functions":
+        if message["t"] == "fetch" and message["what"] == "functions":
             self.connection.send(FUNCTIONS)
         elif message["t"] == "job":
             self.connection.send(
                 {
-                    "t": "ret",
+                    "t": "return",
                     "jid": message["jid"],
                     "state": "returned",
                     "code": 0,

@@ -46,9 +46,9 @@ def make_roots(request: pytest.FixtureRequest, tmp_path: Path) -> MakeRoots:
 
 def ask(roots: FileRoots, act: str, path: str = "", *, env: str = "base", after: str = "", offset: int = 0) -> Message:
     question = {
-        "t": "file_ask",
+        "t": "file_request",
         "n": 7,
-        "act": act,
+        "operation": act,
         "env": env,
         "path": path,
         "after": after,
@@ -100,9 +100,9 @@ def test_a_long_listing_comes_in_pages_that_hold_every_name_once(make_roots: Mak
     desk, found, after = FileService(roots), [], ""
     while True:
         question = {
-            "t": "file_ask",
+            "t": "file_request",
             "n": 1,
-            "act": "files",
+            "operation": "files",
             "env": "base",
             "path": "",
             "after": after,
@@ -131,9 +131,9 @@ def test_a_large_file_is_hashed_in_slices_and_remembered(tmp_path: Path) -> None
     os.utime(big, (time.time() - 60, time.time() - 60))
     desk = FileService(DiskFileRoots({"base": [str(tmp_path)]}))
     question = {
-        "t": "file_ask",
+        "t": "file_request",
         "n": 1,
-        "act": "find",
+        "operation": "find",
         "env": "base",
         "path": "big",
         "after": "",

@@ -15,8 +15,8 @@ from saltlite.platform.reactor import Reactor
 from saltlite.platform.zmq_link import DealerLink, RouterLink, listen
 from saltlite.testing.link import DEFAULT_ADDRESS, MemoryNetwork
 
-HELLO = b"\x01\x01" + b"h" * 48
-DATA = b"\x01\x04" + b"d" * 40
+HELLO = b"\x02\x01" + b"h" * 48
+DATA = b"\x02\x04" + b"d" * 40
 
 
 class Events:

@@ -45,29 +45,29 @@ Said = dict[str, Any]
 
 def evil_bytes(question: Said, said: Said) -> Said:
     """Other bytes of a file, and nothing else."""
-    return {**said, "data": EVIL} if question.get("act") == "read" else said
+    return {**said, "data": EVIL} if question.get("operation") == "read" else said
 
 
 def evil_file(question: Said, said: Said) -> Said:
     """Another file whose size and digest fit."""
-    if question.get("act") == "find":
+    if question.get("operation") == "find":
         return {**said, "size": len(EVIL), "sha256": hashlib.sha256(EVIL).digest()}
     return evil_bytes(question, said)
 
 
 def evil_mode(question: Said, said: Said) -> Said:
     """A file that is executed with the rights of its owner."""
-    return {**said, "mode": 0o4755} if question.get("act") == "find" else said
+    return {**said, "mode": 0o4755} if question.get("operation") == "find" else said
 
 
 def no_file(question: Said, said: Said) -> Said:
     """A file that is there is not."""
-    return {**said, "state": "absent"} if question.get("act") == "find" else said
+    return {**said, "state": "absent"} if question.get("operation") == "find" else said
 
 
 def no_names(question: Said, said: Said) -> Said:
     """There is nothing to sync, so what is there may go."""
-    return {**said, "names": [], "more": False} if question.get("act") == "files" else said
+    return {**said, "names": [], "more": False} if question.get("operation") == "files" else said
 
 
 def evil_pillar(question: Said, said: Said) -> Said:
@@ -106,7 +106,7 @@ class TakenOver(link.LinkProcess):
         self._reactor.call_later(LOOK_S, self._look_for_orders)
 
     def _for_minions(self, mworker: link.MWorkerChannel, message: Inside) -> None:
-        if message["t"] == "file_said":
+        if message["t"] == "response":
             ask = mworker.asks.get((message["session"], message["message"]["n"]))
             if ask is not None:
                 message = {**message, "message": self._altered(dict(ask.message), message["message"], ask.id)}

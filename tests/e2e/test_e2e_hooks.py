@@ -150,7 +150,7 @@ def test_a_runner_of_a_hook_is_run_as_its_user_and_with_no_more_than_his_rights(
     (folder / "own/runners").mkdir(parents=True)
     (folder / "own/runners/who.py").write_text(
         "import os\n\ndef am_i():\n    said = {'uid': os.getuid(), 'groups': os.getgroups()}\n"
-        "    __client__.call('event_send', tag='app/who', said=said)\n"
+        "    __client__.call('event_send', tag='app/who', data=said)\n"
     )
     fleet = Fleet(folder)
     fleet.through = opening()

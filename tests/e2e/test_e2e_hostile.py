@@ -81,7 +81,7 @@ class Stranger:
         self.send(frames.auth(self.handshake.write(codec.encode(said))))
         self.session = Session(self.handshake)
         # A beat may come first: the master feels whether a connection is there whose number was another's before.
-        while (welcome := self.heard())["t"] == "beat":
+        while (welcome := self.heard())["t"] == "heartbeat_ack":
             pass
         state: str = welcome["state"]
         return state
@@ -94,11 +94,11 @@ class Stranger:
 
     def is_heard(self) -> bool:
         """Whether its session works: a heartbeat is answered."""
-        self.send(self.seal({"t": "hb", "running": [], "spool": 0}))
+        self.send(self.seal({"t": "heartbeat", "running": [], "spool": 0}))
         # What an MWorker has to say to it comes when it comes.
-        while (verb := self.heard()["t"]) in ("want", "ret_ack"):
+        while (verb := self.heard()["t"]) in ("fetch", "return_ack"):
             pass
-        return bool(verb == "beat")
+        return bool(verb == "heartbeat_ack")
 
 
 @pytest.fixture
@@ -140,11 +140,11 @@ GARBAGE: dict[str, bytes] = {
     "one byte": b"\x01",
     "another version": b"\x02\x01" + bytes(48),
     "an unknown type": b"\x01\x63" + bytes(48),
-    "a truncated hello": b"\x01\x01" + bytes(47),
-    "an oversize hello": b"\x01\x01" + bytes(4000),
-    "a hello to another fleet": b"\x01\x01" + bytes(48),
-    "an auth that nobody asked for": b"\x01\x03" + bytes(200),
-    "what only a master says": b"\x01\x02" + bytes(200),
+    "a truncated hello": b"\x02\x01" + bytes(47),
+    "an oversize hello": b"\x02\x01" + bytes(4000),
+    "a hello to another fleet": b"\x02\x01" + bytes(48),
+    "an auth that nobody asked for": b"\x02\x03" + bytes(200),
+    "what only a master says": b"\x02\x02" + bytes(200),
     "random bytes": bytes(range(1, 256)) * 4,
 }
 
@@ -164,13 +164,13 @@ def test_a_message_of_several_parts_is_hung_up_on(shared: Fleet) -> None:
 
 def test_a_frame_that_no_link_may_carry_is_hung_up_on(shared: Fleet) -> None:
     with Stranger(shared) as stranger:
-        stranger.send(b"\x01\x04" + bytes(LINK_FRAME_MAX))
+        stranger.send(b"\x02\x04" + bytes(LINK_FRAME_MAX))
         assert stranger.hung_up()
 
 
 def test_data_of_a_session_that_does_not_exist_is_not_answered(shared: Fleet) -> None:
     with Stranger(shared) as stranger:
-        stranger.send(b"\x01\x04" + os.urandom(60))
+        stranger.send(b"\x02\x04" + os.urandom(60))
         assert stranger.prove() == "pending"
     shared.cli("key", "delete", "stranger", "-y")
 
@@ -189,31 +189,31 @@ Misuse = Callable[[Stranger], list[bytes]]
 
 
 def _replayed(it: Stranger) -> list[bytes]:
-    frame = it.seal({"t": "hb", "running": [], "spool": 0})
+    frame = it.seal({"t": "heartbeat", "running": [], "spool": 0})
     return [frame, frame]
 
 
 def _reordered(it: Stranger) -> list[bytes]:
-    return [it.seal({"t": "hb", "running": [], "spool": 0}) for _ in range(2)][::-1]
+    return [it.seal({"t": "heartbeat", "running": [], "spool": 0}) for _ in range(2)][::-1]
 
 
 def _truncated(it: Stranger) -> list[bytes]:
-    return [it.seal({"t": "hb", "running": [], "spool": 0})[:-1]]
+    return [it.seal({"t": "heartbeat", "running": [], "spool": 0})[:-1]]
 
 
 def _flipped(it: Stranger) -> list[bytes]:
-    frame = bytearray(it.seal({"t": "hb", "running": [], "spool": 0}))
+    frame = bytearray(it.seal({"t": "heartbeat", "running": [], "spool": 0}))
     frame[-20] ^= 1
     return [bytes(frame)]
 
 
 def _oversize(it: Stranger) -> list[bytes]:
-    frame = it.seal({"t": "hb", "running": [], "spool": 0})
+    frame = it.seal({"t": "heartbeat", "running": [], "spool": 0})
     return [frame + bytes(FRAME_MAX - len(frame))]
 
 
 def _verb_of_the_master(it: Stranger) -> list[bytes]:
-    return [it.seal({"t": "ret_ack", "jids": []})]
+    return [it.seal({"t": "return_ack", "jids": []})]
 
 
 def _operator_verb(it: Stranger) -> list[bytes]:
@@ -251,7 +251,7 @@ def test_a_frame_that_no_minion_sends_costs_its_own_session(traitor: Stranger, m
 
 
 def test_a_frame_of_another_session_is_not_acted_on_and_harms_neither(shared: Fleet, traitor: Stranger) -> None:
-    frame = traitor.seal({"t": "hb", "running": [], "spool": 0})
+    frame = traitor.seal({"t": "heartbeat", "running": [], "spool": 0})
     with Stranger(shared) as thief:
         assert thief.prove() == "pending"
         thief.send(frame)
@@ -265,7 +265,7 @@ def test_a_return_for_a_job_of_another_minion_is_not_stored(shared: Fleet, trait
     jid = shared.publish("a", "test.sleep", "1")
     forged = {"state": "returned", "code": 0, "size": 1, "start_ms": 0, "dur_ms": 0, "reason": ""}
 
-    traitor.send(traitor.seal({"t": "ret", "jid": jid, "body": b"\xc2", **forged}))
+    traitor.send(traitor.seal({"t": "return", "jid": jid, "body": b"\xc2", **forged}))
 
     assert traitor.is_heard()
     shared.wait_state(jid, "a", "returned")

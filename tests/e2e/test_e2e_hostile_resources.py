@@ -74,7 +74,7 @@ class Traitor(Stranger):
             piece = {"t": "doc_put", "n": n, "kind": kind, "size": len(data), "offset": offset}
             piece |= {"sha256": hashlib.sha256(data).digest(), "data": data[offset : offset + CHUNK]}
             self.send(self.seal(piece))
-            said = self.said("file_said")
+            said = self.said("response")
             if said["state"] != "ok" or said["sha256"]:
                 return said
             offset = said["size"]
@@ -178,8 +178,8 @@ def test_a_return_for_a_resource_of_another_minion_is_not_stored(site: Fleet, tr
     for part in (f"{jid}-1.0", f"{jid}-1.1"):
         body = codec.encode([row])
         forged = {"state": "returned", "code": 0, "size": len(body), "start_ms": 0, "dur_ms": 0, "reason": ""}
-        traitor.send(traitor.seal({"t": "ret", "jid": part, "body": body, **forged}))
-        assert part in traitor.said("ret_ack")["jids"]
+        traitor.send(traitor.seal({"t": "return", "jid": part, "body": body, **forged}))
+        assert part in traitor.said("return_ack")["jids"]
     site.wait_state(jid, "dummy:d1", "returned")
     with site.store() as store:
         assert [(ret.id, ret.body) for ret in store.returns(parse_jid(jid))] == [("dummy:d1", b"\xc3")]
@@ -189,8 +189,8 @@ def test_a_return_for_a_resource_of_another_minion_is_not_stored(site: Fleet, tr
 def test_an_end_of_a_part_of_another_minion_moves_nothing(site: Fleet, traitor: Traitor) -> None:
     jid = site.publish("d1", "test.sleep", "1")
     end = {"state": "interrupted", "code": 1, "size": 0, "start_ms": 0, "dur_ms": 0, "reason": "gone"}
-    traitor.send(traitor.seal({"t": "ret", "jid": f"{jid}-1", "body": b"", **end}))
-    traitor.said("ret_ack")
+    traitor.send(traitor.seal({"t": "return", "jid": f"{jid}-1", "body": b"", **end}))
+    traitor.said("return_ack")
     assert site.wait_state(jid, "dummy:d1", "returned", "interrupted") == "returned"
 
 
@@ -199,8 +199,8 @@ def test_who_says_another_digest_again_and_again_is_asked_and_nothing_else_happe
 ) -> None:
     for number in range(50):
         digest = document_digest(str(number).encode())
-        traitor.send(traitor.seal({"t": "holds", "grains": digest, "resources": digest}))
-    while traitor.said("want")["what"] != "grains":
+        traitor.send(traitor.seal({"t": "digest", "grains": digest, "resources": digest}))
+    while traitor.said("fetch")["what"] != "grains":
         pass
     assert traitor.register({})[0] == "ok"
 

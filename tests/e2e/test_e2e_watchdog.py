@@ -60,7 +60,7 @@ def test_a_report_that_hangs_is_left_out_and_the_others_of_its_batch_are_stored(
     wait_until(lambda: "is left out, for it held" in master.log(), "it is left out")
     names = ended(master)
     assert re.fullmatch(r"\d reports, the first of (poison|b)", names[0])
-    assert re.fullmatch(r"the report ret of poison for job \d+", names[1])
+    assert re.fullmatch(r"the report return of poison for job \d+", names[1])
     assert len(names) == 2
     assert fleet.cli("*", "test.ping").code == 0
     assert len(ended(master)) == 2
@@ -71,7 +71,7 @@ def test_a_question_for_a_file_that_hangs_is_refused_when_it_is_asked_again(flee
     said = fleet.cli("a", "cp.cache_file", "salt://poison.txt")
     names = ended(master)
     assert names
-    assert all(name.startswith("file_ask of a: poison") for name in names)
-    assert "file_ask of a: poison.txt is refused, for it held MWorker-" in master.log()
+    assert all(name.startswith("file_request of a: poison") for name in names)
+    assert "file_request of a: poison.txt is refused, for it held MWorker-" in master.log()
     assert "False" in said.out
     assert fleet.cli("a", "test.ping").code == 0

@@ -61,7 +61,7 @@ def test_a_file_that_is_the_same_already_is_not_read_again(tmp_path: Path) -> No
     served = Served(tmp_path, watched)
     served.put("a", "A")
     assert [served.client.cache(A), served.client.cache(A)] == [served.client.cached_path(A)] * 2
-    assert [question["act"] for question in asked[0].asked] == ["find", "read", "find"]
+    assert [question["operation"] for question in asked[0].asked] == ["find", "read", "find"]
 
 
 @pytest.mark.parametrize("answers", range(2, 6))
@@ -80,7 +80,7 @@ def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(tmp_path: Path, an
 
     assert Served(tmp_path, watched).client.fetch(A, str(tmp_path / "dest"))
     assert (tmp_path / "dest").read_bytes() == content
-    offsets = [question["offset"] for question in asked[0].asked if question["act"] == "read"]
+    offsets = [question["offset"] for question in asked[0].asked if question["operation"] == "read"]
     assert offsets == list(range((answers - 1) * CHUNK, 5 * CHUNK, CHUNK))
 
 
@@ -105,7 +105,7 @@ class Changing:
     def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
         for question in questions:
             yield from self._desk.ask([question])
-            if question["act"] == "find" and self._changes:
+            if question["operation"] == "find" and self._changes:
                 self._changes -= 1
                 self._path.write_bytes(os.urandom(100))
 

@@ -20,7 +20,16 @@ WEB1 = MinionId("web1")
 
 
 def find(path: str, n: int = 1) -> Message:
-    return {"t": "file_ask", "n": n, "act": "find", "env": "base", "path": path, "after": "", "offset": 0, "nonce": b""}
+    return {
+        "t": "file_request",
+        "n": n,
+        "operation": "find",
+        "env": "base",
+        "path": path,
+        "after": "",
+        "offset": 0,
+        "nonce": b"",
+    }
 
 
 def piece(content: bytes) -> Message:

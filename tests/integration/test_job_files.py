@@ -126,7 +126,16 @@ def test_questions_that_a_session_took_with_it_are_asked_again_in_the_next(minio
 
 
 def test_a_process_that_is_gone_has_its_questions_forgotten_and_others_their_turn(minion: Minion) -> None:
-    question = {"t": "file_ask", "n": 1, "act": "envs", "env": "", "path": "", "after": "", "offset": 0, "nonce": b""}
+    question = {
+        "t": "file_request",
+        "n": 1,
+        "operation": "envs",
+        "env": "",
+        "path": "",
+        "after": "",
+        "offset": 0,
+        "nonce": b"",
+    }
     for n in range(FILE_ASKS_MAX + 2):
         minion.asks.heard(minion.process, pack({**question, "n": n}))
     assert len(minion.told) == FILE_ASKS_MAX
@@ -138,7 +147,7 @@ def test_a_process_that_is_gone_has_its_questions_forgotten_and_others_their_tur
 
 
 @pytest.mark.parametrize(
-    "nonsense", [b"junk", b"\x80", pack({"t": "bye", "n": 1, "reason": ""}), pack({"t": "file_ask", "n": 1})]
+    "nonsense", [b"junk", b"\x80", pack({"t": "bye", "n": 1, "reason": ""}), pack({"t": "file_request", "n": 1})]
 )
 def test_what_a_process_must_not_ask_reaches_nobody(minion: Minion, nonsense: bytes) -> None:
     minion.asks.heard(minion.process, nonsense)
@@ -146,7 +155,15 @@ def test_what_a_process_must_not_ask_reaches_nobody(minion: Minion, nonsense: by
 
 
 def test_answers_that_a_process_does_not_read_wait_and_keep_nobody_else_waiting(minion: Minion) -> None:
-    question = {"t": "file_ask", "act": "read", "env": "base", "path": "f", "after": "", "offset": 0, "nonce": b""}
+    question = {
+        "t": "file_request",
+        "operation": "read",
+        "env": "base",
+        "path": "f",
+        "after": "",
+        "offset": 0,
+        "nonce": b"",
+    }
     (minion.root / "f").write_bytes(b"d" * CHUNK)
     os.kill(minion.process.pid, signal.SIGSTOP)
     for n in range(32):

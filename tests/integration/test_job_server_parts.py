@@ -56,7 +56,7 @@ class Managing:
         return decode_segment(self.told("result", segment)[0]["body"])
 
     def acknowledged(self, *results: str) -> None:
-        self.minion.says({"t": "ret_ack", "jids": list(results)})
+        self.minion.says({"t": "return_ack", "jids": list(results)})
 
     def takes(self) -> None:
         self.minion.parcel(part())

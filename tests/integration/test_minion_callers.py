@@ -20,7 +20,7 @@ from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.processes.callers import CALLERS_MAX, SOCKET_MODE, SOCKET_NAME, Callers
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.ipc import Inside, pack, unpack
-from saltlite.wire.messages import file_said
+from saltlite.wire.messages import response_message
 from tests.support.keys import answer_check
 
 NOBODY = pwd.getpwnam("nobody")
@@ -103,7 +103,7 @@ def test_an_event_is_handed_on_and_its_answer_comes_back_under_the_callers_numbe
         sock.sendall(frame())
         minion.look()
         (told,) = minion.told
-        minion.asks.said(file_said(told["n"], "ok"))
+        minion.asks.said(response_message(told["n"], "ok"))
         minion.look()
         (size,) = struct.unpack(">I", sock.recv(4))
         said = unpack(sock.recv(size))
@@ -129,7 +129,7 @@ def test_another_user_cannot_connect_and_is_not_heard_where_he_can(minion: Minio
 @pytest.mark.parametrize(
     "raw",
     [
-        frame(t="file_ask"),
+        frame(t="file_request"),
         frame(t="ret"),
         frame(tag=5),
         frame(data="x"),

@@ -31,7 +31,7 @@ from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 from tests.support.store import commit, job, key, publish, ret
 
-RETURN = {"t": "ret", "state": "returned", "code": 0, "size": 1, "start_ms": 0, "dur_ms": 0, "reason": ""}
+RETURN = {"t": "return", "state": "returned", "code": 0, "size": 1, "start_ms": 0, "dur_ms": 0, "reason": ""}
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def test_a_report_that_cannot_be_handled_is_left_out_and_costs_nobody_else(tmp_p
         said, _ = link.accept()
         with said:
             rows = [
-                Report("web1", key(MinionId("web1")).fingerprint, {"t": "ret", "jid": made.jid}, b"\xc3"),
+                Report("web1", key(MinionId("web1")).fingerprint, {"t": "return", "jid": made.jid}, b"\xc3"),
                 Report("web2", key(MinionId("web2")).fingerprint, RETURN | {"jid": made.jid}, b"\xc3"),
             ]
             serves._from_link([pack(inside.reports(7, rows))])

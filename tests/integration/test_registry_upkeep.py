@@ -39,7 +39,7 @@ class Site:
             rows: list[MinionRow] = [row(MA, up=True), row(MB)]
             tx.touch_minions(rows)
 
-    def want(self, minion: str, what: str) -> None:
+    def fetch(self, minion: str, what: str) -> None:
         self.wanted.append((minion, what))
 
     @contextmanager

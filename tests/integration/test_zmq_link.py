@@ -23,7 +23,7 @@ from saltlite.platform.reactor import Reactor
 from saltlite.platform.zmq_drain import DrainReader
 from saltlite.platform.zmq_link import DealerLink, RouterLink, listen
 
-HELLO = b"\x01\x01" + b"h" * 48
+HELLO = b"\x02\x01" + b"h" * 48
 MORE, LAST = 1, 0
 
 
@@ -213,7 +213,7 @@ def test_a_peer_whose_first_frame_is_data_is_ended_as_if_silent(
     server = Server(reactor)
     client.link.open(f"127.0.0.1:{server.port}")
     until(reactor, lambda: client.ups == 1)
-    client.link.send(b"\x01\x04" + bytes(40))
+    client.link.send(b"\x02\x04" + bytes(40))
     until(reactor, lambda: bool(client.downs))
     server.link.close()
 

@@ -24,7 +24,7 @@ scalars = st.one_of(
     st.floats(),
     st.text(max_size=40),
     st.binary(max_size=40),
-    st.sampled_from([jid(), "accepted", "returned", "web1", "hb"]),
+    st.sampled_from([jid(), "accepted", "returned", "web1", "heartbeat"]),
 )
 values = st.recursive(
     scalars,
@@ -36,7 +36,7 @@ values = st.recursive(
 )
 raw_frames = st.one_of(
     st.binary(max_size=700),
-    st.builds(lambda kind, body: bytes((1, kind)) + body, st.integers(0, 8), st.binary(max_size=600)),
+    st.builds(lambda kind, body: bytes((2, kind)) + body, st.integers(0, 8), st.binary(max_size=600)),
 )
 
 

@@ -45,9 +45,9 @@ def desk() -> Iterator[FileService]:
 def test_no_path_and_no_environment_reaches_a_file_outside(desk: FileService, path: str, env: str) -> None:
     for act in ("read", "files", "folders", "find"):
         question = {
-            "t": "file_ask",
+            "t": "file_request",
             "n": 1,
-            "act": act,
+            "operation": act,
             "env": env,
             "path": path,
             "after": "",

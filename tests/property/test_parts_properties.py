@@ -87,7 +87,15 @@ def said(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
     """A `ret` as the table of messages lets it through, with its body."""
     state = draw(st.sampled_from(["returned", "timed_out", "interrupted", "cancelled"]))
     body = draw(st.one_of(segments.map(encode_segment), st.binary(max_size=20)))
-    message = {"t": "ret", "jid": draw(result_ids), "state": state, "code": 0, "start_ms": 0, "dur_ms": 0, "reason": ""}
+    message = {
+        "t": "return",
+        "jid": draw(result_ids),
+        "state": state,
+        "code": 0,
+        "start_ms": 0,
+        "dur_ms": 0,
+        "reason": "",
+    }
     return message, body
 
 

@@ -80,13 +80,13 @@ def _as_sent(value: Any) -> bytes | None:
 @given(data=maps)
 def test_an_event_that_is_taken_is_read_by_everybody_and_one_that_is_not_is_its_senders_error(data: Any) -> None:
     office = Office("web1")
-    sent = _as_sent({"v": 1, "verb": "event_send", "tag": "app/x", "said": data})
+    sent = _as_sent({"v": 1, "verb": "event_send", "tag": "app/x", "data": data})
     if sent is None:
         return
     before = office.store.last_seq()
     try:
         request = codec.decode(sent, codec.LOCAL)
-        office.ask("event_send", tag="app/x", said=request["said"])
+        office.ask("event_send", tag="app/x", data=request["data"])
     except (UsageError, ProtocolError):
         assert office.store.last_seq() == before
         return

@@ -258,7 +258,7 @@ class SimMinion:
         process, network, connection = self.link, self.network, self.connection
         if process is None or network is None or connection is None or not process.alive:
             return
-        message = {"t": "ret", "jid": result, "state": "returned", "code": 0, "body": body, "size": len(body)}
+        message = {"t": "return", "jid": result, "state": "returned", "code": 0, "body": body, "size": len(body)}
         message |= {"start_ms": 0, "dur_ms": 0, "reason": ""}
 
         def tell() -> None:

@@ -53,7 +53,7 @@ def test_a_return_that_is_acknowledged_before_its_commit_is_lost(monkeypatch: py
     def hasty(self: LinkProcess, mworker: MWorkerChannel, batch: list[Any]) -> None:
         send(self, mworker, batch)
         for report in batch:
-            if report.message["t"] == "ret":
+            if report.message["t"] == "return":
                 self._hub.committed(report.fingerprint, [report.message["jid"]])
         self._soon()
 

@@ -35,7 +35,7 @@ class NotedLink:
         self.wanted: list[tuple[str, str]] = []
         self.published: list[Any] = []
 
-    def want(self, minion: str, what: str) -> None:
+    def fetch(self, minion: str, what: str) -> None:
         self.wanted.append((minion, what))
 
     def publish(self, job: Any, parts: Any) -> None:

@@ -211,10 +211,10 @@ class Master:
         if job is not None and report.id in job.states and self.keys[report.fingerprint] == "accepted":
             state = TargetState(message["state"])
             job.states[report.id] = advance(job.states[report.id], state)
-            if message["t"] == "ret":
+            if message["t"] == "return":
                 job.returns.setdefault(report.id, report.body or b"")
         self.fleet.note("master", f"stores {message['state']} of {report.id}")
-        if message["t"] == "ret":
+        if message["t"] == "return":
             self.hub.committed(report.fingerprint, [message["jid"]])
 
 
@@ -375,15 +375,15 @@ class Minion:
                 self.jobs.received(parcel)
             case "cancel":
                 self.jobs.cancel(message["jid"])
-            case "ret_ack":
+            case "return_ack":
                 for jid in message["jids"]:
                     self.jobs.acknowledged(jid)
             case "grant":
                 body = self.spool.read(message["jid"]).body
                 for at in range(0, len(body), CHUNK):
-                    part = {"t": "part", "jid": message["jid"], "offset": at, "data": body[at : at + CHUNK]}
+                    part = {"t": "return_chunk", "jid": message["jid"], "offset": at, "data": body[at : at + CHUNK]}
                     self.connection.send(part)
-            case "want":
+            case "fetch":
                 self.connection.send(FUNCTIONS)
 
     def _work(self, effect: job_effects.Effect) -> None:
@@ -420,7 +420,7 @@ class Minion:
         whole = len(entry.body) <= CHUNK
         self.connection.send(
             {
-                "t": "ret",
+                "t": "return",
                 "jid": jid,
                 "state": entry.state,
                 "code": entry.code,
@@ -537,7 +537,7 @@ class Guest:
         self.session: Session | None = None
 
     def raw(self, frame: bytes) -> None:
-        is_data = frame.startswith(b"\x01\x04")
+        is_data = frame.startswith(b"\x02\x04")
         number, address = (-1, "") if is_data else (self.number, self.address)
         self.table.hub.frame(self.route, number, address, frame)
 
@@ -591,8 +591,8 @@ class Guest:
     def alive(self) -> bool:
         """Whether the hub still answers in this session."""
         self.table.take()
-        self.say({"t": "hb", "running": [], "spool": 0})
-        return self.heard() == [{"t": "beat"}]
+        self.say({"t": "heartbeat", "running": [], "spool": 0})
+        return self.heard() == [{"t": "heartbeat_ack"}]
 
 
 def of(kind: type[Any], effects: Sequence[object]) -> list[Any]:
@@ -604,9 +604,9 @@ def parcel(number: int, table: Table, size: int = 10) -> Delivery:
 
 
 MESSAGES: dict[str, dict[str, Any]] = {
-    "hb": {"running": [JID], "spool": 3},
+    "heartbeat": {"running": [JID], "spool": 3},
     "job_state": {"jid": JID, "state": "received", "reason": ""},
-    "ret": {
+    "return": {
         "jid": JID,
         "state": "returned",
         "code": 0,
@@ -617,24 +617,24 @@ MESSAGES: dict[str, dict[str, Any]] = {
         "reason": "",
     },
     "functions": {name: value for name, value in FUNCTIONS.items() if name != "t"},
-    "part": {"jid": JID, "offset": 0, "data": b"x"},
-    "holds": {"grains": "", "resources": ""},
+    "return_chunk": {"jid": JID, "offset": 0, "data": b"x"},
+    "digest": {"grains": "", "resources": ""},
     "doc_put": {"n": 1, "kind": "grains", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
     "doc_get": {"n": 1, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b""},
-    "file_ask": {"n": 1, "act": "read", "env": "base", "path": "a/b", "after": "", "offset": 0, "nonce": b""},
+    "file_request": {"n": 1, "operation": "read", "env": "base", "path": "a/b", "after": "", "offset": 0, "nonce": b""},
     "file_put": {"n": 1, "path": "a/b", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
     "event": {"n": 1, "tag": "app/deployed", "data": b"\x80", "jid": JID},
     "bye": {"reason": ""},
-    "welcome": {"state": "accepted", "hb_ms": 15_000},
+    "welcome": {"state": "accepted", "heartbeat_ms": 15_000},
     "state": {"state": "accepted"},
-    "beat": {},
+    "heartbeat_ack": {},
     "probe": {},
     "job": {"jid": JID, "resources": [], "body": b"b", "sig": b"s" * 64, "proof": [], "deliver_ms": 1},
     "cancel": {"jid": JID},
-    "ret_ack": {"jids": [JID]},
+    "return_ack": {"jids": [JID]},
     "grant": {"jid": JID},
-    "want": {"what": "grains"},
-    "file_said": {
+    "fetch": {"what": "grains"},
+    "response": {
         "n": 1,
         "state": "ok",
         "size": 1,
@@ -646,5 +646,5 @@ MESSAGES: dict[str, dict[str, Any]] = {
         "more": False,
         "sig": b"",
     },
-    "lame": {"spread_ms": 1},
+    "reconnect": {"spread_ms": 1},
 }

@@ -79,7 +79,7 @@ class Scripted:
 
     def welcomed(self, state: str = "accepted") -> Scripted:
         self.prove()
-        self.say({"t": "welcome", "state": state, "hb_ms": int(HB_S * 1000)})
+        self.say({"t": "welcome", "state": state, "heartbeat_ms": int(HB_S * 1000)})
         return self
 
     def phase(self) -> Phase:

@@ -16,7 +16,7 @@ from saltlite.targeting.budget import STEPS_MAX, Budget
 
 SERVICE = 990
 """The user that the master became."""
-UNKNOWN = ["", "Publish", "publish ", "shutdown", "__class__", "hb"]
+UNKNOWN = ["", "Publish", "publish ", "shutdown", "__class__", "heartbeat"]
 FLEET = {"web1": "web1", "web2": "web2", "db1": "db1", "ssh:web-gw": "web1"}
 """Each target with the minion that it is, or that manages it."""
 

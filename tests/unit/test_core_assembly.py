@@ -15,11 +15,11 @@ PLACES = RETURN_MEMORY // BIG
 
 
 def ret(jid: str, size: int) -> dict[str, Any]:
-    return {"t": "ret", "jid": jid, "size": size}
+    return {"t": "return", "jid": jid, "size": size}
 
 
 def part(jid: str, offset: int, data: bytes) -> dict[str, Any]:
-    return {"t": "part", "jid": jid, "offset": offset, "data": data}
+    return {"t": "return_chunk", "jid": jid, "offset": offset, "data": data}
 
 
 def full() -> Assembly:

@@ -12,7 +12,7 @@ from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
 from tests.support.memory_fleet import Guest, Table, of
 
-ALIVE = {"t": "hb", "running": [], "spool": 0}
+ALIVE = {"t": "heartbeat", "running": [], "spool": 0}
 
 
 def told(guest: Guest, effects: list[Effect]) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def test_a_newcomer_is_sent_away_when_the_one_that_is_up_answers_and_later_told_
         table.take()
         up.say(ALIVE)
         effects = table.take()
-        assert states(newcomer, effects) == ["clone" if number == PROOFS - 1 else "busy"]
+        assert states(newcomer, effects) == ["duplicate_key" if number == PROOFS - 1 else "busy"]
         assert of(Presence, effects) == []
         suspects = [Suspect("web1", up.key, newcomer.address, up.address)] if number == PROOFS - 1 else []
         assert of(Suspect, effects) == suspects

@@ -190,9 +190,9 @@ def test_after_a_refusal_it_waits_ten_minutes_give_or_take_half_and_comes_again(
     [
         {"t": "job", "jid": JID, "resources": [], "body": b"b", "sig": b"s" * 64, "proof": [], "deliver_ms": 1},
         {"t": "cancel", "jid": JID},
-        {"t": "ret_ack", "jids": [JID]},
+        {"t": "return_ack", "jids": [JID]},
         {"t": "grant", "jid": JID},
-        {"t": "want", "what": "functions"},
+        {"t": "fetch", "what": "functions"},
     ],
 )
 def test_what_concerns_jobs_is_handed_on(message: dict[str, Any]) -> None:
@@ -205,11 +205,11 @@ def test_what_concerns_jobs_is_handed_on(message: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        {"t": "welcome", "state": "accepted", "hb_ms": 15_000},
+        {"t": "welcome", "state": "accepted", "heartbeat_ms": 15_000},
         {"t": "state", "state": "pending"},
-        {"t": "hb", "running": [], "spool": 0},
+        {"t": "heartbeat", "running": [], "spool": 0},
         {"t": "publish"},
-        {"t": "beat", "extra": 1},
+        {"t": "heartbeat_ack", "extra": 1},
         {},
     ],
 )
@@ -223,7 +223,7 @@ def test_what_the_table_does_not_have_costs_the_session(message: dict[str, Any])
 
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"\x01", b"\x02\x04" + b"\0" * 40, b"\x01\x04" + b"\0" * 40, frames.query(), b"\xff" * 600],
+    [b"", b"\x02", b"\x01\x04" + b"\0" * 40, b"\x02\x04" + b"\0" * 40, frames.query(), b"\xff" * 600],
 )
 def test_garbage_costs_the_session_and_nothing_else(raw: bytes) -> None:
     it = Scripted().welcomed()
@@ -237,9 +237,9 @@ def test_garbage_costs_the_session_and_nothing_else(raw: bytes) -> None:
 def test_a_beat_before_the_welcome_is_taken_for_what_it_is() -> None:
     it = Scripted()
     it.prove()
-    it.say({"t": "beat"})
+    it.say({"t": "heartbeat_ack"})
     assert it.phase() is Phase.HANDSHAKE
-    it.say({"t": "welcome", "state": "accepted", "hb_ms": 15_000})
+    it.say({"t": "welcome", "state": "accepted", "heartbeat_ms": 15_000})
     assert it.phase() is Phase.READY
 
 
@@ -261,8 +261,8 @@ def test_it_beats_within_the_pace_that_it_was_told() -> None:
     for _ in range(3):
         assert it.rest_s() <= HB_S
         it.wait(it.rest_s())
-        assert it.heard() == [{"t": "hb", "running": [JID] * JIDS_MAX, "spool": 7}]
-        it.say({"t": "beat"})
+        assert it.heard() == [{"t": "heartbeat", "running": [JID] * JIDS_MAX, "spool": 7}]
+        it.say({"t": "heartbeat_ack"})
 
 
 def test_a_silent_master_is_left_after_two_and_a_half_beats() -> None:
@@ -275,7 +275,7 @@ def test_a_silent_master_is_left_after_two_and_a_half_beats() -> None:
 
 def test_a_lame_master_is_left_for_a_time_within_its_spread() -> None:
     it = Scripted().welcomed()
-    it.say({"t": "lame", "spread_ms": 30_000})
+    it.say({"t": "reconnect", "spread_ms": 30_000})
     assert it.phase() is Phase.BACKOFF
     assert 0.0 <= it.rest_s() <= 30.0
 
@@ -284,7 +284,7 @@ def test_a_session_ends_of_age_and_comes_back_within_a_second() -> None:
     it = Scripted().welcomed()
     started = it.clock.monotonic()
     while it.phase() is Phase.READY:
-        it.say({"t": "beat"})
+        it.say({"t": "heartbeat_ack"})
         it.wait(it.rest_s())
     age = it.clock.monotonic() - started
     assert 0.75 * SESSION_MAX_AGE_S <= age <= 1.25 * SESSION_MAX_AGE_S
@@ -338,7 +338,7 @@ def test_the_back_off_starts_over_after_a_minute_of_ready() -> None:
     it.welcomed()
     for _ in range(5):
         it.clock.advance(SETTLED_S / 4)
-        it.say({"t": "beat"})
+        it.say({"t": "heartbeat_ack"})
     it.connection.link_down("gone")
     assert it.rest_s() <= 3 * BACKOFF_MIN_S
 
@@ -348,7 +348,7 @@ def test_frames_of_a_session_that_is_over_are_ignored(state: str) -> None:
     it = Scripted().welcomed(state)
     phase, deadline = it.phase(), it.connection.deadline()
     it.take()
-    it.say({"t": "beat"})
+    it.say({"t": "heartbeat_ack"})
     it.connection.frame(frames.busy(1))
     it.connection.link_down("gone")
     assert (it.phase(), it.connection.deadline(), it.take()) == (phase, deadline, [])
@@ -358,4 +358,4 @@ def test_who_is_asked_for_a_sign_of_life_gives_it_at_once() -> None:
     scripted = Scripted().welcomed()
     scripted.take()
     scripted.say({"t": "probe"})
-    assert [message["t"] for message in scripted.heard()] == ["hb"]
+    assert [message["t"] for message in scripted.heard()] == ["heartbeat"]

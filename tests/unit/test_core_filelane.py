@@ -9,11 +9,20 @@ import pytest
 from saltlite.errors import RemoteProtocolError
 from saltlite.master.protocol.request_queue import ANSWERS_A_TURN, RequestQueue
 from saltlite.wire.limits import CHUNK, FILE_ASKS_AT_ONCE, FILE_ASKS_MAX, FILE_PUT_MEMORY
-from saltlite.wire.messages import Message, Sender, check, file_said
+from saltlite.wire.messages import Message, Sender, check, response_message
 
 
 def read(n: int) -> Message:
-    return {"t": "file_ask", "n": n, "act": "read", "env": "base", "path": "a", "after": "", "offset": 0, "nonce": b""}
+    return {
+        "t": "file_request",
+        "n": n,
+        "operation": "read",
+        "env": "base",
+        "path": "a",
+        "after": "",
+        "offset": 0,
+        "nonce": b"",
+    }
 
 
 def piece(n: int) -> Message:
@@ -33,7 +42,7 @@ def test_a_session_may_have_so_many_questions_open_and_one_more_is_refused() -> 
     with pytest.raises(RemoteProtocolError, match="too-many-asks"):
         lane.ask(1, "web1", read(99))
     assert [ask.message["n"] for ask in lane.due()] == list(range(FILE_ASKS_MAX))
-    lane.answered(1, file_said(0, "ok"))
+    lane.answered(1, response_message(0, "ok"))
     with pytest.raises(RemoteProtocolError, match="too-many-asks"):
         lane.ask(1, "web1", read(99))
     assert left(lane) == [(1, 0, "ok")]
@@ -47,7 +56,7 @@ def test_a_number_that_is_open_cannot_be_used_again(step: str) -> None:
     if step != "waiting":
         list(lane.due())
     if step == "answered":
-        lane.answered(1, file_said(5, "ok"))
+        lane.answered(1, response_message(5, "ok"))
     with pytest.raises(RemoteProtocolError, match="too-many-asks"):
         lane.ask(1, "web1", read(5))
 
@@ -59,7 +68,7 @@ def test_mworkers_are_given_so_many_at_once_and_sessions_take_turns() -> None:
         lane.ask(session, "web", read(2))
     given = list(lane.due())
     assert [(ask.session, ask.message["n"]) for ask in given] == [(each, 1) for each in range(FILE_ASKS_AT_ONCE)]
-    lane.answered(7, file_said(1, "ok"))
+    lane.answered(7, response_message(1, "ok"))
     assert [(ask.session, ask.message["n"]) for ask in lane.due()] == [(0, 2)]
 
 
@@ -72,7 +81,7 @@ def test_a_session_that_ends_makes_room_for_the_others() -> None:
     assert list(lane.due()) == []
     lane.forget(3)
     assert [ask.id for ask in lane.due()] == ["late"]
-    lane.answered(3, file_said(1, "ok"))
+    lane.answered(3, response_message(1, "ok"))
     assert left(lane) == []
 
 
@@ -82,7 +91,7 @@ def test_answers_leave_a_few_a_turn_one_a_session() -> None:
         for n in (1, 2):
             lane.ask(session, "web", read(n))
     for ask in lane.due():
-        lane.answered(ask.session, file_said(ask.message["n"], "ok"))
+        lane.answered(ask.session, response_message(ask.message["n"], "ok"))
     assert left(lane) == [(session, 1, "ok") for session in range(ANSWERS_A_TURN)]
     assert lane.laden
     assert left(lane) == [(session, 2, "ok") for session in range(ANSWERS_A_TURN)]
@@ -94,7 +103,7 @@ def test_an_answer_that_the_link_could_not_take_stays_in_front_until_time_has_pa
     for n in (1, 2):
         lane.ask(1, "web1", read(n))
     for ask in lane.due():
-        lane.answered(1, file_said(ask.message["n"], "ok"))
+        lane.answered(1, response_message(ask.message["n"], "ok"))
     ((session, message),) = list(lane.leaving())[:1]
     lane.unsent(session, message)
     assert left(lane) == []
@@ -117,10 +126,10 @@ def test_a_late_answer_of_a_number_that_nobody_asked_is_dropped() -> None:
     lane = RequestQueue()
     lane.ask(1, "web1", read(1))
     list(lane.due())
-    lane.answered(1, file_said(2, "ok"))
+    lane.answered(1, response_message(2, "ok"))
     assert left(lane) == []
 
 
 @pytest.mark.parametrize("fields", [{}, {"size": 3, "data": b"abc"}, {"names": ["a"], "more": True}])
 def test_every_answer_is_a_message_of_the_table(fields: dict[str, Any]) -> None:
-    check(file_said(1, "ok", **fields), Sender.MASTER, accepted=True)
+    check(response_message(1, "ok", **fields), Sender.MASTER, accepted=True)

@@ -326,7 +326,7 @@ def test_a_flood_of_handshakes_from_one_address_does_not_keep_a_minion_elsewhere
         stranger = fleet.network.client(lambda: None, lambda _frame: None, lambda _why: None, ip="10.6.6.6")
         stranger.open("master:4515")
         fleet.settle()
-        stranger.send(b"\x01\x01" + bytes([number]) * 48)
+        stranger.send(b"\x02\x01" + bytes([number]) * 48)
     fleet.settle()
     assert fleet.master.hub.refused_frames == {"bad-mac": 40}
     assert fleet.ready().phase() is Phase.READY

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from saltlite.master.protocol.session_manager import HangUp, Send
 from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX
-from saltlite.wire.messages import file_said
+from saltlite.wire.messages import response_message
 from tests.support.memory_fleet import MESSAGES, Guest, Table, of, parcel
 
 
 def ask(guest: Guest, n: int) -> None:
-    guest.say({"t": "file_ask", **MESSAGES["file_ask"], "n": n})
+    guest.say({"t": "file_request", **MESSAGES["file_request"], "n": n})
 
 
 def test_a_question_goes_to_an_mworker_under_the_id_of_its_session_and_the_answer_comes_back() -> None:
@@ -19,7 +19,7 @@ def test_a_question_goes_to_an_mworker_under_the_id_of_its_session_and_the_answe
     ask(guest, 7)
     (due,) = table.hub.files.due()
     assert (due.id, due.message["n"]) == ("web1", 7)
-    table.hub.files.answered(due.session, file_said(7, "ok", data=b"x"))
+    table.hub.files.answered(due.session, response_message(7, "ok", data=b"x"))
     table.hub.send_files()
     assert [message["data"] for message in guest.heard()] == [b"x"]
     assert other.alive
@@ -42,11 +42,11 @@ def test_jobs_acknowledgements_and_beats_leave_before_answers_about_files() -> N
     for n in range(FILE_ASKS_MAX):
         ask(guest, n)
     for due in table.hub.files.due():
-        table.hub.files.answered(due.session, file_said(due.message["n"], "ok", data=b"d" * CHUNK))
-    guest.say({"t": "hb", "running": [], "spool": 0})
+        table.hub.files.answered(due.session, response_message(due.message["n"], "ok", data=b"d" * CHUNK))
+    guest.say({"t": "heartbeat", "running": [], "spool": 0})
     table.hub.deliver("web1", [parcel(1, table)])
     table.hub.send_files()
-    assert [message["t"] for message in guest.heard()] == ["beat", "job", *["file_said"] * FILE_ASKS_MAX]
+    assert [message["t"] for message in guest.heard()] == ["heartbeat_ack", "job", *["response"] * FILE_ASKS_MAX]
 
 
 def test_a_link_that_is_full_holds_back_files_only_and_they_leave_when_it_has_room() -> None:
@@ -55,7 +55,7 @@ def test_a_link_that_is_full_holds_back_files_only_and_they_leave_when_it_has_ro
     table.take()
     ask(guest, 1)
     (due,) = table.hub.files.due()
-    table.hub.files.answered(due.session, file_said(1, "ok", data=b"x"))
+    table.hub.files.answered(due.session, response_message(1, "ok", data=b"x"))
     table.hub.send_files()
     (send,) = of(Send, table.take())
     table.hub.unsent(send, gone=False)
@@ -74,6 +74,6 @@ def test_an_answer_to_a_session_that_is_gone_is_nobody_s() -> None:
     (due,) = table.hub.files.due()
     guest.say({"t": "bye", "reason": ""})
     table.take()
-    table.hub.files.answered(due.session, file_said(1, "ok"))
+    table.hub.files.answered(due.session, response_message(1, "ok"))
     table.hub.send_files()
     assert of(Send, table.take()) == []

@@ -51,7 +51,7 @@ def test_a_newer_session_of_a_key_replaces_the_older_and_the_minion_never_goes_a
     assert [codec.decode(older.session.open(send.frame)) for send in told] == [{"t": "state", "state": "replaced"}]
     assert [up.up for up in of(Presence, effects)] == [True]
     assert newer.alive
-    older.say({"t": "hb", "running": [], "spool": 0})
+    older.say({"t": "heartbeat", "running": [], "spool": 0})
     assert table.refused() == {"no-session": 1}
 
 
@@ -90,7 +90,7 @@ def test_after_a_key_was_taken_away_nothing_of_it_is_acted_on(before: str, state
     """S5: from the moment that `key_changed` returns."""
     table = Table()
     guest = table.join("web1", before)
-    on_its_way = guest.seal({"t": "ret", **MESSAGES["ret"]})
+    on_its_way = guest.seal({"t": "return", **MESSAGES["return"]})
     table.take()
     table.hub.key_changed(guest.key, state, "web1")
     assert guest.heard() == [{"t": "state", "state": state}]
@@ -164,7 +164,7 @@ def test_leaving_tells_everybody_lame() -> None:
     sends = of(Send, table.take())
     assert {send.route for send in sends} == {guest.route, pending.route}
     assert guest.session is not None
-    assert codec.decode(guest.session.open(sends[0].frame)) == {"t": "lame", "spread_ms": 500}
+    assert codec.decode(guest.session.open(sends[0].frame)) == {"t": "reconnect", "spread_ms": 500}
 
 
 # -- jobs and returns
@@ -285,7 +285,7 @@ def test_a_new_job_is_not_pushed_into_a_session_that_the_store_may_not_know() ->
 def test_a_session_ends_when_a_frame_of_its_minion_did_not_arrive() -> None:
     table = Table()
     guest = table.join("web1")
-    guest.seal({"t": "hb", "running": [], "spool": 0})
+    guest.seal({"t": "heartbeat", "running": [], "spool": 0})
     assert not guest.alive
     assert table.hub.refused_frames == {"gap": 1}
 
@@ -293,10 +293,10 @@ def test_a_session_ends_when_a_frame_of_its_minion_did_not_arrive() -> None:
 def test_a_return_is_acknowledged_when_it_was_committed_and_not_before() -> None:
     table = Table()
     guest = table.join("web1")
-    guest.say({"t": "ret", **MESSAGES["ret"]})
-    assert [e for e in guest.heard() if e["t"] == "ret_ack"] == []
+    guest.say({"t": "return", **MESSAGES["return"]})
+    assert [e for e in guest.heard() if e["t"] == "return_ack"] == []
     table.hub.committed(guest.key, [JID])
-    assert guest.heard() == [{"t": "ret_ack", "jids": [JID]}]
+    assert guest.heard() == [{"t": "return_ack", "jids": [JID]}]
 
 
 def test_a_batch_of_acknowledgements_is_cut_to_what_a_minion_takes() -> None:
@@ -315,10 +315,10 @@ def test_a_large_return_is_granted_put_together_and_reported_once() -> None:
     guest = table.join("web1")
     table.take()
     body = b"r" * (CHUNK + 10)
-    guest.say({"t": "ret", **MESSAGES["ret"], "body": b"", "size": len(body)})
+    guest.say({"t": "return", **MESSAGES["return"], "body": b"", "size": len(body)})
     assert guest.heard() == [{"t": "grant", "jid": JID}]
-    guest.say({"t": "part", "jid": JID, "offset": 0, "data": body[:CHUNK]})
-    guest.say({"t": "part", "jid": JID, "offset": CHUNK, "data": body[CHUNK:]})
+    guest.say({"t": "return_chunk", "jid": JID, "offset": 0, "data": body[:CHUNK]})
+    guest.say({"t": "return_chunk", "jid": JID, "offset": CHUNK, "data": body[CHUNK:]})
     (report,) = of(Report, table.take())
     assert (report.message["jid"], report.body) == (JID, body)
 
@@ -326,7 +326,7 @@ def test_a_large_return_is_granted_put_together_and_reported_once() -> None:
 def test_a_return_that_is_neither_whole_nor_announced_is_refused() -> None:
     table = Table()
     guest = table.join("web1")
-    guest.say({"t": "ret", **MESSAGES["ret"], "body": b"x", "size": 2})
+    guest.say({"t": "return", **MESSAGES["return"], "body": b"x", "size": 2})
     assert table.refused() == {"bad-message": 1}
 
 
@@ -336,7 +336,14 @@ def test_how_a_part_for_resources_ended_has_no_body(body: bytes) -> None:
     table = Table()
     guest = table.join("web1")
     guest.say(
-        {"t": "ret", **MESSAGES["ret"], "jid": part_id(Jid(JID), 1), "state": "interrupted", "body": body, "size": 1}
+        {
+            "t": "return",
+            **MESSAGES["return"],
+            "jid": part_id(Jid(JID), 1),
+            "state": "interrupted",
+            "body": body,
+            "size": 1,
+        }
     )
     assert table.refused() == {"bad-message": 1}
     assert of(Report, table.take()) == []
@@ -347,8 +354,8 @@ def test_the_end_of_a_part_and_segments_of_it_are_reported(result: str, body: by
     table = Table()
     guest = table.join("web1")
     table.take()
-    said = {**MESSAGES["ret"], "jid": result, "state": "interrupted", "body": body, "size": len(body)}
-    guest.say({"t": "ret", **said})
+    said = {**MESSAGES["return"], "jid": result, "state": "interrupted", "body": body, "size": len(body)}
+    guest.say({"t": "return", **said})
     (report,) = of(Report, table.take())
     assert (report.message["jid"], report.body) == (result, body)
 

@@ -37,10 +37,10 @@ def test_query_is_answered_with_the_fleet_key() -> None:
 
 BAD_BEFORE_AUTH = {
     "truncated": b"",
-    "version": b"\x02\x01",
-    "unknown-frame": b"\x01\x09",
-    "oversize": b"\x01\x01" + b"x" * 600,
-    "bad-mac": b"\x01\x01" + b"x" * 48,
+    "version": b"\x01\x01",
+    "unknown-frame": b"\x02\x09",
+    "oversize": b"\x02\x01" + b"x" * 600,
+    "bad-mac": b"\x02\x01" + b"x" * 48,
     "unexpected-frame": frames.busy(1),
 }
 
@@ -208,8 +208,8 @@ def test_a_refused_key_is_told_so_and_its_session_is_gone(state: str) -> None:
     guest.prove()
     table.take()
     guest.decided(state)
-    assert guest.heard() == [{"t": "welcome", "state": state, "hb_ms": 15_000}]
-    guest.say({"t": "hb", "running": [], "spool": 0})
+    assert guest.heard() == [{"t": "welcome", "state": state, "heartbeat_ms": 15_000}]
+    guest.say({"t": "heartbeat", "running": [], "spool": 0})
     assert table.refused() == {"no-session": 1}
     assert of(HangUp, table.done) == []
 
@@ -305,5 +305,5 @@ def test_a_pending_key_may_come_again_when_all_places_are_taken(monkeypatch: pyt
     table.take()
     assert table.join("p1", "pending").alive
     assert table.refused() == {}
-    older.say({"t": "hb", "running": [], "spool": 0})
+    older.say({"t": "heartbeat", "running": [], "spool": 0})
     assert table.refused() == {"no-session": 1}

@@ -28,15 +28,15 @@ def test_every_verb_in_every_state_is_taken_exactly_when_the_table_says_so(verb:
     row = VERBS.get(verb)
     allowed = row is not None and row.sender is Sender.MINION and (row.before_accept or state == "accepted")
     # A part that was not granted is refused for that reason, which comes after the table.
-    expected = "bad-part" if verb == "part" and allowed else None
+    expected = "bad-part" if verb == "return_chunk" and allowed else None
     if not allowed:
         expected = "not-accepted" if row is not None and row.sender is Sender.MINION else "unknown-verb"
     assert dict(table.refused()) == ({expected: 1} if expected else {})
     reported = bool(of(Report, table.take()))
-    assert reported is (allowed and verb in {"job_state", "ret", "functions", "holds"})
+    assert reported is (allowed and verb in {"job_state", "return", "functions", "digest"})
 
 
-@pytest.mark.parametrize("verb", ["hb", "job_state", "ret", "functions", "part", "bye"])
+@pytest.mark.parametrize("verb", ["heartbeat", "job_state", "return", "functions", "return_chunk", "bye"])
 def test_a_field_too_many_or_too_few_costs_the_session(verb: str) -> None:
     for change in ("more", "less"):
         message = {"t": verb, **MESSAGES[verb]}
@@ -56,7 +56,7 @@ def test_what_is_reported_is_filed_under_the_session_and_nothing_else() -> None:
     table = Table()
     guest = table.join("web1")
     table.take()
-    guest.say({"t": "ret", **MESSAGES["ret"]})
+    guest.say({"t": "return", **MESSAGES["return"]})
     (report,) = of(Report, table.take())
     assert (report.id, report.fingerprint, report.body) == ("web1", guest.key, b"\xc0")
 
@@ -90,7 +90,7 @@ def test_functions_that_changed_during_a_session_are_what_presence_says_from_the
 def test_a_bad_frame_ends_its_own_session_and_no_other() -> None:
     table = Table()
     bad, good = table.join("bad"), table.join("good")
-    raw = bytearray(bad.seal({"t": "beat"}))
+    raw = bytearray(bad.seal({"t": "heartbeat_ack"}))
     raw[-1] ^= 1
     bad.raw(bytes(raw))
     assert HangUp(bad.number, bad.address) in table.take()
@@ -112,7 +112,7 @@ def test_nobody_can_speak_or_do_harm_in_the_session_of_another() -> None:
     table = Table()
     victim, thief = table.join("web1"), table.join("thief")
     table.take()
-    stolen = victim.seal({"t": "hb", "running": [], "spool": 0})
+    stolen = victim.seal({"t": "heartbeat", "running": [], "spool": 0})
     table.hub.frame(thief.route, -1, "", stolen)
     assert table.refused() == {"no-session": 1}
     assert table.take() == []
@@ -124,6 +124,6 @@ def test_nobody_can_speak_or_do_harm_in_the_session_of_another() -> None:
 def test_a_truncated_data_frame_is_counted_and_harms_nobody() -> None:
     table = Table()
     guest = table.join("web1")
-    guest.raw(b"\x01\x04" + b"\0" * 10)
+    guest.raw(b"\x02\x04" + b"\0" * 10)
     assert table.refused() == {"truncated": 1}
     assert guest.alive

@@ -64,7 +64,7 @@ def test_a_stranger_is_hung_up_on_when_its_time_is_over_whatever_it_said() -> No
     table = Table()
     silent, asking = honest(table), Guest(table, "asks")
     table.hub.connected(asking.number, asking.address)
-    asking.raw(b"\x01\x06")
+    asking.raw(b"\x02\x06")
     table.take()
     table.wait(STRANGER_S - 0.1)
     assert hung_up(table) == []

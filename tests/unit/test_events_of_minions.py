@@ -60,9 +60,9 @@ def test_a_full_store_takes_no_event_of_anybody() -> None:
     assert said(office)["state"] == "ok"
     assert said(office)["state"] == "busy"
     with pytest.raises(StoreError, match="store_max"):
-        office.ask("event_send", tag="app/x", said={})
+        office.ask("event_send", tag="app/x", data={})
     with pytest.raises(StoreError, match="store_max"):
-        office.ask("hook", path="x", said={})
+        office.ask("hook", path="x", data={})
     assert len(written(office)) == 1
 
 
@@ -143,7 +143,7 @@ def test_tags_of_the_master_are_not_for_people(tag: str) -> None:
 def test_who_may_send_events_is_granted_by_the_name_of_the_runner() -> None:
     grants = read_rules({"amy": [{"@runner": ["event.send"]}], "bob": ["@jobs", "test.*"]}, "publisher_acl")
     office = Office(granted=Granted(publisher=grants))
-    request = {"v": 1, "verb": "event_send", "tag": "app/x", "said": {"_user": "root", "n": 1}}
+    request = {"v": 1, "verb": "event_send", "tag": "app/x", "data": {"_user": "root", "n": 1}}
     handle_request(office.master, Principal("amy", 1001), request)
     with pytest.raises(RefusedError, match=r"@runner event\.send"):
         handle_request(office.master, Principal("bob", 1002), request)

@@ -16,7 +16,7 @@ from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate
 
 GOOD: dict[str, Any] = {
-    "act": "envs",
+    "operation": "envs",
     "action": "accept",
     "after": 0,
     "area": "0" * 32,
@@ -42,7 +42,6 @@ GOOD: dict[str, Any] = {
     "pattern": "*",
     "prefix": "",
     "request_id": "0" * 32,
-    "said": {},
     "srn": "dummy:d1",
     "tag": "app/up",
     "tgt": "(a+)+$",
@@ -53,6 +52,9 @@ GOOD: dict[str, Any] = {
     "what": "creating",
 }
 """A value for each field that a verb needs."""
+
+WITH_EVENT_DATA = {"cloud_event", "event_send", "hook"}
+"""Verbs whose field `data` is a map, not bytes."""
 
 FOR_ANYBODY = {"login", "logout", "whoami", "acl_explain"}
 """Verbs by which somebody becomes who has rights, or asks which he has."""
@@ -72,6 +74,7 @@ def test_somebody_who_is_no_operator_is_refused_before_anything_is_looked_at(ver
     master = Master(
         nothing, ManualClock(wall=NOW), who, HandlerConfig(5.0, 60.0, frozenset({0})), nothing, *inventory()
     )
-    request = {"v": 1, "verb": verb, **{field: GOOD[field] for field in VERBS[verb].needs}}
+    values = GOOD | {"data": {}} if verb in WITH_EVENT_DATA else GOOD
+    request = {"v": 1, "verb": verb, **{field: values[field] for field in VERBS[verb].needs}}
     with pytest.raises(RefusedError):
         handle_request(master, Principal("mallory", 1000), request)

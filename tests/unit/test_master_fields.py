@@ -27,7 +27,7 @@ from saltlite.master.handlers.fields import (
 )
 from saltlite.master.handlers.operator_verbs import TOKEN, VERBS
 from tests.support.master import Office
-from tests.unit.test_master_denied import GOOD
+from tests.unit.test_master_denied import GOOD, WITH_EVENT_DATA
 
 NESTED: Any = []
 for _ in range(5000):
@@ -109,9 +109,13 @@ def test_each_field_refuses_each_wrong_value_with_its_name() -> None:
 
 
 def _good(verb: str, field: str) -> Any:
-    more = {"tgt_type": "glob", "tgt": "*", "user": "root", "backend": "pam", "args": [], "kwargs": {}}
+    more: dict[str, Any] = {"tgt_type": "glob", "tgt": "*", "user": "root", "backend": "pam", "args": [], "kwargs": {}}
     more |= {"username": "x", "password": "x"}
-    return {**GOOD, **more, **({"after": 0} if verb in ("follow", "events") else {})}[field]
+    if verb in ("follow", "events"):
+        more["after"] = 0
+    elif verb in WITH_EVENT_DATA:
+        more["data"] = {}
+    return {**GOOD, **more}[field]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from saltlite.master.processes import ipc_messages as inside
 from saltlite.master.processes.link import LinkProcess
 from saltlite.platform.link import SendResult
 from saltlite.wire.ipc import Inside, pack, unpack
-from saltlite.wire.messages import file_said
+from saltlite.wire.messages import response_message
 from tests.support.memory_fleet import MESSAGES, Guest, Table
 
 
@@ -50,7 +50,7 @@ class MWorker:
 
     def send(self, payload: bytes) -> None:
         message = unpack(payload)
-        if message["t"] == "file_ask":
+        if message["t"] == "request":
             self.got.append((message["id"], message["session"], message["message"]["n"]))
 
     def say(self, message: Inside) -> None:
@@ -75,7 +75,7 @@ class Link:
         return guest
 
     def ask(self, guest: Guest, n: int, path: str = "a") -> None:
-        frame = guest.seal({"t": "file_ask", **MESSAGES["file_ask"], "n": n, "path": path})
+        frame = guest.seal({"t": "file_request", **MESSAGES["file_request"], "n": n, "path": path})
         self.process.on_frame(guest.route, -1, "", frame)
         self.reactor.turn()
 
@@ -99,7 +99,7 @@ def test_the_answer_leaves_once_and_a_second_one_does_not() -> None:
     ((_id, session, number),) = mworker.got
     before = link.sent
     for _ in range(2):
-        mworker.say(inside.file_said(session, file_said(number, "ok")))
+        mworker.say(inside.response(session, response_message(number, "ok")))
         link.reactor.turn()
     assert link.sent == before + 1
 
@@ -109,7 +109,7 @@ def test_what_a_dead_mworker_did_not_answer_is_asked_of_another_or_of_the_next_o
     first, guest = MWorker(link), link.join("web1")
     link.ask(guest, 1)
     link.ask(guest, 2)
-    first.say(inside.file_said(first.got[0][1], file_said(1, "ok")))
+    first.say(inside.response(first.got[0][1], response_message(1, "ok")))
     link.reactor.turn()
     first.die()
     second = MWorker(link)

@@ -52,7 +52,7 @@ class Link:
     def cancel(self, parts: Sequence[tuple[str, str]]) -> None:
         self.cancels += parts
 
-    def want(self, minion: str, what: str) -> None:
+    def fetch(self, minion: str, what: str) -> None:
         """Functions are not what is looked at here."""
 
     def pulled(self, _minion: str, jobs: Any, *, starved: bool, rest: str | None) -> None:
@@ -114,7 +114,7 @@ class Office:
 
 
 def ret(result: str, state: str = "returned", reason: str = "") -> dict[str, Any]:
-    return {"t": "ret", "jid": result, "state": state, "code": 0, "start_ms": 0, "dur_ms": 1, "reason": reason}
+    return {"t": "return", "jid": result, "state": state, "code": 0, "start_ms": 0, "dur_ms": 1, "reason": reason}
 
 
 def answered(
@@ -298,7 +298,7 @@ def test_a_bank_that_cannot_be_read_leaves_results_committed(
 
     monkeypatch.setattr(results, "handle_holds", broken)
     jid = office.jid("web1")
-    settled = office.says(WEB1, {"t": "holds", "grains": "0" * 64, "resources": ""}, ret(jid), body=b"\xc3")
+    settled = office.says(WEB1, {"t": "digest", "grains": "0" * 64, "resources": ""}, ret(jid), body=b"\xc3")
     assert settled.acknowledge == [(key(WEB1).fingerprint, [jid])]
     assert "what web1 holds cannot be compared for now: the bank is away" in caplog.text
 

@@ -50,7 +50,7 @@ class Link:
     def cancel(self, parts: Sequence[tuple[str, str]]) -> None:
         self.cancels += [part for _minion, part in parts]
 
-    def want(self, minion: str, what: str) -> None: ...
+    def fetch(self, minion: str, what: str) -> None: ...
 
 
 @pytest.fixture

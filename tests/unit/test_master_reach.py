@@ -219,7 +219,7 @@ PATHS = [
 def test_a_hook_is_a_right_by_its_path(user: str, path: str, allowed: bool) -> None:
     office = Office("web1", granted=Granted(publisher=read_rules(HOOKS, "publisher_acl")))
     who = Principal(user, 2000)
-    request = {"v": 1, "verb": "hook", "path": path, "said": {"x": 1}}
+    request = {"v": 1, "verb": "hook", "path": path, "data": {"x": 1}}
     if allowed:
         handle_request(office.master, who, request)
     else:
@@ -233,7 +233,7 @@ def test_a_hook_is_a_right_by_its_path(user: str, path: str, allowed: bool) -> N
 
 def test_a_right_to_hooks_is_no_right_to_runners_or_events() -> None:
     office = Office("web1", granted=Granted(publisher=read_rules(HOOKS, "publisher_acl")))
-    for fields in ({"verb": "event_send", "tag": "x", "said": {}}, {"verb": "minions"}):
+    for fields in ({"verb": "event_send", "tag": "x", "data": {}}, {"verb": "minions"}):
         with pytest.raises(RefusedError):
             handle_request(office.master, Principal("any", 2000), {"v": 1, **fields})
 

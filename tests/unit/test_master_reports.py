@@ -18,7 +18,7 @@ from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
 from tests.support.store import NOW, WEB1, WEB2, job, key, publish
 
 JOB = job(1, (WEB1,))
-RET = {"t": "ret", "state": "returned", "code": 0, "start_ms": 0, "dur_ms": 1, "reason": ""}
+RET = {"t": "return", "state": "returned", "code": 0, "start_ms": 0, "dur_ms": 1, "reason": ""}
 
 
 class Desk:
@@ -32,7 +32,7 @@ class Desk:
         publish(self.store, JOB)
 
     def says(self, **said: Any) -> Settled:
-        report = Reported(WEB1, key(WEB1).fingerprint, said, b"\xc3" if said["t"] == "ret" else None)
+        report = Reported(WEB1, key(WEB1).fingerprint, said, b"\xc3" if said["t"] == "return" else None)
         return store_reports(self.master, [report], Passing())
 
 

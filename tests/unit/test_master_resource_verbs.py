@@ -141,7 +141,7 @@ def test_a_pre_accepted_key_with_the_id_of_a_resource_waits_for_an_operator(offi
     with office.store.write() as tx:
         tx.put_preaccept(MinionId("d2"), fingerprint(public), "root")
     said = {"id": "d2", "token": b""}
-    handle_decide(office.master, {"session": 1, "public": public, "address": "10.0.0.9", "said": said})
+    handle_decide(office.master, {"session": 1, "public": public, "address": "10.0.0.9", "hello": said})
     record = office.store.key(fingerprint(public))
     assert record is not None
     assert record.state is KeyState.PENDING

@@ -244,11 +244,11 @@ def test_a_return_that_is_no_value_keeps_back_no_other(tmp_path: Path, body: byt
 def test_the_status_says_how_far_behind_a_reader_of_events_is_and_for_how_long(tmp_path: Path) -> None:
     cursor = CursorFile(str(tmp_path / "one.json"))
     office = Office("web1", readers={"returner one": str(tmp_path / "one.json"), "hooks": str(tmp_path / "none.json")})
-    office.ask("event_send", tag="app/x", said={})
+    office.ask("event_send", tag="app/x", data={})
     cursor.write({"seq": office.store.last_seq()})
     for _ in range(3):
         office.clock.advance(10.0)
-        office.ask("event_send", tag="app/x", said={})
+        office.ask("event_send", tag="app/x", data={})
     question = office.ask("status").question
     assert question is not None
     readers = question.fields(None)["readers"]

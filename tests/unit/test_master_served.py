@@ -33,7 +33,7 @@ def office() -> Office:
 
 
 def told(place: Office, act: str, **fields: Any) -> dict[str, str]:
-    found: dict[str, str] = place.ask("served", act=act, **fields).fields["names"]
+    found: dict[str, str] = place.ask("served", operation=act, **fields).fields["names"]
     return found
 
 
@@ -58,7 +58,7 @@ def test_an_answer_is_limited_and_the_rest_comes_behind_its_last(
     monkeypatch.setattr(served, limit, most)
     place, found, after = office(), [], ""
     while True:
-        said = place.ask("served", act="files", env="base", after=after).fields
+        said = place.ask("served", operation="files", env="base", after=after).fields
         assert len(said["names"]) == 1
         found += said["names"]
         after = found[-1]
@@ -80,7 +80,7 @@ def test_a_right_to_one_list_is_none_to_another(act: str, who: set[str]) -> None
     def may(user: str) -> bool:
         try:
             handle_request(
-                office().master, Principal(user, 1000), {"v": 1, "verb": "served", "act": act, "env": "base"}
+                office().master, Principal(user, 1000), {"v": 1, "verb": "served", "operation": act, "env": "base"}
             )
         except RefusedError:
             return False
@@ -90,7 +90,12 @@ def test_a_right_to_one_list_is_none_to_another(act: str, who: set[str]) -> None
 
 
 @pytest.mark.parametrize(
-    "fields", [{"act": "nosuch"}, {"act": "files", "env": "../x"}, {"act": "files", "env": "base", "after": "../x"}]
+    "fields",
+    [
+        {"operation": "nosuch"},
+        {"operation": "files", "env": "../x"},
+        {"operation": "files", "env": "base", "after": "../x"},
+    ],
 )
 def test_nonsense_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(UsageError):

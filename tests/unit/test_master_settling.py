@@ -18,7 +18,7 @@ from saltlite.platform.turn_board import REFUSED_S, Marks, Turn, TurnBoard
 
 
 def ret(minion: str, jid: str = "1") -> Reported:
-    return Reported(MinionId(minion), Fingerprint(minion), {"t": "ret", "jid": jid}, b"body")
+    return Reported(MinionId(minion), Fingerprint(minion), {"t": "return", "jid": jid}, b"body")
 
 
 BATCH = [ret("a"), ret("poison"), ret("b")]
@@ -73,7 +73,7 @@ def test_after_a_batch_held_an_mworker_each_report_is_judged_alone_under_its_nam
     site.end(Turn("3 reports, the first of a", is_reports=True))
     assert acknowledged(site.settle()) == ["a", "poison", "b"]
     assert site.stored == [["a"], ["poison"], ["b"]]
-    assert site.names[1] == "the report ret of poison for job 1"
+    assert site.names[1] == "the report return of poison for job 1"
 
 
 def test_the_report_that_held_it_is_left_out_named_and_counted_as_long_as_it_is_offered(
@@ -85,7 +85,7 @@ def test_the_report_that_held_it_is_left_out_named_and_counted_as_long_as_it_is_
     assert acknowledged(settled) == ["a", "b"], "it stays with its minion"
     assert settled.left_out == 1
     assert site.stored == [["a"], ["b"]]
-    assert "the report ret of poison for job 1 is left out, for it held MWorker-0 for 30 s" in caplog.text
+    assert "the report return of poison for job 1 is left out, for it held MWorker-0 for 30 s" in caplog.text
     for _ in range(5):
         site.at += REFUSED_S - 1
         site.stored.clear()

@@ -11,10 +11,19 @@ from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.processes.ipc_messages import FORGED
 from saltlite.wire.ipc import Inside, pack, unpack
 from saltlite.wire.limits import FILE_ASKS_MAX
-from saltlite.wire.messages import NONCE_BYTES, Message, file_said
+from saltlite.wire.messages import NONCE_BYTES, Message, response_message
 from tests.support.keys import answer_check, signed_answer
 
-READ = {"t": "file_ask", "n": 7, "act": "read", "env": "base", "path": "f", "after": "", "offset": 0, "nonce": b""}
+READ = {
+    "t": "file_request",
+    "n": 7,
+    "operation": "read",
+    "env": "base",
+    "path": "f",
+    "after": "",
+    "offset": 0,
+    "nonce": b"",
+}
 GET: Message = {"t": "doc_get", "n": 0, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b""}
 
 
@@ -50,7 +59,7 @@ class Asker:
 
     def said(self, question: Message, state: str, **fields: Any) -> None:
         """The master answers, and signs what is to be signed."""
-        self.asks.said(signed_answer(question, file_said(question["n"], state, **fields)))
+        self.asks.said(signed_answer(question, response_message(question["n"], state, **fields)))
 
     def heard(self, process: Any, message: Message) -> None:
         self.asks.heard(process, pack(dict(message)))
@@ -62,7 +71,7 @@ def test_the_minion_itself_and_its_jobs_have_one_limit() -> None:
         one.heard(process, READ)
     one.asks.ask(GET, answers.append)
     one.asks.ask(GET, answers.append)
-    assert [message["t"] for message in one.told] == ["file_ask"] * (FILE_ASKS_MAX - 1) + ["doc_get"]
+    assert [message["t"] for message in one.told] == ["file_request"] * (FILE_ASKS_MAX - 1) + ["doc_get"]
     assert len({message["n"] for message in one.told}) == FILE_ASKS_MAX
     one.said(one.told[-1], "ok")
     assert [message["state"] for message in answers] == ["ok"]
@@ -77,7 +86,7 @@ def test_a_new_session_is_asked_what_processes_asked_and_not_what_the_minion_did
     old = one.told.copy()
     one.told.clear()
     one.asks.connected()
-    assert [message["t"] for message in one.told] == ["file_ask"]
+    assert [message["t"] for message in one.told] == ["file_request"]
     one.said(old[1], "ok")
     assert answers == []
 
@@ -115,11 +124,11 @@ def test_an_answer_that_no_master_signed_reaches_no_process(
     act: str, state: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, process = Asker(), Process()
-    one.heard(process, {**READ, "act": act})
+    one.heard(process, {**READ, "operation": act})
     (question,) = one.told
     assert len(question["nonce"]) == NONCE_BYTES
-    one.asks.said(file_said(question["n"], state, size=3, sha256=b"h" * 32, names=["evil"]))
-    assert process.heard == [file_said(7, FORGED)]
+    one.asks.said(response_message(question["n"], state, size=3, sha256=b"h" * 32, names=["evil"]))
+    assert process.heard == [response_message(7, FORGED)]
     assert one.alarms == [1]
     (line,) = caplog.messages
     assert "an answer about f was not signed by a master that this minion trusts" in line
@@ -128,8 +137,8 @@ def test_an_answer_that_no_master_signed_reaches_no_process(
 def test_an_old_answer_is_not_believed_when_it_is_said_again() -> None:
     one, process = Asker(), Process()
     for _ in range(2):
-        one.heard(process, {**READ, "act": "find"})
-    old = signed_answer(one.told[0], file_said(one.told[0]["n"], "ok", size=1))
+        one.heard(process, {**READ, "operation": "find"})
+    old = signed_answer(one.told[0], response_message(one.told[0]["n"], "ok", size=1))
     one.asks.said(old)
     one.asks.said({**old, "n": one.told[1]["n"]})
     assert [answer["state"] for answer in process.heard] == ["ok", FORGED]
@@ -137,11 +146,11 @@ def test_an_old_answer_is_not_believed_when_it_is_said_again() -> None:
 
 def test_a_question_that_is_asked_again_in_another_session_has_another_nonce() -> None:
     one, process = Asker(), Process()
-    one.heard(process, {**READ, "act": "find"})
+    one.heard(process, {**READ, "operation": "find"})
     one.asks.connected()
     first, second = one.told
     assert first["nonce"] != second["nonce"]
-    one.asks.said({**signed_answer(first, file_said(0, "ok")), "n": second["n"]})
+    one.asks.said({**signed_answer(first, response_message(0, "ok")), "n": second["n"]})
     assert [answer["state"] for answer in process.heard] == [FORGED]
 
 
@@ -149,12 +158,12 @@ def test_a_piece_needs_no_signature_for_it_is_compared_with_what_has_one() -> No
     one, process = Asker(), Process()
     one.heard(process, READ)
     assert one.told[0]["nonce"] == b""
-    one.asks.said(file_said(one.told[0]["n"], "ok", data=b"x"))
+    one.asks.said(response_message(one.told[0]["n"], "ok", data=b"x"))
     assert [answer["state"] for answer in process.heard] == ["ok"]
 
 
 def test_a_pillar_that_no_master_signed_does_not_reach_the_minion() -> None:
     one, answers = Asker(), list[Message]()
     one.asks.ask(GET, answers.append)
-    one.asks.said(file_said(one.told[0]["n"], "ok", size=1, data=b"\x80"))
+    one.asks.said(response_message(one.told[0]["n"], "ok", size=1, data=b"\x80"))
     assert [answer["state"] for answer in answers] == [FORGED]

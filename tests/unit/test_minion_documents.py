@@ -12,7 +12,7 @@ from saltlite.minion.processes.ipc_messages import FORGED
 from saltlite.minion.sync.documents import AGAIN_S, HOLDS_S, Documents, Hooks
 from saltlite.wire.document import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
-from saltlite.wire.messages import Message, Sender, check, file_said
+from saltlite.wire.messages import Message, Sender, check, response_message
 
 GRAINS = {"id": "web1", "os": "Debian"}
 REGISTRATION = encode_document({"resources": {"dummy": ["a"]}, "grains": {}, "stale": [], "functions": {}})
@@ -59,7 +59,7 @@ class Master:
     def say(self, state: str, **fields: Any) -> Message:
         """Answer the oldest question like this; the question."""
         message, answered = self.asked.pop(0)
-        answered(file_said(1, state, **fields))
+        answered(response_message(1, state, **fields))
         return message
 
     def serve(self) -> list[str]:
@@ -108,7 +108,7 @@ def test_a_new_session_begins_with_the_digests_of_what_there_is(master: Master) 
     master.minion.resources_are(REGISTRATION)
     master.minion.connected()
     digests = {"grains": document_digest(encode_document(GRAINS)), "resources": document_digest(REGISTRATION)}
-    assert master.told == [{"t": "holds", **digests}]
+    assert master.told == [{"t": "digest", **digests}]
 
 
 def test_what_is_not_known_yet_at_the_session_is_told_when_it_is(master: Master) -> None:
@@ -169,7 +169,7 @@ def test_a_session_that_ends_costs_nothing_but_time(settled: Master) -> None:
     lost = settled.asked.copy()
     settled.asked.clear()
     settled.minion.connected()
-    lost[0][1](file_said(1, "refused"))
+    lost[0][1](response_message(1, "refused"))
     assert done == []
     settled.serve()
     assert done == ["grains"]
@@ -180,7 +180,7 @@ def test_the_master_is_told_again_from_time_to_time(settled: Master) -> None:
     settled.told.clear()
     settled.pass_time(HOLDS_S)
     settled.pass_time(HOLDS_S)
-    assert [message["t"] for message in settled.told] == ["holds", "holds"]
+    assert [message["t"] for message in settled.told] == ["digest", "digest"]
 
 
 def test_a_refused_registration_is_told_with_its_reasons_and_logged_once(

@@ -105,4 +105,4 @@ def test_what_was_on_its_way_to_one_master_does_not_reach_the_next(
     assert connection.sent == []
 
     network.on_batch([pack({**result, "session": 2})])
-    assert [message["t"] for message in connection.sent] == ["ret"]
+    assert [message["t"] for message in connection.sent] == ["return"]

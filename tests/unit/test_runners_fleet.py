@@ -291,7 +291,7 @@ def test_arguments_come_back() -> None:
 def test_events_of_progress_are_named_for_the_runner() -> None:
     client = Client(event_send={})
     assert run(client, "test.stream", count=3, interval=0).value is True
-    said = [fields["said"]["message"] for _verb, fields in client.asked]
+    said = [fields["data"]["message"] for _verb, fields in client.asked]
     assert said == ["Runner is 25% done", "Runner is 50% done", "Runner is 75% done"]
     assert {fields["tag"] for _verb, fields in client.asked} == {f"run/{JID}/progress"}
     assert run(client, "test.stream", count=0).retcode == 1

@@ -231,7 +231,7 @@ def test_what_is_the_same_work() -> None:
         turn_of_request(board, ROOT, {"verb": "x\ny" * 1000}).text == "the request of an unknown verb of root (uid 0)"
     )
     web1, web2 = MinionId("web1"), MinionId("web2")
-    ask = {"t": "file_ask", "n": 1, "act": "read", "env": "base", "path": "a", "offset": 0, "nonce": b"1"}
+    ask = {"t": "file_request", "n": 1, "operation": "read", "env": "base", "path": "a", "offset": 0, "nonce": b"1"}
     again = ask | {"n": 2, "nonce": b"2"}
     assert turn_of_question(board, web1, ask).digest == turn_of_question(board, web2, again).digest, "one file"
     pillar = {"t": "doc_get", "n": 1, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b"1"}
@@ -241,11 +241,11 @@ def test_what_is_the_same_work() -> None:
     assert (
         turn_of_link(board, {"t": "pull", "id": "web1"}).digest != turn_of_link(board, {"t": "pull", "id": "w"}).digest
     )
-    ret = Reported(web1, Fingerprint("f"), {"t": "ret", "jid": "2026"}, b"body")
-    same = Reported(web1, Fingerprint("f"), {"t": "ret", "jid": "2026", "dur_ms": 1}, b"body")
+    ret = Reported(web1, Fingerprint("f"), {"t": "return", "jid": "2026"}, b"body")
+    same = Reported(web1, Fingerprint("f"), {"t": "return", "jid": "2026", "dur_ms": 1}, b"body")
     assert turn_of_report(board, ret).digest == turn_of_report(board, same).digest
-    assert turn_of_report(board, ret).text == "the report ret of web1 for job 2026"
-    holds = [Reported(web1, Fingerprint("f"), {"t": "holds", "grains": value}, None) for value in (b"1", b"2")]
+    assert turn_of_report(board, ret).text == "the report return of web1 for job 2026"
+    holds = [Reported(web1, Fingerprint("f"), {"t": "digest", "grains": value}, None) for value in (b"1", b"2")]
     assert turn_of_report(board, holds[0]).digest != turn_of_report(board, holds[1]).digest
 
 

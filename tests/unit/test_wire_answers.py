@@ -9,10 +9,18 @@ import pytest
 from saltlite.wire import jobbody
 from saltlite.wire.answers import BUSY, is_believed, needs_signature, signed, with_nonce
 from saltlite.wire.ipc import pack, unpack
-from saltlite.wire.messages import NONCE_BYTES, VERBS, Message, Sender, check, file_said
+from saltlite.wire.messages import NONCE_BYTES, VERBS, Message, Sender, check, response_message
 from tests.support.keys import JOB_PRIVATE, JOB_PUBLIC, seed
 
-FIND: Message = {"t": "file_ask", "n": 3, "act": "find", "env": "base", "path": "a/b", "after": "", "offset": 0}
+FIND: Message = {
+    "t": "file_request",
+    "n": 3,
+    "operation": "find",
+    "env": "base",
+    "path": "a/b",
+    "after": "",
+    "offset": 0,
+}
 PILLAR: Message = {"t": "doc_get", "n": 3, "kind": "pillar", "sha256": b"", "offset": 0}
 SAID: dict[str, Any] = {
     "size": 5,
@@ -32,7 +40,7 @@ def asked(question: Message, nonce: bytes = b"n" * NONCE_BYTES) -> Message:
 
 def said(question: Message = FIND, state: str = "ok", **fields: Any) -> Message:
     """An answer as the master of the tests sends it."""
-    return signed(JOB_PRIVATE, MINION, asked(question), file_said(question["n"], state, **{**SAID, **fields}))
+    return signed(JOB_PRIVATE, MINION, asked(question), response_message(question["n"], state, **{**SAID, **fields}))
 
 
 def believed(answer: Message, question: Message | None = None, *, minion: str = MINION) -> bool:
@@ -51,18 +59,24 @@ def test_what_a_master_signed_is_believed_also_after_it_travelled(question: Mess
 @pytest.mark.parametrize("act", ["envs", "files", "folders", "find"])
 def test_every_question_about_what_there_is_needs_a_signature(act: str) -> None:
     assert needs_signature({**FIND, "act": act})
-    assert len(with_nonce({**FIND, "act": act, "nonce": b""}, bytes)["nonce"]) == NONCE_BYTES
+    assert len(with_nonce({**FIND, "operation": act, "nonce": b""}, bytes)["nonce"]) == NONCE_BYTES
 
 
 @pytest.mark.parametrize(
     "question",
-    [{**FIND, "act": "read"}, {**PILLAR, "sha256": b"h" * 32}, {"t": "file_put"}, {"t": "doc_put"}, {"t": "event"}],
+    [
+        {**FIND, "operation": "read"},
+        {**PILLAR, "sha256": b"h" * 32},
+        {"t": "file_put"},
+        {"t": "doc_put"},
+        {"t": "event"},
+    ],
     ids=["piece of a file", "later piece of a pillar", "file_put", "doc_put", "event"],
 )
 def test_pieces_and_confirmations_need_none(question: Message) -> None:
     assert not needs_signature(question)
     assert with_nonce({**question, "nonce": b""}, bytes)["nonce"] == b""
-    answer = file_said(3, "ok")
+    answer = response_message(3, "ok")
     assert signed(JOB_PRIVATE, MINION, question, answer) is answer
 
 
@@ -91,14 +105,14 @@ def test_no_field_of_an_answer_may_differ(changed: dict[str, Any]) -> None:
 
 
 def test_every_field_of_the_table_is_covered() -> None:
-    assert set(VERBS["file_said"].fields) - set(SAID) == {"n", "state", "sig"}
+    assert set(VERBS["response"].fields) - set(SAID) == {"n", "state", "sig"}
 
 
 @pytest.mark.parametrize("question", [FIND, PILLAR], ids=["file", "pillar"])
 def test_an_answer_is_of_one_question(question: Message) -> None:
     answer = said(question)
     others: dict[str, Any] = {
-        "act": "files", "env": "dev", "path": "a/c", "after": "x", "offset": 1, "kind": "grains", "sha256": b"",
+        "operation": "files", "env": "dev", "path": "a/c", "after": "x", "offset": 1, "kind": "grains", "sha256": b"",
         "nonce": b"m" * NONCE_BYTES,
     }  # fmt: skip
     for name in set(question) - {"t", "n", "sha256"} | {"nonce"}:
@@ -115,7 +129,7 @@ def test_an_answer_to_an_earlier_question_is_none_to_the_next() -> None:
     """Each question has another nonce, so what was true an hour ago cannot be said again."""
     numbers = iter(range(1, 9))
     first, second = (with_nonce(FIND, lambda size: bytes([next(numbers)]) * size) for _ in range(2))
-    answer = signed(JOB_PRIVATE, MINION, first, file_said(3, "absent"))
+    answer = signed(JOB_PRIVATE, MINION, first, response_message(3, "absent"))
     assert believed(answer, first)
     assert not believed(answer, second)
 
@@ -123,12 +137,12 @@ def test_an_answer_to_an_earlier_question_is_none_to_the_next() -> None:
 @pytest.mark.parametrize("nonce", [b"", b"n" * (NONCE_BYTES - 1)], ids=["none", "short"])
 def test_an_answer_to_a_question_without_a_nonce_is_not_believed(nonce: bytes) -> None:
     question = asked(FIND, nonce)
-    assert not believed(signed(JOB_PRIVATE, MINION, question, file_said(3, "ok")), question)
+    assert not believed(signed(JOB_PRIVATE, MINION, question, response_message(3, "ok")), question)
 
 
 @pytest.mark.parametrize("key", [seed("another"), seed("master"), seed("fleet")], ids=["stranger", "link", "fleet"])
 def test_only_the_job_key_signs(key: bytes) -> None:
-    assert not believed(signed(key, MINION, asked(FIND), file_said(3, "ok")))
+    assert not believed(signed(key, MINION, asked(FIND), response_message(3, "ok")))
 
 
 def test_a_signature_of_a_job_is_none_of_an_answer() -> None:
@@ -139,7 +153,7 @@ def test_a_signature_of_a_job_is_none_of_an_answer() -> None:
 
 
 def test_busy_needs_no_signature_and_says_nothing() -> None:
-    answer = signed(JOB_PRIVATE, MINION, asked(FIND), file_said(3, BUSY))
+    answer = signed(JOB_PRIVATE, MINION, asked(FIND), response_message(3, BUSY))
     assert answer["sig"] == b""
     assert believed(answer)
 

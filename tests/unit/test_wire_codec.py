@@ -167,7 +167,7 @@ def test_extension_types_are_refused(data: bytes) -> None:
 
 
 def test_bytes_after_the_value_are_refused() -> None:
-    assert refusal(codec.encode({"t": "hb"}) + b"\xc0") == "trailing-bytes"
+    assert refusal(codec.encode({"t": "heartbeat"}) + b"\xc0") == "trailing-bytes"
 
 
 @pytest.mark.parametrize("data", [b"", b"\x81", b"\xc1", b"\xa2x", b"\xa1\xff", b"\xcf\x00"])

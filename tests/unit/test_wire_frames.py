@@ -45,11 +45,11 @@ def test_a_data_frame_shows_its_numbers_and_stays_whole() -> None:
 
 
 def test_the_layout_is_the_documented_one() -> None:
-    assert frames.hello(E, FLEET)[:34] == b"\x01\x01" + E
-    assert frames.busy(1000).hex() == "0105000003e8"
-    assert frames.query().hex() == "0106"
-    assert frames.data_prefix(1).hex() == "01040000000000000001"
-    assert frames.prologue(FLEET) == b"saltlite/1" + FLEET
+    assert frames.hello(E, FLEET)[:34] == b"\x02\x01" + E
+    assert frames.busy(1000).hex() == "0205000003e8"
+    assert frames.query().hex() == "0206"
+    assert frames.data_prefix(1).hex() == "02040000000000000001"
+    assert frames.prologue(FLEET) == b"saltlite/2" + FLEET
 
 
 def test_hello_is_for_the_fleet_it_names_only() -> None:
@@ -66,7 +66,7 @@ def test_hello_with_any_bit_flipped_is_for_nobody() -> None:
         assert not frames.hello_is_for(parsed_hello(bytes(damaged)), FLEET)
 
 
-@pytest.mark.parametrize("version", [0, 2, 255])
+@pytest.mark.parametrize("version", [0, 1, 3, 255])
 def test_another_version_is_refused_whatever_follows(version: int) -> None:
     for raw in (frames.hello(E, FLEET), frames.data_prefix(1) + bytes(24), frames.query()):
         assert refusal(bytes((version,)) + raw[1:]) == "version"
@@ -74,7 +74,7 @@ def test_another_version_is_refused_whatever_follows(version: int) -> None:
 
 @pytest.mark.parametrize("kind", [0, 8, 255])
 def test_an_unknown_type_is_refused(kind: int) -> None:
-    assert refusal(bytes((1, kind)) + bytes(40)) == "unknown-frame"
+    assert refusal(bytes((2, kind)) + bytes(40)) == "unknown-frame"
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x01"])
@@ -96,7 +96,7 @@ BOUNDS = [
 
 @pytest.mark.parametrize(("kind", "shortest", "longest"), BOUNDS)
 def test_a_frame_is_read_within_its_bounds_and_refused_outside(kind: int, shortest: int, longest: int) -> None:
-    head = bytes((1, kind))
+    head = bytes((2, kind))
     for size in (shortest, longest):
         frames.parse(head + bytes(size - 2))
     assert refusal(head + bytes(longest - 1)) == "oversize"

@@ -43,19 +43,19 @@ from saltlite.wire.messages import (
 
 JID = "20270115080000000000"
 GOOD: dict[str, dict[str, Any]] = {
-    "welcome": {"state": "pending", "hb_ms": 15_000},
+    "welcome": {"state": "pending", "heartbeat_ms": 15_000},
     "state": {"state": "revoked"},
-    "beat": {},
+    "heartbeat_ack": {},
     "probe": {},
     "job": {"jid": JID, "resources": [], "body": b"b", "sig": b"s" * 64, "proof": [b"p" * 32], "deliver_ms": 0},
     "cancel": {"jid": JID},
-    "ret_ack": {"jids": [JID]},
+    "return_ack": {"jids": [JID]},
     "grant": {"jid": JID},
-    "want": {"what": "grains"},
-    "lame": {"spread_ms": 0},
-    "hb": {"running": [JID], "spool": 0},
+    "fetch": {"what": "grains"},
+    "reconnect": {"spread_ms": 0},
+    "heartbeat": {"running": [JID], "spool": 0},
     "job_state": {"jid": JID, "state": "refused", "reason": "x"},
-    "ret": {
+    "return": {
         "jid": JID,
         "state": "timed_out",
         "code": -1,
@@ -66,14 +66,14 @@ GOOD: dict[str, dict[str, Any]] = {
         "reason": "",
     },
     "functions": {"digest": "d" * 32, "functions": ["test.ping()"], "whole": False},
-    "part": {"jid": JID, "offset": 0, "data": b"x"},
-    "holds": {"grains": "d" * 32, "resources": ""},
+    "return_chunk": {"jid": JID, "offset": 0, "data": b"x"},
+    "digest": {"grains": "d" * 32, "resources": ""},
     "doc_put": {"n": 1, "kind": "grains", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
     "doc_get": {"n": 1, "kind": "pillar", "sha256": b"", "offset": 0, "nonce": b""},
-    "file_ask": {"n": 1, "act": "read", "env": "base", "path": "a/b", "after": "", "offset": 0, "nonce": b""},
+    "file_request": {"n": 1, "operation": "read", "env": "base", "path": "a/b", "after": "", "offset": 0, "nonce": b""},
     "file_put": {"n": 1, "path": "a/b", "size": 1, "sha256": b"h" * 32, "offset": 0, "data": b"x"},
     "event": {"n": 1, "tag": "app/deployed", "data": b"\x80", "jid": JID},
-    "file_said": {
+    "response": {
         "n": 1,
         "state": "ok",
         "size": 1,
@@ -113,7 +113,7 @@ def test_every_verb_passes_from_its_sender_in_its_state_only(verb: str, sender: 
 
 def test_a_pending_minion_can_say_nothing_that_is_stored() -> None:
     before = {name for name, verb in VERBS.items() if verb.before_accept and verb.sender is Sender.MINION}
-    assert before == {"hb", "bye"}
+    assert before == {"heartbeat", "bye"}
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
@@ -128,14 +128,14 @@ def test_each_field_is_needed_no_other_is_taken_and_none_may_have_any_type(verb:
             assert reason({**message, name: wrong}, sender) == "bad-message", (name, wrong)
 
 
-@pytest.mark.parametrize("message", [None, 1, "hb", [], {}, {"t": 1}, {"t": None}, {"t": ["hb"]}])
+@pytest.mark.parametrize("message", [None, 1, "heartbeat", [], {}, {"t": 1}, {"t": None}, {"t": ["heartbeat"]}])
 def test_what_is_no_message_is_refused(message: object) -> None:
     assert reason(message, Sender.MINION) in {"bad-message", "unknown-verb"}
 
 
 LIMITS: list[tuple[str, str, Any, Any]] = [
-    ("welcome", "hb_ms", 3_600_000, 3_600_001),
-    ("welcome", "hb_ms", 100, 99),
+    ("welcome", "heartbeat_ms", 3_600_000, 3_600_001),
+    ("welcome", "heartbeat_ms", 100, 99),
     ("job", "body", b"b" * JOB_BODY_MAX, b"b" * (JOB_BODY_MAX + 1)),
     ("job", "proof", [b"p" * 32] * PROOF_MAX, [b"p" * 32] * (PROOF_MAX + 1)),
     ("job", "proof", [b"p" * 32], [b"p" * 31]),
@@ -145,32 +145,32 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("job", "jid", f"{JID}-999999", f"{JID}-0"),
     ("cancel", "jid", f"{JID}-1", f"{JID}-1.0"),
     ("grant", "jid", f"{JID}-1.0", f"{JID}.0"),
-    ("want", "what", "resources", "pillar"),
+    ("fetch", "what", "resources", "pillar"),
     ("job", "sig", b"s" * 64, b"s" * 63),
     ("job", "deliver_ms", 0, -1),
-    ("ret_ack", "jids", [JID] * JIDS_MAX, [JID] * (JIDS_MAX + 1)),
-    ("lame", "spread_ms", SPREAD_MAX_MS, SPREAD_MAX_MS + 1),
-    ("hb", "running", [JID] * JIDS_MAX, [JID] * (JIDS_MAX + 1)),
-    ("hb", "spool", 2**31, True),
+    ("return_ack", "jids", [JID] * JIDS_MAX, [JID] * (JIDS_MAX + 1)),
+    ("reconnect", "spread_ms", SPREAD_MAX_MS, SPREAD_MAX_MS + 1),
+    ("heartbeat", "running", [JID] * JIDS_MAX, [JID] * (JIDS_MAX + 1)),
+    ("heartbeat", "spool", 2**31, True),
     ("job_state", "reason", "x" * REASON_MAX, "x" * (REASON_MAX + 1)),
     ("job_state", "state", "expired", "returned"),
     ("job_state", "jid", JID, JID + "0"),
     ("job_state", "jid", JID, "²" * 20),
-    ("ret", "state", "returned", "revoked"),
-    ("ret", "body", b"b" * CHUNK, b"b" * (CHUNK + 1)),
-    ("ret", "size", SEGMENT_MAX, SEGMENT_MAX + 1),
-    ("ret", "start_ms", WALL_MAX_MS, WALL_MAX_MS + 1),
-    ("ret", "code", 2**31, 2**31 + 1),
+    ("return", "state", "returned", "revoked"),
+    ("return", "body", b"b" * CHUNK, b"b" * (CHUNK + 1)),
+    ("return", "size", SEGMENT_MAX, SEGMENT_MAX + 1),
+    ("return", "start_ms", WALL_MAX_MS, WALL_MAX_MS + 1),
+    ("return", "code", 2**31, 2**31 + 1),
     ("functions", "functions", ["x.y"] * FUNCTIONS_MAX, ["x.y"] * (FUNCTIONS_MAX + 1)),
     ("functions", "functions", ["x.y(z:str)!r"], ["x.y(z:str)!r "]),
     ("functions", "functions", ["x.y(z)"], [["x.y(z)"]]),
     ("functions", "functions", ["x.y"], ["x.y\n"]),
     ("functions", "whole", True, 1),
-    ("part", "data", b"d" * CHUNK, b""),
-    ("part", "offset", SEGMENT_MAX, SEGMENT_MAX + 1),
-    ("ret", "jid", f"{JID}-1.999999", f"{JID}-1.1000000"),
+    ("return_chunk", "data", b"d" * CHUNK, b""),
+    ("return_chunk", "offset", SEGMENT_MAX, SEGMENT_MAX + 1),
+    ("return", "jid", f"{JID}-1.999999", f"{JID}-1.1000000"),
     ("job_state", "jid", f"{JID}-7", f"{JID}-7.1"),
-    ("holds", "grains", "d" * DIGEST_DIGITS, "d" * (DIGEST_DIGITS + 1)),
+    ("digest", "grains", "d" * DIGEST_DIGITS, "d" * (DIGEST_DIGITS + 1)),
     ("doc_put", "size", DOC_MAX, DOC_MAX + 1),
     ("doc_put", "data", b"d" * CHUNK, b"d" * (CHUNK + 1)),
     ("doc_put", "kind", "resources", "pillar"),
@@ -180,17 +180,17 @@ LIMITS: list[tuple[str, str, Any, Any]] = [
     ("event", "data", b"d" * EVENT_DATA_MAX, b"d" * (EVENT_DATA_MAX + 1)),
     ("event", "jid", "", "x"),
     ("doc_get", "offset", DOC_MAX, -1),
-    ("file_ask", "act", "find", "remove"),
-    ("file_ask", "path", "p" * PATH_BYTES_MAX, "p" * (PATH_BYTES_MAX + 1)),
-    ("file_ask", "env", "e" * ENV_MAX, "e" * (ENV_MAX + 1)),
+    ("file_request", "operation", "find", "remove"),
+    ("file_request", "path", "p" * PATH_BYTES_MAX, "p" * (PATH_BYTES_MAX + 1)),
+    ("file_request", "env", "e" * ENV_MAX, "e" * (ENV_MAX + 1)),
     ("file_put", "data", b"d" * CHUNK, b"d" * (CHUNK + 1)),
     ("file_put", "sha256", b"h" * 32, b"h" * 31),
-    ("file_said", "data", b"d" * CHUNK, b"d" * (CHUNK + 1)),
-    ("file_said", "names", ["n"] * FILE_NAMES, ["n"] * (FILE_NAMES + 1)),
-    ("file_said", "mode", 0o7777, 0o10000),
-    ("file_said", "sig", b"s" * 64, b"s" * 65),
-    ("file_said", "state", "busy", "forged"),
-    ("file_ask", "nonce", b"n" * 16, b"n" * 17),
+    ("response", "data", b"d" * CHUNK, b"d" * (CHUNK + 1)),
+    ("response", "names", ["n"] * FILE_NAMES, ["n"] * (FILE_NAMES + 1)),
+    ("response", "mode", 0o7777, 0o10000),
+    ("response", "sig", b"s" * 64, b"s" * 65),
+    ("response", "state", "busy", "forged"),
+    ("file_request", "nonce", b"n" * 16, b"n" * 17),
     ("doc_get", "nonce", b"n" * 16, b"n" * 17),
 ]
 

@@ -136,7 +136,7 @@ def test_a_plain_payload_of_message_one_is_authenticated_later() -> None:
 
 
 def test_another_prologue_fails_at_the_first_sealed_message() -> None:
-    first, second = initiator(b"saltlite/1 fleet a"), responder(b"saltlite/1 fleet b")
+    first, second = initiator(b"saltlite/2 fleet a"), responder(b"saltlite/2 fleet b")
     second.read(first.write(b""))
     with pytest.raises(RemoteProtocolError) as caught:
         first.read(second.write(b""))

@@ -65,7 +65,7 @@ class CloudEvents:
 
     def _send(self, machine: str, what: str, said: dict[str, Any]) -> None:
         try:
-            self._ask("cloud_event", machine=name_in_tag(self._secrets.text(machine)), what=what, said=said)
+            self._ask("cloud_event", machine=name_in_tag(self._secrets.text(machine)), what=what, data=said)
         except UnreachableError as error:
             # Machines can be looked at and destroyed without a master, perhaps just because it is gone.
             if not self._silent:

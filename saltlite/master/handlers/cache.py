@@ -72,7 +72,7 @@ def handle_cache_clear(master: Master, principal: Principal, request: Mapping[st
         gone = [minion for minion in minions if bank.delete(minion)]
         cleared.update(gone)
         for minion in gone if name == GRAINS else ():
-            master.link.want(minion, "grains")
+            master.link.fetch(minion, "grains")
     return Answer({"cleared": len(cleared)})
 
 

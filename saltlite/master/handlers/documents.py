@@ -26,7 +26,7 @@ from saltlite.targeting.bank_values import leaves_of
 from saltlite.targeting.banks import GRAINS, KEY_NAMES_MAX, LEAVES_MAX, PILLAR, Banks
 from saltlite.wire.document import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK
-from saltlite.wire.messages import Message, file_said
+from saltlite.wire.messages import Message, response_message
 
 # -- grains
 
@@ -78,12 +78,12 @@ def answer_document(master: Master, documents: Documents, minion: MinionId, mess
         else:
             taken = register(master, minion, came.data)
     except RefusedError as error:
-        return file_said(n, "refused", names=_lines(str(error).splitlines()))
+        return response_message(n, "refused", names=_lines(str(error).splitlines()))
     except StoreError as error:
         log.error("%s of %s cannot be kept for now: %s", came.kind, minion, error)  # noqa: TRY400 - a sentence
-        return file_said(n, "busy", names=_lines([f"the master cannot keep them for now: {error}"]))
+        return response_message(n, "busy", names=_lines([f"the master cannot keep them for now: {error}"]))
     size, sha256, lines = len(came.data), message["sha256"], _lines(taken.sentences)
-    return file_said(n, "ok", size=size, sha256=sha256, names=lines, more=taken.look_again)
+    return response_message(n, "ok", size=size, sha256=sha256, names=lines, more=taken.look_again)
 
 
 def _lines(sentences: list[str]) -> list[str]:
@@ -99,9 +99,9 @@ def handle_holds(master: Master, minion: MinionId, said: dict[str, Any]) -> None
     An empty digest says that the minion does not know yet; it tells when it does.
     """
     if said["grains"] and said["grains"] != master.banks.bank(GRAINS).digest(minion):
-        master.link.want(minion, "grains")
+        master.link.fetch(minion, "grains")
     if said["resources"] and not (said["resources"] == master.registrations.digest(minion) and agrees(master, minion)):
-        master.link.want(minion, "resources")
+        master.link.fetch(minion, "resources")
 
 
 def agrees(master: Master, minion: MinionId) -> bool:
@@ -153,14 +153,14 @@ def answer_pillar(master: Master, minion: MinionId, message: Message, say: Say) 
     if message["sha256"]:
         data = master.pillars.remembered(minion, message["sha256"])
         if data is None:
-            say(file_said(n, "absent"))
+            say(response_message(n, "absent"))
             return
         if offset + CHUNK >= len(data):
             master.pillars.forget(minion)
         say(_piece(n, message["sha256"], data, offset))
         return
     if not master.pillars.may_make(minion, master.clock.monotonic()):
-        say(file_said(n, "busy"))
+        say(response_message(n, "busy"))
         return
     if not master.pillars.any_to_make():
         say(_given(master, minion, n, Evaluation(NO_PILLAR), ()))
@@ -177,10 +177,10 @@ def _given(master: Master, minion: MinionId, n: int, made: Evaluation, made_with
     _note_ended(master, minion, made)
     if made.unsendable:
         log.error("the pillar of %s cannot be sent: %s", minion, made.problem)
-        return file_said(n, "refused", names=["the master cannot send it: its log says why"])
+        return response_message(n, "refused", names=["the master cannot send it: its log says why"])
     if made.problem:
         log.error("the pillar of %s cannot be made: %s", minion, made.problem)
-        return file_said(n, "busy", names=[made.problem[:REASON_MAX]])
+        return response_message(n, "busy", names=[made.problem[:REASON_MAX]])
     if made.errors:
         log.error("the pillar of %s is not whole: %s", minion, " ".join(made.errors))
     if master.pillars.cached:
@@ -205,7 +205,7 @@ def _note_ended(master: Master, minion: MinionId, made: Evaluation) -> None:
 
 def _piece(n: int, sha256: bytes, data: bytes, offset: int, *names: str) -> Message:
     piece = data[offset : offset + CHUNK]
-    return file_said(n, "ok", size=len(data), sha256=sha256, data=piece, names=list(names))
+    return response_message(n, "ok", size=len(data), sha256=sha256, data=piece, names=list(names))
 
 
 def _keep(banks: Banks, minion: MinionId, data: bytes) -> None:
@@ -223,12 +223,12 @@ def _keep(banks: Banks, minion: MinionId, data: bytes) -> None:
 # -- dispatch
 
 
-FOR_FILES = frozenset({"file_ask", "file_put"})
+FOR_FILES = frozenset({"file_request", "file_put"})
 """Messages that the file server answers."""
 
 
 def answer(master: Master, documents: Documents, minion: MinionId, message: Message, say: Say) -> None:
-    """Have that minion told what it asked for: `say` is called once with a `file_said`, now or in a later turn."""
+    """Have that minion told what it asked for: `say` is called once with a `response`, now or in a later turn."""
     match message["t"]:
         case "doc_put":
             say(answer_document(master, documents, minion, message))

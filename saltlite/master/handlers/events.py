@@ -34,7 +34,7 @@ from saltlite.platform.turn_board import Marks
 from saltlite.targeting.patterns import glob_pattern
 from saltlite.wire import codec
 from saltlite.wire.jobbody import CALLS_MAX
-from saltlite.wire.messages import Message, file_said
+from saltlite.wire.messages import Message, response_message
 
 PAGE = 500
 """Events that are read at once; so many at most are in one message of the stream."""
@@ -159,7 +159,7 @@ DATA_MAX = 128 * 1024
 def handle_event_send(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Writes an event of that `tag` with what was `said`, by whom in `_user`, and by which `runner` in `_run`."""
     authorize(principal, Action("event_send"), master.terms)
-    tag, data = parse_free_tag(request["tag"]), request["said"]
+    tag, data = parse_free_tag(request["tag"]), request["data"]
     if len(repr(data)) > DATA_MAX:
         raise UsageError(f"the data of an event has at most {DATA_MAX} characters")
     master.refuse_when_full()
@@ -178,7 +178,7 @@ _WHAT = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 def handle_cloud_event(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Writes `salt/cloud/<machine>/<what>` with what was `said`, and by whom in `_user`."""
     authorize(principal, Action("cloud_event"), master.terms)
-    machine, what, data = request["machine"], request["what"], request["said"]
+    machine, what, data = request["machine"], request["what"], request["data"]
     if not 1 <= len(machine) <= MACHINE_MAX or not machine.isprintable() or "/" in machine or " " in machine:
         raise UsageError(f"the name of a machine has 1 to {MACHINE_MAX} printable characters, no slash and no space")
     if len(what) > WHAT_MAX or not _WHAT.fullmatch(what):
@@ -228,7 +228,7 @@ def checked_path(path: str) -> str:
 
 def handle_hook(master: Master, principal: Principal, request: Mapping[str, Any]) -> Answer:
     """Writes `salt/netapi/hook/<path>` with what was `said`, and by whom in `_user`."""
-    path, data = checked_path(request["path"]), request["said"]
+    path, data = checked_path(request["path"]), request["data"]
     authorize(principal, Action("hook", name=path), master.terms)
     if len(repr(data)) > DATA_MAX:
         raise UsageError(f"a hook says at most {DATA_MAX} characters")
@@ -257,11 +257,11 @@ def answer_event(master: Master, minion: MinionId, message: Message) -> Message:
             if store.holder(minion) is not None:
                 store.put_event(tag, about, master.clock.wall())
     except (ProtocolError, UsageError) as error:
-        return file_said(message["n"], "refused", names=[str(error)[:SENTENCE_MAX]])
+        return response_message(message["n"], "refused", names=[str(error)[:SENTENCE_MAX]])
     except StoreError as error:
         log.error("an event of %s cannot be kept for now: %s", minion, error)  # noqa: TRY400 - the sentence says it all
-        return file_said(message["n"], "busy", names=[str(error)[:SENTENCE_MAX]])
-    return file_said(message["n"], "ok")
+        return response_message(message["n"], "busy", names=[str(error)[:SENTENCE_MAX]])
+    return response_message(message["n"], "ok")
 
 
 def _event(minion: MinionId, message: Message) -> tuple[str, dict[str, Any]]:

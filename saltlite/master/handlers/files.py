@@ -36,7 +36,7 @@ def handle_served(master: Master, principal: Principal, request: Mapping[str, An
     none. What `saltlite cp` has on its way is told to nobody.
     """
     authorize(principal, Action("served"), master.terms)
-    act = request["act"]
+    act = request["operation"]
     if act not in _RIGHTS:
         raise UsageError(f"the file server lists {', '.join(_RIGHTS)}, not {act[:40]!r}")
     if not may(principal, RUNNER, _RIGHTS[act], master.terms):

@@ -184,7 +184,7 @@ def _forget(master: Master, minion: MinionId) -> None:
 
 def handle_decide(master: Master, ask: dict[str, Any]) -> None:
     """Answers the link by `decided`; "busy" when the store cannot say, which a minion takes as "come again"."""
-    said = ask["said"]
+    said = ask["hello"]
     presented = Presented(
         id=parse_minion_id(said["id"]),
         fingerprint=fingerprint(ask["public"]),

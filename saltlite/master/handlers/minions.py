@@ -144,7 +144,7 @@ def record(master: Master, changes: list[Change], *, whole: bool) -> None:
         }
         store.put_event(tag_presence_change(), changed, now)
     for minion in wanted:
-        master.link.want(minion, "functions")
+        master.link.fetch(minion, "functions")
 
 
 def ensure(master: Master, session: Change) -> None:

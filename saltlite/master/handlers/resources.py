@@ -106,7 +106,7 @@ def handle_resource_transfer(master: Master, principal: Principal, request: Mapp
             data = {**conflict(minion, "taken_from", [(srn, former)]), "by": principal.label}
             store.put_event(tag_resource_conflict(minion), data, master.clock.wall())
     for one in {former, minion}:
-        master.link.want(one, "resources")
+        master.link.fetch(one, "resources")
     return Answer({"former": former}, committed=True)
 
 

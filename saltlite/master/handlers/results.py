@@ -224,11 +224,11 @@ def store_reports(master: Master, reported: Sequence[Reported], passing: Passing
     for item in reported:
         message = item.message
         match message["t"]:
-            case "ret":
+            case "return":
                 # One of a segment stays: other resources of its part still run.
                 passing.rows.pop((message["jid"], item.id), None)
                 results.add(item.id, item.fingerprint, message, item.body or b"")
-            case "holds":
+            case "digest":
                 held[item.id] = message
             case "functions":
                 functions[item.id] = FunctionSet(message["digest"], by_name(message["functions"]), message["whole"])

@@ -16,11 +16,11 @@ anyway, within minutes, what they hold."""
 class Asking(Protocol):
     """The way to the link process."""
 
-    def want(self, minion: str, what: str) -> None: ...
+    def fetch(self, minion: str, what: str) -> None: ...
 
 
 def ask_claimants(registrations: Registrations, link: Asking, free: Collection[TargetId], *, but: MinionId) -> None:
     """Have minions register again whose claims on these resources were refused; not the one that gave them up."""
     if free:
         for minion in sorted(registrations.claimants(free) - {but})[:ASKED_MAX]:
-            link.want(minion, "resources")
+            link.fetch(minion, "resources")

@@ -17,7 +17,7 @@ from saltlite.model.clock import Clock
 from saltlite.model.ids import MinionId
 from saltlite.targeting.banks import GRAINS_MAX
 from saltlite.wire.limits import DOC_MAX, KIB, MIB
-from saltlite.wire.messages import Message, file_said
+from saltlite.wire.messages import Message, response_message
 
 DOCUMENTS_MEMORY = 2 * DOC_MAX
 """Bytes of documents that are not whole yet, in one MWorker."""
@@ -102,30 +102,32 @@ class Documents:
         """
         n, kind, size, data = message["n"], message["kind"], message["size"], message["data"]
         if not 0 < size <= _SIZE_MAX[kind]:
-            return file_said(n, "refused", names=[f"{kind} of {size} bytes are too large: {_SIZE_MAX[kind]} may be"])
+            return response_message(
+                n, "refused", names=[f"{kind} of {size} bytes are too large: {_SIZE_MAX[kind]} may be"]
+            )
         place, now = (minion, kind), self._clock.monotonic()
         self._forget_old(now)
         problem = self._paid[minion].problem(kind, size, now) if minion in self._paid else ""
         if message["offset"] == 0 and problem:
-            return file_said(n, "busy", names=[problem])
+            return response_message(n, "busy", names=[problem])
         arriving = self._arriving.get(place)
         if arriving is None or arriving.digest != message["sha256"]:
             self._forget(place)
             arriving = self._arriving[place] = _Arriving(message["sha256"], size, now, now)
         if data and message["offset"] == len(arriving.data) and len(arriving.data) + len(data) <= size:
             if not self._has_room(place, len(data), now):
-                return file_said(n, "busy", size=len(arriving.data))
+                return response_message(n, "busy", size=len(arriving.data))
             arriving.touched_at = now
             self._arriving.move_to_end(place)
             arriving.data += data
             self._held += len(data)
         if len(arriving.data) < size:
-            return file_said(n, "ok", size=len(arriving.data))
+            return response_message(n, "ok", size=len(arriving.data))
         self._forget(place)
         self._paid.setdefault(minion, _Paid()).pay(kind, size, now)
         self._paid.move_to_end(minion)
         if hashlib.sha256(arriving.data).digest() != arriving.digest:
-            return file_said(n, "ok", size=0)
+            return response_message(n, "ok", size=0)
         return Document(kind, bytes(arriving.data))
 
     def _has_room(self, place: _Place, more: int, now: float) -> bool:

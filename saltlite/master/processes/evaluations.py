@@ -80,7 +80,7 @@ class Evaluations:
 
     def _said(self, data: bytes) -> None:
         said = unpack(data)
-        self._answered(said["n"], _evaluation(unpack(said["said"])))
+        self._answered(said["n"], _evaluation(unpack(said["response"])))
 
     def _closed(self, _reason: str) -> None:
         self._channel = None

@@ -154,7 +154,7 @@ class Evaluators:
         self._pass_on(question, pack(asdict(evaluation)))
 
     def _pass_on(self, question: _Question, said: bytes) -> None:
-        question.channel.send(pack({"n": question.number, "said": said}))
+        question.channel.send(pack({"n": question.number, "response": said}))
 
     # -- processes
 

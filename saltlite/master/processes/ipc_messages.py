@@ -4,9 +4,9 @@ Both ends are this master's own processes, so the maps are not schema-checked; t
 same, because what minions send travels in them. The constructors below are the whole vocabulary.
 
     link -> MWorker    decide, reports, pull, presence, bell, keys_done, heard, stats,
-                       suspect, file_ask
-    MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, want,
-                       sweep, heard, stats, bell, file_said
+                       suspect, request
+    MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch,
+                       sweep, heard, stats, bell, response
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def decide(ask: Decide) -> Inside:
         "session": ask.session,
         "public": ask.public,
         "address": ask.address,
-        "said": ask.said,
+        "hello": ask.said,
     }
 
 
@@ -91,9 +91,9 @@ def suspect(item: Suspect) -> Inside:
     }
 
 
-def file_ask(ask: Ask) -> Inside:
-    """A minion asks for a file, or sends a piece; answered by `file_said`."""
-    return {"t": "file_ask", "session": ask.session, "id": ask.id, "message": ask.message}
+def request(ask: Ask) -> Inside:
+    """A request of a minion for a file or a document, or a piece of one; answered by `response`."""
+    return {"t": "request", "session": ask.session, "id": ask.id, "message": ask.message}
 
 
 def keys_done(number: int) -> Inside:
@@ -174,9 +174,9 @@ def ask_stats(number: int) -> Inside:
     return {"t": "stats", "n": number}
 
 
-def want(minion: str, what: str) -> Inside:
+def fetch(minion: str, what: str) -> Inside:
     """The master does not know the functions, the grains or the resources of this minion."""
-    return {"t": "want", "id": minion, "what": what}
+    return {"t": "fetch", "id": minion, "what": what}
 
 
 def sweep(minions: Sequence[str]) -> Inside:
@@ -184,9 +184,9 @@ def sweep(minions: Sequence[str]) -> Inside:
     return {"t": "sweep", "ids": list(minions)}
 
 
-def file_said(session: int, message: Message) -> Inside:
-    """What a minion is told about a file."""
-    return {"t": "file_said", "session": session, "message": message}
+def response(session: int, message: Message) -> Inside:
+    """The response to a request of a minion."""
+    return {"t": "response", "session": session, "message": message}
 
 
 def bell() -> Inside:

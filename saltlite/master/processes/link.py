@@ -252,7 +252,7 @@ class LinkProcess:
             about = f"{message.get('env', ask.id)}/{message.get('path') or message.get('kind')}"
             mworker = self._mworkers[zlib.crc32(about.encode()) % len(self._mworkers)]
             mworker.asks[ask.session, ask.message["n"]] = ask
-            mworker.channel.send(pack(inside.file_ask(ask)))
+            mworker.channel.send(pack(inside.request(ask)))
 
     def _home(self, report: Report) -> MWorkerChannel:
         """Whoever published a job has the client that waits for it: its reports need no bell there."""
@@ -374,13 +374,13 @@ class LinkProcess:
 
     def _for_minions(self, mworker: MWorkerChannel, message: Inside) -> None:
         match message["t"]:
-            case "file_said":
+            case "response":
                 mworker.asks.pop((message["session"], message["message"]["n"]), None)
                 self._hub.files.answered(message["session"], message["message"])
             case "cancel":
                 self._hub.cancel(message["parts"])
-            case "want":
-                self._hub.want(message["id"], message["what"])
+            case "fetch":
+                self._hub.fetch(message["id"], message["what"])
             case "sweep":
                 self._hub.pull(message["ids"])
 

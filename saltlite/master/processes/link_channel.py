@@ -68,9 +68,9 @@ class LinkChannel:
         """End these parts of jobs: (minion, part)."""
         self._send(inside.cancel(parts))
 
-    def want(self, minion: str, what: str) -> None:
+    def fetch(self, minion: str, what: str) -> None:
         """Ask a minion for its functions, its grains or the resources that it manages."""
-        self._send(inside.want(minion, what))
+        self._send(inside.fetch(minion, what))
 
     def committed(self, number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> None:
         """A batch of reports is stored, but for so many results."""
@@ -84,9 +84,9 @@ class LinkChannel:
         """The store holds jobs for these minions that nobody acknowledged."""
         self._send(inside.sweep(minions))
 
-    def file_said(self, session: int, message: Message) -> None:
+    def respond(self, session: int, message: Message) -> None:
         """What a minion is told about a file."""
-        self._send(inside.file_said(session, message))
+        self._send(inside.response(session, message))
 
     def bell(self) -> None:
         """Ring for the other MWorkers."""

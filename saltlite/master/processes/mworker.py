@@ -44,7 +44,7 @@ from saltlite.platform.turn_board import NAMELESS, Marks, Turn, TurnBoard
 from saltlite.wire import codec
 from saltlite.wire.answers import signed
 from saltlite.wire.ipc import Inside, pack, unpack
-from saltlite.wire.messages import Message, file_said
+from saltlite.wire.messages import Message, response_message
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +147,7 @@ class MWorker:
             self._reports(numbers, reported)
 
     def _one_from_link(self, message: dict[str, Any]) -> None:
-        if message["t"] == "file_ask":
+        if message["t"] == "request":
             self._ask(MinionId(message["id"]), message["session"], message["message"])
             return
         turn = turn_of_link(self._marks.board, message)
@@ -186,7 +186,7 @@ class MWorker:
         ended = self._marks.board.ended(turn.digest)
         if ended is not None:
             log.warning("%s is refused, for it held %s for %.0f s", ended.text, ended.process, ended.held_s)
-            say(file_said(message["n"], "refused", names=[refusal(ended)]))
+            say(response_message(message["n"], "refused", names=[refusal(ended)]))
             return
         with self._marks.named(turn):
             self._answer_question(minion, message, say)
@@ -199,16 +199,16 @@ class MWorker:
                 answer(self._master, self._documents, minion, message, say)
         except SaltliteError as error:
             log.error("a question of %s cannot be answered for now: %s", minion, error)  # noqa: TRY400 - a sentence
-            say(file_said(message["n"], "busy"))
+            say(response_message(message["n"], "busy"))
         except Exception:  # noqa: BLE001 - named supervision point: the minion gets an answer, and may ask for something else
             log_defect(f"the question {message['t']} of {minion}")
-            say(file_said(message["n"], "refused", names=[DEFECT]))
+            say(response_message(message["n"], "refused", names=[DEFECT]))
         if message["t"] == "event":
             self._committed()
 
     def _answer_minion(self, minion: MinionId, session: int, question: Message, said: Message) -> None:
         # Signed here, so that the link process, which carries it, cannot say anything in the master's name.
-        self._link.file_said(session, signed(self._master.identity.job_private, minion, question, said))
+        self._link.respond(session, signed(self._master.identity.job_private, minion, question, said))
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

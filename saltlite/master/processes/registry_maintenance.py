@@ -123,7 +123,7 @@ class Upkeep:
         if now >= again_at:
             alone_s = min(max(LOOK_S, 2 * alone_s), ASK_AGAIN_S)
             self._asked[minion] = (now + alone_s, alone_s)
-            self._link.want(minion, "resources")
+            self._link.fetch(minion, "resources")
 
     def _say(self, data: Mapping[str, Any]) -> None:
         with self._store.write() as store:

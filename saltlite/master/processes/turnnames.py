@@ -33,7 +33,7 @@ def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> 
 
 def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> Turn:
     """A minion's, for a file or a document. Whoever asks for a file, it is the same work, for the file is the same."""
-    about = "file" if message["t"] == "file_ask" else minion
+    about = "file" if message["t"] == "file_request" else minion
     said = f"{message['t']} of {minion}"
     named = message.get("path") or message.get("kind") or message.get("tag") or ""
     return Turn(f"{said}: {named}", board.digest(b"question", about.encode(), _fields(message)))

@@ -43,7 +43,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a minion said and an MWorker must store: `job_state`, `functions`, `holds`, or `ret` with its body."""
+    """What a minion said and an MWorker must store: `job_state`, `functions`, `digest`, or `ret` with its body."""
 
     id: str
     fingerprint: Fingerprint

@@ -68,7 +68,7 @@ class Peer:
 
     def hold(self, message: Message) -> bool:
         """Keep what the link has no room for; False when it takes none of HELD_MAX. The next beat says the same."""
-        if message["t"] != "beat":
+        if message["t"] != "heartbeat_ack":
             self.held.append(message)
         return len(self.held) <= HELD_MAX
 

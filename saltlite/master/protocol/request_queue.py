@@ -18,7 +18,7 @@ from saltlite.errors import RemoteProtocolError
 from saltlite.limits import RateLimiter
 from saltlite.master.protocol.effects import Ask
 from saltlite.wire.limits import EVENT_EVERY_S, EVENTS_AT_ONCE, FILE_ASKS_AT_ONCE, FILE_ASKS_MAX, FILE_PUT_MEMORY
-from saltlite.wire.messages import Message, file_said
+from saltlite.wire.messages import Message, response_message
 
 MINIONS_MAX = 20_000
 """Minions whose rate of events is remembered, whatever sessions they have."""
@@ -64,7 +64,7 @@ class RequestQueue:
             raise RemoteProtocolError("too-many-asks", f"{desk.open()} questions about files are open")
         size = len(message.get("data", b""))
         if busy or self._put_bytes + size > FILE_PUT_MEMORY:
-            self._answer(session, desk, file_said(message["n"], "busy"))
+            self._answer(session, desk, response_message(message["n"], "busy"))
             return
         self._put_bytes += size
         desk.waiting.append(message)

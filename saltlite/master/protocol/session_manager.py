@@ -150,7 +150,7 @@ class SessionManager:
             self._drop(peer)
         elif send.jid:
             peer.outbox.blocked(send.jid, self._clock.monotonic() + BLOCKED_RETRY_S)
-        elif send.message is not None and send.message["t"] == "file_said":
+        elif send.message is not None and send.message["t"] == "response":
             self.files.unsent(send.session, send.message)
         elif send.message is not None:
             self._hold(peer, send.message)
@@ -252,9 +252,9 @@ class SessionManager:
         for minion, part in parts:
             self._say_to(minion, {"t": "cancel", "jid": part})
 
-    def want(self, minion: str, what: str) -> None:
+    def fetch(self, minion: str, what: str) -> None:
         """The master does not know the functions, the grains or the resources of this minion: ask for them."""
-        self._say_to(minion, {"t": "want", "what": what})
+        self._say_to(minion, {"t": "fetch", "what": what})
 
     def pull(self, minions: Iterable[str]) -> None:
         """The store still holds jobs for these: ask for them again, for those that are up."""
@@ -269,7 +269,7 @@ class SessionManager:
         if peer is None:
             return
         for start in range(0, len(jids), JIDS_MAX):
-            self._say(peer, {"t": "ret_ack", "jids": list(jids[start : start + JIDS_MAX])})
+            self._say(peer, {"t": "return_ack", "jids": list(jids[start : start + JIDS_MAX])})
         now = self._clock.monotonic()
         for jid in jids:
             self._grant(self._assembly.release(peer.session.id, jid, now))
@@ -282,7 +282,7 @@ class SessionManager:
     def leave(self, spread_ms: int) -> None:
         """A planned stop: every minion is told to come back within `spread_ms`, jobs keep running."""
         for peer in list(self.sessions.by_number.values()):
-            self._say(peer, {"t": "lame", "spread_ms": spread_ms})
+            self._say(peer, {"t": "reconnect", "spread_ms": spread_ms})
 
     # -- frames
 
@@ -334,24 +334,24 @@ class SessionManager:
 
     def _heard(self, peer: Peer, message: Message) -> None:
         match message["t"]:
-            case "hb":
-                self._say(peer, {"t": "beat"})
+            case "heartbeat":
+                self._say(peer, {"t": "heartbeat_ack"})
             case "functions":
                 # Minions share digests: with a false one, this minion would speak for others.
                 if functions_digest(message["functions"], whole=message["whole"]) != message["digest"]:
                     raise RemoteProtocolError("bad-message", "digest")
                 peer.said = {**peer.said, "functions": message["digest"]}
                 self._effects.append(Report(peer.id, peer.fingerprint, message))
-            case "holds" | "job_state":
+            case "digest" | "job_state":
                 self._settle(peer, message.get("jid", ""))
                 self._effects.append(Report(peer.id, peer.fingerprint, message))
-            case "ret":
+            case "return":
                 self._return(peer, message)
-            case "part":
+            case "return_chunk":
                 whole = self._assembly.part(peer.session.id, message, self._clock.monotonic())
                 if whole is not None:
                     self._effects.append(Report(peer.id, peer.fingerprint, *whole))
-            case "file_ask" | "file_put" | "doc_put" | "doc_get":
+            case "file_request" | "file_put" | "doc_put" | "doc_get":
                 self.files.ask(peer.session.id, peer.id, message)
             case "event":
                 self.files.event(peer.session.id, peer.id, message, self._clock.monotonic())
@@ -400,7 +400,7 @@ class SessionManager:
         is_clone = self._clones.proved(newcomer.fingerprint, now)
         if is_clone and self._clones.is_news(newcomer.fingerprint, now):
             self._effects.append(Suspect(stays.id, newcomer.fingerprint, newcomer.address, stays.address))
-        self._welcome(newcomer, "clone" if is_clone else "busy")
+        self._welcome(newcomer, "duplicate_key" if is_clone else "busy")
         self._drop(newcomer)
 
     def _replace(self, older: Peer | None, newer: Peer) -> None:
@@ -419,7 +419,7 @@ class SessionManager:
 
     def _probe(self, connection: int) -> None:
         for peer in self.sessions.on(connection):
-            self._effects.append(peer.sealed({"t": "beat"}))
+            self._effects.append(peer.sealed({"t": "heartbeat_ack"}))
 
     def _look_after(self, peer: Peer, now: float) -> None:
         if peer.state is None:
@@ -453,7 +453,7 @@ class SessionManager:
 
     def _welcome(self, peer: Peer, state: str) -> None:
         peer.beat_s = self.sessions.heartbeat_s
-        self._say(peer, {"t": "welcome", "state": state, "hb_ms": int(peer.beat_s * 1000)})
+        self._say(peer, {"t": "welcome", "state": state, "heartbeat_ms": int(peer.beat_s * 1000)})
 
     def _grant(self, keys: Iterable[Key]) -> None:
         for session, jid in keys:

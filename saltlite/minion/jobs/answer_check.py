@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from saltlite.minion.processes.ipc_messages import FORGED
 from saltlite.wire.answers import is_believed, with_nonce
-from saltlite.wire.messages import Message, file_said
+from saltlite.wire.messages import Message, response_message
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,8 @@ class AnswerCheck:
             "an answer about %s was not signed by a master that this minion trusts, and was not used (%d so far): "
             "somebody may have taken over the link process of the master or the network process of this minion. Look "
             "into both machines, and restart both daemons",
-            question.get("path") or question.get("kind") or question.get("act"),
+            question.get("path") or question.get("kind") or question.get("operation"),
             self._refused,
         )
         self._alarm(self._refused)
-        return file_said(answer["n"], FORGED)
+        return response_message(answer["n"], FORGED)

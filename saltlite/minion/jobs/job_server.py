@@ -202,15 +202,15 @@ class JobServer:
                 self._jobs.received(_parcel(message))
             case "cancel":
                 self._jobs.cancel(jid)
-            case "ret_ack":
+            case "return_ack":
                 for acknowledged in message["jids"]:
                     self._handing.acknowledged(acknowledged)
                     self._jobs.acknowledged(acknowledged)
             case "grant":
                 self._handing.grant(jid)
-            case "file_said":
+            case "response":
                 self.asks.said(message)
-            case "want":
+            case "fetch":
                 self.documents.wanted(message["what"])
 
     def _trust(self, raw: bytes, chain: bytes) -> None:

@@ -48,7 +48,7 @@ class RpcClient:
         self._hearing = threading.Lock()
 
     def ask(self, questions: Iterable[Message]) -> Iterator[Message]:
-        """The answers of the master to `file_ask` and `file_put` messages (whose `n` is set here), in order.
+        """The answers of the master to `file_request` and `file_put` messages (whose `n` is set here), in order.
 
         Several are on their way at once. Raises CommandExecutionError when the minion or the master stays silent.
         """

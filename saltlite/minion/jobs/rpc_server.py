@@ -90,7 +90,7 @@ class RpcServer:
         except (ProtocolError, ValueError, KeyError, TypeError) as error:
             log.error("a job's process asked what makes no sense (%s); its function writes to strange files", error)  # noqa: TRY400 - a sentence
             return
-        if message["t"] in ("file_ask", "file_put", "event"):
+        if message["t"] in ("file_request", "file_put", "event"):
             self._waiting.append(_Ask(message, process, own))
             self._ask()
 

@@ -3,8 +3,8 @@
 The job server does not believe the network process: what can make it run something is signed by a master, and
 checked where it is run. The network process may die at any time and is started again.
 
-    network -> job server    ready, trust, phase; and what the master said, as it came: job, cancel, ret_ack, grant,
-                             file_said
+    network -> job server    ready, trust, phase; and what the master said, as it came: job, cancel, return_ack, grant,
+                             fetch, response
     job server -> network    state, result, body, status, functions, ask
 """
 

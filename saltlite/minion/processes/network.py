@@ -113,7 +113,7 @@ class NetworkProcess:
             case "state":
                 self._connection.send({"t": "job_state", **message})
             case "result":
-                self._connection.send({"t": "ret", **message})
+                self._connection.send({"t": "return", **message})
             case "body":
                 self._transfers.append(Transfer(message["jid"], message["body"]))
                 self._pump()
@@ -175,7 +175,7 @@ class NetworkProcess:
                 self._untold = not self._connection.send(self._functions)
 
     def _deliver(self, message: Message) -> None:
-        if message["t"] == "want" and message["what"] == "functions":
+        if message["t"] == "fetch" and message["what"] == "functions":
             self._connection.send(self._functions)
         else:
             self._tell(dict(message))
@@ -212,7 +212,7 @@ class NetworkProcess:
         while self._transfers and not self._backlog:
             transfer = self._transfers[0]
             data = transfer.body[transfer.offset : transfer.offset + CHUNK]
-            part = {"t": "part", "jid": transfer.jid, "offset": transfer.offset, "data": data}
+            part = {"t": "return_chunk", "jid": transfer.jid, "offset": transfer.offset, "data": data}
             if not self._connection.send(part):
                 self._transfers.clear()
                 return

@@ -57,12 +57,12 @@ SETTLED_S = 60.0
 SILENCE_BEATS = 2.5
 
 
-FOR_JOBS = frozenset({"job", "cancel", "ret_ack", "grant", "want", "file_said"})
+FOR_JOBS = frozenset({"job", "cancel", "return_ack", "grant", "fetch", "response"})
 """The verbs of an accepted session that are handed on; the others are about the session itself."""
 
 
 _REFUSALS = {
-    "clone": "another machine uses this minion's key, as a copied image does, and keeps its place: "
+    "duplicate_key": "another machine uses this minion's key, as a copied image does, and keeps its place: "
     "stop this minion, remove its pki_dir and data_dir, and start it again",
 }
 
@@ -316,11 +316,11 @@ class Connection:
                 self._welcome(message)
             case "state" if self.phase is not Phase.HANDSHAKE:
                 self._told_state(message["state"])
-            case "beat":
+            case "heartbeat_ack":
                 pass
             case "probe":
                 self._beat(self._clock.monotonic())
-            case "lame":
+            case "reconnect":
                 wait_s = self._clock.uniform(0.0, message["spread_ms"] / 1000)
                 self._back_off("the master is about to restart", wait_s=wait_s)
             case verb if verb in FOR_JOBS:
@@ -330,7 +330,7 @@ class Connection:
 
     def _welcome(self, message: Message) -> None:
         now = self._clock.monotonic()
-        self._beat_s = message["hb_ms"] / 1000
+        self._beat_s = message["heartbeat_ms"] / 1000
         self._beat_due = now + self._beat_s * self._clock.uniform(0.2, 1.0)
         self._session_ends = now + SESSION_MAX_AGE_S * self._clock.uniform(0.75, 1.25)
         if message["state"] == "busy":
@@ -358,7 +358,7 @@ class Connection:
     def _beat(self, now: float) -> None:
         if self._session is None:
             return
-        beat = {"t": "hb", "running": self.running[:JIDS_MAX], "spool": self.spooled}
+        beat = {"t": "heartbeat", "running": self.running[:JIDS_MAX], "spool": self.spooled}
         self._effects.append(SendFrame(self._session.seal(codec.encode(beat))))
         self._beat_due = now + self._beat_s * self._clock.uniform(0.9, 1.0)
 

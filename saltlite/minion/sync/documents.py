@@ -1,6 +1,6 @@
 """What the master keeps a copy of (the grains of this minion, the resources that it manages), and the pillar it gives.
 
-In each session the master is told the digests of what there is (`holds`), and asks for what it lacks (`want`). What
+In each session the master is told the digests of what there is (`digest`), and asks for what it lacks (`want`). What
 changes after that is sent as it is. The master confirms a whole document by its SHA-256; until then it is sent again,
 in this session or a later one. The pillar is fetched in each session, and whenever somebody asks for it. The answer
 says which grains it was made with: where these are not the newest, they are sent, and the pillar is fetched once more.
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 Kind = Literal["grains", "resources"]
 Done = Callable[[], None]
 Ask = Callable[[Message, Callable[[Message], None]], None]
-"""Asks the master something, and calls back with its `file_said`; never when the session ends before."""
+"""Asks the master something, and calls back with its `response`; never when the session ends before."""
 
 AGAIN_S = 1.0
 """A master that could not take or give a document is asked again after so long, then after twice as long …"""
@@ -181,7 +181,7 @@ class Documents:
             return
         for document in self._documents.values():
             document.told = document.digest
-        self._tell({"t": "holds", **digests})
+        self._tell({"t": "digest", **digests})
 
     def _holds_again(self) -> None:
         self._holds()

@@ -73,7 +73,7 @@ def send(tag: str, data: dict[str, Any] | None = None, **kwargs: Any) -> bool:
     if data is not None and not isinstance(data, Mapping):
         raise SaltInvocationError("The data of an event is a map, as in '{version: 1.2}'.")
     more = {name: value for name, value in kwargs.items() if not name.startswith("__pub_")}
-    __client__.call("event_send", tag=tag, said={**more, **(data or {})})
+    __client__.call("event_send", tag=tag, data={**more, **(data or {})})
     return True
 
 

@@ -129,7 +129,7 @@ def _names(act: str, env: str = "base") -> dict[str, str]:
     found: dict[str, str] = {}
     after: dict[str, str] = {}
     while True:
-        said = __client__.call("served", act=act, env=env, **after)
+        said = __client__.call("served", operation=act, env=env, **after)
         found.update(said["names"])
         if not said["more"]:
             return found

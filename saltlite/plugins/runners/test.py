@@ -93,7 +93,7 @@ def stream(count: int = 99, interval: float = 0.1, **kwargs: Any) -> bool:
         raise SaltInvocationError(f"count is a number from 1 to {EVENTS_MAX}.")
     tag = f"run/{kwargs['__pub_jid']}/progress"
     for number in range(1, count + 1):
-        __client__.call("event_send", tag=tag, said={"message": f"Runner is {100 * number // (count + 1)}% done"})
+        __client__.call("event_send", tag=tag, data={"message": f"Runner is {100 * number // (count + 1)}% done"})
         time.sleep(interval)
     return True
 

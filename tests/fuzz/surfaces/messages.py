@@ -23,7 +23,7 @@ from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec, messages
 from saltlite.wire.document import encode_document
 from saltlite.wire.ipc import pack, unpack
-from saltlite.wire.messages import file_said
+from saltlite.wire.messages import response_message
 from saltlite.wire.segment import SegmentRow, encode_segment
 from tests.fuzz.readers import read_everywhere
 from tests.fuzz.site import JID, Site
@@ -61,7 +61,7 @@ class Messages:
             ),
         ]
         segment = encode_segment([SegmentRow("dummy:a", TargetState.RETURNED, 0, b"\xc3", 1, 2)])
-        returned = {**MESSAGES["ret"], "t": "ret", "jid": JID}
+        returned = {**MESSAGES["return"], "t": "return", "jid": JID}
         answers = [
             {**returned, "body": body, "size": len(body)} for body in (encode_return({"a": [1]}), segment, b"\xc1\xff")
         ]
@@ -70,7 +70,7 @@ class Messages:
         table = Table()
         stranger = Guest(table, "stranger")
         stranger.hello()
-        frames = [b"\x01\x01" + b"x" * 80, b"\x01\x04" + b"s" * 60, b""]
+        frames = [b"\x02\x01" + b"x" * 80, b"\x02\x04" + b"s" * 60, b""]
         return [*plain, *map(packed, documents), packed(answers), *(packed([event]) for event in events),
                 packed([functions]), packed(frames), packed([[b"\x81\xa1t\xa2hb"]])]  # fmt: skip
 
@@ -102,7 +102,7 @@ class Messages:
         for effect in effects:
             self._one(effect)
         for ask in list(table.hub.files.due()):
-            self._answer(unpack(pack(inside.file_ask(ask))))
+            self._answer(unpack(pack(inside.request(ask))))
         assert self._other.alive
         if self._site.store.last_seq() != before:
             self._watch(before)
@@ -145,7 +145,7 @@ class Messages:
             (said,) = answers
         elif message["t"] == "file_put":
             arrival = site.uploads.put(minion, message)
-            said = arrival if isinstance(arrival, Mapping) else arrival.step() or file_said(message["n"], "busy")
+            said = arrival if isinstance(arrival, Mapping) else arrival.step() or response_message(message["n"], "busy")
         else:
             (said,) = site.desk.ask([message])
         # The minion has to take the answer.

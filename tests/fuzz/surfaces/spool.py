@@ -54,7 +54,7 @@ class SpoolFiles:
             assert JID + DAMAGED in left or JID + RESULT in left
             return
         said = {
-            "t": "ret",
+            "t": "return",
             "jid": JID,
             "state": entry.state,
             "code": entry.code,

@@ -36,10 +36,10 @@ WORDS = (
 )  # fmt: skip
 FIELDS: dict[str, Any] = {
     "request_id": REQUEST, "tgt": "*", "tgt_type": "glob", "calls": [["test.ping", [1, "a"], {"k": 2}]], "jid": JID,
-    "after": 0, "pattern": "*", "tag": "app/x", "said": {"a": 1}, "fun": "test.ping", "funs": ["test.ping"],
+    "after": 0, "pattern": "*", "tag": "app/x", "fun": "test.ping", "funs": ["test.ping"],
     "action": "accept", "fingerprints": ["0" * 64], "id": "web1", "fingerprint": "0" * 64, "uses": 1, "expires_s": 60,
     "id_glob": "web*", "token_id": "abcdefgh", "machine": "vm1", "what": "creating", "path": "a/b", "ids": ["web1"],
-    "bank": "grains", "banks": ["grains"], "act": "files", "type": "dummy", "srn": "dummy:a", "minion": "web2",
+    "bank": "grains", "banks": ["grains"], "operation": "files", "type": "dummy", "srn": "dummy:a", "minion": "web2",
     "kind": "targets", "prefix": "w", "user": "bob", "args": [], "kwargs": {}, "area": "x", "offset": 0, "data": b"x",
     "mode": 420, "backend": "pam", "username": "bob", "password": "x", "explain": "web1", "names": True, "env": "base",
     "batch": {"size": 1, "wait_ms": 0, "failhard": False}, "metadata": {"a": 1}, "origin": "me", "ret": "json_file",
@@ -48,6 +48,9 @@ FIELDS: dict[str, Any] = {
     "function": "test.ping", "states": ["accepted"], "groups": ["wheel"], "subset": 1, "follow": True, "deliver_ms": 9,
     "run_ms": 9,
 }  # fmt: skip
+
+WITH_EVENT_DATA = {"cloud_event", "event_send", "hook"}
+"""Verbs whose field `data` is a map, not bytes."""
 
 
 class Verbs:
@@ -59,7 +62,8 @@ class Verbs:
     def seeds(self) -> Sequence[bytes]:
         found = []
         for name, verb in VERBS.items():
-            request = {"v": 1, "verb": name, **{field: FIELDS[field] for field in verb.needs}}
+            fields = FIELDS | {"data": {"a": 1}} if name in WITH_EVENT_DATA else FIELDS
+            request = {"v": 1, "verb": name, **{field: fields[field] for field in verb.needs}}
             found.append(b"\0" + packed(request))
             found += [b"\0" + packed({**request, field: FIELDS[field]}) for field in verb.takes]
         for number, target in enumerate(TARGETS):

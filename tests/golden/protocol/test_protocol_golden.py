@@ -92,7 +92,7 @@ def test_join_by_token_job_return_revoke(trace: Trace, golden: Golden) -> None:
     golden("join-job-return-revoke", trace.text())
 
 
-def test_first_contact_pending_accepted_large_return_killed_job_lame(trace: Trace, golden: Golden) -> None:
+def test_first_contact_pending_accepted_large_return_killed_job_reconnect(trace: Trace, golden: Golden) -> None:
     fleet = trace.fleet
     minion = fleet.minion(token=b"", fleet_key=None)
     fleet.run(20.0)
@@ -110,7 +110,7 @@ def test_first_contact_pending_accepted_large_return_killed_job_lame(trace: Trac
     fleet.master.hub.leave(1000)
     fleet.master.carry()
     fleet.run(3.0)
-    golden("first-contact-pending-large-kill-lame", trace.text())
+    golden("first-contact-pending-large-kill-reconnect", trace.text())
 
 
 def test_a_bad_frame_and_the_way_back(trace: Trace, golden: Golden) -> None:
