@@ -16,7 +16,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.plugins.modules import _restarts
+from saltlite.plugins.modules import _packages
 from tests.support.apt_roots import Package, build, make_root, publish
 
 INDEX = build_index(search_layers({}))
@@ -249,7 +249,7 @@ def test_services_of_processes_with_replaced_files_are_named(tmp_path: Path) -> 
         (tmp_path / pid / "maps").write_text(text)
         (tmp_path / pid / "cgroup").write_text(f"{group}\n")
     (tmp_path / "5").mkdir()
-    assert _restarts.services(str(tmp_path)) == ["ssh"]
+    assert _packages.services_running_replaced_files(str(tmp_path)) == ["ssh"]
     assert isinstance(run("pkg.services_need_restart").value, list)
 
 

@@ -15,12 +15,12 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.plugins.modules import _crontab
+from saltlite.plugins.modules import cron
 
 INDEX = build_index(search_layers({}))
 USER = "sltcron"
 EVERY = ("*", "*", "*", "*", "*")
-TAG = _crontab.TAG
+TAG = cron.TAG
 OWN = "# my own\n5 4 * * * /mine\n"
 
 pytestmark = [
@@ -165,7 +165,7 @@ def test_a_file_becomes_the_crontab(tmp_path: Path) -> None:
 
 def test_lines_that_are_not_looked_after_stay_where_they_are() -> None:
     text = f"A=1\n{TAG}\nB = 2\n\n# a note\n\n*\t*  * * *   /tab  bed\n#DISABLED#@daily /off\nnonsense\n# the end\n"
-    tab = _crontab.parse(text)
+    tab = cron._parse(text)
     assert tab.text() == text
     assert [one.values["cmd"] for one in tab.of_kind("crons", "special")] == ["/tab  bed", "/off"]
     assert [one.values for one in tab.of_kind("env")] == [{"name": "B", "value": "2"}]

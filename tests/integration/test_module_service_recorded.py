@@ -21,7 +21,7 @@ from saltlite.loader.call import call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.plugins.modules import _systemd
+from saltlite.plugins.modules import _services
 
 INDEX = build_index(search_layers({}))
 GRAINS = {"kernel": "Linux", "os": "Fedora", "os_family": "RedHat", "osrelease": "40", "init": "systemd"}
@@ -48,7 +48,7 @@ def test_systemctl_is_asked_and_understood(path: Path, tmp_path: Path, monkeypat
         (programs / name).write_text(stand_in(case["answers"], asked))
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setattr(_systemd, "BOOTED", str(tmp_path))
+    monkeypatch.setattr(_services, "BOOTED", str(tmp_path))
     loader = Loader(INDEX, {"smi_returns": "strict", **case.get("opts", {})}, GRAINS, {})
     outcome = call(loader, case["fun"], case["args"], case.get("kwargs", {}))
     assert (outcome.value, outcome.retcode) == (case["value"], case.get("retcode", 0))
@@ -68,13 +68,13 @@ def test_systemctl_is_asked_and_understood(path: Path, tmp_path: Path, monkeypat
     ],
 )
 def test_units_without_a_type_are_services(name: str, unit: str) -> None:
-    assert _systemd.unit(name) == unit
+    assert _services.unit(name) == unit
 
 
 def test_the_unit_of_a_process_is_that_of_its_control_group(tmp_path: Path) -> None:
     group = tmp_path / "cgroup"
     group.write_text("4:memory:/system.slice/own.service\n0::/system.slice/own.service/part\n")
-    assert _systemd.own_unit(str(group)) == "own.service"
+    assert _services.own_unit(str(group)) == "own.service"
     group.write_text("0::/user.slice/session-4.scope\n")
-    assert _systemd.own_unit(str(group)) == ""
-    assert _systemd.own_unit(str(tmp_path / "none")) == ""
+    assert _services.own_unit(str(group)) == ""
+    assert _services.own_unit(str(tmp_path / "none")) == ""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _repofiles
+from saltlite.plugins.modules import _rpm
 
 TEXT = """# kept by hand
 
@@ -30,12 +30,12 @@ Enabled=1
 
 
 def change(path: str, repo: str, values: Mapping[str, Any]) -> None:
-    _repofiles.save(path, _repofiles.changed(path, repo, values))
+    _rpm.save_repositories(path, _rpm.changed_repository(path, repo, values))
 
 
 def remove(path: str, repo: str) -> bool:
     """True when the file is gone."""
-    _repofiles.save(path, text := _repofiles.without(path, repo))
+    _rpm.save_repositories(path, text := _rpm.without_repository(path, repo))
     return not text
 
 
@@ -48,7 +48,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_read_with_comments_and_values_of_several_lines(file: Path) -> None:
-    assert _repofiles.read([str(file.parent), "/no/such/folder"]) == {
+    assert _rpm.read_repositories([str(file.parent), "/no/such/folder"]) == {
         "base": {
             "name": "Base packages",
             "baseurl": "http://a.example.org/\nhttp://b.example.org/",
@@ -95,7 +95,7 @@ def test_a_file_goes_with_its_last_repository(file: Path) -> None:
 
 def test_a_value_cannot_begin_another_repository(file: Path) -> None:
     change(str(file), "base", {"name": "x\n[evil]\nbaseurl=http://evil/"})
-    assert set(_repofiles.stanzas(str(file))) == {"base", "Extra-1"}
+    assert set(_rpm.stanzas(str(file))) == {"base", "Extra-1"}
 
 
 @pytest.mark.parametrize("values", [{"a\nb": 1}, {"[x]": 1}, {"": 1}, {"-x": 1}, {"name": "a\0b"}, {"name": "a\rb"}])
@@ -108,7 +108,7 @@ def test_what_is_no_setting_is_refused(file: Path, values: dict[str, Any]) -> No
 @pytest.mark.parametrize("repo", ["", "-x", "../x", "a/b", "a b", "a\nb", "a]b", "ü", "a\0b", ".x"])
 def test_what_is_no_id_is_refused(repo: str) -> None:
     with pytest.raises(SaltInvocationError):
-        _repofiles.checked_id(repo)
+        _rpm.checked_repository(repo)
 
 
 def test_a_full_disk_leaves_the_old_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

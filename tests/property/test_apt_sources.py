@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from saltlite.plugins.modules.aptpkg._sources import Document, Source, of_text
+from saltlite.plugins.modules.aptpkg.source_lists import Document, Source, of_text
 
 WORDS = st.text("abcXYZ019.-_", min_size=1, max_size=8)
 URIS = st.sampled_from(["http://a.org/x", "file:/srv/x", "cdrom:[Debian_12]/", "mirror+https://m.org/list"])

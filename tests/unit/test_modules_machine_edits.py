@@ -66,7 +66,7 @@ def test_a_file_that_something_is_mounted_on_is_written_over(machine: Machine, m
 
 def test_a_folder_in_the_place_of_a_file_is_refused(machine: Machine) -> None:
     (machine.root / "etc/hosts").mkdir(parents=True)
-    with pytest.raises(CommandExecutionError, match="is a folder, no file"):
+    with pytest.raises(CommandExecutionError, match="is a folder, not a regular file"):
         _machinefiles.replace("/etc/hosts", "x")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import CommandExecutionError, CommandNotFoundError
-from saltlite.plugins.modules import _packages, _programs, _rpm_reports
+from saltlite.plugins.modules import _packages, _programs, _rpm
 from tests.support.machine import Machine, machine_in
 
 
@@ -240,7 +240,7 @@ def test_an_error_repeats_the_first_lines_only(count: int, repeated: str) -> Non
     [
         lambda word: _programs.run(["true", word]),
         lambda word: _packages.run(["true", word]),
-        lambda word: _rpm_reports._unpacked(word, "x"),
+        lambda word: _rpm._unpacked(word, "x"),
     ],
     ids=["_programs", "_packages", "rpm2cpio"],
 )

@@ -1,7 +1,7 @@
-"""What the files of users, groups and passwords say: the mechanics behind `user`, `group` and `shadow` on Linux.
+"""Users, groups, logins and password hashes, as `user`, `group`, `shadow` and other modules read them.
 
-What belongs here: reading `/etc/passwd`, `/etc/group` and `/etc/shadow`, also below another root, where no name
-service is asked. It changes nothing.
+The account files `/etc/passwd`, `/etc/group` and `/etc/shadow` are also read below another root, where no name service
+is asked. Logins come from utmp(5), and hashes from the system's libcrypt. Nothing here changes the machine.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import grp
 import os
 import pwd
 import re
+import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _programs
+from saltlite.plugins.modules import _machinefiles, _programs
 
 PASSWD_FIELDS = 7
 GROUP_FIELDS = 4
@@ -111,3 +112,99 @@ def _rows(root: str, file: str, fields: int) -> Iterator[list[str]]:
     except OSError as error:
         raise CommandExecutionError(f"{path} cannot be read: {error.strerror}.") from error
     yield from (row for row in rows if len(row) >= fields and row[0])
+
+
+# --- logins
+
+
+_RECORD = struct.Struct("=hxxi32s4s32s256shhiii16s20x")
+_USER_PROCESS = 7
+_PLACES = ("/run/utmp", "/var/run/utmp")
+
+
+class Login(NamedTuple):
+    """`started` is in seconds since 1970."""
+
+    name: str
+    terminal: str
+    host: str
+    started: int
+    pid: int
+
+
+def logins() -> list[Login]:
+    """Everybody who is logged in; nobody where this machine keeps no such file."""
+    for path in _PLACES:
+        try:
+            with open(_machinefiles.place(path), "rb") as stream:
+                data = stream.read()
+        except OSError:
+            continue
+        whole = len(data) - len(data) % _RECORD.size
+        return [
+            Login(_login_text(name), _login_text(line), _login_text(host), started, pid)
+            for kind, pid, line, _, name, host, _, _, _, started, _, _ in _RECORD.iter_unpack(data[:whole])
+            if kind == _USER_PROCESS
+        ]
+    return []
+
+
+def _login_text(field: bytes) -> str:
+    return field.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+# --- password hashes by libcrypt: Python has no module for them since 3.13
+
+
+ALPHABET = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+"""The characters of salts, 64."""
+
+LIBRARIES = ("libcrypt.so.1", "libcrypt.so.2", "libc.so")
+"""Where `crypt` is: glibc's and libxcrypt's library, musl's libc."""
+
+PREFIXES = {
+    "sha512": ("$6$", 16),
+    "sha256": ("$5$", 16),
+    "blowfish": ("$2b$12$", 22),
+    "md5": ("$1$", 8),
+    "crypt": ("", 2),
+}
+"""Algorithm -> what its salts begin with, and how many random characters follow."""
+
+_ROUNDS = {"blowfish": ""}
+"""Algorithm -> what stands before the number of rounds in a salt that says it, where that is not `rounds=`."""
+
+
+def hashed(password: str, algorithm: str, salt: str | None = None) -> str:
+    """The hash of a password. Raises SaltInvocationError, and CommandExecutionError where libcrypt does not make it."""
+    if algorithm not in PREFIXES:
+        raise SaltInvocationError(f"{algorithm!r} is no algorithm: {', '.join(PREFIXES)} are.")
+    if "\x00" in password:
+        raise SaltInvocationError("A password cannot have a NUL character.")
+    prefix, size = PREFIXES[algorithm]
+    if salt is None:
+        salt = "".join(ALPHABET[byte % len(ALPHABET)] for byte in os.urandom(size))
+        # Of the last character of a blowfish salt only two bits count, and libcrypt refuses it where others are set.
+        salt = salt[:-1] + "." if algorithm == "blowfish" else salt
+    elif not re.fullmatch(rf"(?:{_ROUNDS.get(algorithm, 'rounds=')}[0-9]+\$)?[./0-9A-Za-z_]+", salt, re.ASCII):
+        raise SaltInvocationError(f"{salt!r} is no salt: letters, digits, dots and slashes make one.")
+    elif algorithm == "blowfish" and "$" in salt:
+        prefix = "$2b$"  # the salt begins with its number of rounds
+    made = _crypt()(password.encode(), f"{prefix}{salt}".encode())
+    if not made or made.startswith(b"*"):
+        raise CommandExecutionError(f"The libcrypt of this machine makes no {algorithm} hash with this salt.")
+    return bytes(made).decode("ascii")
+
+
+def _crypt() -> Any:
+    import ctypes  # costs milliseconds, and most jobs make no hash
+
+    for name in LIBRARIES:
+        try:
+            function = ctypes.CDLL(name).crypt
+        except (OSError, AttributeError):
+            continue
+        function.restype = ctypes.c_char_p
+        function.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
+        return function
+    raise CommandExecutionError("This machine has no libcrypt: install it (package libcrypt1, libxcrypt or musl).")

@@ -1,12 +1,13 @@
-"""What every provider of `pkg` does in the same way, whatever its package manager.
+"""Functions shared by the providers of `pkg`, which each drive one package manager.
 
-What belongs here: reading what a call asks for (names, versions, package files), refusing names that a program could
-take for something else, choosing from the installed packages, comparing them before and after, running a package
-manager without a shell and without questions. It knows no package manager by name.
+They read the arguments of a call (names, versions, package files) and refuse names that a program could take for
+something else, select installed packages, compare them before and after a change, and run a package manager without a
+shell and without prompts. Nothing here depends on one package manager.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import re
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 
 Changes = dict[str, dict[str, str]]
-"""`{name: {"old": version, "new": version}}`, an empty text where it was or is not installed."""
+"""`{name: {"old": version, "new": version}}`, an empty string where it was or is not installed."""
 
 REASON_LINES = 3
 """Lines of a failed command's output that stand in the error, where none of them says that it is the reason."""
@@ -45,7 +46,7 @@ class Spelling(NamedTuple):
         return str(text)
 
     def wanted(self, one: Any, several: Any = None, version: Any = None) -> dict[str, str]:
-        """`{name: version}` for what a call asks for, an empty text for any version.
+        """`{name: version}` for what a call asks for, an empty string for any version.
 
         `one` is a name, or several with commas; `several` a list of names and of `{name: version}`, which is taken
         instead where it is given. `version` holds for `one`. Raises SaltInvocationError for what is no name or no
@@ -127,7 +128,7 @@ def select(installed: Mapping[str, Any], names: Sequence[Any]) -> dict[str, Any]
 
 
 def versions(installed: Mapping[str, Any], names: Sequence[Any]) -> Any:
-    """What `pkg.version` gives: a version for one name, a dict for several or for a glob; an empty text for none."""
+    """What `pkg.version` gives: a version for one name, a dict for several or for a glob; an empty string for none."""
     found: dict[str, Any] = {}
     for name in map(str, names):
         matching = fnmatch.filter(installed, name) if is_glob(name) else []
@@ -136,7 +137,7 @@ def versions(installed: Mapping[str, Any], names: Sequence[Any]) -> Any:
 
 
 def single(names: Sequence[Any], found: Mapping[str, Any]) -> Any:
-    """The only value for one name that is no glob, an empty text for no names, otherwise the dict."""
+    """The only value for one name that is no glob, an empty string for no names, otherwise the dict."""
     if not names:
         return ""
     if len(names) == 1 and not is_glob(str(names[0])):
@@ -169,7 +170,7 @@ def changed(listing: Callable[[], Mapping[str, Any]], act: Callable[[], Any]) ->
 
 
 def some_attributes(rows: Mapping[str, Mapping[str, Any]], attr: Any) -> dict[str, dict[str, Any]]:
-    """The attributes that `attr` names (a list, or a text with commas) of each package; all for None."""
+    """The attributes that `attr` names (a list, or a comma-separated string) of each package; all for None."""
     if not attr:
         return {name: dict(row) for name, row in rows.items()}
     kept = [key.strip() for key in attr.split(",")] if isinstance(attr, str) else [str(key) for key in attr]
@@ -222,3 +223,42 @@ def mark_report(name: str, old: str, new: str, problem: str = "", *, test: bool 
     change = "being held" if new == "hold" else "no longer held"
     comment = f"Package {name} {'would be' if test else 'is'} {change}."
     return {"name": name, "changes": {"old": old, "new": new}, "result": None if test else True, "comment": comment}
+
+
+def process_holding(path: str) -> str:
+    """The process that has the file open, as it stands behind a word: ` (process 12, name)`; an empty string for none.
+
+    Processes of other users can be looked at by root only.
+    """
+    wanted = os.path.realpath(path)
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            for number in os.listdir(f"/proc/{pid}/fd"):
+                if os.readlink(f"/proc/{pid}/fd/{number}") == wanted:
+                    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as stream:
+                        return f" (process {pid}, {stream.read().strip()})"
+        except OSError:
+            continue  # it has ended meanwhile, or is not ours to look at
+    return ""
+
+
+# Code of a program or library; a deleted file elsewhere is no upgrade but something that a program made for itself.
+_REPLACED = re.compile(r" r-xp .* (?:/usr|/opt|/lib\w*|/s?bin)/.* \(deleted\)$", re.MULTILINE)
+_SERVICE = re.compile(r"/([^/\n]+)\.service$", re.MULTILINE)
+
+
+def services_running_replaced_files(procfs: str = "/proc") -> list[str]:
+    """Names of the systemd services with such processes, sorted. Processes that may not be looked at are skipped."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir(procfs)):
+        if _REPLACED.search(_proc_text(f"{procfs}/{pid}/maps")):
+            match = _SERVICE.search(_proc_text(f"{procfs}/{pid}/cgroup"))
+            if match and not match[1].startswith("user@"):
+                found.add(match[1])
+    return sorted(found)
+
+
+def _proc_text(path: str) -> str:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
+        return stream.read()
+    return ""

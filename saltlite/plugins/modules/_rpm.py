@@ -1,20 +1,23 @@
-"""The rpm database: asking it, and the names and versions that it gives: the mechanics behind `pkg` and `lowpkg`.
+"""The rpm database, package files and `.repo` files: what `yumpkg`, `zypperpkg` and `rpm_lowpkg` share.
 
-What belongs here: questions to rpm about what is installed in a root folder, about package files and about versions.
-What does not: repositories, and whatever changes the machine.
+The first part queries rpm in a root folder and compares names and versions, the second builds the reports of `pkg` and
+`lowpkg`, and the third reads and edits repository files. Only the third changes the machine.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.errors import CommandExecutionError, CommandNotFoundError, SaltInvocationError
 from saltlite.plugins.modules import _packages
+from saltlite.plugins.modules._safe_files import write_whole
 
 UNIT, RECORD = "\x1f", "\x1e"
 """Control characters that no field of a package holds; a description does hold line ends."""
@@ -65,7 +68,7 @@ def full_version(epoch: str | None, version: str, release: str | None) -> str:
 
 
 def root_folder(*given: Any) -> str:
-    """The first of the given root folders, or an empty text for the machine itself. Raises SaltInvocationError."""
+    """The first of the given root folders, or an empty string for the machine itself. Raises SaltInvocationError."""
     root = next((str(each) for each in given if each not in (None, "", "/")), "")
     if root and not (os.path.isabs(root) and os.path.isdir(root)):
         raise SaltInvocationError(f"root is no folder of this minion with an absolute path: {root!r}")
@@ -104,7 +107,7 @@ def split_architecture(name: str) -> tuple[str, str | None]:
 
 
 def normalised(name: str, native: str) -> str:
-    """The name without the architecture, where that goes without saying on this machine."""
+    """The name without the architecture, where that is that of this machine."""
     bare, arch = split_architecture(name)
     return bare if arch and shown_name(bare, arch, native) == bare else name
 
@@ -149,7 +152,7 @@ def checked_names(names: Iterable[Any]) -> list[str]:
 
 
 def owners(path: Any, root: str = "") -> str:
-    """The packages that a path belongs to, parted by commas; an empty text for none."""
+    """The packages that a path belongs to, separated by commas; an empty string for none."""
     done = run(["-qf", "--queryformat", "%{NAME}\n", "--", _packages.path(path)], root)
     if done.returncode:
         return ""
@@ -225,3 +228,444 @@ def _rank(token: str) -> int:
 
 version_key = functools.cmp_to_key(compare)
 """A key that sorts versions as rpm does."""
+
+
+# --- reports of `pkg` and `lowpkg`
+
+
+_TAGS = {
+    "version": "VERSION",
+    "vendor": "VENDOR",
+    "release": "RELEASE",
+    "epoch": "EPOCH",
+    "build_date_time_t": "BUILDTIME",
+    "install_date_time_t": "INSTALLTIME",
+    "build_host": "BUILDHOST",
+    "group": "GROUP",
+    "source_rpm": "SOURCERPM",
+    "size": "LONGSIZE",
+    "arch": "ARCH",
+    "license": "LICENSE",
+    "packager": "PACKAGER",
+    "url": "URL",
+    "summary": "SUMMARY",
+    "description": "DESCRIPTION",
+    "relocations": "%|PREFIXES?{[%{PREFIXES} ]}:{(not relocatable)}|",
+    "signature": "%|DSAHEADER?{%{DSAHEADER:pgpsig}}:{%|RSAHEADER?{%{RSAHEADER:pgpsig}}:{(none)}|}|",
+}
+"""Name of an attribute in the result -> rpm's tag, or a form of its own."""
+
+_MISMATCHES = {
+    "S": "size",
+    "M": "mode",
+    "5": "md5sum",
+    "D": "device major/minor number",
+    "L": "readlink path",
+    "U": "user",
+    "G": "group",
+    "T": "mtime",
+    "P": "capabilities",
+}
+_CHANGES = {
+    "S": "size",
+    "M": "mode",
+    "5": "checksum",
+    "D": "device",
+    "L": "symlink",
+    "U": "owner",
+    "G": "group",
+    "T": "time",
+    "P": "capabilities",
+}
+_FILE_TYPES = {"c": "config", "d": "doc", "g": "ghost", "l": "license", "r": "readme"}
+_VERIFIED = re.compile(
+    r"^(?P<flags>missing|[.?A-Z0-9]{8,9}) +(?:(?P<type>[acdglmnr]) +)?(?P<path>/.*?)(?: \(.*\))?$", re.MULTILINE
+)
+_OPTION = re.compile(r"no[a-z]+")
+
+_CPIO_HEADER = 110
+"""Bytes before the name of a file in an archive of the "new ASCII" form. Contract: cpio(5)."""
+
+
+def info(names: Sequence[Any], *, root: str = "", attr: Any = None, all_versions: bool = False) -> dict[str, Any]:
+    """`{name: attributes}` of installed packages, or lists of them with `all_versions`, newest first.
+
+    Without `all_versions` of the newest version. Keys of gpg are no packages here. Raises CommandExecutionError when
+    `attr` names no attribute.
+    """
+    asked = attr.split(",") if isinstance(attr, str) else attr
+    wanted = None if asked is None else {str(key).strip() for key in asked}
+    if wanted is not None and not wanted & _ATTRIBUTES:
+        raise CommandExecutionError(f"None of {', '.join(sorted(wanted))} is an attribute of packages.")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, *values in query(["NAME", *_TAGS.values()], checked_names(names), root):
+        if name != "gpg-pubkey":
+            found.setdefault(name, []).append(_attributes(dict(zip(_TAGS, values, strict=True))))
+    report: dict[str, Any] = {}
+    for name, rows in found.items():
+        rows.sort(key=lambda row: version_key(row["edition"]), reverse=True)
+        shown = [{key: value for key, value in row.items() if wanted is None or key in wanted} for row in rows]
+        if wanted is None and not all_versions:
+            del shown[0]["edition"]
+        report[name] = shown if all_versions else shown[0]
+    return report
+
+
+def info_installed(names: Sequence[Any], *, failhard: bool, **choice: Any) -> dict[str, Any]:
+    """As `info`, under the names that `pkg.info_installed` has; raises CommandExecutionError for what is missing."""
+    found = info(names, **choice)
+    missing = [str(name) for name in names if not _packages.select(found, [name])]
+    if missing and failhard:
+        raise CommandExecutionError(f"Not installed: {', '.join(missing)}")
+    for rows in found.values():
+        for row in rows if isinstance(rows, list) else [rows]:
+            if "source_rpm" in row:
+                row["source"] = row.pop("source_rpm")
+    return found
+
+
+_ATTRIBUTES = {*_TAGS, "edition", "name", "build_date", "install_date"}
+
+
+def _attributes(row: dict[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {key: text for key, text in row.items() if text and text != "(none)"}
+    found["signature"] = row["signature"] or "(none)"
+    found["edition"] = full_version(row["epoch"], row["version"], row["release"])
+    for key in ("build_date", "install_date"):
+        seconds = found.pop(f"{key}_time_t", "")
+        if seconds.isdecimal():
+            found[f"{key}_time_t"] = int(seconds)
+            found[key] = timestamp(int(seconds))
+    return found
+
+
+def timestamp(seconds: int) -> str:
+    """The time of day in UTC, as in 2026-01-31T12:00:00Z."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def list_pkgs(packages: Mapping[str, Sequence[Package]], versions_as_list: bool, attr: Any) -> dict[str, Any]:
+    """What `pkg.list_pkgs` gives: texts, lists of versions, or with `attr` lists of dicts of attributes."""
+    if attr is None:
+        lists = {name: [each.full_version for each in several] for name, several in packages.items()}
+        return _packages.listed(lists, versions_as_list)
+    asked = [key.strip() for key in attr.split(",")] if isinstance(attr, str) else [str(key) for key in attr]
+    found: dict[str, Any] = {}
+    for name, several in packages.items():
+        rows = [each._asdict() for each in several]
+        for row in rows:
+            del row["name"]
+            at = row["install_date_time_t"]
+            row["install_date"] = None if at is None else timestamp(at)
+        found[name] = [row if asked == ["all"] else {key: row[key] for key in asked if key in row} for row in rows]
+    return found
+
+
+def verify(
+    names: Sequence[Any], *, root: str = "", ignore_types: Any = (), verify_options: Any = ()
+) -> dict[str, dict[str, Any]]:
+    """`{path: {"mismatch": [what], "type": kind}}`, or `{path: {"missing": True}}`, of files that are not as packed.
+
+    Raises CommandExecutionError for a package that is not installed, SaltInvocationError for an option that rpm could
+    take for something else than leaving out a check.
+    """
+    ignored = _texts(ignore_types)
+    found: dict[str, dict[str, Any]] = {}
+    for match in _verified(names, root, _texts(verify_options)):
+        row: dict[str, Any] = {"missing": True} if match["flags"] == "missing" else {}
+        if not row:
+            row["mismatch"] = [_MISMATCHES[flag] for flag in match["flags"] if flag in _MISMATCHES]
+        if match["type"] in _FILE_TYPES:
+            row["type"] = _FILE_TYPES[match["type"]]
+        if row.get("type") not in ignored:
+            found[match["path"]] = row
+    return found
+
+
+def modified(names: Sequence[Any], *, root: str = "", **wanted: bool) -> dict[str, list[str]]:
+    """`{path: [what changed]}` of the files of packages that were changed; `wanted` says which changes it must have
+    (True) or not have (False). A file that is missing has the change `missing`.
+    """
+    found: dict[str, list[str]] = {}
+    for match in _verified(names, root, ()):
+        flags = match["flags"]
+        changes = ["missing"] if flags == "missing" else [_CHANGES[flag] for flag in flags if flag in _CHANGES]
+        if match["type"] == "c":
+            changes.append("config")
+        if all((change in changes) == bool(must) for change, must in wanted.items()):
+            found[match["path"]] = changes
+    return found
+
+
+def changes_asked(flags: Mapping[str, Any]) -> dict[str, bool]:
+    """The keyword arguments of `modified` that name changes. Raises SaltInvocationError for others."""
+    taken = _packages.take(flags, *_CHANGES.values(), "missing", "config")
+    return {change: bool(must) for change, must in taken.items() if must is not None}
+
+
+def _verified(names: Sequence[Any], root: str, options: Sequence[str]) -> list[re.Match[str]]:
+    for option in options:
+        if not _OPTION.fullmatch(option):
+            raise SaltInvocationError(f"{option!r} does not leave out a check: nodeps, nofiles, nodigest and such do.")
+    asked = checked_names(names)
+    done = run(["-V", *(f"--{option}" for option in options), *([] if asked else ["-a"]), "--", *asked], root)
+    lost = re.findall(r"^package (.*) is not installed$", done.stdout, re.MULTILINE)
+    if lost:
+        raise CommandExecutionError(f"Not installed: {', '.join(lost)}")
+    if done.returncode and not done.stdout.strip():
+        raise CommandExecutionError(f"The packages cannot be verified: {done.stderr.strip()}")
+    return list(_VERIFIED.finditer(done.stdout))
+
+
+def _texts(given: Any) -> list[str]:
+    found = given.split(",") if isinstance(given, str) else given or []
+    if not isinstance(found, list | tuple):
+        raise SaltInvocationError(f"{given!r} is neither a list nor a text with commas.")
+    return [str(each).strip() for each in found if str(each).strip()]
+
+
+def file_list(names: Sequence[Any], root: str = "") -> dict[str, list[str]]:
+    """What `pkg.file_list` gives."""
+    found = file_dict(names, root)
+    return {
+        "errors": found["errors"],
+        "files": sorted({each for paths in found["packages"].values() for each in paths}),
+    }
+
+
+def file_dict(names: Sequence[Any], root: str = "") -> dict[str, Any]:
+    """What `pkg.file_dict` gives."""
+    found = files(checked_names(names), root)
+    lost = [f"Package {name} is not installed." for name in names if not _packages.select(found, [name])]
+    return {"errors": lost, "packages": found}
+
+
+def owner(paths: Sequence[Any], root: str = "") -> str | dict[str, str]:
+    """What `pkg.owner` gives: a name for one path, a dict for several."""
+    found = {str(path): owners(path, root) for path in paths}
+    return found if len(paths) > 1 else next(iter(found.values()), "")
+
+
+def downloaded(folders: Sequence[str], native: str) -> dict[str, Any]:
+    """The package files below some folders, as `pkg.list_downloaded` gives them, without what is no package."""
+    found: dict[str, Any] = {}
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            for path in sorted(os.path.join(place, name) for name in names if name.endswith(".rpm")):
+                try:
+                    values = of_package_file(path, ("NAME", "EPOCH", "VERSION", "RELEASE", "ARCH"))
+                    state = os.stat(path)
+                except (CommandExecutionError, FileNotFoundError):
+                    continue  # half a download, or it was removed meanwhile
+                name, epoch, version, release, arch = values
+                row = {"path": path, "size": state.st_size, "creation_date_time_t": int(state.st_ctime)}
+                row["creation_date_time"] = timestamp(int(state.st_ctime))
+                shown = full_version(epoch, version, release)
+                found.setdefault(shown_name(name, arch, native), {})[shown] = row
+    return found
+
+
+def is_whole(package_file: str, root: str = "") -> bool:
+    """Whether digests and signatures of a package file are good."""
+    return os.path.isfile(package_file) and not run(["-K", "--quiet", "--", package_file], root).returncode
+
+
+def difference(package_file: str, path: str, root: str = "") -> str:
+    """How a file on this machine differs from the one in the package file; an empty string for not at all.
+
+    Raises CommandExecutionError when the package does not hold the file, or it cannot be read.
+    """
+    import difflib
+
+    packed = _unpacked(_packages.path(package_file), _packages.path(path))
+    try:
+        with open(below(root, path), "rb") as stream:
+            present = stream.read()
+    except OSError as error:
+        raise CommandExecutionError(f"{path} cannot be read: {error.strerror}") from error
+    if packed == present:
+        return ""
+    try:
+        old, new = packed.decode().splitlines(), present.decode().splitlines()
+    except UnicodeDecodeError:
+        return f"File '{path}' is binary and its content has been modified."
+    return "\n".join(difflib.unified_diff(old, new, f"A {path}", f"B {path}", lineterm=""))
+
+
+def _unpacked(package_file: str, path: str) -> bytes:
+    """The content of one file of a package file."""
+    try:
+        done = subprocess.run(["rpm2cpio", package_file], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise CommandNotFoundError("rpm2cpio (there is no such program on this minion)") from error
+    except (OSError, ValueError) as error:
+        raise _packages.cannot_be_started("rpm2cpio", error) from error
+    archive, at = done.stdout, 0
+    while archive[at : at + 5] == b"07070":
+        fields = [int(archive[at + 6 + 8 * index : at + 14 + 8 * index], 16) for index in range(13)]
+        size, name_size = fields[6], fields[11]
+        name = archive[at + _CPIO_HEADER : at + _CPIO_HEADER + name_size - 1]
+        begin = _padded(at + _CPIO_HEADER + name_size)
+        if os.fsdecode(name).lstrip("./") == path.lstrip("/"):
+            return archive[begin : begin + size]
+        at = _padded(begin + size)
+    reason = done.stderr.decode(errors="replace").strip() if done.returncode else "it is not in that package"
+    raise CommandExecutionError(f"{path} cannot be taken from {package_file}: {reason}")
+
+
+def _padded(offset: int) -> int:
+    return (offset + 3) & ~3
+
+
+# --- repository files (NAME.repo): comments, order and unknown lines are preserved
+
+
+_REPOSITORY_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+@()-]*", re.ASCII)
+_SETTING_NAME = re.compile(r"[a-z_][a-z0-9_.-]*", re.ASCII)
+_SECTION = re.compile(r"^\[(.+)\]\s*$")
+_SETTING = re.compile(r"^([^=:\s\[#;][^=:]*?)\s*[=:]\s*(.*)$")
+
+
+def checked_repository(repo: Any) -> str:
+    """The id of a repository, which is also the name of its file; or SaltInvocationError."""
+    if not _REPOSITORY_ID.fullmatch(str(repo)):
+        raise SaltInvocationError(f"{repo!r} is not the id of a repository.")
+    return str(repo)
+
+
+def read_repositories(folders: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """All repositories of the folders: `{id: {"file": path, key: value}}`, with `comments` where there are any."""
+    found: dict[str, dict[str, Any]] = {}
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for name in sorted(os.listdir(folder)):
+                if name.endswith(".repo"):
+                    path = os.path.join(folder, name)
+                    found |= {repo: {**values, "file": path} for repo, values in stanzas(path).items()}
+    return found
+
+
+def stanzas(path: str) -> dict[str, dict[str, Any]]:
+    """The repositories of one file: `{id: {key: value}}`. A value of several lines is one text with line ends.
+
+    Raises CommandExecutionError when it cannot be read.
+    """
+    return stanzas_of(_repository_text(path))
+
+
+def stanzas_of(text: str) -> dict[str, dict[str, Any]]:
+    """The repositories of the text of a file, as `stanzas`."""
+    found: dict[str, dict[str, Any]] = {}
+    for repo, lines in _sections(text):
+        if repo is None:
+            continue
+        values = found.setdefault(repo, {})
+        key = ""
+        for line in lines[1:]:
+            setting = _SETTING.match(line)
+            if line.startswith(("#", ";")):
+                values.setdefault("comments", []).append(line[1:].strip())
+            elif setting:
+                key = setting[1].strip().lower()
+                values[key] = setting[2].strip()
+            elif line[:1].isspace() and line.strip() and key:
+                values[key] = f"{values[key]}\n{line.strip()}".strip()
+    return found
+
+
+def changed_repository(path: str, repo: str, values: Mapping[str, Any]) -> str:
+    """The text of the file with these values of a repository set, and those that are None removed.
+
+    File and repository need not be there yet. Raises SaltInvocationError for what cannot be written as key and value,
+    CommandExecutionError for a file that cannot be read.
+    """
+    lines = {key: _setting_lines(key, value) for key, value in values.items()}
+    text = _repository_text(path) if os.path.exists(path) else ""
+    sections = _sections(text)
+    if repo not in [name for name, _ in sections]:
+        if text.strip():
+            sections[-1][1].append("")
+        sections.append((repo, [f"[{repo}]"]))
+    out: list[str] = []
+    for name, body in sections:
+        out += _changed_lines(body, lines) if name == repo else body
+    return "\n".join(out).strip("\n") + "\n"
+
+
+def without_repository(path: str, repo: str) -> str:
+    """The text of the file without a repository; "" when it was the only one."""
+    sections = _sections(_repository_text(path))
+    if {name for name, _ in sections} <= {None, repo}:
+        return ""
+    kept = [line for name, body in sections if name != repo for line in body]
+    return "\n".join(kept).strip("\n") + "\n"
+
+
+def save_repositories(path: str, text: str) -> None:
+    """Put the text in place whole; mode and owner stay. Without a text the file goes."""
+    if text:
+        write_whole(path, text.encode("utf-8", "surrogateescape"), new_mode=0o644)
+    else:
+        os.unlink(path)
+
+
+def _sections(text: str) -> list[tuple[str | None, list[str]]]:
+    """The lines of a file by repository; those before the first one under None."""
+    found: list[tuple[str | None, list[str]]] = [(None, [])]
+    for line in text.splitlines():
+        heading = _SECTION.match(line)
+        if heading:
+            found.append((heading[1].strip(), []))
+        found[-1][1].append(line)
+    return found
+
+
+def _changed_lines(body: Sequence[str], lines: Mapping[str, list[str]]) -> Iterator[str]:
+    """The lines of one repository with some of its values replaced; new ones stand behind the last value."""
+    left = dict(lines)
+    kept: list[str] = []
+    dropping = False
+    for line in body:
+        setting = _SETTING.match(line)
+        if setting:
+            key = setting[1].strip().lower()
+            dropping = key in lines
+            if dropping:
+                kept += left.pop(key, [])
+                continue
+        elif dropping and line[:1].isspace() and line.strip():
+            continue  # goes on with a value that was replaced
+        else:
+            dropping = False
+        kept.append(line)
+    end = len(kept)
+    while end > 1 and not kept[end - 1].strip():
+        end -= 1
+    yield from kept[:end]
+    for added in left.values():
+        yield from added
+    yield from kept[end:]
+
+
+def _setting_lines(key: str, value: Any) -> list[str]:
+    """The lines of one value; none for None."""
+    if not _SETTING_NAME.fullmatch(key):
+        raise SaltInvocationError(f"{key!r} is not the name of a setting of a repository.")
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        value = "1" if value else "0"
+    parts = [str(each) for each in value] if isinstance(value, list | tuple) else str(value).split("\n")
+    if any(ord(character) < 32 and character != "\t" for part in parts for character in part):
+        raise SaltInvocationError(f"{key} holds control characters.")
+    first, *more = parts or [""]
+    # Each further line is indented: it belongs to the value whatever it holds, and cannot begin another repository.
+    return [f"{key}={first}", *(f"    {part.strip()}" for part in more if part.strip())]
+
+
+def _repository_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            return stream.read()
+    except OSError as error:
+        raise CommandExecutionError(f"{path} cannot be read: {error.strerror}") from error

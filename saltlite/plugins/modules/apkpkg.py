@@ -1,7 +1,8 @@
 """Packages of Alpine Linux, through apk.
 
-What is installed is read from apk's own database. Most functions take ``root``, the absolute path of another root that
-they work on.
+Installed packages are read from apk's own database. Most functions take ``root``, the absolute path of another root
+folder to work on.
+
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -11,16 +12,142 @@ they work on.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
-from saltlite.plugins.modules import _apk, _packages
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _packages
 from saltlite.plugins.modules._packages import Changes
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
+
+
+SPELLING = _packages.Spelling(
+    names=re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(?:@[A-Za-z0-9._-]+)?", re.ASCII),
+    versions=re.compile(r"(?:[<>]=?|[=~])?[0-9][A-Za-z0-9._~-]*", re.ASCII),
+)
+"""A version may say how the package's own has to stand to it; a name may have the tag of a repository behind it."""
+
+_DATABASES = ("lib/apk/db", "usr/lib/apk/db")
+"""Where apk 2, and apk 3 on a system with one `/usr`, keeps what is installed, below the root."""
+
+_STEP = re.compile(
+    r"^\(\s*\d+/\d+\) (?P<verb>\w+) (?P<name>[^\s@]+)(?:@\S+)? \((?P<old>[^\s)]+)(?: -> (?P<new>[^\s)]+))?\)",
+    re.MULTILINE,
+)
+_COMPARED = {"<": -1, "=": 0, ">": 1}
+
+
+class _Installed(NamedTuple):
+    """What the database has of one package; paths begin with a slash."""
+
+    name: str
+    version: str
+    files: list[str]
+
+
+def _apk(arguments: Sequence[str], root: str | None) -> subprocess.CompletedProcess[str]:
+    """Run apk. Raises CommandNotFoundError, SaltInvocationError for no root, and CommandExecutionError if it fails."""
+    place = ["--root", _folder(root)] if root is not None else []
+    done = _packages.run(["apk", "--no-progress", *place, *arguments])
+    if done.returncode == 0:
+        return done
+    said = f"{done.stderr}\n{done.stdout}"
+    if "database" in said and ("lock" in said or "open" in said):
+        if "Permission denied" in said:
+            raise CommandExecutionError("Packages can be changed by root only, and this minion runs as another user.")
+        if "temporarily unavailable" in said:
+            holder = next(
+                filter(None, (_packages.process_holding(f"{folder}/lock") for folder in _databases(root))), ""
+            )
+            raise CommandExecutionError(
+                f"The package database is locked by another package manager{holder}: try again when that has ended."
+            )
+    raise _packages.failure(done, _reasons(said))
+
+
+def _steps(output: str) -> _packages.Changes:
+    """What a transaction does, or would do, by what it prints of each step."""
+    found: _packages.Changes = {}
+    for verb, name, old, new in _STEP.findall(output):
+        if verb == "Purging":
+            found[name] = {"old": old, "new": ""}
+        elif verb == "Installing":
+            found[name] = {"old": "", "new": old}
+        elif new and new != old:
+            found[name] = {"old": old, "new": new}
+    return found
+
+
+def _targets(wanted: dict[str, str]) -> list[str]:
+    """`name`, or `name` with what its version has to be, for what a call asks for."""
+    return [
+        f"{name}{version}" if version[:1] in ("<", ">", "=", "~") else f"{name}={version}" if version else name
+        for name, version in wanted.items()
+    ]
+
+
+def _compare(first: str, second: str) -> int:
+    """-1, 0 or 1 when the first version is older, equal or newer."""
+    sign = _apk(["version", "-t", SPELLING.version(first), SPELLING.version(second)], None).stdout.strip()
+    if sign not in _COMPARED:
+        raise SaltInvocationError(f"apk cannot compare {first!r} with {second!r}.")
+    return _COMPARED[sign]
+
+
+def _installed(root: str | None) -> Iterator[_Installed]:
+    """What is installed. Raises CommandExecutionError for a database that is not there or cannot be read."""
+    folders = _databases(root)
+    path = next((f"{folder}/installed" for folder in folders if os.path.isfile(f"{folder}/installed")), "")
+    try:
+        with open(path or f"{folders[0]}/installed", encoding="utf-8", errors="replace") as stream:
+            text = stream.read()
+    except OSError as error:
+        raise CommandExecutionError(f"The apk database cannot be read: {error.strerror} ({error.filename}).") from error
+    for record in text.split("\n\n"):
+        name = version = folder = ""
+        files: list[str] = []
+        for line in record.splitlines():
+            key, _, value = line.partition(":")
+            if key == "P":
+                name = value
+            elif key == "V":
+                version = value
+            elif key == "F":
+                folder = f"/{value}" if value else ""
+            elif key == "R":
+                files.append(f"{folder}/{value}")
+        if name:
+            yield _Installed(name, version, files)
+
+
+def _databases(root: str | None) -> list[str]:
+    above = "" if root is None else _folder(root).rstrip("/")
+    return [f"{above}/{folder}" for folder in _DATABASES]
+
+
+def _folder(root: str) -> str:
+    place = _packages.path(root)
+    if not os.path.isabs(place) or not os.path.isdir(place):
+        raise SaltInvocationError(f"{root} is not the absolute path of a folder on this minion.")
+    return place
+
+
+def _reasons(said: str) -> list[str]:
+    """Sentences that begin with ERROR, and the indented lines that belong to them."""
+    found: list[str] = []
+    for line in said.splitlines():
+        if line.startswith("ERROR: "):
+            found.append(line.removeprefix("ERROR: "))
+        elif found and line.startswith(" "):
+            found[-1] += f" {line.strip()}"
+    return found
+
 
 __virtualname__ = "pkg"
 
@@ -59,8 +186,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def list_pkgs(versions_as_list: bool = False, **kwargs: Unpack[_Listing]) -> dict[str, Any]:
-    """
-    The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
+    """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
 
     apk keeps nothing of packages that are gone: ``removed`` and ``purge_desired`` give an empty dict.
 
@@ -72,12 +198,11 @@ def list_pkgs(versions_as_list: bool = False, **kwargs: Unpack[_Listing]) -> dic
     given = _packages.take(kwargs, *_Listing.__annotations__)
     if given["removed"] or given["purge_desired"]:
         return {}
-    return _packages.listed({one.name: [one.version] for one in _apk.installed(given["root"])}, versions_as_list)
+    return _packages.listed({one.name: [one.version] for one in _installed(given["root"])}, versions_as_list)
 
 
 def list_installed(*names: str, **kwargs: Unpack[_Rooted]) -> dict[str, str]:
-    """
-    The installed packages and their versions, or only the named ones; globs work.
+    """The installed packages and their versions, or only the named ones; globs work.
 
     CLI Example::
 
@@ -88,8 +213,7 @@ def list_installed(*names: str, **kwargs: Unpack[_Rooted]) -> dict[str, str]:
 
 
 def version(*names: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
-    """
-    The installed version of a package, or a dict of versions for several; an empty text for none. Globs work.
+    """The installed version of a package, or a dict of versions for several; an empty string for none. Globs work.
 
     CLI Example::
 
@@ -101,10 +225,9 @@ def version(*names: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
 
 
 def latest_version(*names: str, refresh: bool = True, root: str | None = None) -> str | dict[str, str]:
-    """
-    The version that an install or upgrade would bring, or an empty text when the package is up to date or unknown.
+    """The version that an install or upgrade would bring, or an empty string when the package is up to date or unknown.
 
-    Several names give a dict. ``refresh=False`` works with the package lists as they are. What is offered by tagged
+    Several names give a dict. ``refresh=False`` uses the package lists as they are. What is offered by tagged
     repositories only does not count.
 
     CLI Example::
@@ -112,21 +235,20 @@ def latest_version(*names: str, refresh: bool = True, root: str | None = None) -
         saltlite '*' pkg.latest_version openssl
         saltlite '*' pkg.latest_version openssl curl refresh=False
     """
-    wanted = [_apk.SPELLING.name(name) for name in names]
+    wanted = [SPELLING.name(name) for name in names]
     if not wanted:
         return ""
     if refresh:
         refresh_db(root=root)
     installed = list_pkgs(root=root)
-    offers = _offers(_apk.apk(["policy", *wanted], root).stdout)
+    offers = _offers(_apk(["policy", *wanted], root).stdout)
     latest = {name: _newest(installed.get(name, ""), offers.get(name, [])) for name in wanted}
     found: str | dict[str, str] = _packages.single(wanted, latest)
     return found
 
 
 def available_version(*names: str, refresh: bool = True, root: str | None = None) -> str | dict[str, str]:
-    """
-    The same as ``latest_version``.
+    """Alias of ``latest_version``.
 
     CLI Example::
 
@@ -136,8 +258,7 @@ def available_version(*names: str, refresh: bool = True, root: str | None = None
 
 
 def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
-    """
-    Whether an upgrade of the package is there.
+    """Whether an upgrade of the package is available.
 
     CLI Example::
 
@@ -148,8 +269,7 @@ def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
 
 
 def list_upgrades(refresh: bool = True, root: str | None = None) -> dict[str, str]:
-    """
-    The packages that an upgrade would change, with their new versions.
+    """The packages that an upgrade would change, with their new versions.
 
     CLI Example::
 
@@ -158,13 +278,12 @@ def list_upgrades(refresh: bool = True, root: str | None = None) -> dict[str, st
     """
     if refresh:
         refresh_db(root=root)
-    steps = _apk.steps(_apk.apk(["upgrade", "--simulate"], root).stdout)
+    steps = _steps(_apk(["upgrade", "--simulate"], root).stdout)
     return {name: change["new"] for name, change in steps.items() if change["new"]}
 
 
 def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
-    """
-    Compare two versions as apk does: -1, 0 or 1 when the first is older, equal or newer.
+    """Compare two versions as apk does: -1, 0 or 1 when the first is older, equal or newer.
 
     Versions of Alpine Linux have no epoch: ``ignore_epoch`` is taken as other systems take it, and means nothing.
 
@@ -173,18 +292,17 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
         saltlite '*' pkg.version_cmp 1.2.4-r1 1.2.4-r10
     """
     del ignore_epoch
-    return _apk.compare(str(pkg1), str(pkg2))
+    return _compare(str(pkg1), str(pkg2))
 
 
 def refresh_db(root: str | None = None) -> bool:
-    """
-    Fetch the package lists; True, or an error that says what was not fetched.
+    """Fetch the package lists; True, or an error that says what was not fetched.
 
     CLI Example::
 
         saltlite '*' pkg.refresh_db
     """
-    _apk.apk(["update"], root)
+    _apk(["update"], root)
     return True
 
 
@@ -195,13 +313,12 @@ def install(
     sources: list[Any] | None = None,
     **kwargs: Unpack[_Installing],
 ) -> Changes:
-    """
-    Install packages, or upgrade them: ``{name: {"old": version, "new": version}}`` for everything that changed.
+    """Install packages, or upgrade them: ``{name: {"old": version, "new": version}}`` for everything that changed.
 
-    ``name`` is one package, or several parted by commas; ``version`` wants that version of it. ``pkgs`` is a list of
+    ``name`` is one package, or several separated by commas; ``version`` selects its version. ``pkgs`` is a list of
     names or of ``{name: version}``; a version may begin with ``<``, ``<=``, ``>=``, ``>`` or ``~``. ``sources`` is a
-    list of ``{name: /path/to/file.apk}``, of the minion or of the file server; ``skip_verify=True`` takes files that
-    nobody has signed. ``test=True`` tells what would change, and changes nothing.
+    list of ``{name: /path/to/file.apk}``, of the minion or of the file server; ``skip_verify=True`` takes files that no
+    one has signed. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -214,7 +331,7 @@ def install(
     if sources:
         targets = _packages.package_files(sources, __salt__["cp.cache_file"])
     else:
-        targets = _apk.targets(_apk.SPELLING.wanted(name, pkgs, given["version"]))
+        targets = _targets(SPELLING.wanted(name, pkgs, given["version"]))
     if not targets:
         return {}
     if refresh and not given["test"]:
@@ -228,11 +345,9 @@ def upgrade(
     refresh: bool = True,
     **kwargs: Unpack[_Changing],
 ) -> Changes:
-    """
-    Upgrade all packages, or the named ones. Returns what ``install`` returns.
+    """Upgrade all packages, or the named ones. Returns what ``install`` returns.
 
-    ``refresh=False`` works with the package lists as they are. ``test=True`` tells what would change, and changes
-    nothing.
+    ``refresh=False`` uses the package lists as they are. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -240,7 +355,7 @@ def upgrade(
         saltlite '*' pkg.upgrade vim refresh=False
     """
     given = _packages.take(kwargs, *_Changing.__annotations__)
-    targets = _apk.targets(_apk.SPELLING.wanted(name, pkgs))
+    targets = _targets(SPELLING.wanted(name, pkgs))
     if refresh and not given["test"]:
         refresh_db(root=given["root"])
     argv = ["add", "--upgrade"] if targets else ["upgrade"]
@@ -248,32 +363,29 @@ def upgrade(
 
 
 def remove(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Changing]) -> Changes:
-    """
-    Remove packages, and what only they needed; those that are not installed are skipped. Changed configuration files
-    stay. ``test=True`` tells what would change, and changes nothing.
+    """Remove packages, and what only they needed; those that are not installed are skipped. Changed configuration files
+    stay. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.remove vim
         saltlite '*' pkg.remove pkgs='["foo", "bar"]'
     """
-    return _remove(["del"], _apk.SPELLING.wanted(name, pkgs), kwargs)
+    return _remove(["del"], SPELLING.wanted(name, pkgs), kwargs)
 
 
 def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Changing]) -> Changes:
-    """
-    Remove packages with their configuration files. ``test=True`` tells what would change, and changes nothing.
+    """Remove packages with their configuration files. ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.purge vim
     """
-    return _remove(["del", "--purge"], _apk.SPELLING.wanted(name, pkgs), kwargs)
+    return _remove(["del", "--purge"], SPELLING.wanted(name, pkgs), kwargs)
 
 
 def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
-    """
-    The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
+    """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
     CLI Example::
 
@@ -285,23 +397,21 @@ def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
 
 
 def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
-    """
-    The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
+    """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
     CLI Example::
 
         saltlite '*' pkg.file_dict busybox
     """
-    wanted = [_apk.SPELLING.name(name) for name in packages]
-    every = {one.name: one.files for one in _apk.installed(_rooted(kwargs)["root"])}
+    wanted = [SPELLING.name(name) for name in packages]
+    every = {one.name: one.files for one in _installed(_rooted(kwargs)["root"])}
     errors = [f"Package {name} is not installed." for name in wanted if name not in every]
     found = {name: files for name, files in every.items() if not wanted or name in wanted}
     return {"errors": errors, "packages": found}
 
 
 def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
-    """
-    Which package a file belongs to, or a dict for several files; an empty text for none.
+    """The package that a file belongs to, or a dict for several files; an empty string for none.
 
     CLI Example::
 
@@ -309,7 +419,7 @@ def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
         saltlite '*' pkg.owner /bin/busybox /etc/passwd
     """
     wanted = [_packages.path(path) for path in paths]
-    owners = {path: one.name for one in _apk.installed(_rooted(kwargs)["root"]) for path in one.files}
+    owners = {path: one.name for one in _installed(_rooted(kwargs)["root"]) for path in one.files}
     found = {path: owners.get(path, "") for path in wanted}
     return found[wanted[0]] if len(wanted) == 1 else found if wanted else ""
 
@@ -317,8 +427,8 @@ def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
 def _change(argv: Sequence[str], targets: Sequence[str], *, root: str | None, test: Any) -> Changes:
     """Run a transaction and compare the installed packages before and after; for a test ask apk for its steps."""
     if test:
-        return _apk.steps(_apk.apk([argv[0], "--simulate", *argv[1:], "--", *targets], root).stdout)
-    return _packages.changed(lambda: list_pkgs(root=root), lambda: _apk.apk([*argv, "--", *targets], root))
+        return _steps(_apk([argv[0], "--simulate", *argv[1:], "--", *targets], root).stdout)
+    return _packages.changed(lambda: list_pkgs(root=root), lambda: _apk([*argv, "--", *targets], root))
 
 
 def _remove(argv: Sequence[str], wanted: dict[str, str], kwargs: _Changing) -> Changes:
@@ -352,6 +462,6 @@ def _offers(policy: str) -> dict[str, list[str]]:
 def _newest(installed: str, offers: list[str]) -> str:
     best = installed
     for offer in offers:
-        if not best or (offer not in (best, installed) and _apk.compare(offer, best) > 0):
+        if not best or (offer not in (best, installed) and _compare(offer, best) > 0):
             best = offer
     return best if best != installed else ""

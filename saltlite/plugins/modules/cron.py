@@ -1,7 +1,8 @@
-"""Look after the crontabs of users.
+"""Manage the crontabs of users.
 
-Jobs and variables are looked after below Salt's own line in a crontab; what stands above it, and what is no job, is
-left as it is. A job is found again by its identifier, and one that has none by its command.
+Jobs and variables are managed below Salt's own line in a crontab. Lines above it, and lines that are not jobs, are
+preserved. A job is identified by its identifier, or by its command if it has none.
+
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -14,10 +15,150 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _accounts, _crontab, _programs
+from saltlite.plugins.modules import _accounts, _programs
+
+TAG = "# Lines below here are managed by Salt, do not edit"
+"""Salt's line, so that a crontab may be managed by both."""
+
+IDENTIFIER = "SALT_CRON_IDENTIFIER"
+DISABLED = "#DISABLED#"
+EMPTY = '""'
+"""How an empty variable is written."""
+TIMES = ("minute", "hour", "daymonth", "month", "dayweek")
+
+_ENV = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+
+
+@dataclass(slots=True)
+class Entry:
+    """A job (`minute` … or `spec` in `values`), a variable (`name` and `value`), or lines of something else."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    """As they were read; empty for what is new or has changed."""
+
+    @property
+    def kind(self) -> str:
+        """The key of `cron.list_tab` that it belongs to, or "" for something else."""
+        keys = {"minute": "crons", "spec": "special", "name": "env"}
+        return next((kind for key, kind in keys.items() if key in self.values), "")
+
+    def matches(self, cmd: str, identifier: str | None) -> bool:
+        """Whether a job is the one that is meant: by identifier, or where it has none by its command."""
+        if self.kind not in {"crons", "special"}:
+            return False
+        own = self.values["identifier"]
+        return own == identifier if own is not None else bool(self.values["cmd"] == cmd)
+
+    def text(self) -> list[str]:
+        """Its lines."""
+        if self.lines or not self.values:
+            return self.lines
+        if self.kind == "env":
+            return [f"{self.values['name']}={self.values['value'] or EMPTY}"]
+        when = [self.values[key] for key in ("spec", *TIMES) if key in self.values]
+        switch = DISABLED if self.values["commented"] else ""
+        return [*self._comment(), f"{switch}{' '.join(when)} {self.values['cmd']}"]
+
+    def _comment(self) -> list[str]:
+        comment, identifier = self.values["comment"], self.values["identifier"]
+        if comment is None and identifier is None:
+            return []
+        lines = [f"# {line}".rstrip() for line in (comment or "").rstrip().split("\n")]
+        return lines if identifier is None else [*lines[:-1], f"{lines[-1]} {IDENTIFIER}:{identifier}"]
+
+
+@dataclass(slots=True)
+class Crontab:
+    """A crontab; `before` are the lines above `TAG`."""
+
+    before: list[str]
+    entries: list[Entry]
+
+    def of_kind(self, *kinds: str) -> Iterator[Entry]:
+        """The entries of these kinds, in the order of the kinds."""
+        for kind in kinds:
+            yield from (one for one in self.entries if one.kind == kind)
+
+    def add(self, entry: Entry) -> None:
+        """A job goes to the end, a variable above all jobs: it holds for what follows it."""
+        place = len(self.entries)
+        if entry.kind == "env":
+            jobs = (number for number, one in enumerate(self.entries) if one.kind in {"crons", "special"})
+            place = next(jobs, place)
+        self.entries.insert(place, entry)
+
+    def text(self) -> str:
+        """The whole file."""
+        return "".join(
+            f"{line}\n" for line in [*self.before, TAG, *[line for one in self.entries for line in one.text()]]
+        )
+
+
+def _split(text: str) -> list[str]:
+    """The lines of a text. cron parts them by line feeds alone, and `str.splitlines` by characters of commands too."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _parse(text: str) -> Crontab:
+    """The crontab with this text."""
+    lines = _split(text)
+    if TAG not in lines:
+        return Crontab(lines, [])
+    start = lines.index(TAG)
+    return Crontab(lines[:start], list(_entries(lines[start + 1 :])))
+
+
+def _entries(lines: list[str]) -> Iterator[Entry]:
+    above: list[str] = []
+    for line in lines:
+        values = _job(line)
+        if values is not None:
+            yield Entry({**values, **_said(above)}, [*above, line])
+            above = []
+        elif line.startswith("#"):
+            above.append(line)
+        else:
+            if above:
+                yield Entry(lines=above)
+                above = []
+            match = _ENV.fullmatch(line)
+            variable = {"name": match[1], "value": match[2]} if match else {}
+            yield Entry(variable, [line])
+    if above:
+        yield Entry(lines=above)
+
+
+def _job(line: str) -> dict[str, Any] | None:
+    commented = line.startswith(DISABLED)
+    line = line.removeprefix(DISABLED)
+    if line.startswith("@"):
+        words = line.split(None, 1)
+        return {"spec": words[0], "cmd": words[1], "commented": commented} if len(words) == 2 else None
+    words = line.split(None, len(TIMES))
+    if line.startswith("#") or len(words) <= len(TIMES) or _ENV.fullmatch(line):
+        return None
+    return {**dict(zip(TIMES, words, strict=False)), "cmd": words[-1], "commented": commented}
+
+
+def _said(above: list[str]) -> dict[str, str | None]:
+    """Comment and identifier of a job, from the lines above it."""
+    if not above:
+        return {"comment": None, "identifier": None}
+    identifier: str | None = None
+    texts = []
+    for line in above:
+        text, mark, rest = line.lstrip("# ").partition(IDENTIFIER)
+        if mark and rest.startswith(":"):
+            identifier = rest[1:]
+        texts.append(text.rstrip() if mark else text)
+    return {"comment": "\n".join(texts), "identifier": identifier}
+
 
 __virtualname__ = "cron"
 
@@ -39,8 +180,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def raw_cron(user: str) -> str:
-    """
-    The text of a user's crontab; empty where there is none.
+    """The text of a user's crontab; empty where there is none.
 
     CLI Example::
 
@@ -50,22 +190,20 @@ def raw_cron(user: str) -> str:
 
 
 def list_tab(user: str) -> dict[str, list[Any]]:
-    """
-    A user's crontab: ``crons`` and ``special`` are the jobs that are looked after, ``env`` the variables, ``pre`` the
+    """A user's crontab: ``crons`` and ``special`` are the jobs that are managed, ``env`` the variables, ``pre`` the
     lines above.
 
     CLI Example::
 
         saltlite '*' cron.list_tab root
     """
-    tab = _crontab.parse(raw_cron(user))
+    tab = _parse(raw_cron(user))
     kinds = {kind: [dict(one.values) for one in tab.of_kind(kind)] for kind in ("crons", "special", "env")}
     return {"pre": tab.before, **kinds}
 
 
 def ls(user: str) -> dict[str, list[Any]]:
-    """
-    The same as ``cron.list_tab``.
+    """Alias of ``cron.list_tab``.
 
     CLI Example::
 
@@ -75,14 +213,13 @@ def ls(user: str) -> dict[str, list[Any]]:
 
 
 def get_entry(user: str, identifier: str | None = None, cmd: str | None = None) -> dict[str, Any] | bool:
-    """
-    One job of a user, by its identifier or by its command; False where there is none.
+    """One job of a user, by its identifier or by its command; False where there is none.
 
     CLI Example::
 
         saltlite '*' cron.get_entry root identifier=task1
     """
-    jobs = (one.values for one in _crontab.parse(raw_cron(user)).of_kind("crons", "special"))
+    jobs = (one.values for one in _parse(raw_cron(user)).of_kind("crons", "special"))
     key, wanted = ("identifier", identifier) if identifier else ("cmd", cmd)
     return next((dict(one) for one in jobs if wanted and one[key] == str(wanted)), False)
 
@@ -99,8 +236,7 @@ def set_job(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
     comment: str | None = None,
     identifier: str | None = None,
 ) -> str:
-    """
-    Have a command run at these times: ``new``, ``updated``, or ``present`` where it was so already.
+    """Have a command run at these times: ``new``, ``updated``, or ``present`` where it was so already.
 
     Times are written as in a crontab. ``random`` is one that is chosen once, ``10:20`` one between the two.
     ``commented`` keeps the job without running it.
@@ -110,7 +246,7 @@ def set_job(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
         saltlite '*' cron.set_job root '*' '*' '*' '*' 1 /usr/local/weekly
         saltlite '*' cron.set_job root random 3 '*' '*' '*' /usr/local/nightly identifier=nightly
     """
-    given = zip(_crontab.TIMES, (minute, hour, daymonth, month, dayweek), strict=True)
+    given = zip(TIMES, (minute, hour, daymonth, month, dayweek), strict=True)
     return _set(user, {key: _time(key, value) for key, value in given}, cmd, commented, comment, identifier)
 
 
@@ -122,8 +258,7 @@ def set_special(
     comment: str | None = None,
     identifier: str | None = None,
 ) -> str:
-    """
-    Have a command run at ``@reboot``, ``@daily`` and the like: ``new``, ``updated`` or ``present``.
+    """Have a command run at ``@reboot``, ``@daily`` and the like: ``new``, ``updated`` or ``present``.
 
     CLI Example::
 
@@ -144,8 +279,7 @@ def rm_job(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
     dayweek: str | int | None = None,
     identifier: str | None = None,
 ) -> str:
-    """
-    Remove a job of a user: ``removed``, or ``absent`` where there is none. Where times are given, only a job with
+    """Remove a job of a user: ``removed``, or ``absent`` where there is none. Where times are given, only a job with
     these times.
 
     CLI Example::
@@ -153,7 +287,7 @@ def rm_job(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
         saltlite '*' cron.rm_job root /usr/local/weekly
         saltlite '*' cron.rm_job root /usr/bin/foo dayweek=1
     """
-    given = dict(zip(_crontab.TIMES, (minute, hour, daymonth, month, dayweek), strict=True))
+    given = dict(zip(TIMES, (minute, hour, daymonth, month, dayweek), strict=True))
     return _remove(user, "crons", cmd, identifier, {key: str(one) for key, one in given.items() if one is not None})
 
 
@@ -167,8 +301,7 @@ def rm(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
     dayweek: str | int | None = None,
     identifier: str | None = None,
 ) -> str:
-    """
-    The same as ``cron.rm_job``.
+    """Alias of ``cron.rm_job``.
 
     CLI Example::
 
@@ -178,8 +311,7 @@ def rm(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
 
 
 def rm_special(user: str, cmd: str, special: str | None = None, identifier: str | None = None) -> str:
-    """
-    Remove a job of a user that runs at ``@daily`` or the like: ``removed`` or ``absent``.
+    """Remove a job of a user that runs at ``@daily`` or the like: ``removed`` or ``absent``.
 
     CLI Example::
 
@@ -189,8 +321,7 @@ def rm_special(user: str, cmd: str, special: str | None = None, identifier: str 
 
 
 def set_env(user: str, name: str, value: str | int | None = None) -> str:
-    """
-    Set a variable that the jobs of a user see: ``new``, ``updated`` or ``present``.
+    """Set a variable that the jobs of a user see: ``new``, ``updated`` or ``present``.
 
     CLI Example::
 
@@ -199,12 +330,12 @@ def set_env(user: str, name: str, value: str | int | None = None) -> str:
     if not _VARIABLE.fullmatch(str(name)):
         raise SaltInvocationError(f"{name!r} is not the name of a variable.")
     wanted = {"name": str(name), "value": _line(value, "value of a variable")}
-    tab = _crontab.parse(_read(user))
+    tab = _parse(_read(user))
     entry = next((one for one in tab.of_kind("env") if one.values["name"] == name), None)
-    if entry is not None and entry.values["value"] in {wanted["value"], wanted["value"] or _crontab.EMPTY}:
+    if entry is not None and entry.values["value"] in {wanted["value"], wanted["value"] or EMPTY}:
         return "present"
     if entry is None:
-        tab.add(_crontab.Entry(wanted))
+        tab.add(Entry(wanted))
     else:
         entry.values, entry.lines = wanted, []
     _write(user, tab)
@@ -212,21 +343,19 @@ def set_env(user: str, name: str, value: str | int | None = None) -> str:
 
 
 def rm_env(user: str, name: str) -> str:
-    """
-    Remove a variable from the crontab of a user: ``removed`` or ``absent``.
+    """Remove a variable from the crontab of a user: ``removed`` or ``absent``.
 
     CLI Example::
 
         saltlite '*' cron.rm_env root MAILTO
     """
-    tab = _crontab.parse(_read(user))
+    tab = _parse(_read(user))
     found = [one for one in tab.of_kind("env") if one.values["name"] == str(name)]
     return _without(user, tab, found)
 
 
 def write_cron_file(user: str, path: str) -> bool:
-    """
-    Make a file the crontab of a user; whether crontab took it.
+    """Make a file the crontab of a user; whether crontab took it.
 
     CLI Example::
 
@@ -236,8 +365,7 @@ def write_cron_file(user: str, path: str) -> bool:
 
 
 def write_cron_file_verbose(user: str, path: str) -> dict[str, Any]:
-    """
-    Make a file the crontab of a user; ``retcode``, ``stdout`` and ``stderr`` of crontab.
+    """Make a file the crontab of a user; ``retcode``, ``stdout`` and ``stderr`` of crontab.
 
     CLI Example::
 
@@ -256,7 +384,7 @@ def _read(user: str) -> str:
         raise CommandExecutionError(f"The crontab of {user} cannot be read: {done.reason()}")
     if done.retcode or not done.stdout:
         return ""
-    lines = _crontab.split(done.stdout)
+    lines = _split(done.stdout)
     kept = lines[_HEADER_LINES:] if lines[0].startswith(_HEADER) else lines
     return "".join(f"{line}\n" for line in kept)
 
@@ -266,8 +394,8 @@ def _set(user: str, when: dict[str, str], cmd: Any, commented: bool, comment: An
     if not command.strip():
         raise SaltInvocationError("There is no command to run: the text is empty.")
     name = None if identifier is None else _line(identifier, "identifier")
-    text = None if comment is None else "\n".join(_line(line, "comment") for line in _crontab.split(str(comment)))
-    tab = _crontab.parse(_read(user))
+    text = None if comment is None else "\n".join(_line(line, "comment") for line in _split(str(comment)))
+    tab = _parse(_read(user))
     entry = next((one for one in tab.of_kind("crons", "special") if one.matches(command, name)), None)
     old = {} if entry is None else entry.values
     wanted = {
@@ -280,7 +408,7 @@ def _set(user: str, when: dict[str, str], cmd: Any, commented: bool, comment: An
     if wanted == old:
         return "present"
     if entry is None:
-        tab.add(_crontab.Entry(wanted))
+        tab.add(Entry(wanted))
     else:
         entry.values, entry.lines = wanted, []
     _write(user, tab)
@@ -288,14 +416,14 @@ def _set(user: str, when: dict[str, str], cmd: Any, commented: bool, comment: An
 
 
 def _remove(user: str, kind: str, cmd: Any, identifier: Any, when: dict[str, str]) -> str:
-    tab = _crontab.parse(_read(user))
+    tab = _parse(_read(user))
     name = None if identifier is None else str(identifier)
     jobs = (one for one in tab.of_kind(kind) if one.matches(str(cmd), name))
     found = [one for one in jobs if all(one.values[key] == value for key, value in when.items())]
     return _without(user, tab, found[:1])
 
 
-def _without(user: str, tab: _crontab.Crontab, found: list[_crontab.Entry]) -> str:
+def _without(user: str, tab: Crontab, found: list[Entry]) -> str:
     if not found:
         return "absent"
     tab.entries = [one for one in tab.entries if not any(one is gone for gone in found)]
@@ -303,7 +431,7 @@ def _without(user: str, tab: _crontab.Crontab, found: list[_crontab.Entry]) -> s
     return "removed"
 
 
-def _write(user: str, tab: _crontab.Crontab) -> None:
+def _write(user: str, tab: Crontab) -> None:
     done = _programs.run([*_crontab_of(user), "-"], stdin=tab.text())
     if done.retcode:
         raise CommandExecutionError(f"The crontab of {user} was not changed: {done.reason()}")

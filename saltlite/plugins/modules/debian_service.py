@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from saltlite.plugins.modules import _programs, _systemd, _sysvinit
+from saltlite.plugins.modules import _programs, _services
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
@@ -29,7 +29,7 @@ _RUNLEVEL = "2"
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
     if __grains__.get("os_family") != "Debian":
         return False, "The debian_service module could not be loaded: only works on Debian family systems."
-    if _systemd.booted():
+    if _services.booted():
         return False, "The debian_service module could not be loaded: only works on machines that systemd does not run."
     if not os.path.isdir("/etc/init.d"):
         return False, "The debian_service module could not be loaded: only works on machines with init scripts."
@@ -37,52 +37,47 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def get_all() -> list[str]:
-    """
-    All services, sorted.
+    """All services, sorted.
 
     CLI Example::
 
         saltlite '*' service.get_all
     """
-    return sorted({*_sysvinit.scripts(), *get_enabled()})
+    return sorted({*_services.scripts(), *get_enabled()})
 
 
 def get_enabled() -> list[str]:
-    """
-    The services that start with the machine, sorted.
+    """The services that start with the machine, sorted.
 
     CLI Example::
 
         saltlite '*' service.get_enabled
     """
-    return sorted(_sysvinit.started(_sysvinit.runlevel(_RUNLEVEL)))
+    return sorted(_services.started(_services.runlevel(_RUNLEVEL)))
 
 
 def get_disabled() -> list[str]:
-    """
-    The services that do not start with the machine, sorted.
+    """The services that do not start with the machine, sorted.
 
     CLI Example::
 
         saltlite '*' service.get_disabled
     """
-    return sorted({*_sysvinit.scripts()} - {*get_enabled()})
+    return sorted({*_services.scripts()} - {*get_enabled()})
 
 
 def available(name: str) -> bool:
-    """
-    Whether there is such a service.
+    """Whether there is such a service.
 
     CLI Example::
 
         saltlite '*' service.available sshd
     """
-    return _sysvinit.service_name(name) in get_all()
+    return _services.service_name(name) in get_all()
 
 
 def missing(name: str) -> bool:
-    """
-    Whether there is no such service.
+    """Whether there is no such service.
 
     CLI Example::
 
@@ -92,74 +87,67 @@ def missing(name: str) -> bool:
 
 
 def start(name: str) -> bool:
-    """
-    Start a service.
+    """Start a service.
 
     CLI Example::
 
         saltlite '*' service.start ssh
     """
-    return _sysvinit.act(name, "start")
+    return _services.act(name, "start")
 
 
 def stop(name: str) -> bool:
-    """
-    Stop a service.
+    """Stop a service.
 
     CLI Example::
 
         saltlite '*' service.stop ssh
     """
-    return _sysvinit.act(name, "stop")
+    return _services.act(name, "stop")
 
 
 def restart(name: str) -> bool:
-    """
-    Stop a service and start it.
+    """Stop a service and start it.
 
     CLI Example::
 
         saltlite '*' service.restart ssh
     """
-    return _sysvinit.act(name, "restart")
+    return _services.act(name, "restart")
 
 
 def reload_(name: str) -> bool:
-    """
-    Let a service read its configuration again.
+    """Let a service read its configuration again.
 
     CLI Example::
 
         saltlite '*' service.reload ssh
     """
-    return _sysvinit.act(name, "reload")
+    return _services.act(name, "reload")
 
 
 def force_reload(name: str) -> bool:
-    """
-    Let a service read its configuration again, or restart it where it cannot.
+    """Let a service read its configuration again, or restart it where it cannot.
 
     CLI Example::
 
         saltlite '*' service.force_reload ssh
     """
-    return _sysvinit.act(name, "force-reload")
+    return _services.act(name, "force-reload")
 
 
 def run(name: str, action: str) -> bool:
-    """
-    Run any action that an init script has.
+    """Run any action that an init script has.
 
     CLI Example::
 
         saltlite '*' service.run postgresql reload
     """
-    return _sysvinit.act(name, action)
+    return _services.act(name, action)
 
 
 def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:
-    """
-    Whether a service runs, as its init script tells; by name where the name is a glob. ``sig`` looks for a process
+    """Whether a service runs, as its init script tells; by name where the name is a glob. ``sig`` looks for a process
     with that text in its command line instead.
 
     CLI Example::
@@ -169,64 +157,59 @@ def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:
     """
     if sig:
         return bool(__salt__["status.pid"](sig))
-    return _sysvinit.statuses(name, get_all)
+    return _services.statuses(name, get_all)
 
 
 def enable(name: str) -> bool:
-    """
-    Start a service with the machine from now on.
+    """Start a service with the machine from now on.
 
     CLI Example::
 
         saltlite '*' service.enable ssh
     """
-    service = _sysvinit.service_name(name)
+    service = _services.service_name(name)
     _programs.checked(["update-rc.d", service, "defaults"])
     _programs.checked(["update-rc.d", service, "enable"])
     return True
 
 
 def disable(name: str) -> bool:
-    """
-    Start a service with the machine no more; it goes on running until it is stopped.
+    """Start a service with the machine no more; it goes on running until it is stopped.
 
     CLI Example::
 
         saltlite '*' service.disable ssh
     """
-    _programs.checked(["update-rc.d", _sysvinit.service_name(name), "disable"])
+    _programs.checked(["update-rc.d", _services.service_name(name), "disable"])
     return True
 
 
 def delete(name: str) -> bool:
-    """
-    Remove the links that start and stop a service with the machine; its script stays.
+    """Remove the links that start and stop a service with the machine; its script stays.
 
     CLI Example::
 
         saltlite '*' service.delete ssh
     """
-    _programs.checked(["update-rc.d", "-f", _sysvinit.service_name(name), "remove"])
+    _programs.checked(["update-rc.d", "-f", _services.service_name(name), "remove"])
     return True
 
 
 def enabled(name: str) -> bool:
-    """
-    Whether a service starts with the machine.
+    """Whether a service starts with the machine.
 
     CLI Example::
 
         saltlite '*' service.enabled ssh
     """
-    return _sysvinit.service_name(name) in get_enabled()
+    return _services.service_name(name) in get_enabled()
 
 
 def disabled(name: str) -> bool:
-    """
-    Whether there is such a service, and it does not start with the machine.
+    """Whether there is such a service, and it does not start with the machine.
 
     CLI Example::
 
         saltlite '*' service.disabled ssh
     """
-    return _sysvinit.service_name(name) in get_disabled()
+    return _services.service_name(name) in get_disabled()

@@ -52,11 +52,10 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False) -> dict[str, str]:
-    """
-    The installed packages and their versions, or only the named ones; the names may be globs.
+    """The installed packages and their versions, or only the named ones; the names may be globs.
 
-    A package of another architecture than the machine's own is named ``name:arch``. With ``removed`` the
-    packages whose configuration files remain, with ``purge_desired`` those that are marked to be purged.
+    A package of another architecture than the machine's is named ``name:arch``. With ``removed`` the packages whose
+    configuration files remain, with ``purge_desired`` those that are marked to be purged.
 
     CLI Example::
 
@@ -80,10 +79,9 @@ def list_pkgs(*packages: str, removed: bool = False, purge_desired: bool = False
 
 
 def info(*packages: str, failhard: bool = True) -> dict[str, dict[str, Any]]:
-    """
-    What dpkg knows of the named packages (they may be globs), or of all installed ones: name, version, arch (and
-    architecture), description, group, packager, url, source, size, install_date and install_date_time_t (seconds
-    since 1970). That none of the named ones is installed is an error, with ``failhard=False`` an empty answer.
+    """What dpkg knows of the named packages (they may be globs), or of all installed ones: name, version, arch (and
+    architecture), description, group, packager, url, source, size, install_date and install_date_time_t (seconds since
+    1970). That none of the named ones is installed is an error, with ``failhard=False`` an empty answer.
 
     CLI Example::
 
@@ -104,8 +102,7 @@ def info(*packages: str, failhard: bool = True) -> dict[str, dict[str, Any]]:
 
 
 def file_list(*packages: str) -> dict[str, list[str]]:
-    """
-    The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
+    """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
     CLI Example::
 
@@ -117,8 +114,7 @@ def file_list(*packages: str) -> dict[str, list[str]]:
 
 
 def file_dict(*packages: str) -> dict[str, Any]:
-    """
-    The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
+    """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
     CLI Example::
 
@@ -141,8 +137,7 @@ def file_dict(*packages: str) -> dict[str, Any]:
 
 
 def owner(*paths: str) -> dict[str, str]:
-    """
-    Which package each path belongs to; an empty text for none. Several owners are parted by commas.
+    """The package that each path belongs to; an empty string for none. Several owners are separated by commas.
 
     CLI Example::
 

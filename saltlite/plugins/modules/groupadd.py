@@ -39,11 +39,10 @@ def add(
     non_unique: bool = False,
     local: bool = False,
 ) -> bool:
-    """
-    Add a group.
+    """Add a group.
 
-    ``gid`` is its number, which ``non_unique`` lets it share with another group. ``system`` takes a number of the
-    range for system groups. ``local`` adds it to the files of this machine by libuser's ``lgroupadd``.
+    ``gid`` is its number, which ``non_unique`` lets it share with another group. ``system`` takes a number of the range
+    for system groups. ``local`` adds it to the files of this machine by libuser's ``lgroupadd``.
 
     CLI Example::
 
@@ -62,8 +61,7 @@ def add(
 
 
 def delete(name: str, root: str | None = None, local: bool = False) -> bool:
-    """
-    Remove a group. ``local`` removes it from the files of this machine by libuser's ``lgroupdel``.
+    """Remove a group. ``local`` removes it from the files of this machine by libuser's ``lgroupdel``.
 
     CLI Example::
 
@@ -77,8 +75,7 @@ def delete(name: str, root: str | None = None, local: bool = False) -> bool:
 
 
 def info(name: str, root: str | None = None) -> dict[str, Any]:
-    """
-    What is known of a group: ``name``, ``passwd``, ``gid`` and ``members``; empty where there is none.
+    """Information about a group: ``name``, ``passwd``, ``gid`` and ``members``; empty where there is none.
 
     CLI Example::
 
@@ -89,8 +86,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 
 
 def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any]]:  # noqa: ARG001 - Salt's argument
-    """
-    What is known of all groups, read anew each time, with ``refresh`` or without.
+    """Information about all groups, read anew each time, with ``refresh`` or without.
 
     CLI Example::
 
@@ -100,8 +96,7 @@ def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any
 
 
 def chgid(name: str, gid: int, root: str | None = None, non_unique: bool = False) -> bool:
-    """
-    Change the number of a group; ``non_unique`` lets it be that of another group.
+    """Change the number of a group; ``non_unique`` lets it be that of another group.
 
     CLI Example::
 
@@ -116,8 +111,7 @@ def chgid(name: str, gid: int, root: str | None = None, non_unique: bool = False
 
 
 def adduser(name: str, username: str, root: str | None = None) -> bool:
-    """
-    Add a user to a group; True also for one that is a member already.
+    """Add a user to a group; True also for one that is a member already.
 
     CLI Example::
 
@@ -131,8 +125,7 @@ def adduser(name: str, username: str, root: str | None = None) -> bool:
 
 
 def deluser(name: str, username: str, root: str | None = None) -> bool:
-    """
-    Take a user out of a group; True also for one that is no member.
+    """Take a user out of a group; True also for one that is no member.
 
     CLI Example::
 
@@ -146,8 +139,7 @@ def deluser(name: str, username: str, root: str | None = None) -> bool:
 
 
 def members(name: str, members_list: str | list[str], root: str | None = None) -> bool:
-    """
-    Make these users the members of a group, and no others: names with commas between them, or a list.
+    """Make these users the members of a group, and no others: names separated by commas, or a list.
 
     CLI Example::
 

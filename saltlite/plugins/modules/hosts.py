@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 def list_hosts() -> dict[str, Any]:
-    """
-    All entries: ``{address: {"aliases": [name], "comment": text}}``; comments that stand alone are ``comment-0`` …
+    """All entries: ``{address: {"aliases": [name], "comment": text}}``; comments that stand alone are ``comment-0`` …
 
     CLI Example::
 
@@ -44,8 +43,7 @@ def list_hosts() -> dict[str, Any]:
 
 
 def get_ip(host: str) -> str:
-    """
-    The first address of a name, or an empty text.
+    """The first address of a name, or an empty string.
 
     CLI Example::
 
@@ -58,8 +56,7 @@ def get_ip(host: str) -> str:
 
 
 def get_alias(ip: str) -> list[str]:
-    """
-    The names of an address.
+    """The names of an address.
 
     CLI Example::
 
@@ -69,8 +66,7 @@ def get_alias(ip: str) -> list[str]:
 
 
 def has_pair(ip: str, alias: str | list[str]) -> bool:
-    """
-    Whether an address has a name, or all names of a list.
+    """Whether an address has a name, or all names of a list.
 
     CLI Example::
 
@@ -81,8 +77,7 @@ def has_pair(ip: str, alias: str | list[str]) -> bool:
 
 
 def set_host(ip: str, alias: str, comment: str | None = None, test: bool = False) -> bool:
-    """
-    Give an address these names, parted by white space, and no others. No name at all removes its entries.
+    """Give an address these names, separated by white space, and no others. No name at all removes its entries.
 
     CLI Example::
 
@@ -101,8 +96,7 @@ def set_host(ip: str, alias: str, comment: str | None = None, test: bool = False
 
 
 def rm_host(ip: str, alias: str, test: bool = False) -> bool:
-    """
-    Take a name from an address. An entry without names goes.
+    """Take a name from an address. An entry without names goes.
 
     CLI Example::
 
@@ -122,8 +116,7 @@ def rm_host(ip: str, alias: str, test: bool = False) -> bool:
 
 
 def add_host(ip: str, alias: str, test: bool = False) -> bool:
-    """
-    Give an address a further name.
+    """Give an address a further name.
 
     CLI Example::
 
@@ -147,8 +140,7 @@ def add_host(ip: str, alias: str, test: bool = False) -> bool:
 
 
 def set_comment(ip: str, comment: str, test: bool = False) -> bool:
-    """
-    Give the first entry of an address a comment; False when there is no entry.
+    """Give the first entry of an address a comment; False when there is no entry.
 
     CLI Example::
 

@@ -51,8 +51,7 @@ def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the 
 
 
 def version(family: str = "ipv4") -> str:
-    """
-    The version of iptables, such as ``v1.8.9``.
+    """The version of iptables, such as ``v1.8.9``.
 
     CLI Example::
 
@@ -63,8 +62,7 @@ def version(family: str = "ipv4") -> str:
 
 
 def get_rules(family: str = "ipv4") -> dict[str, Any]:
-    """
-    The rules that are in force: ``{table: {chain: {"policy", "packet count", "byte count", "rules",
+    """The rules that are in force: ``{table: {chain: {"policy", "packet count", "byte count", "rules",
     "rules_comment"}}}``; a rule is ``{option: [value]}``, and stands under its comment, too.
 
     CLI Example::
@@ -76,8 +74,7 @@ def get_rules(family: str = "ipv4") -> dict[str, Any]:
 
 
 def get_saved_rules(conf_file: str | None = None, family: str = "ipv4") -> dict[str, Any]:
-    """
-    The rules that are in the file of this system, or in another one, as ``get_rules``.
+    """The rules that are in the file of this system, or in another one, as ``get_rules``.
 
     CLI Example::
 
@@ -98,8 +95,7 @@ def get_saved_rules(conf_file: str | None = None, family: str = "ipv4") -> dict[
 
 
 def get_policy(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> str | None:
-    """
-    What becomes of packets that no rule of a chain is for; ``-`` for a chain of somebody's own, ``None`` for none.
+    """What becomes of packets that no rule of a chain is for; ``-`` for a chain of somebody's own, ``None`` for none.
 
     CLI Example::
 
@@ -113,8 +109,7 @@ def get_policy(table: str = "filter", chain: str | None = None, family: str = "i
 def get_saved_policy(
     table: str = "filter", chain: str | None = None, conf_file: str | None = None, family: str = "ipv4"
 ) -> str | None:
-    """
-    The same as it is saved.
+    """The same as it is saved.
 
     CLI Example::
 
@@ -126,8 +121,7 @@ def get_saved_policy(
 
 
 def check(table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4") -> bool | str:
-    """
-    Whether a chain has a rule, written as iptables wants it.
+    """Whether a chain has a rule, written as iptables wants it.
 
     CLI Example::
 
@@ -153,8 +147,7 @@ def check(table: str = "filter", chain: str | None = None, rule: str | None = No
 
 
 def check_chain(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> bool | str:
-    """
-    Whether a table has a chain.
+    """Whether a table has a chain.
 
     CLI Example::
 

@@ -24,8 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
 def available() -> list[str]:
-    """
-    The modules that the running kernel can load or has built in, sorted.
+    """The modules that the running kernel can load or has built in, sorted.
 
     CLI Example::
 
@@ -41,8 +40,7 @@ def available() -> list[str]:
 
 
 def check_available(mod: str) -> bool:
-    """
-    Whether the running kernel has a module.
+    """Whether the running kernel has a module.
 
     CLI Example::
 
@@ -52,8 +50,7 @@ def check_available(mod: str) -> bool:
 
 
 def lsmod() -> list[dict[str, Any]]:
-    """
-    The loaded modules: a list of ``{module, size, depcount, deps}``.
+    """The loaded modules: a list of ``{module, size, depcount, deps}``.
 
     CLI Example::
 
@@ -68,8 +65,7 @@ def lsmod() -> list[dict[str, Any]]:
 
 
 def mod_list(only_persist: bool = False) -> list[str]:
-    """
-    The names of the loaded modules, or of those that are loaded at every start because this module wrote them down.
+    """The names of the loaded modules, or of those that are loaded at every start because this module wrote them down.
 
     CLI Example::
 
@@ -83,10 +79,9 @@ def mod_list(only_persist: bool = False) -> list[str]:
 
 
 def load(mod: str, persist: bool = False, test: bool = False) -> list[str] | str:
-    """
-    Load a module: the names of all that were loaded with it, or a sentence when it fails.
+    """Load a module: the names of all that were loaded with it, or a sentence when it fails.
 
-    ``persist`` loads it at every start. ``test=True`` tells what it would take, and loads nothing.
+    ``persist`` loads it at every start. ``test=True`` reports what it would take, and loads nothing.
 
     CLI Example::
 
@@ -105,8 +100,7 @@ def load(mod: str, persist: bool = False, test: bool = False) -> list[str] | str
 
 
 def is_loaded(mod: str) -> bool:
-    """
-    Whether a module is loaded.
+    """Whether a module is loaded.
 
     CLI Example::
 
@@ -116,8 +110,7 @@ def is_loaded(mod: str) -> bool:
 
 
 def remove(mod: str, persist: bool = False, comment: bool = True, test: bool = False) -> list[str] | str:
-    """
-    Remove a module: its name in a list, or a sentence when it fails.
+    """Remove a module: its name in a list, or a sentence when it fails.
 
     ``persist`` keeps it from being loaded at every start: its line becomes a comment, or goes with ``comment=False``.
     ``test=True`` removes nothing.

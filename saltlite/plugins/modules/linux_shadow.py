@@ -1,7 +1,7 @@
 """Passwords of a Linux machine, and how long they last.
 
-Where a function takes ``root``, it works on the files of the system in that folder. Passwords and hashes go to
-programs through their standard input, never as arguments, and stand in no error and no log.
+Where a function takes ``root``, it works on the files of the system in that folder. Passwords and hashes go to programs
+through their standard input, never as arguments, and stand in no error and no log.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.decorators.notes import note
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _accounts, _crypt, _programs
+from saltlite.plugins.modules import _accounts, _programs
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
@@ -38,8 +38,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def default_hash() -> str:
-    """
-    The hash that lets nobody log in with a password.
+    """The hash that lets nobody log in with a password.
 
     CLI Example::
 
@@ -49,9 +48,9 @@ def default_hash() -> str:
 
 
 def info(name: str, root: str | None = None) -> dict[str, Any]:
-    """
-    What is known of the password of a user: ``name``, ``passwd`` (the hash), ``lstchg``, ``min``, ``max``, ``warn``,
-    ``inact`` and ``expire``, numbers in days and -1 where there is none. All are empty where there is no such user.
+    """Information about the password of a user: ``name``, ``passwd`` (the hash), ``lstchg``, ``min``, ``max``,
+    ``warn``, ``inact`` and ``expire``, numbers in days and -1 where there is none. All are empty where there is no such
+    user.
 
     CLI Example::
 
@@ -65,8 +64,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 
 
 def list_users(root: str | None = None) -> list[str]:
-    """
-    The names of all users that have a password entry, sorted.
+    """The names of all users that have a password entry, sorted.
 
     CLI Example::
 
@@ -76,8 +74,7 @@ def list_users(root: str | None = None) -> list[str]:
 
 
 def gen_password(password: str, crypt_salt: str | None = None, algorithm: str = "sha512") -> str:
-    """
-    The hash of a password, as ``shadow.set_password`` takes it.
+    """The hash of a password, as ``shadow.set_password`` takes it.
 
     ``algorithm`` is sha512, sha256, blowfish, md5 or crypt, where the system's libcrypt has it. ``crypt_salt`` is a
     salt of its own; without it a random one is taken. For sha512 and sha256 it may say ``rounds=50000$salt``.
@@ -87,15 +84,14 @@ def gen_password(password: str, crypt_salt: str | None = None, algorithm: str = 
         saltlite '*' shadow.gen_password 'I_am_password'
         saltlite '*' shadow.gen_password 'I_am_password' crypt_salt='I_am_salt' algorithm=sha256
     """
-    return _crypt.hashed(str(password), algorithm, None if crypt_salt is None else str(crypt_salt))
+    return _accounts.hashed(str(password), algorithm, None if crypt_salt is None else str(crypt_salt))
 
 
 def set_password(name: str, password: str, use_usermod: bool = False, root: str | None = None) -> bool:  # noqa: ARG001 - Salt's argument
-    """
-    Set the password of a user, given as the hash that is kept: see ``shadow.gen_password``.
+    """Set the password of a user, given as the hash that is kept: see ``shadow.gen_password``.
 
-    Today becomes the day of its last change. ``use_usermod`` changes nothing: the hash always goes through the
-    standard input of chpasswd, and never into the argument list of a program.
+    Today becomes the day of its last change. ``use_usermod`` changes nothing: the hash always goes through the standard
+    input of chpasswd, and never into the argument list of a program.
 
     CLI Example::
 
@@ -112,8 +108,7 @@ def set_password(name: str, password: str, use_usermod: bool = False, root: str 
 
 
 def del_password(name: str, root: str | None = None) -> bool:
-    """
-    Remove the password of a user, who can then log in without one. Who had to choose a new one at the next login
+    """Remove the password of a user, who can then log in without one. Who had to choose a new one at the next login
     (``shadow.set_date bob 0``) still has to.
 
     CLI Example::
@@ -130,8 +125,7 @@ def del_password(name: str, root: str | None = None) -> bool:
 
 
 def lock_password(name: str, root: str | None = None) -> bool:
-    """
-    Lock the password of a user: other ways to log in, such as keys, stay open.
+    """Lock the password of a user: other ways to log in, such as keys, stay open.
 
     CLI Example::
 
@@ -141,8 +135,7 @@ def lock_password(name: str, root: str | None = None) -> bool:
 
 
 def unlock_password(name: str, root: str | None = None) -> bool:
-    """
-    Unlock the password of a user. It fails where there would be no password then.
+    """Unlock the password of a user. It fails where there would be no password then.
 
     CLI Example::
 
@@ -152,8 +145,7 @@ def unlock_password(name: str, root: str | None = None) -> bool:
 
 
 def set_inactdays(name: str, inactdays: int, root: str | None = None) -> bool:
-    """
-    How many days after its end a password may still be changed at the login; -1 for any number.
+    """How many days after its end a password may still be changed at the login; -1 for any number.
 
     CLI Example::
 
@@ -163,8 +155,7 @@ def set_inactdays(name: str, inactdays: int, root: str | None = None) -> bool:
 
 
 def set_maxdays(name: str, maxdays: int, root: str | None = None) -> bool:
-    """
-    After how many days a password has to be changed; -1 for never.
+    """After how many days a password has to be changed; -1 for never.
 
     CLI Example::
 
@@ -174,8 +165,7 @@ def set_maxdays(name: str, maxdays: int, root: str | None = None) -> bool:
 
 
 def set_mindays(name: str, mindays: int, root: str | None = None) -> bool:
-    """
-    After how many days a password may be changed again.
+    """After how many days a password may be changed again.
 
     CLI Example::
 
@@ -185,8 +175,7 @@ def set_mindays(name: str, mindays: int, root: str | None = None) -> bool:
 
 
 def set_warndays(name: str, warndays: int, root: str | None = None) -> bool:
-    """
-    How many days before its end the user of a password is warned.
+    """How many days before its end the user of a password is warned.
 
     CLI Example::
 
@@ -196,8 +185,7 @@ def set_warndays(name: str, warndays: int, root: str | None = None) -> bool:
 
 
 def set_date(name: str, date: int | str, root: str | None = None) -> bool:
-    """
-    When the password was changed last, as days since 1970-01-01 or ``YYYY-MM-DD``; 0 asks for a new one at the next
+    """When the password was changed last, as days since 1970-01-01 or ``YYYY-MM-DD``; 0 asks for a new one at the next
     login.
 
     CLI Example::
@@ -208,8 +196,7 @@ def set_date(name: str, date: int | str, root: str | None = None) -> bool:
 
 
 def set_expire(name: str, expire: int | str, root: str | None = None) -> bool:
-    """
-    When the account ends, as days since 1970-01-01 or ``YYYY-MM-DD``; -1 for never.
+    """When the account ends, as days since 1970-01-01 or ``YYYY-MM-DD``; -1 for never.
 
     CLI Example::
 

@@ -34,8 +34,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def default_config() -> str:
-    """
-    The file in which ``persist`` writes: one that systemd reads, or /etc/sysctl.conf.
+    """The file in which ``persist`` writes: one that systemd reads, or /etc/sysctl.conf.
 
     CLI Example::
 
@@ -46,10 +45,9 @@ def default_config() -> str:
 
 
 def show(config_file: str | bool = False) -> dict[str, str] | list[str]:
-    """
-    All parameters, or those that a file sets; an empty list when there is no such file.
+    """All parameters, or those that a file sets; an empty list when there is no such file.
 
-    Parameters that this minion's user may not read are left out.
+    Parameters that this minion's user may not read are skipped.
 
     CLI Example::
 
@@ -79,8 +77,7 @@ def show(config_file: str | bool = False) -> dict[str, str] | list[str]:
 
 
 def get(name: str) -> str:
-    """
-    The value of a parameter.
+    """The value of a parameter.
 
     CLI Example::
 
@@ -93,8 +90,7 @@ def get(name: str) -> str:
 
 
 def assign(name: str, value: str, test: bool = False) -> dict[str, str]:
-    """
-    Set a parameter until the next start: ``{name: value}``. With ``test=True`` only see that there is such a one.
+    """Set a parameter until the next start: ``{name: value}``. With ``test=True`` only see that there is such a one.
 
     CLI Example::
 
@@ -115,10 +111,9 @@ def assign(name: str, value: str, test: bool = False) -> dict[str, str]:
 
 
 def persist(name: str, value: str, config: str | None = None, test: bool = False) -> str:
-    """
-    Set a parameter now and at every start: ``Updated`` or ``Already set``.
+    """Set a parameter now and at every start: ``Updated`` or ``Already set``.
 
-    ``config`` is the file to write in. ``test=True`` tells which it would be, and changes nothing.
+    ``config`` is the file to write in. ``test=True`` reports which file it would be, and changes nothing.
 
     CLI Example::
 

@@ -42,8 +42,7 @@ class _Making(TypedDict, total=False):
 
 
 def list_avail() -> list[str]:
-    """
-    The locales that are there, as ``locale -a`` lists them.
+    """The locales that are there, as ``locale -a`` lists them.
 
     CLI Example::
 
@@ -53,8 +52,7 @@ def list_avail() -> list[str]:
 
 
 def get_locale() -> str:
-    """
-    The locale that this machine uses; an empty text when none is set.
+    """The locale that this machine uses; an empty string when none is set.
 
     CLI Example::
 
@@ -68,8 +66,7 @@ def get_locale() -> str:
 
 
 def set_locale(locale: str, test: bool = False) -> bool:
-    """
-    Set the locale that this machine uses from the next login on.
+    """Set the locale that this machine uses from the next login on.
 
     CLI Example::
 
@@ -93,8 +90,7 @@ def set_locale(locale: str, test: bool = False) -> bool:
 
 
 def avail(locale: str) -> bool:
-    """
-    Whether a locale is there, however its code is written.
+    """Whether a locale is there, however its code is written.
 
     CLI Example::
 
@@ -105,8 +101,7 @@ def avail(locale: str) -> bool:
 
 
 def gen_locale(locale: str, test: bool = False, **kwargs: Unpack[_Making]) -> bool | dict[str, Any]:
-    """
-    Make a locale: whether that worked, False for one that this machine knows nothing of.
+    """Make a locale: whether that worked, False for one that this machine knows nothing of.
 
     ``verbose=True`` returns what the program says instead, as ``cmd.run_all`` does.
 

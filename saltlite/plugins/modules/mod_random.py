@@ -15,7 +15,7 @@ import string
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError
-from saltlite.plugins.modules import _crypt
+from saltlite.plugins.modules import _accounts
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __opts__
@@ -113,7 +113,7 @@ def shadow_hash(crypt_salt: str | None = None, password: str | None = None, algo
         saltlite '*' random.shadow_hash 'My5alT' 'MyP@asswd' md5
     """
     secret = get_str() if password is None else str(password)
-    return _crypt.hashed(secret, algorithm, None if crypt_salt is None else str(crypt_salt))
+    return _accounts.hashed(secret, algorithm, None if crypt_salt is None else str(crypt_salt))
 
 
 def rand_int(start: int = 1, end: int = 10, seed: Any = None) -> int:

@@ -37,8 +37,7 @@ def __virtual__() -> bool | tuple[bool, str]:  # noqa: N807 - the name that the 
 
 
 def version() -> str:
-    """
-    The version of nft, such as ``v1.0.6``.
+    """The version of nft, such as ``v1.0.6``.
 
     CLI Example::
 
@@ -49,8 +48,7 @@ def version() -> str:
 
 
 def list_tables(family: str = "ipv4") -> list[dict[str, Any]]:
-    """
-    The tables of a family: ``family``, ``name`` and ``handle`` of each.
+    """The tables of a family: ``family``, ``name`` and ``handle`` of each.
 
     CLI Example::
 
@@ -62,8 +60,7 @@ def list_tables(family: str = "ipv4") -> list[dict[str, Any]]:
 
 
 def get_rules(family: str = "ipv4") -> list[str]:
-    """
-    The tables of a family as nft writes them, one text each.
+    """The tables of a family as nft writes them, one text each.
 
     CLI Example::
 
@@ -74,8 +71,8 @@ def get_rules(family: str = "ipv4") -> list[str]:
 
 
 def get_rules_json(family: str = "ipv4") -> list[dict[str, Any]]:
-    """
-    Everything of a family as nft says it in JSON: ``metainfo``, ``table``, ``chain``, ``rule`` and others, in a list.
+    """Everything of a family as nft says it in JSON: ``metainfo``, ``table``, ``chain``, ``rule`` and others, in a
+    list.
 
     CLI Example::
 
@@ -85,8 +82,7 @@ def get_rules_json(family: str = "ipv4") -> list[dict[str, Any]]:
 
 
 def get_policy(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> str | None:
-    """
-    What becomes of packets that no rule of a chain is for; ``None`` for a chain that is none, or is no hook's.
+    """What becomes of packets that no rule of a chain is for; ``None`` for a chain that is none, or is no hook's.
 
     CLI Example::
 
@@ -105,8 +101,7 @@ def get_policy(table: str = "filter", chain: str | None = None, family: str = "i
 def get_rule_handle(
     table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4"
 ) -> dict[str, Any]:
-    """
-    The number that nft has given to a rule: ``{"result": True, "handle": "5"}``, or a ``comment`` that says why not.
+    """The number that nft has given to a rule: ``{"result": True, "handle": "5"}``, or a ``comment`` that says why not.
 
     CLI Example::
 
@@ -119,8 +114,7 @@ def get_rule_handle(
 def check(
     table: str = "filter", chain: str | None = None, rule: str | None = None, family: str = "ipv4"
 ) -> dict[str, Any]:
-    """
-    Whether a chain has a rule: ``{"result": ..., "comment": ...}``. What a counter has counted does not matter.
+    """Whether a chain has a rule: ``{"result": ..., "comment": ...}``. What a counter has counted does not matter.
 
     CLI Example::
 
@@ -130,8 +124,7 @@ def check(
 
 
 def check_chain(table: str = "filter", chain: str | None = None, family: str = "ipv4") -> dict[str, Any]:
-    """
-    Whether a table has a chain: ``{"result": ..., "comment": ...}``.
+    """Whether a table has a chain: ``{"result": ..., "comment": ...}``.
 
     CLI Example::
 
@@ -147,8 +140,7 @@ def check_chain(table: str = "filter", chain: str | None = None, family: str = "
 
 
 def check_table(table: str | None = None, family: str = "ipv4") -> dict[str, Any]:
-    """
-    Whether there is a table: ``{"result": ..., "comment": ...}``.
+    """Whether there is a table: ``{"result": ..., "comment": ...}``.
 
     CLI Example::
 

@@ -1,7 +1,8 @@
 """Packages of Arch Linux and its derivatives, through pacman.
 
-Most functions take ``root``, the absolute path of another root that they work on. Its own ``etc/pacman.conf`` holds
-there, if it has one; paths of files are as they are seen inside of it.
+Most functions take ``root``, the absolute path of another root folder to work on. Its own ``etc/pacman.conf`` is used
+if there is one. File paths are relative to that root.
+
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -11,18 +12,118 @@ there, if it has one; paths of files are as they are seen inside of it.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import Sequence
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from saltlite.plugins.modules import _packages, _pacman
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _packages
 from saltlite.plugins.modules._packages import Changes
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
+
+
+SPELLING = _packages.Spelling(
+    names=re.compile(r"[A-Za-z0-9@_+][A-Za-z0-9@._+-]*", re.ASCII),
+    versions=re.compile(r"(?:[<>]=?|=)?[A-Za-z0-9][A-Za-z0-9.+:_~-]*", re.ASCII),
+)
+"""A version may say how the package's own has to stand to it, as in `>=1.2-1`."""
+
+UNASKED = ("--noconfirm", "--noprogressbar")
+PLAN = ("--print", "--print-format", "%n %v")
+"""Options of a transaction that is to be reported, and not done."""
+
+_REASON = re.compile(r"^error: |breaks dependency|unable to satisfy dependency|in conflict|exists in filesystem")
+_LOCK = re.compile(r"you can remove (/.*)$", re.MULTILINE)
+
+
+def _pacman(arguments: Sequence[str], root: str | None) -> subprocess.CompletedProcess[str]:
+    """Run pacman. Raises CommandNotFoundError, and SaltInvocationError for what is no root."""
+    return _packages.run(["pacman", *_place(root), *arguments])
+
+
+def _checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """`done`, unless it failed: then CommandExecutionError."""
+    if done.returncode == 0:
+        return done
+    if "you cannot perform this operation unless you are root" in done.stderr:
+        raise CommandExecutionError("Packages can be changed by root only, and this minion runs as another user.")
+    lock = _LOCK.search(done.stderr) if "unable to lock database" in done.stderr else None
+    if lock is not None:
+        raise CommandExecutionError(_locked(lock[1]))
+    lines = [line.strip() for line in f"{done.stderr}\n{done.stdout}".splitlines()]
+    reasons = [line.removeprefix("error: ").removeprefix(":: ") for line in lines if _REASON.search(line)]
+    raise _packages.failure(done, reasons)
+
+
+def _listing(arguments: Sequence[str], root: str | None) -> str:
+    """What pacman lists; it fails without a word where there is nothing to list, which is an answer."""
+    done = _pacman(arguments, root)
+    return done.stdout if done.returncode == 1 and not done.stderr else _checked(done).stdout
+
+
+def _fetched_lists(root: str | None) -> dict[str, tuple[int, int]]:
+    """Repository -> what its package list on this machine is known by; (0, 0) for one that was never fetched."""
+    _place(root)  # raises for what is no root
+    options = [*_configuration(root), *(["--rootdir", root] if root else [])]
+    names = _checked(_packages.run(["pacman-conf", *options, "--repo-list"])).stdout.split()
+    folder = _checked(_packages.run(["pacman-conf", *options, "DBPath"])).stdout.strip()
+    found = {}
+    for name in names:
+        with contextlib.suppress(OSError):
+            known = os.stat(os.path.join(folder, "sync", f"{name}.db"))
+            found[name] = (known.st_mtime_ns, known.st_ino)
+    return {name: found.get(name, (0, 0)) for name in names}
+
+
+def _targets(wanted: dict[str, str]) -> list[str]:
+    """`name`, or `name` with what its version has to be, for what a call asks for."""
+    return [
+        f"{name}{version}" if version[:1] in ("<", ">", "=") else f"{name}={version}" if version else name
+        for name, version in wanted.items()
+    ]
+
+
+def _compare(first: str, second: str) -> int:
+    """-1, 0 or 1 when the first version is older, equal or newer."""
+    done = _packages.run(["vercmp", SPELLING.version(first), SPELLING.version(second)])
+    if done.returncode:
+        raise _packages.failure(done, [])
+    number = int(done.stdout)
+    return (number > 0) - (number < 0)
+
+
+def _place(root: str | None) -> list[str]:
+    """The options that have pacman work on another root, with the configuration that it has."""
+    if root is None:
+        return []
+    place = _packages.path(root)
+    if not os.path.isabs(place) or not os.path.isdir(place):
+        raise SaltInvocationError(f"{root} is not the absolute path of a folder on this minion.")
+    options = ["--root", place, "--cachedir", os.path.join(place, "var/cache/pacman/pkg")]
+    options += ["--hookdir", os.path.join(place, "etc/pacman.d/hooks")]
+    return [*options, *_configuration(place)]
+
+
+def _configuration(root: str | None) -> list[str]:
+    own = os.path.join(root or "/", "etc/pacman.conf")
+    return ["--config", own] if root and os.path.isfile(own) else []
+
+
+def _locked(path: str) -> str:
+    holder = _packages.process_holding(path)
+    way_out = "try again when that has ended"
+    if not holder:
+        way_out = f"no process of this machine has it open, so remove {path} if it was left behind"
+    return f"The package database is locked by another package manager{holder}: {way_out}."
+
 
 __virtualname__ = "pkg"
 
@@ -69,8 +170,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def list_pkgs(versions_as_list: bool = False, **kwargs: Unpack[_Listing]) -> dict[str, Any]:
-    """
-    The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
+    """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
 
     pacman keeps nothing of packages that are gone: ``removed`` and ``purge_desired`` give an empty dict.
 
@@ -83,13 +183,12 @@ def list_pkgs(versions_as_list: bool = False, **kwargs: Unpack[_Listing]) -> dic
     given = _packages.take(kwargs, *_Listing.__annotations__)
     if given["removed"] or given["purge_desired"]:
         return {}
-    rows = _rows(_pacman.listing(["-Q"], given["root"]))
+    rows = _rows(_listing(["-Q"], given["root"]))
     return _packages.listed({name: [version] for name, version in rows}, versions_as_list)
 
 
 def list_installed(*names: str, **kwargs: Unpack[_Rooted]) -> dict[str, str]:
-    """
-    The installed packages and their versions, or only the named ones; globs work.
+    """The installed packages and their versions, or only the named ones; globs work.
 
     CLI Example::
 
@@ -100,8 +199,7 @@ def list_installed(*names: str, **kwargs: Unpack[_Rooted]) -> dict[str, str]:
 
 
 def version(*names: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
-    """
-    The installed version of a package, or a dict of versions for several; an empty text for none. Globs work.
+    """The installed version of a package, or a dict of versions for several; an empty string for none. Globs work.
 
     CLI Example::
 
@@ -113,17 +211,16 @@ def version(*names: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
 
 
 def latest_version(*names: str, refresh: bool = False, root: str | None = None) -> str | dict[str, str]:
-    """
-    The version that an install or upgrade would bring, or an empty text when the package is up to date or unknown.
+    """The version that an install or upgrade would bring, or an empty string when the package is up to date or unknown.
 
-    Several names give a dict. ``refresh=True`` fetches the package lists before.
+    Several names give a dict. ``refresh=True`` fetches the package lists first.
 
     CLI Example::
 
         saltlite '*' pkg.latest_version openssl
         saltlite '*' pkg.latest_version openssl curl refresh=True
     """
-    wanted = [_pacman.SPELLING.name(name) for name in names]
+    wanted = [SPELLING.name(name) for name in names]
     if not wanted:
         return ""
     if refresh:
@@ -138,8 +235,7 @@ def latest_version(*names: str, refresh: bool = False, root: str | None = None) 
 
 
 def available_version(*names: str, refresh: bool = False, root: str | None = None) -> str | dict[str, str]:
-    """
-    The same as ``latest_version``.
+    """Alias of ``latest_version``.
 
     CLI Example::
 
@@ -149,8 +245,7 @@ def available_version(*names: str, refresh: bool = False, root: str | None = Non
 
 
 def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
-    """
-    Whether an upgrade of the package is there.
+    """Whether an upgrade of the package is available.
 
     CLI Example::
 
@@ -161,10 +256,9 @@ def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
 
 
 def list_upgrades(refresh: bool = True, root: str | None = None) -> dict[str, str]:
-    """
-    The packages that an upgrade would change, with their new versions.
+    """The packages that an upgrade would change, with their new versions.
 
-    ``refresh=False`` works with the package lists as they are.
+    ``refresh=False`` uses the package lists as they are.
 
     CLI Example::
 
@@ -173,12 +267,11 @@ def list_upgrades(refresh: bool = True, root: str | None = None) -> dict[str, st
     """
     if refresh:
         refresh_db(root=root)
-    return dict(_rows(_pacman.listing(["-Su", *_pacman.PLAN], root)))
+    return dict(_rows(_listing(["-Su", *PLAN], root)))
 
 
 def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
-    """
-    Compare two versions as pacman does: -1, 0 or 1 when the first is older, equal or newer.
+    """Compare two versions as pacman does: -1, 0 or 1 when the first is older, equal or newer.
 
     CLI Example::
 
@@ -187,21 +280,20 @@ def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
     first, second = str(pkg1), str(pkg2)
     if ignore_epoch:
         first, second = first.rpartition(":")[2], second.rpartition(":")[2]
-    return _pacman.compare(first, second)
+    return _compare(first, second)
 
 
 def refresh_db(root: str | None = None) -> dict[str, bool | None]:
-    """
-    Fetch the package lists: ``{repository: True}`` for a new list, False for one that was up to date.
+    """Fetch the package lists: ``{repository: True}`` for a new list, False for one that was up to date.
 
     CLI Example::
 
         saltlite '*' pkg.refresh_db
     """
     # What pacman says of a list differs by version and terminal; what it has done to it does not.
-    before = _pacman.fetched_lists(root)
-    _pacman.checked(_pacman.pacman(["-Sy", *_pacman.UNASKED], root))
-    return {name: known != before.get(name) for name, known in _pacman.fetched_lists(root).items()}
+    before = _fetched_lists(root)
+    _checked(_pacman(["-Sy", *UNASKED], root))
+    return {name: known != before.get(name) for name, known in _fetched_lists(root).items()}
 
 
 def install(
@@ -212,14 +304,13 @@ def install(
     sources: list[Any] | None = None,
     **kwargs: Unpack[_Installing],
 ) -> Changes:
-    """
-    Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
+    """Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
 
-    ``name`` is one package or group, or several parted by commas; ``version`` wants that version of it. ``pkgs`` is a
+    ``name`` is one package or group, or several separated by commas; ``version`` selects its version. ``pkgs`` is a
     list of names or of ``{name: version}``; a version may begin with ``<``, ``<=``, ``>=`` or ``>``. ``sources`` is a
     list of ``{name: /path/to/file.pkg.tar.zst}``, of the minion or of the file server. ``refresh`` fetches the package
-    lists before, and upgrades everything unless ``sysupgrade=False`` is said: Arch does not support less.
-    ``test=True`` tells what would change, and changes nothing.
+    lists first, and upgrades everything unless ``sysupgrade=False`` is said: Arch does not support less. ``test=True``
+    reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -234,7 +325,7 @@ def install(
     else:
         whole = refresh if sysupgrade is None else sysupgrade
         options = [option for option, wanted in (("-y", refresh and not test), ("-u", whole)) if wanted]
-        named = _pacman.targets(_pacman.SPELLING.wanted(name, pkgs, given["version"]))
+        named = _targets(SPELLING.wanted(name, pkgs, given["version"]))
         if not named and not whole:
             return {}
         argv = ["-S", *options, "--needed", "--", *named]
@@ -242,10 +333,10 @@ def install(
 
 
 def upgrade(refresh: bool = True, root: str | None = None, test: bool = False) -> Changes:
-    """
-    Upgrade all packages. Returns what ``install`` returns. ``test=True`` tells what would change, and changes nothing.
+    """Upgrade all packages. Returns what ``install`` returns. ``test=True`` reports what would change, and changes
+    nothing.
 
-    ``refresh=False`` works with the package lists as they are.
+    ``refresh=False`` uses the package lists as they are.
 
     CLI Example::
 
@@ -256,33 +347,30 @@ def upgrade(refresh: bool = True, root: str | None = None, test: bool = False) -
 
 
 def remove(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Removing]) -> Changes:
-    """
-    Remove packages; those that are not installed are skipped. ``test=True`` tells what would change.
+    """Remove packages; those that are not installed are skipped. ``test=True`` reports what would change.
 
     CLI Example::
 
         saltlite '*' pkg.remove vim
         saltlite '*' pkg.remove pkgs='["foo", "bar"]'
     """
-    return _remove("-R", _pacman.SPELLING.wanted(name, pkgs), kwargs)
+    return _remove("-R", SPELLING.wanted(name, pkgs), kwargs)
 
 
 def purge(name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Removing]) -> Changes:
-    """
-    Remove packages with everything that depends on them, what they alone needed, and their configuration files.
+    """Remove packages with everything that depends on them, what they alone needed, and their configuration files.
 
-    ``test=True`` tells what would change, and changes nothing.
+    ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.purge vim
     """
-    return _remove("-Rnsc", _pacman.SPELLING.wanted(name, pkgs), kwargs)
+    return _remove("-Rnsc", SPELLING.wanted(name, pkgs), kwargs)
 
 
 def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
-    """
-    The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
+    """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
     CLI Example::
 
@@ -294,8 +382,7 @@ def file_list(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
 
 
 def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
-    """
-    The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
+    """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
     CLI Example::
 
@@ -303,20 +390,19 @@ def file_dict(*packages: str, **kwargs: Unpack[_Rooted]) -> dict[str, Any]:
     """
     root = _rooted(kwargs)["root"]
     installed = list_pkgs(root=root)
-    wanted = [_pacman.SPELLING.name(name) for name in packages]
+    wanted = [SPELLING.name(name) for name in packages]
     errors = [f"Package {name} is not installed." for name in wanted if name not in installed]
     there = [name for name in wanted if name in installed]
     found: dict[str, list[str]] = {name: [] for name in there}
     if there or not wanted:
         above = (root or "").rstrip("/")
-        for name, path in _rows(_pacman.listing(["-Ql", "--", *there], root)):
+        for name, path in _rows(_listing(["-Ql", "--", *there], root)):
             found.setdefault(name, []).append(path.removeprefix(above))
     return {"errors": errors, "packages": found}
 
 
 def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
-    """
-    Which package a file belongs to, or a dict for several files; an empty text for none.
+    """The package that a file belongs to, or a dict for several files; an empty string for none.
 
     CLI Example::
 
@@ -328,14 +414,14 @@ def owner(*paths: str, **kwargs: Unpack[_Rooted]) -> str | dict[str, str]:
     for path in paths:
         place = _packages.path(path)
         inside = os.path.join(root, place.lstrip("/")) if root and os.path.isabs(place) else place
-        done = _pacman.pacman(["-Qqo", "--", inside], root)
+        done = _pacman(["-Qqo", "--", inside], root)
         found[path] = ",".join(done.stdout.split()) if done.returncode == 0 else ""
     return found[paths[0]] if len(paths) == 1 else found if paths else ""
 
 
 def group_list(root: str | None = None) -> dict[str, list[str]]:
-    """
-    The groups of packages by how much of them is installed: ``installed``, ``partially_installed`` and ``available``.
+    """The groups of packages by how much of them is installed: ``installed``, ``partially_installed`` and
+    ``available``.
 
     CLI Example::
 
@@ -352,20 +438,18 @@ def group_list(root: str | None = None) -> dict[str, list[str]]:
 
 
 def group_info(name: str, root: str | None = None) -> dict[str, list[str]]:
-    """
-    The packages of a group: ``{"mandatory": [], "optional": [], "default": [names], "conditional": []}``.
+    """The packages of a group: ``{"mandatory": [], "optional": [], "default": [names], "conditional": []}``.
 
     CLI Example::
 
         saltlite '*' pkg.group_info xorg
     """
-    members = _groups(["-Sgg", "--", _pacman.SPELLING.name(name)], root)
+    members = _groups(["-Sgg", "--", SPELLING.name(name)], root)
     return {part: sorted(members.get(name, ())) if part == "default" else [] for part in _GROUP_PARTS}
 
 
 def group_diff(name: str, root: str | None = None) -> dict[str, dict[str, list[str]]]:
-    """
-    Which packages of a group are installed: ``{"default": {"installed": [], "not installed": []}, …}``.
+    """Which packages of a group are installed: ``{"default": {"installed": [], "not installed": []}, …}``.
 
     CLI Example::
 
@@ -382,11 +466,10 @@ def group_diff(name: str, root: str | None = None) -> dict[str, dict[str, list[s
 
 
 def list_repo_pkgs(*args: str, **kwargs: Unpack[_Offers]) -> dict[str, Any]:
-    """
-    The packages that repositories offer: ``{name: [versions]}``, the newest first. Names may be globs.
+    """The packages that repositories offer: ``{name: [versions]}``, newest first. Names may be globs.
 
-    ``fromrepo`` limits it to some repositories, parted by commas. ``byrepo=True`` gives ``{repository: {name:
-    [versions]}}``. ``refresh=True`` fetches the package lists before.
+    ``fromrepo`` limits it to some repositories, separated by commas. ``byrepo=True`` gives ``{repository: {name:
+    [versions]}}``. ``refresh=True`` fetches the package lists first.
 
     CLI Example::
 
@@ -414,10 +497,8 @@ def list_repo_pkgs(*args: str, **kwargs: Unpack[_Offers]) -> dict[str, Any]:
 def _change(argv: Sequence[str], *, root: str | None, test: Any) -> Changes:
     """Run a transaction and compare the installed packages before and after; for a test ask pacman for its plan."""
     if not test:
-        return _packages.changed(
-            lambda: list_pkgs(root=root), lambda: _pacman.checked(_pacman.pacman([*_pacman.UNASKED, *argv], root))
-        )
-    plan = _rows(_pacman.listing([*_pacman.PLAN, *argv], root))
+        return _packages.changed(lambda: list_pkgs(root=root), lambda: _checked(_pacman([*UNASKED, *argv], root)))
+    plan = _rows(_listing([*PLAN, *argv], root))
     installed = list_pkgs(root=root)
     gone = argv[0].startswith("-R")
     after = {**installed, **dict(plan)} if not gone else {k: v for k, v in installed.items() if k not in dict(plan)}
@@ -442,20 +523,20 @@ def _rows(output: str) -> list[tuple[str, str]]:
 
 def _offers(root: str | None) -> list[tuple[str, str, str]]:
     """Repository, name and version of all that repositories offer."""
-    lines = _pacman.listing(["-Sl"], root).splitlines()
+    lines = _listing(["-Sl"], root).splitlines()
     return [(words[0], words[1], words[2]) for words in map(str.split, lines) if len(words) > 2]
 
 
 def _groups(arguments: Sequence[str], root: str | None) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for group, name in _rows(_pacman.listing(arguments, root)):
+    for group, name in _rows(_listing(arguments, root)):
         found.setdefault(group, set()).add(name)
     return found
 
 
 def _newer(installed: str, offer: str) -> str:
-    return offer if offer and offer != installed and (not installed or _pacman.compare(offer, installed) > 0) else ""
+    return offer if offer and offer != installed and (not installed or _compare(offer, installed) > 0) else ""
 
 
 def _newest_first(offers: list[str]) -> list[str]:
-    return sorted(set(offers), key=cmp_to_key(_pacman.compare), reverse=True)
+    return sorted(set(offers), key=cmp_to_key(_compare), reverse=True)

@@ -121,16 +121,15 @@ def install(
     cwd: str | None = None,
     **kwargs: Unpack[_Installing],
 ) -> dict[str, Any]:
-    """
-    Install packages: ``{pid, retcode, stdout, stderr}`` of pip.
+    """Install packages: ``{pid, retcode, stdout, stderr}`` of pip.
 
-    ``pkgs`` is a list, or a text with commas (a semicolon stands for the comma of a version, as in ``a>=1;<2``);
+    ``pkgs`` is a list, or a comma-separated string (a semicolon stands for the comma of a version, as in ``a>=1;<2``);
     ``requirements`` are files of the minion or of the file server. ``editable`` are folders and repositories. Further
     keyword arguments are options of pip: ``upgrade``, ``force_reinstall``, ``ignore_installed``, ``no_deps``,
     ``pre_releases``, ``index_url``, ``extra_index_url``, ``no_index``, ``find_links``, ``trusted_host``, ``proxy``,
     ``cert``, ``timeout``, ``target``, ``source``, ``no_binary``, ``no_cache_dir``, ``cache_dir``, ``exists_action``,
     ``global_options`` and ``log``; ``extra_args`` are words for pip as they are. ``env_vars`` are variables to set.
-    ``test=True`` tells what would be installed, and changes nothing.
+    ``test=True`` reports what would be installed, and changes nothing.
 
     CLI Example::
 
@@ -160,10 +159,9 @@ def uninstall(
     cwd: str | None = None,
     **kwargs: Unpack[_Network],
 ) -> dict[str, Any]:
-    """
-    Remove packages: ``{pid, retcode, stdout, stderr}`` of pip.
+    """Remove packages: ``{pid, retcode, stdout, stderr}`` of pip.
 
-    ``pkgs`` and ``requirements`` are as for ``install``. ``test=True`` tells what would be removed.
+    ``pkgs`` and ``requirements`` are as for ``install``. ``test=True`` reports what would be removed.
 
     CLI Example::
 
@@ -189,8 +187,7 @@ def list_(
     cwd: str | None = None,
     env_vars: dict[str, Any] | None = None,
 ) -> dict[str, str]:
-    """
-    The installed packages: ``{name: version}``, or only those whose name begins with ``prefix``.
+    """The installed packages: ``{name: version}``, or only those whose name begins with ``prefix``.
 
     Names are normalized: in small letters, with hyphens.
 
@@ -213,8 +210,7 @@ def freeze(
     *,
     env_vars: dict[str, Any] | None = None,
 ) -> list[str]:
-    """
-    The installed packages as lines of a requirements file, pip and its like included.
+    """The installed packages as lines of a requirements file, pip and its like included.
 
     CLI Example::
 
@@ -232,8 +228,7 @@ def list_freeze_parse(
     cwd: str | None = None,
     env_vars: dict[str, Any] | None = None,
 ) -> dict[str, str]:
-    """
-    The same as ``list``.
+    """Alias of ``list``.
 
     CLI Example::
 
@@ -243,8 +238,7 @@ def list_freeze_parse(
 
 
 def version(bin_env: str | None = None, cwd: str | None = None, user: str | None = None) -> str | None:
-    """
-    The version of pip, or None when it does not say.
+    """The version of pip, or None when it does not say.
 
     CLI Example::
 
@@ -260,8 +254,7 @@ def version(bin_env: str | None = None, cwd: str | None = None, user: str | None
 
 
 def list_upgrades(bin_env: str | None = None, user: str | None = None, cwd: str | None = None) -> dict[str, str]:
-    """
-    The packages of which there is a newer version: ``{name: "2.0 [wheel]"}``.
+    """The packages of which there is a newer version: ``{name: "2.0 [wheel]"}``.
 
     CLI Example::
 
@@ -272,8 +265,7 @@ def list_upgrades(bin_env: str | None = None, user: str | None = None, cwd: str 
 
 
 def upgrade_available(pkg: str, bin_env: str | None = None, user: str | None = None, cwd: str | None = None) -> bool:
-    """
-    Whether there is a newer version of an installed package.
+    """Whether there is a newer version of an installed package.
 
     CLI Example::
 
@@ -286,10 +278,9 @@ def upgrade_available(pkg: str, bin_env: str | None = None, user: str | None = N
 def upgrade(
     bin_env: str | None = None, user: str | None = None, cwd: str | None = None, *, test: bool = False
 ) -> dict[str, Any]:
-    """
-    Upgrade every package of which there is a newer version: ``{changes: {name: {old, new}}, result, comment}``.
+    """Upgrade every package of which there is a newer version: ``{changes: {name: {old, new}}, result, comment}``.
 
-    ``test=True`` tells what would change, and changes nothing.
+    ``test=True`` reports what would change, and changes nothing.
 
     CLI Example::
 
@@ -312,8 +303,7 @@ def upgrade(
 
 
 def is_installed(pkgname: str, bin_env: str | None = None, user: str | None = None, cwd: str | None = None) -> bool:
-    """
-    Whether a package is installed.
+    """Whether a package is installed.
 
     CLI Example::
 
@@ -330,8 +320,7 @@ def list_all_versions(
     cwd: str | None = None,
     **kwargs: Unpack[_Versions],
 ) -> list[str] | None:
-    """
-    The versions of a package that the index has, the oldest first; None for none.
+    """The versions of a package that the index has, oldest first; None for none.
 
     ``include_alpha``, ``include_beta`` and ``include_rc`` add those; ``index_url`` and ``extra_index_url`` say where.
 
@@ -354,8 +343,7 @@ def list_all_versions(
 
 
 def normalize(name: str) -> str:
-    """
-    The name of a package as indexes know it (PEP 503).
+    """The name of a package as indexes know it (PEP 503).
 
     CLI Example::
 

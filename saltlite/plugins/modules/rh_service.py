@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING
 
 from saltlite.errors import CommandExecutionError
-from saltlite.plugins.modules import _programs, _systemd, _sysvinit
+from saltlite.plugins.modules import _programs, _services
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
@@ -48,7 +48,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
     system = str(__grains__.get("os", ""))
     if system not in _SYSTEMD_SINCE and system not in _OTHERS:
         return False, "The rh_service execution module cannot be loaded: only works on Red Hat and old SUSE systems."
-    if _systemd.booted():
+    if _services.booted():
         return (
             False,
             "The rh_service execution module cannot be loaded: only works on machines that systemd does not run.",
@@ -60,8 +60,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def get_all(limit: str = "") -> list[str]:
-    """
-    All services that chkconfig knows and that have an init script, sorted.
+    """All services that chkconfig knows and that have an init script, sorted.
 
     CLI Example::
 
@@ -72,8 +71,7 @@ def get_all(limit: str = "") -> list[str]:
 
 
 def get_enabled(limit: str = "") -> list[str]:
-    """
-    The services that start with the machine, sorted.
+    """The services that start with the machine, sorted.
 
     CLI Example::
 
@@ -83,8 +81,7 @@ def get_enabled(limit: str = "") -> list[str]:
 
 
 def get_disabled(limit: str = "") -> list[str]:
-    """
-    The services that do not start with the machine, sorted.
+    """The services that do not start with the machine, sorted.
 
     CLI Example::
 
@@ -94,19 +91,17 @@ def get_disabled(limit: str = "") -> list[str]:
 
 
 def available(name: str, limit: str = "") -> bool:
-    """
-    Whether there is such a service.
+    """Whether there is such a service.
 
     CLI Example::
 
         saltlite '*' service.available sshd
     """
-    return limit.lower() != "upstart" and _sysvinit.service_name(name) in _sysvinit.scripts()
+    return limit.lower() != "upstart" and _services.service_name(name) in _services.scripts()
 
 
 def missing(name: str, limit: str = "") -> bool:
-    """
-    Whether there is no such service.
+    """Whether there is no such service.
 
     CLI Example::
 
@@ -116,63 +111,57 @@ def missing(name: str, limit: str = "") -> bool:
 
 
 def start(name: str) -> bool:
-    """
-    Start a service.
+    """Start a service.
 
     CLI Example::
 
         saltlite '*' service.start sshd
     """
-    return _sysvinit.act(name, "start")
+    return _services.act(name, "start")
 
 
 def stop(name: str) -> bool:
-    """
-    Stop a service.
+    """Stop a service.
 
     CLI Example::
 
         saltlite '*' service.stop sshd
     """
-    return _sysvinit.act(name, "stop")
+    return _services.act(name, "stop")
 
 
 def restart(name: str) -> bool:
-    """
-    Stop a service and start it.
+    """Stop a service and start it.
 
     CLI Example::
 
         saltlite '*' service.restart sshd
     """
-    return _sysvinit.act(name, "restart")
+    return _services.act(name, "restart")
 
 
 def reload_(name: str) -> bool:
-    """
-    Let a service read its configuration again.
+    """Let a service read its configuration again.
 
     CLI Example::
 
         saltlite '*' service.reload sshd
     """
-    return _sysvinit.act(name, "reload")
+    return _services.act(name, "reload")
 
 
 def run(name: str, action: str) -> bool:
-    """
-    Run any action that an init script has.
+    """Run any action that an init script has.
 
     CLI Example::
 
         saltlite '*' service.run httpd graceful
     """
-    return _sysvinit.act(name, action)
+    return _services.act(name, action)
 
 
 def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:
-    """
-    Whether a service runs, as its init script tells; by name where the name is a glob. ``sig`` looks for a process
+    """Whether a service runs, as its init script tells; by name where the name is a glob. ``sig`` looks for a process
     with that text in its command line instead.
 
     CLI Example::
@@ -182,12 +171,11 @@ def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:
     """
     if sig:
         return bool(__salt__["status.pid"](sig))
-    return _sysvinit.statuses(name, get_all)
+    return _services.statuses(name, get_all)
 
 
 def enable(name: str) -> bool:
-    """
-    Start a service with the machine from now on.
+    """Start a service with the machine from now on.
 
     CLI Example::
 
@@ -197,8 +185,7 @@ def enable(name: str) -> bool:
 
 
 def disable(name: str) -> bool:
-    """
-    Start a service with the machine no more; it goes on running until it is stopped.
+    """Start a service with the machine no more; it goes on running until it is stopped.
 
     CLI Example::
 
@@ -208,19 +195,17 @@ def disable(name: str) -> bool:
 
 
 def enabled(name: str) -> bool:
-    """
-    Whether a service starts with the machine.
+    """Whether a service starts with the machine.
 
     CLI Example::
 
         saltlite '*' service.enabled sshd
     """
-    return _sysvinit.service_name(name) in get_enabled()
+    return _services.service_name(name) in get_enabled()
 
 
 def disabled(name: str) -> bool:
-    """
-    Whether a service does not start with the machine.
+    """Whether a service does not start with the machine.
 
     CLI Example::
 
@@ -230,14 +215,13 @@ def disabled(name: str) -> bool:
 
 
 def delete(name: str) -> bool:
-    """
-    Take a service out of chkconfig's care, with the links that start it; its script stays.
+    """Take a service out of chkconfig's care, with the links that start it; its script stays.
 
     CLI Example::
 
         saltlite '*' service.delete sshd
     """
-    _programs.checked(["chkconfig", "--del", _sysvinit.service_name(name)])
+    _programs.checked(["chkconfig", "--del", _services.service_name(name)])
     return True
 
 
@@ -245,8 +229,8 @@ def _starting(limit: str) -> dict[str, bool]:
     """Name of each service -> whether the run level of this machine starts it."""
     if limit.lower() == "upstart":
         return {}
-    level = _sysvinit.runlevel(_RUNLEVEL)
-    scripts = set(_sysvinit.scripts())
+    level = _services.runlevel(_RUNLEVEL)
+    scripts = set(_services.scripts())
     found: dict[str, bool] = {}
     for line in _programs.checked(["chkconfig", "--list"]).stdout.splitlines():
         name, _, rest = line.strip().partition("\t") if "\t" in line else line.strip().partition(" ")
@@ -257,8 +241,8 @@ def _starting(limit: str) -> dict[str, bool]:
 
 
 def _turn(name: str, state: str) -> bool:
-    service = _sysvinit.service_name(name)
-    if service not in _sysvinit.scripts():
+    service = _services.service_name(name)
+    if service not in _services.scripts():
         raise CommandExecutionError(f"There is no service '{service}' on this minion")
     if _programs.run(["chkconfig", "--list", service]).retcode:
         _programs.checked(["chkconfig", "--add", service])

@@ -15,7 +15,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _packages, _rpm, _rpm_reports
+from saltlite.plugins.modules import _packages, _rpm
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
@@ -34,10 +34,9 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def list_pkgs(*packages: str, root: str | None = None) -> dict[str, str]:
-    """
-    The installed packages and their versions without releases, or only the named ones; the names may be globs.
+    """The installed packages and their versions without releases, or only the named ones; the names may be globs.
 
-    ``root`` is a folder that holds another system.
+    ``root`` is the folder of another system.
 
     CLI Example::
 
@@ -54,19 +53,18 @@ def list_pkgs(*packages: str, root: str | None = None) -> dict[str, str]:
 def info(
     *packages: str, attr: str | list[str] | None = None, all_versions: bool = False, root: str | None = None
 ) -> dict[str, Any]:
-    """
-    What rpm knows of the named packages, or of all installed ones: version, arch, description and more.
+    """What rpm knows of the named packages, or of all installed ones: version, arch, description and more.
 
     ``attr`` limits the answer to some of version, vendor, release, epoch, build_date, build_date_time_t, install_date,
     install_date_time_t, build_host, group, source_rpm, size, arch, license, signature, packager, url, summary and
-    description. With ``all_versions`` each package has a list, the newest first.
+    description. With ``all_versions`` each package has a list, newest first.
 
     CLI Example::
 
         saltlite '*' lowpkg.info bash
         saltlite '*' lowpkg.info bash attr=version,build_date
     """
-    return _rpm_reports.info(packages, root=_rpm.root_folder(root), attr=attr, all_versions=all_versions)
+    return _rpm.info(packages, root=_rpm.root_folder(root), attr=attr, all_versions=all_versions)
 
 
 def verify(
@@ -75,12 +73,11 @@ def verify(
     verify_options: str | list[str] | None = None,
     root: str | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """
-    The files that are not as their packages brought them: ``{path: {"mismatch": [what], "type": kind}}``, or
+    """The files that are not as their packages brought them: ``{path: {"mismatch": [what], "type": kind}}``, or
     ``{path: {"missing": True}}``.
 
-    ``ignore_types`` leaves out some of config, doc, ghost, license and readme; ``verify_options`` leaves out checks,
-    as in ``nodeps,nofiles``.
+    ``ignore_types`` skips some of config, doc, ghost, license and readme; ``verify_options`` skips checks, as in
+    ``nodeps,nofiles``.
 
     CLI Example::
 
@@ -88,72 +85,66 @@ def verify(
         saltlite '*' lowpkg.verify httpd ignore_types='[config, doc]'
     """
     folder = _rpm.root_folder(root)
-    return _rpm_reports.verify(packages, root=folder, ignore_types=ignore_types, verify_options=verify_options)
+    return _rpm.verify(packages, root=folder, ignore_types=ignore_types, verify_options=verify_options)
 
 
 def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str, list[str]]:
-    """
-    The files of the named packages, or of all, that were changed: ``{path: [what changed]}``.
+    """The files of the named packages, or of all, that were changed: ``{path: [what changed]}``.
 
-    Keyword arguments say which changes a file must have, or with False not have: size, mode, checksum, device,
-    symlink, owner, group, time, capabilities, missing, config.
+    Keyword arguments say which changes a file must have, or with False not have: size, mode, checksum, device, symlink,
+    owner, group, time, capabilities, missing, config.
 
     CLI Example::
 
         saltlite '*' lowpkg.modified httpd
         saltlite '*' lowpkg.modified httpd checksum=True config=False
     """
-    return _rpm_reports.modified(packages, root=_rpm.root_folder(root), **_rpm_reports.changes_asked(flags))
+    return _rpm.modified(packages, root=_rpm.root_folder(root), **_rpm.changes_asked(flags))
 
 
 def file_list(*packages: str, root: str | None = None) -> dict[str, list[str]]:
-    """
-    The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
+    """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
 
     CLI Example::
 
         saltlite '*' lowpkg.file_list httpd
     """
-    return _rpm_reports.file_list(packages, _rpm.root_folder(root))
+    return _rpm.file_list(packages, _rpm.root_folder(root))
 
 
 def file_dict(*packages: str, root: str | None = None) -> dict[str, Any]:
-    """
-    The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
+    """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
 
     CLI Example::
 
         saltlite '*' lowpkg.file_dict httpd
     """
-    return _rpm_reports.file_dict(packages, _rpm.root_folder(root))
+    return _rpm.file_dict(packages, _rpm.root_folder(root))
 
 
 def owner(*paths: str, root: str | None = None) -> str | dict[str, str]:
-    """
-    Which package a file belongs to, or a dict for several files; an empty text for none.
+    """The package that a file belongs to, or a dict for several files; an empty string for none.
 
     CLI Example::
 
         saltlite '*' lowpkg.owner /usr/bin/apachectl
         saltlite '*' lowpkg.owner /usr/bin/apachectl /etc/httpd/conf/httpd.conf
     """
-    return _rpm_reports.owner(paths, _rpm.root_folder(root))
+    return _rpm.owner(paths, _rpm.root_folder(root))
 
 
 def diff(package_path: str, path: str, root: str | None = None) -> str:
-    """
-    How an installed file differs from the one in a package file; an empty text for not at all.
+    """How an installed file differs from the one in a package file; an empty string for not at all.
 
     CLI Example::
 
         saltlite '*' lowpkg.diff /srv/httpd-2.4.57-5.x86_64.rpm /etc/httpd/conf/httpd.conf
     """
-    return _rpm_reports.difference(package_path, path, _rpm.root_folder(root))
+    return _rpm.difference(package_path, path, _rpm.root_folder(root))
 
 
 def version_cmp(ver1: str, ver2: str, ignore_epoch: bool = False) -> int:
-    """
-    Compare two versions as rpm does: -1, 0 or 1 when the first is older, equal or newer.
+    """Compare two versions as rpm does: -1, 0 or 1 when the first is older, equal or newer.
 
     CLI Example::
 
@@ -166,8 +157,7 @@ def version_cmp(ver1: str, ver2: str, ignore_epoch: bool = False) -> int:
 
 
 def bin_pkg_info(path: str, saltenv: str = "base") -> dict[str, Any]:
-    """
-    What a package file holds: name, version and arch. ``path`` is on the minion, or a URL such as ``salt://x.rpm``.
+    """What a package file holds: name, version and arch. ``path`` is on the minion, or a URL such as ``salt://x.rpm``.
 
     CLI Example::
 
@@ -190,8 +180,7 @@ def bin_pkg_info(path: str, saltenv: str = "base") -> dict[str, Any]:
 
 
 def checksum(*paths: str, root: str | None = None) -> dict[str, bool]:
-    """
-    Whether package files are whole and their signatures valid.
+    """Whether package files are whole and their signatures valid.
 
     CLI Example::
 
@@ -200,4 +189,4 @@ def checksum(*paths: str, root: str | None = None) -> dict[str, bool]:
     if not paths:
         raise CommandExecutionError("No package files were given.")
     folder = _rpm.root_folder(root)
-    return {path: _rpm_reports.is_whole(_packages.path(path), folder) for path in paths}
+    return {path: _rpm.is_whole(_packages.path(path), folder) for path in paths}

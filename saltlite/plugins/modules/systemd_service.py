@@ -21,7 +21,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _programs, _systemd, _sysvinit
+from saltlite.plugins.modules import _programs, _services
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__, __salt__
@@ -36,7 +36,7 @@ _RUNLEVEL = "2"
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
     if __grains__.get("kernel", "Linux") != "Linux":
         return False, "The systemd execution module cannot be loaded: only works on Linux."
-    if _systemd.booted():
+    if _services.booted():
         return __virtualname__
     if shutil.which("systemctl") is None:
         return False, "The systemd execution module cannot be loaded: only works on machines that systemd runs."
@@ -46,8 +46,7 @@ def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the l
 
 
 def start(name: str, no_block: bool = False, unmask: bool = False, unmask_runtime: bool = False) -> bool:
-    """
-    Start a unit. ``unmask`` and ``unmask_runtime`` remove its masks first, ``no_block`` does not wait for it.
+    """Start a unit. ``unmask`` and ``unmask_runtime`` remove its masks first, ``no_block`` does not wait for it.
 
     CLI Example::
 
@@ -57,8 +56,7 @@ def start(name: str, no_block: bool = False, unmask: bool = False, unmask_runtim
 
 
 def stop(name: str, no_block: bool | None = None) -> bool:
-    """
-    Stop a unit. ``no_block`` does not wait for it, which is the default for the minion itself.
+    """Stop a unit. ``no_block`` does not wait for it, which is the default for the minion itself.
 
     CLI Example::
 
@@ -68,9 +66,8 @@ def stop(name: str, no_block: bool | None = None) -> bool:
 
 
 def restart(name: str, no_block: bool | None = None, unmask: bool = False, unmask_runtime: bool = False) -> bool:
-    """
-    Stop a unit and start it. ``unmask`` and ``unmask_runtime`` remove its masks first, ``no_block`` does not wait for
-    it, which is the default for the minion itself.
+    """Stop a unit and start it. ``unmask`` and ``unmask_runtime`` remove its masks first, ``no_block`` does not wait
+    for it, which is the default for the minion itself.
 
     CLI Example::
 
@@ -81,8 +78,7 @@ def restart(name: str, no_block: bool | None = None, unmask: bool = False, unmas
 
 
 def reload_(name: str, no_block: bool = False, unmask: bool = False, unmask_runtime: bool = False) -> bool:
-    """
-    Let a service read its configuration again. The keywords are those of ``service.start``.
+    """Let a service read its configuration again. The keywords are those of ``service.start``.
 
     CLI Example::
 
@@ -92,8 +88,7 @@ def reload_(name: str, no_block: bool = False, unmask: bool = False, unmask_runt
 
 
 def force_reload(name: str, no_block: bool = True, unmask: bool = False, unmask_runtime: bool = False) -> bool:
-    """
-    Let a service read its configuration again, or restart it where it cannot. The keywords are those of
+    """Let a service read its configuration again, or restart it where it cannot. The keywords are those of
     ``service.start``; it is not waited for unless ``no_block=False``.
 
     CLI Example::
@@ -104,8 +99,7 @@ def force_reload(name: str, no_block: bool = True, unmask: bool = False, unmask_
 
 
 def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:  # noqa: ARG001 - the interface has it
-    """
-    Whether a unit is active; by name where the name is a glob. ``sig`` is for systems without systemd.
+    """Whether a unit is active; by name where the name is a glob. ``sig`` is for systems without systemd.
 
     CLI Example::
 
@@ -113,34 +107,32 @@ def status(name: str, sig: str | None = None) -> bool | dict[str, bool]:  # noqa
         saltlite '*' service.status 'ssh*'
     """
     _online("tell what runs")
-    if not _sysvinit.is_glob(name):
+    if not _services.is_glob(name):
         _read_changes(name)
-        return _states([_systemd.unit(name)])[0] in _systemd.ACTIVE
+        return _states([_services.unit(name)])[0] in _services.ACTIVE
     names = fnmatch.filter(get_all(), str(name))
-    running = [one for one in names if not _systemd.is_template(one)]
-    states = dict(zip(running, _states([_systemd.unit(one) for one in running]), strict=True))
-    return {one: states.get(one) in _systemd.ACTIVE for one in names}
+    running = [one for one in names if not _services.is_template(one)]
+    states = dict(zip(running, _states([_services.unit(one) for one in running]), strict=True))
+    return {one: states.get(one) in _services.ACTIVE for one in names}
 
 
 def available(name: str) -> bool:
-    """
-    Whether there is such a unit, or such a template.
+    """Whether there is such a unit, or such a template.
 
     CLI Example::
 
         saltlite '*' service.available sshd
     """
-    unit = _systemd.unit(name)
+    unit = _services.unit(name)
     _online(f"tell of {unit}")
-    if _systemd.is_template(unit):
-        return _systemd.short(unit) in _systemd.unit_files(None)
+    if _services.is_template(unit):
+        return _services.short(unit) in _services.unit_files(None)
     _read_changes(name)
     return str(_loaded(unit).get("LoadState", "not-found")) != "not-found"
 
 
 def missing(name: str) -> bool:
-    """
-    Whether there is no such unit.
+    """Whether there is no such unit.
 
     CLI Example::
 
@@ -156,8 +148,7 @@ def enable(
     unmask_runtime: bool = False,
     root: str | None = None,
 ) -> bool:
-    """
-    Start a unit with the machine from now on; with ``root`` with the system in that folder. ``unmask`` and
+    """Start a unit with the machine from now on; with ``root`` with the system in that folder. ``unmask`` and
     ``unmask_runtime`` remove its masks first.
 
     CLI Example::
@@ -173,8 +164,7 @@ def enable(
 
 
 def disable(name: str, no_block: bool = False, root: str | None = None) -> bool:
-    """
-    Start a unit with the machine no more; it goes on running until it is stopped.
+    """Start a unit with the machine no more; it goes on running until it is stopped.
 
     CLI Example::
 
@@ -184,27 +174,25 @@ def disable(name: str, no_block: bool = False, root: str | None = None) -> bool:
 
 
 def enabled(name: str, root: str | None = None) -> bool:
-    """
-    Whether a unit starts with the machine, or needs no enabling; for an alias the unit behind it.
+    """Whether a unit starts with the machine, or needs no enabling; for an alias the unit behind it.
 
     CLI Example::
 
         saltlite '*' service.enabled sshd
     """
-    unit, folder = _systemd.unit(name), _files(root)
-    done = _systemd.systemctl(["is-enabled"], [unit], root=folder)
+    unit, folder = _services.unit(name), _files(root)
+    done = _services.systemctl(["is-enabled"], [unit], root=folder)
     if done.retcode == 0 and done.stdout.strip() == "alias" and folder is None:
-        behind = _systemd.systemctl(["show", "--property=Id", "--value"], [unit]).stdout.strip()
-        done = _systemd.systemctl(["is-enabled"], [_systemd.unit(behind)])
+        behind = _services.systemctl(["show", "--property=Id", "--value"], [unit]).stdout.strip()
+        done = _services.systemctl(["is-enabled"], [_services.unit(behind)])
     if done.retcode == 0:
         return True
-    script = _systemd.short(unit) or ""
-    return script in _scripts(folder) and script in _sysvinit.started(_sysvinit.runlevel(_RUNLEVEL), folder)
+    script = _services.short(unit) or ""
+    return script in _scripts(folder) and script in _services.started(_services.runlevel(_RUNLEVEL), folder)
 
 
 def disabled(name: str, root: str | None = None) -> bool:
-    """
-    Whether a unit does not start with the machine.
+    """Whether a unit does not start with the machine.
 
     CLI Example::
 
@@ -214,8 +202,7 @@ def disabled(name: str, root: str | None = None) -> bool:
 
 
 def mask(name: str, runtime: bool = False, root: str | None = None) -> bool:
-    """
-    Make it impossible to start a unit; with ``runtime`` until the next reboot.
+    """Make it impossible to start a unit; with ``runtime`` until the next reboot.
 
     CLI Example::
 
@@ -226,8 +213,7 @@ def mask(name: str, runtime: bool = False, root: str | None = None) -> bool:
 
 
 def unmask_(name: str, runtime: bool = False, root: str | None = None) -> bool:
-    """
-    Make it possible to start a unit again; ``runtime`` removes the mask that holds until the next reboot.
+    """Make it possible to start a unit again; ``runtime`` removes the mask that holds until the next reboot.
 
     CLI Example::
 
@@ -238,8 +224,7 @@ def unmask_(name: str, runtime: bool = False, root: str | None = None) -> bool:
 
 
 def masked(name: str, runtime: bool = False, root: str | None = None) -> bool:
-    """
-    Whether a unit is masked; with ``runtime`` whether it is until the next reboot.
+    """Whether a unit is masked; with ``runtime`` whether it is until the next reboot.
 
     CLI Example::
 
@@ -247,14 +232,13 @@ def masked(name: str, runtime: bool = False, root: str | None = None) -> bool:
     """
     folder = os.path.join(_programs.folder(root) or "/", "run" if runtime else "etc", "systemd/system")
     try:
-        return os.readlink(os.path.join(folder, _systemd.unit(name))) == "/dev/null"
+        return os.readlink(os.path.join(folder, _services.unit(name))) == "/dev/null"
     except OSError:
         return False
 
 
 def show(name: str, root: str | None = None) -> dict[str, Any]:
-    """
-    The properties of a unit: texts, a dict for a program, and lists for ``Before``, ``After`` and ``Wants``.
+    """The properties of a unit: texts, a dict for a program, and lists for ``Before``, ``After`` and ``Wants``.
 
     CLI Example::
 
@@ -262,15 +246,14 @@ def show(name: str, root: str | None = None) -> dict[str, Any]:
     """
     if _files(root):
         raise SaltInvocationError("systemctl shows properties only of the units that a running systemd has read.")
-    done = _systemd.systemctl(["show"], [_systemd.unit(name)])
+    done = _services.systemctl(["show"], [_services.unit(name)])
     if done.retcode:
         raise CommandExecutionError(f"The properties of {name} cannot be read: {done.reason()}")
-    return _systemd.properties(done.stdout)
+    return _services.properties(done.stdout)
 
 
 def execs(root: str | None = None) -> dict[str, str]:
-    """
-    The programs of all services that have one: ``{name: path}``.
+    """The programs of all services that have one: ``{name: path}``.
 
     CLI Example::
 
@@ -278,58 +261,54 @@ def execs(root: str | None = None) -> dict[str, str]:
     """
     if _files(root):
         raise SaltInvocationError("systemctl shows programs only of the units that a running systemd has read.")
-    names = [one for one in get_all() if not _systemd.is_template(one)]
-    units = [_systemd.unit(one) for one in names]
-    shown = _systemd.systemctl(["show", "--property=Id", "--property=ExecStart"], units).stdout
+    names = [one for one in get_all() if not _services.is_template(one)]
+    units = [_services.unit(one) for one in names]
+    shown = _services.systemctl(["show", "--property=Id", "--property=ExecStart"], units).stdout
     found: dict[str, str] = {}
     for name, block in zip(names, shown.split("\n\n"), strict=False):
-        program = _systemd.properties(block).get("ExecStart")
+        program = _services.properties(block).get("ExecStart")
         if isinstance(program, dict) and "path" in program:
             found[name] = program["path"]
     return found
 
 
 def get_all(root: str | None = None) -> list[str]:
-    """
-    All units that have a file, and all init scripts, sorted.
+    """All units that have a file, and all init scripts, sorted.
 
     CLI Example::
 
         saltlite '*' service.get_all
     """
     folder = _programs.folder(root)
-    return sorted({*_systemd.unit_files(folder), *_scripts(folder)})
+    return sorted({*_services.unit_files(folder), *_scripts(folder)})
 
 
 def get_enabled(root: str | None = None) -> list[str]:
-    """
-    The units and init scripts that start with the machine, sorted.
+    """The units and init scripts that start with the machine, sorted.
 
     CLI Example::
 
         saltlite '*' service.get_enabled
     """
     folder = _files(root)
-    started = _sysvinit.started(_sysvinit.runlevel(_RUNLEVEL), folder)
+    started = _services.started(_services.runlevel(_RUNLEVEL), folder)
     return sorted({*_in_state("enabled", folder), *[one for one in _scripts(folder) if one in started]})
 
 
 def get_disabled(root: str | None = None) -> list[str]:
-    """
-    The units and init scripts that could start with the machine and do not, sorted.
+    """The units and init scripts that could start with the machine and do not, sorted.
 
     CLI Example::
 
         saltlite '*' service.get_disabled
     """
     folder = _files(root)
-    started = _sysvinit.started(_sysvinit.runlevel(_RUNLEVEL), folder)
+    started = _services.started(_services.runlevel(_RUNLEVEL), folder)
     return sorted({*_in_state("disabled", folder), *[one for one in _scripts(folder) if one not in started]})
 
 
 def get_static(root: str | None = None) -> list[str]:
-    """
-    The units that are only started by others, sorted.
+    """The units that are only started by others, sorted.
 
     CLI Example::
 
@@ -339,30 +318,28 @@ def get_static(root: str | None = None) -> list[str]:
 
 
 def get_running() -> list[str]:
-    """
-    The units that run, sorted.
+    """The units that run, sorted.
 
     CLI Example::
 
         saltlite '*' service.get_running
     """
     _online("tell what runs")
-    done = _systemd.systemctl(["--full", "--no-legend", "--plain", "--state=running", "list-units"])
+    done = _services.systemctl(["--full", "--no-legend", "--plain", "--state=running", "list-units"])
     if done.retcode:
         raise CommandExecutionError(f"The units cannot be listed: {done.reason()}")
-    names = (_systemd.short(line.split()[0]) for line in done.stdout.splitlines() if line.strip())
+    names = (_services.short(line.split()[0]) for line in done.stdout.splitlines() if line.strip())
     return sorted({name for name in names if name is not None})
 
 
 def systemctl_reload() -> bool:
-    """
-    Let systemd read all unit files again. Functions of this module do so where they find that one has changed.
+    """Let systemd read all unit files again. Functions of this module do so where they find that one has changed.
 
     CLI Example::
 
         saltlite '*' service.systemctl_reload
     """
-    done = _systemd.systemctl(["daemon-reload"])
+    done = _services.systemctl(["daemon-reload"])
     if done.retcode:
         raise CommandExecutionError(f"systemctl daemon-reload failed: {done.reason()}")
     return True
@@ -377,8 +354,7 @@ def firstboot(
     machine_id: str | None = None,
     root: str | None = None,
 ) -> bool:
-    """
-    Set what a new system asks for at its first start, where it is not set yet.
+    """Set what a new system asks for at its first start, where it is not set yet.
 
     CLI Example::
 
@@ -399,19 +375,18 @@ def firstboot(
 
 
 def offline() -> bool:
-    """
-    Whether systemd is installed here and does not run.
+    """Whether systemd is installed here and does not run.
 
     CLI Example::
 
         saltlite '*' service.offline
     """
-    return not _systemd.booted() and shutil.which("systemctl") is not None
+    return not _services.booted() and shutil.which("systemctl") is not None
 
 
 def _job(verb: str, name: Any, no_block: bool | None, *, unmask: bool = False, unmask_runtime: bool = False) -> bool:
     """Start, stop or reload a unit."""
-    unit = _systemd.unit(name)
+    unit = _services.unit(name)
     _online(f"{verb} {unit}")
     _read_changes(name)
     if unmask:
@@ -419,18 +394,18 @@ def _job(verb: str, name: Any, no_block: bool | None, *, unmask: bool = False, u
     if unmask_runtime:
         unmask_(name, runtime=True)
     if no_block is None:
-        no_block = unit in {_systemd.MINION, _systemd.own_unit()}
-    _systemd.change([*(["--no-block"] if no_block else []), verb], unit, scope=_scope())
+        no_block = unit in {_services.MINION, _services.own_unit()}
+    _services.change([*(["--no-block"] if no_block else []), verb], unit, scope=_scope())
     return True
 
 
 def _link(verb: str, name: Any, root: Any, *, no_block: bool = False, runtime: bool = False) -> bool:
     """Change the links of a unit's file."""
-    unit, folder = _systemd.unit(name), _files(root)
+    unit, folder = _services.unit(name), _files(root)
     if folder is None:
         _read_changes(name)
     options = [option for option, given in (("--no-block", no_block), ("--runtime", runtime)) if given]
-    _systemd.change([*options, verb], unit, scope=_scope(), root=folder)
+    _services.change([*options, verb], unit, scope=_scope(), root=folder)
     return True
 
 
@@ -439,29 +414,29 @@ def _scope() -> bool:
 
 
 def _online(what: str) -> None:
-    if not _systemd.booted():
+    if not _services.booted():
         raise CommandExecutionError(f"systemd does not run on this machine, so it cannot {what}")
 
 
 def _files(root: Any) -> str | None:
     """The folder whose unit files are meant; None for those that the running systemd has read."""
-    return _programs.folder(root) or (None if _systemd.booted() else "/")
+    return _programs.folder(root) or (None if _services.booted() else "/")
 
 
 def _loaded(unit: str) -> dict[str, Any]:
-    shown = _systemd.systemctl(["show", "--property=LoadState", "--property=NeedDaemonReload"], [unit])
+    shown = _services.systemctl(["show", "--property=LoadState", "--property=NeedDaemonReload"], [unit])
     if shown.retcode:
         raise CommandExecutionError(f"systemd does not tell of {unit}: {shown.reason()}")
-    return _systemd.properties(shown.stdout)
+    return _services.properties(shown.stdout)
 
 
 def _read_changes(name: Any) -> None:
     """Let systemd read its units where it has not read the one of that name as it stands on disk."""
-    unit = _systemd.unit(name)
-    if not _systemd.booted() or _systemd.is_template(unit):
+    unit = _services.unit(name)
+    if not _services.booted() or _services.is_template(unit):
         return
     known = _loaded(unit)
-    unread = known.get("LoadState") == "not-found" and _systemd.missing_unit_is_in_etc(unit)
+    unread = known.get("LoadState") == "not-found" and _services.missing_unit_is_in_etc(unit)
     if unread or known.get("NeedDaemonReload") == "yes":
         systemctl_reload()
 
@@ -470,7 +445,7 @@ def _states(units: list[str]) -> list[str]:
     """The active state of each unit."""
     if not units:
         return []
-    done = _systemd.systemctl(["is-active"], units)
+    done = _services.systemctl(["is-active"], units)
     found = done.stdout.splitlines()
     if len(found) != len(units):
         raise CommandExecutionError(f"systemd does not tell what runs: {done.reason()}")
@@ -479,9 +454,9 @@ def _states(units: list[str]) -> list[str]:
 
 def _scripts(folder: str | None) -> list[str]:
     """Init scripts that no unit stands for."""
-    units = _systemd.unit_files(folder)
-    return [one for one in _sysvinit.scripts(folder) if one not in units]
+    units = _services.unit_files(folder)
+    return [one for one in _services.scripts(folder) if one not in units]
 
 
 def _in_state(state: str, folder: str | None) -> list[str]:
-    return [name for name, found in _systemd.unit_file_states(folder) if found == state]
+    return [name for name, found in _services.unit_file_states(folder) if found == state]

@@ -21,8 +21,7 @@ _LOCALTIME = "/etc/localtime"
 
 
 def get_zone() -> str:
-    """
-    The time zone, such as ``Europe/Berlin``.
+    """The time zone, such as ``Europe/Berlin``.
 
     CLI Example::
 
@@ -40,8 +39,7 @@ def get_zone() -> str:
 
 
 def get_zonecode() -> str:
-    """
-    The abbreviation of the time zone now, such as ``CET``.
+    """The abbreviation of the time zone now, such as ``CET``.
 
     CLI Example::
 
@@ -51,8 +49,7 @@ def get_zonecode() -> str:
 
 
 def get_offset() -> str:
-    """
-    How far the time zone is from UTC now, such as ``+0100``.
+    """How far the time zone is from UTC now, such as ``+0100``.
 
     CLI Example::
 
@@ -62,8 +59,7 @@ def get_offset() -> str:
 
 
 def set_zone(timezone: str, test: bool = False) -> bool:
-    """
-    Set the time zone. ``test=True`` only sees whether there is such a one.
+    """Set the time zone. ``test=True`` only sees whether there is such a one.
 
     CLI Example::
 
@@ -94,8 +90,7 @@ def set_zone(timezone: str, test: bool = False) -> bool:
 
 
 def zone_compare(timezone: str) -> bool:
-    """
-    Whether this machine has that time zone, under this or another name of it.
+    """Whether this machine has that time zone, under this or another name of it.
 
     CLI Example::
 
@@ -106,8 +101,7 @@ def zone_compare(timezone: str) -> bool:
 
 
 def get_hwclock() -> str:
-    """
-    How the hardware clock is read: ``UTC`` or ``localtime``.
+    """How the hardware clock is read: ``UTC`` or ``localtime``.
 
     CLI Example::
 
@@ -118,8 +112,7 @@ def get_hwclock() -> str:
 
 
 def set_hwclock(clock: str, test: bool = False) -> bool:
-    """
-    Have the hardware clock read, and set, as ``UTC`` or ``localtime``.
+    """Have the hardware clock read, and set, as ``UTC`` or ``localtime``.
 
     CLI Example::
 

@@ -60,14 +60,13 @@ def add(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
     usergroup: bool | None = None,
     local: bool = False,
 ) -> bool:
-    """
-    Add a user.
+    """Add a user.
 
-    ``gid`` is the number or name of the primary group, ``groups`` are further ones. ``usergroup`` says whether a
-    group of the user's name is made; without it the system's default holds. ``unique=False`` lets the ``uid`` be that
-    of another user, ``system`` takes one of the range for system users. ``createhome=False`` makes no home folder,
+    ``gid`` is the number or name of the primary group, ``groups`` are further ones. ``usergroup`` says whether a group
+    of the user's name is made; without it the system's default holds. ``unique=False`` lets the ``uid`` be that of
+    another user, ``system`` takes one of the range for system users. ``createhome=False`` makes no home folder,
     ``nologinit`` keeps the user out of lastlog and faillog. ``local`` adds the user to the files of this machine by
-    libuser's ``luseradd``. ``loginclass`` is for systems that have login classes, and has to be left out on Linux.
+    libuser's ``luseradd``. ``loginclass`` is for systems that have login classes, and must not be given on Linux.
 
     CLI Example::
 
@@ -95,8 +94,7 @@ def add(  # noqa: PLR0913, PLR0917 - the arguments are Salt's
 
 
 def delete(name: str, remove: bool = False, force: bool = False, root: str | None = None, local: bool = False) -> bool:
-    """
-    Remove a user. ``remove`` removes the home folder and the mail as well, ``force`` also a user who is logged in.
+    """Remove a user. ``remove`` removes the home folder and the mail as well, ``force`` also a user who is logged in.
     ``local`` removes the user from the files of this machine by libuser's ``luserdel``.
 
     CLI Example::
@@ -118,8 +116,7 @@ def delete(name: str, remove: bool = False, force: bool = False, root: str | Non
 
 
 def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any]]:  # noqa: ARG001 - Salt's argument
-    """
-    What is known of all users, as ``user.info`` tells it; read anew each time, with ``refresh`` or without.
+    """Information about all users, as ``user.info`` tells it; read anew each time, with ``refresh`` or without.
 
     CLI Example::
 
@@ -139,8 +136,7 @@ def getent(refresh: bool = False, root: str | None = None) -> list[dict[str, Any
 
 
 def info(name: str, root: str | None = None) -> dict[str, Any]:
-    """
-    What is known of a user: ``name``, ``uid``, ``gid``, ``groups``, ``home``, ``shell``, ``passwd``, ``fullname``,
+    """Information about a user: ``name``, ``uid``, ``gid``, ``groups``, ``home``, ``shell``, ``passwd``, ``fullname``,
     ``roomnumber``, ``workphone``, ``homephone`` and ``other``; empty where there is none.
 
     CLI Example::
@@ -152,8 +148,7 @@ def info(name: str, root: str | None = None) -> dict[str, Any]:
 
 
 def list_users(root: str | None = None) -> list[str]:
-    """
-    The names of all users, sorted.
+    """The names of all users, sorted.
 
     CLI Example::
 
@@ -163,8 +158,7 @@ def list_users(root: str | None = None) -> list[str]:
 
 
 def list_groups(name: str, root: str | None = None) -> list[str]:
-    """
-    The names of the groups of a user, the primary one included, sorted; none where there is no such user.
+    """The names of the groups of a user, the primary one included, sorted; none where there is no such user.
 
     CLI Example::
 
@@ -188,8 +182,7 @@ def list_groups(name: str, root: str | None = None) -> list[str]:
 
 
 def primary_group(name: str) -> str:
-    """
-    The name of the primary group of a user.
+    """The name of the primary group of a user.
 
     CLI Example::
 
@@ -205,8 +198,7 @@ def primary_group(name: str) -> str:
 
 
 def rename(name: str, new_name: str, root: str | None = None) -> bool:
-    """
-    Give a user another name; home folder and groups keep theirs.
+    """Give a user another name; home folder and groups keep theirs.
 
     CLI Example::
 
@@ -220,8 +212,7 @@ def rename(name: str, new_name: str, root: str | None = None) -> bool:
 
 
 def chuid(name: str, uid: int, root: str | None = None) -> bool:
-    """
-    Change the number of a user; the files in the home folder follow.
+    """Change the number of a user; the files in the home folder follow.
 
     CLI Example::
 
@@ -233,8 +224,7 @@ def chuid(name: str, uid: int, root: str | None = None) -> bool:
 
 
 def chgid(name: str, gid: int | str, root: str | None = None) -> bool:
-    """
-    Change the primary group of a user, by number or name.
+    """Change the primary group of a user, by number or name.
 
     CLI Example::
 
@@ -246,8 +236,7 @@ def chgid(name: str, gid: int | str, root: str | None = None) -> bool:
 
 
 def chshell(name: str, shell: str, root: str | None = None) -> bool:
-    """
-    Change the login shell of a user.
+    """Change the login shell of a user.
 
     CLI Example::
 
@@ -259,8 +248,7 @@ def chshell(name: str, shell: str, root: str | None = None) -> bool:
 
 
 def chhome(name: str, home: str, persist: bool = False, root: str | None = None) -> bool:
-    """
-    Change the home folder of a user; ``persist`` moves what is in the old one.
+    """Change the home folder of a user; ``persist`` moves what is in the old one.
 
     CLI Example::
 
@@ -274,9 +262,8 @@ def chhome(name: str, home: str, persist: bool = False, root: str | None = None)
 
 
 def chgroups(name: str, groups: list[str] | str, append: bool = False, root: str | None = None) -> bool:
-    """
-    Make these the groups of a user besides the primary one; ``append`` keeps the others. A list, or names with commas
-    between them.
+    """Make these the groups of a user besides the primary one; ``append`` keeps the others. A list, or names separated
+    by commas.
 
     CLI Example::
 
@@ -292,8 +279,7 @@ def chgroups(name: str, groups: list[str] | str, append: bool = False, root: str
 
 
 def chfullname(name: str, fullname: str | None, root: str | None = None) -> bool:
-    """
-    Change the full name of a user.
+    """Change the full name of a user.
 
     CLI Example::
 
@@ -303,8 +289,7 @@ def chfullname(name: str, fullname: str | None, root: str | None = None) -> bool
 
 
 def chroomnumber(name: str, roomnumber: str | int | None, root: str | None = None) -> bool:
-    """
-    Change the room number of a user.
+    """Change the room number of a user.
 
     CLI Example::
 
@@ -314,8 +299,7 @@ def chroomnumber(name: str, roomnumber: str | int | None, root: str | None = Non
 
 
 def chworkphone(name: str, workphone: str | int | None, root: str | None = None) -> bool:
-    """
-    Change the telephone number of a user at work.
+    """Change the telephone number of a user at work.
 
     CLI Example::
 
@@ -325,8 +309,7 @@ def chworkphone(name: str, workphone: str | int | None, root: str | None = None)
 
 
 def chhomephone(name: str, homephone: str | int | None, root: str | None = None) -> bool:
-    """
-    Change the telephone number of a user at home.
+    """Change the telephone number of a user at home.
 
     CLI Example::
 
@@ -336,8 +319,7 @@ def chhomephone(name: str, homephone: str | int | None, root: str | None = None)
 
 
 def chother(name: str, other: str | int | None, root: str | None = None) -> bool:
-    """
-    Change the last part of the comment of a user, which is free text.
+    """Change the last part of the comment of a user, which is free text.
 
     CLI Example::
 

@@ -1,7 +1,7 @@
 """Packages of Debian and its derivatives, through apt and dpkg.
 
-Every command is an argument list with ``--`` before names; no shell is involved. Names that start with a
-hyphen are refused. Where apt keeps its files is what its own configuration says, ``APT_CONFIG`` included.
+Every command is an argument list with ``--`` before names; no shell is involved. Names that start with a hyphen are
+refused. Where apt keeps its files is what its own configuration says, ``APT_CONFIG`` included.
 
 :maintainer:    The saltlite authors
 :maturity:      new
@@ -14,42 +14,52 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from .packages import (
+    autoremove,
+    available_version,
+    file_dict,
+    file_list,
+    get_selections,
+    hold,
+    info_installed,
+    install,
+    latest_version,
+    list_downloaded,
+    list_holds,
+    list_installed,
+    list_pkgs,
+    list_repo_pkgs,
+    list_upgrades,
+    normalize_name,
+    owner,
+    parse_arch,
+    purge,
+    refresh_db,
+    remove,
+    services_need_restart,
+    set_selections,
+    show,
+    unhold,
+    upgrade,
+    upgrade_available,
+    version,
+    version_cmp,
+    which,
+)
+from .repositories import add_repo_key, del_repo, del_repo_key, get_repo, get_repo_keys, list_repos, mod_repo
+
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
 
 __virtualname__ = "pkg"
 
-__parts__ = {
-    "changes": ["autoremove", "hold", "install", "purge", "remove", "set_selections", "unhold", "upgrade"],
-    "installed": [
-        "file_dict",
-        "file_list",
-        "get_selections",
-        "info_installed",
-        "list_holds",
-        "list_installed",
-        "list_pkgs",
-        "normalize_name",
-        "owner",
-        "parse_arch",
-        "services_need_restart",
-        "version",
-        "which",
-    ],
-    "keys": ["add_repo_key", "del_repo_key", "get_repo_keys"],
-    "offered": [
-        "available_version",
-        "latest_version",
-        "list_downloaded",
-        "list_repo_pkgs",
-        "list_upgrades",
-        "refresh_db",
-        "show",
-        "upgrade_available",
-        "version_cmp",
-    ],
-    "repos": ["del_repo", "get_repo", "list_repos", "mod_repo"],
-}
+__all__ = [
+    "add_repo_key", "autoremove", "available_version", "del_repo", "del_repo_key", "file_dict", "file_list",
+    "get_repo", "get_repo_keys", "get_selections", "hold", "info_installed", "install", "latest_version",
+    "list_downloaded", "list_holds", "list_installed", "list_pkgs", "list_repo_pkgs", "list_repos", "list_upgrades",
+    "mod_repo", "normalize_name", "owner", "parse_arch", "purge", "refresh_db", "remove", "services_need_restart",
+    "set_selections", "show", "unhold", "upgrade", "upgrade_available", "version", "version_cmp", "which",
+]  # fmt: skip
 
 
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for

@@ -14,54 +14,76 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from saltlite.plugins.modules import _dnf
+from . import dnf
+from .packages import (
+    autoremove,
+    file_dict,
+    file_list,
+    get_locked_packages,
+    group_diff,
+    group_info,
+    group_install,
+    group_list,
+    groupinstall,
+    hold,
+    info_installed,
+    install,
+    list_holds,
+    list_installed,
+    list_pkgs,
+    modified,
+    normalize_name,
+    owner,
+    parse_arch,
+    purge,
+    remove,
+    unhold,
+    update,
+    upgrade,
+    verify,
+    version,
+    version_cmp,
+)
+from .repositories import (
+    available_version,
+    clean_metadata,
+    del_repo,
+    diff,
+    download,
+    get_repo,
+    latest_version,
+    list_downloaded,
+    list_installed_patches,
+    list_patches,
+    list_repo_pkgs,
+    list_repos,
+    list_updates,
+    list_upgrades,
+    mod_repo,
+    refresh_db,
+    services_need_restart,
+    upgrade_available,
+)
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
 
 __virtualname__ = "pkg"
 
-__parts__ = {
-    "available": [
-        "available_version",
-        "clean_metadata",
-        "diff",
-        "download",
-        "latest_version",
-        "list_downloaded",
-        "list_installed_patches",
-        "list_patches",
-        "list_repo_pkgs",
-        "list_updates",
-        "list_upgrades",
-        "refresh_db",
-        "services_need_restart",
-        "upgrade_available",
-    ],
-    "changing": ["autoremove", "install", "purge", "remove", "update", "upgrade"],
-    "grouping": ["group_diff", "group_info", "group_install", "group_list", "groupinstall"],
-    "holding": ["get_locked_packages", "hold", "list_holds", "unhold"],
-    "installed": [
-        "file_dict",
-        "file_list",
-        "info_installed",
-        "list_installed",
-        "list_pkgs",
-        "modified",
-        "normalize_name",
-        "owner",
-        "parse_arch",
-        "verify",
-        "version",
-        "version_cmp",
-    ],
-    "repositories": ["del_repo", "get_repo", "list_repos", "mod_repo"],
-}
+__all__ = [
+    "autoremove", "available_version", "clean_metadata", "del_repo", "diff", "download", "file_dict", "file_list",
+    "get_locked_packages", "get_repo", "group_diff", "group_info", "group_install", "group_list", "groupinstall",
+    "hold", "info_installed", "install", "latest_version", "list_downloaded", "list_holds", "list_installed",
+    "list_installed_patches", "list_patches", "list_pkgs", "list_repo_pkgs", "list_repos", "list_updates",
+    "list_upgrades", "mod_repo", "modified", "normalize_name", "owner", "parse_arch", "purge", "refresh_db",
+    "remove", "services_need_restart", "unhold", "update", "upgrade", "upgrade_available", "verify", "version",
+    "version_cmp",
+]  # fmt: skip
 
 
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for
     if __grains__.get("os_family") != "RedHat":
         return False, "The yumpkg execution module cannot be loaded: only works on RedHat family systems."
-    if not any(shutil.which(name) for name in _dnf.PROGRAMS):
+    if not any(shutil.which(name) for name in dnf.PROGRAMS):
         return False, "The yumpkg execution module cannot be loaded: neither dnf5, dnf nor yum is installed."
     return __virtualname__

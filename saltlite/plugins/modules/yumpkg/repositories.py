@@ -1,12 +1,321 @@
-"""Repositories: the files that say where packages come from."""
+"""Repositories: which packages and advisories they offer, and how they are configured."""
 
 from __future__ import annotations
 
+import fnmatch
+import logging
 import os
-from typing import Any
+import shutil
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _repofiles, _rpm
+from saltlite.plugins.modules import _packages, _rpm
+
+from . import dnf
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __grains__
+
+
+log = logging.getLogger(__name__)
+
+
+class _Repositories(TypedDict, total=False):
+    fromrepo: str | list[str]
+    repo: str | list[str]
+    enablerepo: str | list[str]
+    disablerepo: str | list[str]
+    disableexcludes: str
+    setopt: str | list[str]
+    root: str
+    installroot: str
+
+
+class _Latest(_Repositories, total=False):
+    refresh: bool
+
+
+class _Offers(_Repositories, total=False):
+    byrepo: bool
+    cacheonly: bool
+
+
+def latest_version(*names: str, refresh: bool = True, **kwargs: Unpack[_Repositories]) -> Any:
+    """The version that an install or upgrade would bring, or an empty string when the package is up to date or unknown.
+
+    Several names give a dict. ``refresh=False`` uses the package lists as they are. ``fromrepo`` looks into these
+    repositories alone, ``enablerepo`` and ``disablerepo`` into more or fewer; ``root`` is the folder of another system.
+
+    CLI Example::
+
+        saltlite '*' pkg.latest_version openssl
+        saltlite '*' pkg.latest_version openssl curl fromrepo=updates-testing
+    """
+    given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS)
+    if not names:
+        return ""
+    native = _rpm.native_architecture(__grains__)
+    wanted = [_rpm.SPELLING.name(name) for name in names]
+    if refresh:
+        refresh_db(**kwargs)
+    newest: dict[str, str] = {}
+    done = dnf.run(given, dnf.listing("available"), wanted)
+    if done.returncode and not dnf.no_match(done):
+        raise dnf.failed(done)
+    for row in dnf.read_list(done.stdout, native):
+        if not row.installed and _rpm.compare(row.version, newest.get(row.name, "")) > 0:
+            newest[row.name] = row.version
+    installed = _rpm.installed(native, dnf.root_of(given))
+    found = {}
+    for name in wanted:
+        shown = _rpm.normalised(name, native)
+        candidate = newest.get(shown, "")
+        versions = [each.full_version for each in installed.get(shown, ())]
+        found[name] = candidate if all(_rpm.compare(candidate, each) > 0 for each in versions) else ""
+
+    return _packages.single(names, found)
+
+
+def available_version(*names: str, **kwargs: Unpack[_Latest]) -> Any:
+    """Alias of ``latest_version``.
+
+    CLI Example::
+
+        saltlite '*' pkg.available_version openssl
+    """
+    return latest_version(*names, **kwargs)
+
+
+def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
+    """Whether an upgrade of the package is available.
+
+    CLI Example::
+
+        saltlite '*' pkg.upgrade_available openssl
+    """
+    return bool(latest_version(name, **kwargs))
+
+
+def list_upgrades(refresh: bool = True, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
+    """The packages that an upgrade would change, with their new versions.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_upgrades
+        saltlite '*' pkg.list_upgrades refresh=False
+    """
+    given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS)
+    if refresh:
+        _expire(given)
+    done = dnf.run(given, dnf.listing("updates" if dnf.program() == "yum" else "upgrades"))
+    if done.returncode and not dnf.no_match(done):
+        raise dnf.failed(done)
+    rows = dnf.read_list(done.stdout, _rpm.native_architecture(__grains__))
+    return {row.name: row.version for row in rows if not row.installed}
+
+
+def list_updates(refresh: bool = True, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
+    """Alias of ``list_upgrades``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_updates
+    """
+    return list_upgrades(refresh, **kwargs)
+
+
+def list_repo_pkgs(*args: str, **kwargs: Unpack[_Offers]) -> dict[str, Any]:
+    """The packages that repositories offer, with all their versions, newest first: ``{name: [versions]}``.
+
+    Names and globs limit the answer. ``byrepo=True`` gives ``{repository: {name: [versions]}}``; ``cacheonly=True``
+    fetches nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_repo_pkgs bash 'samba*'
+        saltlite '*' pkg.list_repo_pkgs 'samba*' fromrepo=base,updates byrepo=True
+    """
+    given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS, "byrepo", "cacheonly")
+    names = _rpm.checked_names(args)
+    done = dnf.run(given, [*(["-C"] if given["cacheonly"] else []), "list", "--showduplicates"], names)
+    if done.returncode and not dnf.no_match(done):
+        raise dnf.failed(done)
+    offered: dict[str, dict[str, set[str]]] = {}
+    for row in dnf.read_list(done.stdout, _rpm.native_architecture(__grains__)):
+        if not row.installed and (not names or any(fnmatch.fnmatchcase(row.name, each) for each in names)):
+            offered.setdefault(row.repo, {}).setdefault(row.name, set()).add(row.version)
+    if given["byrepo"]:
+        return {repo: {name: _newest_first(found) for name, found in rows.items()} for repo, rows in offered.items()}
+    joined: dict[str, set[str]] = {}
+    for rows in offered.values():
+        for name, found in rows.items():
+            joined.setdefault(name, set()).update(found)
+    return {name: _newest_first(found) for name, found in joined.items()}
+
+
+def _newest_first(versions: set[str]) -> list[str]:
+    return sorted(versions, key=_rpm.version_key, reverse=True)
+
+
+def refresh_db(check_update: bool = True, **kwargs: Unpack[_Repositories]) -> bool | None:
+    """Fetch the package lists: True when there are upgrades, None when there are none, False when fetching failed.
+
+    ``check_update=False`` only forgets the lists, so that they are fetched when they are needed next, and gives True.
+
+    CLI Example::
+
+        saltlite '*' pkg.refresh_db
+        saltlite '*' pkg.refresh_db repo=updates
+    """
+    given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS)
+    _expire(given)
+    if not check_update:
+        return True
+    done = dnf.run(given, ["check-update"])
+    if done.returncode not in (0, 100):
+        log.error("The package lists were not fetched: %s", dnf.failed(done))
+        return False
+    return True if done.returncode else None
+
+
+def clean_metadata(**kwargs: Unpack[_Repositories]) -> bool | None:
+    """Alias of ``refresh_db``.
+
+    CLI Example::
+
+        saltlite '*' pkg.clean_metadata
+    """
+    return refresh_db(**kwargs)
+
+
+def _expire(given: dict[str, Any]) -> None:
+    dnf.checked(dnf.run(given, ["clean", "expire-cache"]))
+
+
+def list_downloaded(root: str | None = None) -> dict[str, Any]:
+    """The package files that were downloaded and are still there: ``{name: {version: {path, size, creation_date_time,
+    creation_date_time_t}}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_downloaded
+    """
+    folder = _rpm.root_folder(root)
+    places = [_rpm.below(folder, f"/var/cache/{each}") for each in ("libdnf5", "dnf", "yum")]
+    return _rpm.downloaded(places, _rpm.native_architecture(__grains__))
+
+
+def list_patches(refresh: bool = False, **kwargs: Unpack[_Repositories]) -> dict[str, Any]:
+    """The advisories that repositories have for what is installed: ``{id: {"installed": bool, "summary":
+    [packages]}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_patches
+    """
+    given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS)
+    if refresh:
+        _expire(given)
+    if dnf.program() == "dnf5":
+        return {**_advisories(given, ["advisory", "list", "--all"]), **list_installed_patches(**kwargs)}
+    return _advisories(given, ["updateinfo", "list", "all" if dnf.program() == "yum" else "--all"])
+
+
+def list_installed_patches(**kwargs: Unpack[_Repositories]) -> dict[str, Any]:
+    """The advisories whose packages are all installed, as ``list_patches`` gives them.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_installed_patches
+    """
+    if dnf.program() == "dnf5":  # it marks nothing
+        found = _advisories(_packages.take(kwargs, *dnf.REPOSITORY_KEYS), ["advisory", "list", "--installed"])
+        return {name: {**row, "installed": True} for name, row in found.items()}
+    return {name: row for name, row in list_patches(**kwargs).items() if row["installed"]}
+
+
+def _advisories(given: dict[str, Any], command: list[str]) -> dict[str, Any]:
+    return dnf.read_advisories(dnf.checked(dnf.run(given, command)).stdout)
+
+
+def services_need_restart(root: str | None = None) -> list[str]:
+    """The services that still run what an upgrade has replaced. dnf and systemd have to be there.
+
+    CLI Example::
+
+        saltlite '*' pkg.services_need_restart
+    """
+    if root:
+        raise SaltInvocationError("Services run on the machine itself, not in a root folder.")
+    if dnf.program() == "yum" or not os.path.isdir("/run/systemd/system"):
+        raise CommandExecutionError("dnf and systemd are needed to tell which services run what was replaced.")
+    done = dnf.run({}, ["needs-restarting", "--services"])
+    if done.returncode and not done.stdout.strip():  # dnf5 also says 1 when there are some
+        raise dnf.failed(done)
+    return sorted({line.removesuffix(".service") for line in done.stdout.split()})
+
+
+def download(*packages: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
+    """Download packages without installing them: ``{name: path}``. dnf needs its plug-in ``download`` for it.
+
+    Names that could not be found stand in one sentence under ``_error``.
+
+    CLI Example::
+
+        saltlite '*' pkg.download httpd
+    """
+    given = _packages.take(kwargs, *dnf.REPOSITORY_KEYS)
+    if not packages:
+        raise SaltInvocationError("No packages were given.")
+    names = [_rpm.SPELLING.name(name) for name in packages]
+    native = _rpm.native_architecture(__grains__)
+    folder = _rpm.below(dnf.root_of(given), f"/var/cache/{dnf.program()}/packages")
+    os.makedirs(folder, exist_ok=True)
+    bare = {name: _rpm.normalised(name, native) for name in names}
+    for known, versions in _rpm.downloaded([folder], native).items():
+        for row in versions.values() if known in bare.values() else ():
+            os.unlink(row["path"])  # what was there before is not what this call brings
+    if dnf.program() == "yum":
+        if shutil.which("yumdownloader") is None:
+            raise CommandExecutionError("yumdownloader is not installed: the package yum-utils has it.")
+        done = _packages.run(["yumdownloader", "-q", *dnf.options(given), f"--destdir={folder}", "--", *names])
+    else:
+        # Without it dnf brings nothing when it does not know one of the names.
+        lenient = ["--setopt=strict=0"] if dnf.program() == "dnf" else ["--skip-unavailable"]
+        done = dnf.run(given, ["download", *lenient, f"--destdir={folder}"], names)
+    rows = _rpm.downloaded([folder], native)
+    found: dict[str, str] = {}
+    for name in names:
+        if bare[name] in rows:
+            found[name] = rows[bare[name]][max(rows[bare[name]], key=_rpm.version_key)]["path"]
+    if not found:
+        raise dnf.failed(done) if done.returncode else CommandExecutionError(f"Nobody offers {', '.join(names)}.")
+    lost = [name for name in names if name not in found]
+    if lost:
+        found["_error"] = f"Not downloaded: {', '.join(lost)}"
+    return found
+
+
+def diff(*paths: str, **kwargs: Unpack[_Repositories]) -> dict[str, str]:
+    """How installed files differ from those of the newest version of their packages: ``{path: difference}``.
+
+    The packages are downloaded for it. A path may also be ``Unchanged``, ``Not managed``, or ``N/A`` where nothing is.
+
+    CLI Example::
+
+        saltlite '*' pkg.diff /etc/httpd/conf/httpd.conf /etc/sudoers
+    """
+    folder = dnf.root_of(kwargs)
+    found = {}
+    for path in paths:
+        package = _rpm.owners(path, folder).partition(",")[0]
+        if not package:
+            found[path] = "Not managed" if os.path.exists(_rpm.below(folder, path)) else "N/A"
+            continue
+        file = download(package, **kwargs)[package]
+        found[path] = _rpm.difference(file, path, folder) or "Unchanged"
+    return found
+
 
 _FOLDERS = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")
 _CONFIGURATIONS = ("/etc/dnf/dnf.conf", "/etc/yum.conf", "/etc/yum/yum.conf")
@@ -14,8 +323,7 @@ _LINKS = ("baseurl", "mirrorlist", "metalink")
 
 
 def list_repos(basedir: str | list[str] | None = None, root: str | None = None) -> dict[str, Any]:
-    """
-    The configured repositories: ``{id: {"file": path, name, baseurl, enabled, ...}}``, all values as texts.
+    """The configured repositories: ``{id: {"file": path, name, baseurl, enabled, ...}}``, all values as texts.
 
     ``basedir`` is the folder, or folders, of their files; ``root`` a folder that holds another system.
 
@@ -24,12 +332,11 @@ def list_repos(basedir: str | list[str] | None = None, root: str | None = None) 
         saltlite '*' pkg.list_repos
         saltlite '*' pkg.list_repos basedir=/srv/repos.d
     """
-    return _repofiles.read(_folders(basedir, root))
+    return _rpm.read_repositories(_folders(basedir, root))
 
 
 def get_repo(repo: str, basedir: str | list[str] | None = None, root: str | None = None) -> dict[str, Any]:
-    """
-    How a repository is configured; an empty dict when there is none.
+    """How a repository is configured; an empty dict when there is none.
 
     CLI Example::
 
@@ -40,8 +347,7 @@ def get_repo(repo: str, basedir: str | list[str] | None = None, root: str | None
 
 
 def del_repo(repo: str, basedir: str | list[str] | None = None, root: str | None = None, test: bool = False) -> str:
-    """
-    Remove a repository from its file, and the file when it was the only one in it. ``test=True`` tells what would
+    """Remove a repository from its file, and the file when it was the only one in it. ``test=True`` reports what would
     change, and changes nothing.
 
     CLI Example::
@@ -53,9 +359,9 @@ def del_repo(repo: str, basedir: str | list[str] | None = None, root: str | None
         folders = ", ".join(_folders(basedir, root))
         raise CommandExecutionError(f"There is no repository {repo!r} in {folders}.")
     path = str(repos[repo]["file"])
-    text = _repofiles.without(path, repo)
+    text = _rpm.without_repository(path, repo)
     if not test:
-        _repofiles.save(path, text)
+        _rpm.save_repositories(path, text)
     if not text:
         return f"File {path} containing repo {repo} has been removed"
     return f"Repo {repo} has been removed from {path}"
@@ -64,12 +370,11 @@ def del_repo(repo: str, basedir: str | list[str] | None = None, root: str | None
 def mod_repo(
     repo: str, basedir: str | list[str] | None = None, root: str | None = None, test: bool = False, **kwargs: Any
 ) -> dict[str, Any]:
-    """
-    Change a repository, or add it: ``{path: {id: {key: value}}}`` of the file that was written. ``test=True`` tells
-    what it would hold, and writes nothing.
+    """Change a repository, or add it: ``{path: {id: {key: value}}}`` of the file that was written. ``test=True``
+    reports what it would hold, and writes nothing.
 
-    Keyword arguments are settings of dnf and yum; an empty one removes the setting. A new repository needs ``name``
-    and one of ``baseurl``, ``mirrorlist`` and ``metalink``, of which there is only one at any time.
+    Keyword arguments are settings of dnf and yum; an empty one removes the setting. A new repository needs ``name`` and
+    one of ``baseurl``, ``mirrorlist`` and ``metalink``, of which there is only one at any time.
 
     CLI Example::
 
@@ -77,7 +382,7 @@ def mod_repo(
         saltlite '*' pkg.mod_repo mine name='My packages' baseurl=https://example.org/el9 gpgcheck=0
         saltlite '*' pkg.mod_repo mine baseurl= mirrorlist=https://example.org/mirrors
     """
-    _repofiles.checked_id(repo)
+    _rpm.checked_repository(repo)
     given = {key: value for key, value in kwargs.items() if not key.startswith("__")}
     values = {key: None if value in (None, "", [], {}) else value for key, value in given.items()}
     links = [link for link in _LINKS if values.get(link)]
@@ -96,10 +401,10 @@ def mod_repo(
     elif any(link in values for link in _LINKS) and not any(before.get(link) for link in _LINKS if link not in values):
         raise SaltInvocationError(f"A repository needs one of {', '.join(_LINKS)}.")
     path = str(before.get("file") or os.path.join(_folder_for_new(basedir, root), f"{repo}.repo"))
-    text = _repofiles.changed(path, repo, values)
+    text = _rpm.changed_repository(path, repo, values)
     if not test:
-        _repofiles.save(path, text)
-    return {path: _repofiles.stanzas_of(text)}
+        _rpm.save_repositories(path, text)
+    return {path: _rpm.stanzas_of(text)}
 
 
 def _folders(basedir: str | list[str] | None, root: str | None) -> list[str]:

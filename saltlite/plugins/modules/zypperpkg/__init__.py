@@ -14,52 +14,70 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from .packages import (
+    clean_locks,
+    file_dict,
+    file_list,
+    hold,
+    info_installed,
+    install,
+    list_holds,
+    list_installed,
+    list_locks,
+    list_pkgs,
+    modified,
+    normalize_name,
+    owner,
+    parse_arch,
+    purge,
+    remove,
+    unhold,
+    upgrade,
+    verify,
+    version,
+    version_cmp,
+)
+from .repositories import (
+    available_version,
+    del_repo,
+    diff,
+    download,
+    get_repo,
+    info_available,
+    latest_version,
+    list_downloaded,
+    list_installed_patches,
+    list_installed_patterns,
+    list_patches,
+    list_patterns,
+    list_products,
+    list_provides,
+    list_repo_pkgs,
+    list_repos,
+    list_updates,
+    list_upgrades,
+    mod_repo,
+    refresh_db,
+    resolve_capabilities,
+    search,
+    services_need_restart,
+    upgrade_available,
+)
+
 if TYPE_CHECKING:
     from saltlite.loader.hints import __grains__
 
 __virtualname__ = "pkg"
 
-__parts__ = {
-    "available": [
-        "available_version",
-        "diff",
-        "download",
-        "info_available",
-        "latest_version",
-        "list_downloaded",
-        "list_installed_patches",
-        "list_installed_patterns",
-        "list_patches",
-        "list_patterns",
-        "list_products",
-        "list_provides",
-        "list_repo_pkgs",
-        "list_updates",
-        "list_upgrades",
-        "refresh_db",
-        "resolve_capabilities",
-        "search",
-        "services_need_restart",
-        "upgrade_available",
-    ],
-    "changing": ["install", "purge", "remove", "upgrade"],
-    "holding": ["clean_locks", "hold", "list_holds", "list_locks", "unhold"],
-    "installed": [
-        "file_dict",
-        "file_list",
-        "info_installed",
-        "list_installed",
-        "list_pkgs",
-        "modified",
-        "normalize_name",
-        "owner",
-        "parse_arch",
-        "verify",
-        "version",
-        "version_cmp",
-    ],
-    "repositories": ["del_repo", "get_repo", "list_repos", "mod_repo"],
-}
+__all__ = [
+    "available_version", "clean_locks", "del_repo", "diff", "download", "file_dict", "file_list", "get_repo",
+    "hold", "info_available", "info_installed", "install", "latest_version", "list_downloaded", "list_holds",
+    "list_installed", "list_installed_patches", "list_installed_patterns", "list_locks", "list_patches",
+    "list_patterns", "list_pkgs", "list_products", "list_provides", "list_repo_pkgs", "list_repos", "list_updates",
+    "list_upgrades", "mod_repo", "modified", "normalize_name", "owner", "parse_arch", "purge", "refresh_db",
+    "remove", "resolve_capabilities", "search", "services_need_restart", "unhold", "upgrade", "upgrade_available",
+    "verify", "version", "version_cmp",
+]  # fmt: skip
 
 
 def __virtual__() -> str | tuple[bool, str]:  # noqa: N807 - the name that the loader asks for

@@ -1,15 +1,437 @@
-"""Repositories: the files that say where packages come from."""
+"""Repositories: which packages, patterns and patches they offer, and how they are configured."""
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _packages, _repofiles, _rpm
+from saltlite.plugins.modules import _packages, _rpm
 
-from .available import refresh_db
+from . import zypper
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __grains__
+
+
+_FOUND = re.compile(r"^Information for package (\S+):$", re.MULTILINE)
+_FIELD = re.compile(r"^(\S[^:\n]*?) *: ?(.*)$")
+_REFRESHED = re.compile(r"^Building repository '(.*)' cache")
+_UP_TO_DATE = re.compile(r"^Repository '(.*)' is up to date")
+
+
+def latest_version(*names: str, refresh: bool = True, root: str | None = None) -> Any:
+    """The version that an install or upgrade would bring, or an empty string when the package is up to date or unknown.
+
+    Several names give a dict. ``refresh=False`` uses the package lists as they are; ``root`` is the folder of another
+    system.
+
+    CLI Example::
+
+        saltlite '*' pkg.latest_version openssl
+        saltlite '*' pkg.latest_version openssl curl refresh=False
+    """
+    if not names:
+        return ""
+    known = info_available(*names, refresh=refresh, root=root)
+    found = {}
+    for name in map(str, names):
+        row = known.get(_rpm.normalised(name, _rpm.native_architecture(__grains__)), {})
+        newer = str(row.get("status", "")).startswith(("not installed", "out-of-date"))
+        found[name] = row["version"] if newer else ""
+    return _packages.single(names, found)
+
+
+def available_version(*names: str, refresh: bool = True, root: str | None = None) -> Any:
+    """Alias of ``latest_version``.
+
+    CLI Example::
+
+        saltlite '*' pkg.available_version openssl
+    """
+    return latest_version(*names, refresh=refresh, root=root)
+
+
+def upgrade_available(name: str, refresh: bool = True, root: str | None = None) -> bool:
+    """Whether an upgrade of the package is available.
+
+    CLI Example::
+
+        saltlite '*' pkg.upgrade_available openssl
+    """
+    return bool(latest_version(name, refresh=refresh, root=root))
+
+
+def info_available(*names: str, refresh: bool = True, root: str | None = None) -> dict[str, dict[str, Any]]:
+    """Information about packages that repositories offer: ``{name: {version, arch, repository, status, summary,
+    ...}}``.
+
+    ``installed`` is a bool. Names that no one offers are skipped.
+
+    CLI Example::
+
+        saltlite '*' pkg.info_available openssl curl
+    """
+    wanted = sorted({_rpm.normalised(_rpm.SPELLING.name(n), _rpm.native_architecture(__grains__)) for n in names})
+    if not wanted:
+        return {}
+    if refresh:
+        refresh_db(root=root)
+    _, *parts = _FOUND.split(zypper.text(root, ["info", "-t", "package"], wanted))
+    found: dict[str, dict[str, Any]] = {}
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        row: dict[str, Any] = {}
+        for line in text.splitlines():
+            field = _FIELD.match(line)
+            if field and field[1].lower() == "description":
+                break  # its lines are the packager's own, and may look like fields
+            if field and field[1] not in ("Name",) and field[2].strip():
+                row[field[1].lower()] = field[2].strip()
+        if "installed" in row:
+            row["installed"] = row["installed"].lower().startswith("yes")
+        found[name] = row
+    return found
+
+
+def list_upgrades(
+    refresh: bool = True, root: str | None = None, *, fromrepo: str | list[str] | None = None
+) -> dict[str, str]:
+    """The packages that an upgrade would change, with their new versions.
+
+    ``fromrepo`` looks into these repositories alone.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_upgrades
+        saltlite '*' pkg.list_upgrades refresh=False
+    """
+    if refresh:
+        refresh_db(root=root)
+    chosen = [part for alias in zypper.repositories(fromrepo) for part in ("--repo", alias)]
+    rows = zypper.run(root, ["list-updates", *chosen]).checked().all("update")
+    return {row["name"]: row["edition"] for row in rows if row.get("kind") == "package"}
+
+
+def list_updates(
+    refresh: bool = True, root: str | None = None, *, fromrepo: str | list[str] | None = None
+) -> dict[str, str]:
+    """Alias of ``list_upgrades``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_updates
+    """
+    return list_upgrades(refresh, root, fromrepo=fromrepo)
+
+
+def list_repo_pkgs(
+    *args: str, fromrepo: str | None = None, byrepo: bool = False, root: str | None = None
+) -> dict[str, Any]:
+    """The packages that repositories offer, with all their versions, newest first: ``{name: [versions]}``.
+
+    Names and globs limit the answer. ``byrepo=True`` gives ``{repository: {name: [versions]}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_repo_pkgs bash 'samba*'
+        saltlite '*' pkg.list_repo_pkgs 'samba*' fromrepo=repo-oss byrepo=True
+    """
+    names = _rpm.checked_names(args)
+    chosen = zypper.repositories(fromrepo)
+    offered: dict[str, dict[str, set[str]]] = {}
+    for row in _search(root, ["--details", "--type", "package"], names):
+        known = row.get("repository", "")
+        fits = not names or any(fnmatch.fnmatchcase(row["name"], each) for each in names)
+        if fits and known != "(System Packages)" and (not chosen or known in chosen):
+            offered.setdefault(known, {}).setdefault(row["name"], set()).add(row["edition"])
+    if byrepo:
+        return {repo: {name: _newest_first(found) for name, found in rows.items()} for repo, rows in offered.items()}
+    joined: dict[str, set[str]] = {}
+    for rows in offered.values():
+        for name, found in rows.items():
+            joined.setdefault(name, set()).update(found)
+    return {name: _newest_first(found) for name, found in joined.items()}
+
+
+def _newest_first(versions: set[str]) -> list[str]:
+    return sorted(versions, key=_rpm.version_key, reverse=True)
+
+
+def _search(root: str | None, options: list[str], words: list[str]) -> list[dict[str, str]]:
+    """The rows of a search; none where nothing matches."""
+    answer = zypper.run(root, ["search", *options], words)
+    if answer.done.returncode == _NOTHING_FOUND and not answer.problems():
+        return []
+    return answer.checked().all("solvable")
+
+
+_NOTHING_FOUND = 104
+"""What zypper returns when a search finds nothing. Contract: zypper(8), exit codes."""
+
+_SEARCHES = {
+    "provides": "--provides",
+    "recommends": "--recommends",
+    "requires": "--requires",
+    "suggests": "--suggests",
+    "conflicts": "--conflicts",
+    "obsoletes": "--obsoletes",
+    "file_list": "--file-list",
+    "search_descriptions": "--search-descriptions",
+    "case_sensitive": "--case-sensitive",
+    "installed_only": "--installed-only",
+    "not_installed_only": "--not-installed-only",
+    "details": "--details",
+}
+_MATCHES = {"exact": "--match-exact", "words": "--match-words", "substrings": "--match-substrings"}
+
+
+def search(
+    criteria: str, refresh: bool = False, match: str | None = None, root: str | None = None, **kwargs: Any
+) -> dict[str, dict[str, str]]:
+    """Packages, patterns, patches and products that match: ``{name: {status, kind, summary}}``; an error for none.
+
+    ``match`` is exact, words or substrings. Keyword arguments that may be True: provides, recommends, requires,
+    suggests, conflicts, obsoletes, file_list, search_descriptions, case_sensitive, installed_only, not_installed_only
+    and details.
+
+    CLI Example::
+
+        saltlite '*' pkg.search apache2
+        saltlite '*' pkg.search 'perl(strict)' provides=True match=exact
+    """
+    given = _packages.take(kwargs, *_SEARCHES)
+    if match is not None and match not in _MATCHES:
+        raise SaltInvocationError(f"match is {match!r}, and can be {', '.join(_MATCHES)}.")
+    if refresh:
+        refresh_db(root=root)
+    options = [_MATCHES[match]] if match else []
+    options += [option for key, option in _SEARCHES.items() if given[key]]
+    rows = _search(root, options, [_packages.path(criteria)])
+    if not rows:
+        raise CommandExecutionError(f"Nothing matches {criteria!r}.")
+    return {row["name"]: row for row in rows}
+
+
+def refresh_db(
+    force: bool | None = None,
+    root: str | None = None,
+    gpgautoimport: bool = False,
+    repos: str | list[str] | None = None,
+) -> dict[str, bool]:
+    """Fetch the package lists: ``{repository: True}`` for a new list, False for one that is up to date.
+
+    ``repos`` limits it; ``force=False`` fetches only what has changed; ``gpgautoimport`` trusts new keys.
+
+    CLI Example::
+
+        saltlite '*' pkg.refresh_db
+        saltlite '*' pkg.refresh_db repos=repo-oss force=False
+    """
+    keys = ["--gpg-auto-import-keys"] if gpgautoimport else []
+    forced = [] if force is False else ["--force"]
+    answer = zypper.run(root, [*keys, "refresh", *forced], zypper.repositories(repos), fetch=True)
+    if answer.done.returncode != _NO_REPOSITORIES:
+        answer.checked()
+    found: dict[str, bool] = {}
+    for message in answer.xml.iter("message"):
+        match = _UP_TO_DATE.match(message.text or "")
+        if match:
+            found[match[1]] = False
+    for row in answer.all("progress"):
+        match = _REFRESHED.match(row.get("name", ""))
+        if match and row.get("done") == "1":
+            found[match[1]] = True
+    return found
+
+
+_NO_REPOSITORIES = 6
+"""What zypper returns when there are no repositories. Contract: zypper(8), exit codes."""
+
+
+def list_patterns(refresh: bool = False, root: str | None = None) -> dict[str, dict[str, Any]]:
+    """The patterns that repositories offer: ``{name: {"installed": bool, "summary": text}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_patterns
+    """
+    return _kind("pattern", refresh, root)
+
+
+def list_installed_patterns(root: str | None = None) -> dict[str, dict[str, Any]]:
+    """The patterns that are installed: ``{name: {"installed": True, "summary": text}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_installed_patterns
+    """
+    return {name: row for name, row in list_patterns(root=root).items() if row["installed"]}
+
+
+def list_patches(refresh: bool = False, root: str | None = None) -> dict[str, dict[str, Any]]:
+    """The patches that repositories offer: ``{name: {"installed": bool, "summary": text}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_patches
+    """
+    return _kind("patch", refresh, root)
+
+
+def list_installed_patches(root: str | None = None) -> dict[str, dict[str, Any]]:
+    """The patches that are installed: ``{name: {"installed": True, "summary": text}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_installed_patches
+    """
+    return {name: row for name, row in list_patches(root=root).items() if row["installed"]}
+
+
+def _kind(kind: str, refresh: bool, root: str | None) -> dict[str, dict[str, Any]]:
+    if refresh:
+        refresh_db(root=root)
+    rows = _search(root, ["--type", kind], [])
+    return {
+        row["name"]: {"installed": row.get("status") == "installed", "summary": row.get("summary", "")} for row in rows
+    }
+
+
+def list_products(all: bool = False, refresh: bool = False, root: str | None = None) -> list[dict[str, Any]]:
+    """The installed products, or with ``all`` those that repositories offer, too: what zypper says of each.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_products
+        saltlite '*' pkg.list_products all=True
+    """
+    if refresh:
+        refresh_db(root=root)
+    command = ["products"] if all else ["--disable-repositories", "products", "--installed-only"]
+    answer = zypper.run(root, command)
+    if answer.done.returncode != _NO_REPOSITORIES:
+        answer.checked()
+    found: list[dict[str, Any]] = []
+    for element in answer.xml.iter("product"):
+        row: dict[str, Any] = {key: value for key, value in element.attrib.items() if value}
+        row |= {key: row[key] in ("true", "1") for key in ("isbase", "installed") if key in row}
+        end = element.find("endoflife")
+        if end is not None:
+            row |= {"eol": end.get("text"), "eol_t": int(end.get("time_t") or 0)}
+        row["description"] = " ".join((element.findtext("description") or "").split())
+        found.append(row)
+    return found
+
+
+def list_provides(root: str | None = None) -> dict[str, list[str]]:
+    """What installed packages provide beside themselves: ``{capability: [packages]}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_provides
+    """
+    found: dict[str, list[str]] = {}
+    form = f"[%{{PROVIDENAME}}{_rpm.UNIT}]"
+    for name, *provided in _rpm.query(["NAME", form], root=_rpm.root_folder(root)):
+        for capability in provided:
+            if capability not in ("", name) and name not in found.setdefault(capability, []):
+                found[capability].append(name)
+    return found
+
+
+def resolve_capabilities(pkgs: list[Any], refresh: bool = False, root: str | None = None) -> list[Any]:
+    """The list with capabilities replaced by the package that provides them, where that is one: names and ``{name:
+    version}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.resolve_capabilities pkgs='["vim", {"perl(strict)": "1.0"}]'
+    """
+    if refresh:
+        refresh_db(root=root)
+    found: list[Any] = []
+    for name, version in zypper.TARGETS.wanted(None, pkgs).items():
+        exact = _search(root, ["--match-exact"], [name])
+        offers = {row["name"] for row in exact or _search(root, ["--provides", "--match-exact"], [name])}
+        resolved = next(iter(offers)) if len(offers) == 1 else name
+        found.append({resolved: version} if version else resolved)
+    return found
+
+
+def list_downloaded(root: str | None = None) -> dict[str, Any]:
+    """The package files that were downloaded and are still there: ``{name: {version: {path, size, creation_date_time,
+    creation_date_time_t}}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_downloaded
+    """
+    place = _rpm.below(_rpm.root_folder(root), "/var/cache/zypp/packages")
+    return _rpm.downloaded([place], _rpm.native_architecture(__grains__))
+
+
+def download(*packages: str, refresh: bool = False, root: str | None = None) -> dict[str, Any]:
+    """Download packages without installing them: ``{name: {path, repository-name, repository-alias}}``.
+
+    Names that could not be downloaded stand in one sentence under ``_error``.
+
+    CLI Example::
+
+        saltlite '*' pkg.download httpd
+    """
+    if not packages:
+        raise SaltInvocationError("No packages were given.")
+    names = [_rpm.SPELLING.name(name) for name in packages]
+    if refresh:
+        refresh_db(root=root)
+    answer = zypper.run(root, ["download"], names)
+    found: dict[str, Any] = {}
+    for result in answer.xml.iter("download-result"):
+        file, repository = result.find("localfile"), result.find("solvable/repository")
+        path = "" if file is None else str(file.get("path"))
+        if _rpm.is_whole(path):
+            row = {} if repository is None else {f"repository-{key}": value for key, value in repository.items()}
+            found[result.findtext("solvable/name") or ""] = {**row, "path": path}
+    if not found:
+        raise answer.failed()
+    lost = [name for name in names if name not in found]
+    if lost:
+        found["_error"] = f"Not downloaded: {', '.join(lost)}"
+    return found
+
+
+def diff(*paths: str, root: str | None = None) -> dict[str, str]:
+    """How installed files differ from those of the newest version of their packages: ``{path: difference}``.
+
+    The packages are downloaded for it. A path may also be ``Unchanged``, ``Not managed``, or ``N/A`` where nothing is.
+
+    CLI Example::
+
+        saltlite '*' pkg.diff /etc/apache2/httpd.conf /etc/sudoers
+    """
+    folder = _rpm.root_folder(root)
+    found = {}
+    for path in paths:
+        package = _rpm.owners(path, folder).partition(",")[0]
+        if not package:
+            found[path] = "Not managed" if os.path.exists(_rpm.below(folder, path)) else "N/A"
+            continue
+        file = download(package, root=root)[package]["path"]
+        found[path] = _rpm.difference(file, path, folder) or "Unchanged"
+    return found
+
+
+def services_need_restart(root: str | None = None) -> list[str]:
+    """The services that still run what an upgrade has replaced.
+
+    CLI Example::
+
+        saltlite '*' pkg.services_need_restart
+    """
+    return zypper.text(root, ["ps", "-sss"]).split()
+
 
 _FOLDER = "/etc/zypp/repos.d"
 _URL = re.compile(r"[a-z][a-z0-9+.-]*:[^\s]")
@@ -34,21 +456,19 @@ _FLAGS = ("enabled", "autorefresh", "keeppackages", "gpgcheck", "repo_gpgcheck",
 
 
 def list_repos(root: str | None = None) -> dict[str, dict[str, Any]]:
-    """
-    The configured repositories: ``{alias: {alias, name, baseurl, enabled, autorefresh, ...}}``.
+    """The configured repositories: ``{alias: {alias, name, baseurl, enabled, autorefresh, ...}}``.
 
-    ``root`` is a folder that holds another system.
+    ``root`` is the folder of another system.
 
     CLI Example::
 
         saltlite '*' pkg.list_repos
     """
-    return {alias: _shown(alias, values) for alias, values in _repofiles.read([_folder(root)]).items()}
+    return {alias: _shown(alias, values) for alias, values in _rpm.read_repositories([_folder(root)]).items()}
 
 
 def get_repo(repo: str, root: str | None = None) -> dict[str, Any]:
-    """
-    How a repository is configured; an empty dict when there is none.
+    """How a repository is configured; an empty dict when there is none.
 
     CLI Example::
 
@@ -58,27 +478,25 @@ def get_repo(repo: str, root: str | None = None) -> dict[str, Any]:
 
 
 def del_repo(repo: str, root: str | None = None, test: bool = False) -> dict[str, Any]:
-    """
-    Remove a repository: ``{alias: True, "message": sentence}``. ``test=True`` removes nothing.
+    """Remove a repository: ``{alias: True, "message": sentence}``. ``test=True`` removes nothing.
 
     CLI Example::
 
         saltlite '*' pkg.del_repo repo-oss
     """
-    known = _repofiles.read([_folder(root)])
+    known = _rpm.read_repositories([_folder(root)])
     if repo not in known:
         raise CommandExecutionError(f"There is no repository {repo!r}.")
     path = str(known[repo]["file"])
-    text = _repofiles.without(path, repo)
+    text = _rpm.without_repository(path, repo)
     if not test:
-        _repofiles.save(path, text)
+        _rpm.save_repositories(path, text)
     return {repo: True, "message": f"Repository '{repo}' has been removed."}
 
 
 def mod_repo(repo: str, root: str | None = None, test: bool = False, **kwargs: Any) -> dict[str, Any]:
-    """
-    Change a repository, or add it; what ``get_repo`` says of it then. ``test=True`` says what that would be, and writes
-    and fetches nothing.
+    """Change a repository, or add it; what ``get_repo`` says of it then. ``test=True`` says what that would be, and
+    writes and fetches nothing.
 
     Keyword arguments: ``url`` (or ``baseurl``) or ``mirrorlist``, of which a new one needs one; ``enabled``,
     ``refresh`` (fetch its lists whenever they are old), ``cache`` (keep its packages), ``gpgcheck``, ``priority``,
@@ -89,10 +507,10 @@ def mod_repo(repo: str, root: str | None = None, test: bool = False, **kwargs: A
         saltlite '*' pkg.mod_repo mine url=https://example.org/repo name='My packages' refresh=True
         saltlite '*' pkg.mod_repo mine enabled=False
     """
-    _repofiles.checked_id(repo)
+    _rpm.checked_repository(repo)
     given = _packages.take(kwargs, *_SETTINGS, "gpgautoimport")
     values = {_SETTINGS[key]: value for key, value in given.items() if key in _SETTINGS and value is not None}
-    known = _repofiles.read([_folder(root)])
+    known = _rpm.read_repositories([_folder(root)])
     before = known.get(repo)
     link = values.get("baseurl") or values.get("mirrorlist")
     if before is None and not link:
@@ -103,12 +521,12 @@ def mod_repo(repo: str, root: str | None = None, test: bool = False, **kwargs: A
         _refuse_twice(repo, str(link), known)
         values = {"name": repo, "enabled": True, "autorefresh": False, "keeppackages": False, **values}
     path = str(before["file"]) if before else os.path.join(_folder(root), f"{repo}.repo")
-    text = _repofiles.changed(path, repo, values)
+    text = _rpm.changed_repository(path, repo, values)
     if test:
-        return _shown(repo, _repofiles.stanzas_of(text)[repo])
+        return _shown(repo, _rpm.stanzas_of(text)[repo])
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if values:
-        _repofiles.save(path, text)
+        _rpm.save_repositories(path, text)
     if given["gpgautoimport"]:
         refresh_db(root=root, repos=repo, gpgautoimport=True)
     found = get_repo(repo, root)

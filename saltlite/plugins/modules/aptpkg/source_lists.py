@@ -1,6 +1,6 @@
-"""The text of apt's source lists, one-line and deb822: read, changed, and written with everything else left alone.
+"""Parser and writer of sources.list(5), in the one-line and the deb822 format; it opens no file.
 
-What belongs here: `sources.list(5)` as values. It opens no file; `repos` does.
+A `Document` keeps the text of everything that was not changed, comments included.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Commands of apt and dpkg, and checks of what goes into them: the mechanics behind `pkg` on Debian.
+"""Runs apt-get, apt-cache, apt-mark and dpkg for `aptpkg`: without a shell and without prompts.
 
-What belongs here: running apt-get, apt-cache, apt-mark and dpkg without a shell and without questions,
-turning their failures into sentences, checking names and versions, finding where apt keeps its files. It knows
-nothing of results.
+It checks names and versions, turns failures into errors, and finds the folders that apt is configured to use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Commands of zypper, and what it prints as XML: the mechanics behind `pkg` on Suse.
-
-What belongs here: running zypper without questions in a root folder, turning its failures into sentences. It knows
-nothing of results of `pkg`.
-"""
+"""Runs zypper for `zypperpkg` without prompts in a root folder, and parses its XML; failures become errors."""
 
 from __future__ import annotations
 
@@ -17,6 +13,7 @@ from saltlite.plugins.modules import _packages, _rpm
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
+
 
 # A name may say what it is the name of; a leading hyphen, tilde or exclamation mark would mean to remove the package.
 TARGETS = _packages.Spelling(
@@ -66,7 +63,7 @@ class Answer:
         return self
 
     def planned(self) -> dict[str, str]:
-        """What it would change: `{name: new version}`, an empty text for what is removed."""
+        """What it would change: `{name: new version}`, an empty string for what is removed."""
         found: dict[str, str] = {}
         for part in self.xml.iterfind("install-summary/*"):
             for row in part.iter("solvable"):
@@ -88,7 +85,7 @@ class Answer:
 
 
 def run(root: str | None, command: Sequence[str], names: Sequence[str] = (), *, fetch: bool = False) -> Answer:
-    """Run one command. Without `fetch` it works with the package lists as they are."""
+    """Run one command. Without `fetch` it uses the package lists as they are."""
     return Answer(_packages.run(_argv(root, ["--xmlout"], command, names, fetch)))
 
 
@@ -109,7 +106,7 @@ def _argv(
 
 
 def repositories(given: Any) -> list[str]:
-    """The aliases of repositories of a list, or of a text with commas. Raises SaltInvocationError."""
+    """The aliases of repositories of a list, or of a comma-separated string. Raises SaltInvocationError."""
     asked = given if isinstance(given, list | tuple) else str(given or "").split(",")
     found = [str(each).strip() for each in asked if str(each).strip()]
     for alias in found:

@@ -1,0 +1,676 @@
+"""Installed and available packages, and everything that changes them: install, remove, hold, selections."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _packages
+from saltlite.plugins.modules._packages import Changes
+
+from . import apt
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __grains__, __salt__
+
+
+class _Listing(TypedDict, total=False):
+    versions_as_list: bool
+    removed: bool
+    purge_desired: bool
+
+
+class _Info(TypedDict, total=False):
+    attr: str | list[str]
+    failhard: bool
+
+
+def list_pkgs(versions_as_list: bool = False, removed: bool = False, purge_desired: bool = False) -> dict[str, Any]:
+    """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
+
+    With ``removed`` those that were removed and not purged, with ``purge_desired`` those marked to be purged.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_pkgs
+        saltlite '*' pkg.list_pkgs versions_as_list=True
+    """
+    found: dict[str, Any] = __salt__["lowpkg.list_pkgs"](removed=removed, purge_desired=purge_desired)
+    return {name: [version] for name, version in found.items()} if versions_as_list else found
+
+
+def list_installed(*names: str, **kwargs: Unpack[_Listing]) -> dict[str, str]:
+    """The installed packages and their versions, or only the named ones; globs work.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_installed
+        saltlite '*' pkg.list_installed openssl 'python3*'
+    """
+    return _packages.select(list_pkgs(**_packages.take(kwargs, *_Listing.__annotations__)), names)
+
+
+def version(*names: str, **kwargs: Unpack[_Listing]) -> str | dict[str, str]:
+    """The installed version of a package, or a dict of versions for several; an empty string for none. Globs work.
+
+    CLI Example::
+
+        saltlite '*' pkg.version openssl
+        saltlite '*' pkg.version openssl curl 'libc*'
+    """
+    installed = list_pkgs(**_packages.take(kwargs, *_Listing.__annotations__))
+    found: str | dict[str, str] = _packages.versions(installed, names)
+    return found
+
+
+def list_holds() -> list[str]:
+    """The packages that are held.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_holds
+    """
+    return get_selections(state="hold")["hold"]
+
+
+def get_selections(pattern: str | None = None, state: str | None = None) -> dict[str, list[str]]:
+    """What is wanted of each package that dpkg knows: ``{"install": [names], "hold": …, "deinstall": …, "purge": …}``.
+
+    ``pattern`` is a name or a glob; ``state`` limits the answer to one of these.
+
+    CLI Example::
+
+        saltlite '*' pkg.get_selections
+        saltlite '*' pkg.get_selections 'openssh*' state=hold
+    """
+    asked = [_packages.path(pattern)] if pattern else []
+    done = apt.checked(_packages.run(["dpkg", "--get-selections", "--", *asked]))
+    found: dict[str, list[str]] = {}
+    for name, want in (line.split() for line in done.stdout.splitlines()):
+        found.setdefault(want, []).append(name)
+    return {state: found.get(state, [])} if state else found
+
+
+def owner(*paths: str) -> str | dict[str, str]:
+    """The package that a file belongs to, or a dict for several files; an empty string for none.
+
+    CLI Example::
+
+        saltlite '*' pkg.owner /usr/bin/apt-get
+        saltlite '*' pkg.owner /usr/bin/apt-get /usr/bin/basename
+    """
+    if not paths:
+        return ""
+    found: dict[str, str] = __salt__["lowpkg.owner"](*paths)
+    return found[paths[0]] if len(paths) == 1 else found
+
+
+def which(path: str) -> str | bool | None:
+    """The package that a file belongs to: its name, None for no package, False for a path that does not exist.
+
+    CLI Example::
+
+        saltlite '*' pkg.which /usr/bin/apt-get
+    """
+    place = _packages.path(path)
+    if not os.path.isabs(place) or not os.path.lexists(place):
+        return False
+    found = owner(place)
+    return str(found) if found else None
+
+
+def file_list(*packages: str) -> dict[str, Any]:
+    """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.file_list hostname
+    """
+    found: dict[str, Any] = __salt__["lowpkg.file_list"](*packages)
+    return found
+
+
+def file_dict(*packages: str) -> dict[str, Any]:
+    """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.file_dict hostname
+    """
+    found: dict[str, Any] = __salt__["lowpkg.file_dict"](*packages)
+    return found
+
+
+def info_installed(*names: str, **kwargs: Unpack[_Info]) -> dict[str, dict[str, Any]]:
+    """Information about the named packages, or of all installed ones.
+
+    ``attr`` limits the answer to some of name, version, arch, architecture, description, group, packager, url, source,
+    size, install_date and install_date_time_t. ``failhard=False`` skips packages that are not installed, instead of
+    raising an error.
+
+    CLI Example::
+
+        saltlite '*' pkg.info_installed dpkg
+        saltlite '*' pkg.info_installed dpkg openssl attr=version,arch
+    """
+    given = _packages.take(kwargs, *_Info.__annotations__)
+    found: dict[str, dict[str, Any]] = __salt__["lowpkg.info"](*names, failhard=False)
+    missing = [name for name in names if not _packages.select(found, [name])]
+    if missing and given["failhard"] is not False:
+        raise CommandExecutionError(f"Not installed: {', '.join(missing)}")
+    return _packages.some_attributes(found, given["attr"])
+
+
+def parse_arch(name: str) -> dict[str, str | None]:
+    """The name and the architecture that a package name holds: ``{"name": …, "arch": …}``, None for no architecture.
+
+    CLI Example::
+
+        saltlite '*' pkg.parse_arch zsh:amd64
+    """
+    bare, colon, arch = str(name).rpartition(":")
+    return {"name": bare, "arch": arch} if colon else {"name": arch, "arch": None}
+
+
+def normalize_name(name: str) -> str:
+    """The package name without the architecture, if it is that of this machine.
+
+    CLI Example::
+
+        saltlite '*' pkg.normalize_name zsh:amd64
+    """
+    parts = parse_arch(name)
+    own = (None, __grains__.get("osarch"), "all", "any")
+    return str(parts["name"]) if parts["arch"] in own else str(name)
+
+
+def services_need_restart() -> list[str]:
+    """The services whose processes still run programs or libraries that an upgrade has replaced.
+
+    CLI Example::
+
+        saltlite '*' pkg.services_need_restart
+    """
+    return _packages.services_running_replaced_files()
+
+
+# --- available packages
+
+
+_ARCHIVE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_[^_]+\.deb")
+"""How apt names what it downloads; the colon of a version is `%3a` there."""
+
+_NAMED = re.compile(r"^ ?(Package|Version): (.*)$", re.MULTILINE)
+_SHOWN = re.compile(r"^(?P<key>[A-Za-z0-9-]+):(?P<value>.*(?:\n[ \t].*)*)", re.MULTILINE)
+
+
+class _Refreshing(TypedDict, total=False):
+    cache_valid_time: float
+
+
+class _Choice(_Refreshing, total=False):
+    fromrepo: str
+
+
+class _Latest(_Choice, total=False):
+    refresh: bool
+
+
+class _Showing(TypedDict, total=False):
+    filter: str | list[str]
+    refresh: bool
+
+
+def latest_version(*names: str, refresh: bool = True, **kwargs: Unpack[_Choice]) -> str | dict[str, str]:
+    """The version that an install or upgrade would bring, or an empty string when the package is up to date or unknown.
+
+    Several names give a dict. ``refresh=False`` uses the package lists as they are; ``cache_valid_time=SECONDS``
+    refreshes only older ones; ``fromrepo`` names a release.
+
+    CLI Example::
+
+        saltlite '*' pkg.latest_version openssl
+        saltlite '*' pkg.latest_version openssl curl refresh=False
+    """
+    options = _packages.take(kwargs, *_Choice.__annotations__)
+    wanted = [apt.SPELLING.name(name) for name in names]
+    if not wanted:
+        return ""
+    if refresh:
+        refresh_db(options["cache_valid_time"] or 0)
+    release = ["-t", apt.SPELLING.version(options["fromrepo"])] if options["fromrepo"] else []
+    done = apt.checked(apt.run(["apt-cache", "-q", *release, "policy", "--", *wanted]))
+    candidates: dict[str, tuple[str, str]] = {}
+    for block in re.split(r"^(?=\S)", done.stdout, flags=re.MULTILINE):
+        header, _, body = block.partition("\n")
+        rows = dict(re.findall(r"^  (Installed|Candidate): (\S+)", body, re.MULTILINE))
+        candidates[header.rstrip(":")] = (rows.get("Installed", "(none)"), rows.get("Candidate", "(none)"))
+    latest = {name: _newer(*candidates.get(name, ("(none)", "(none)"))) for name in wanted}
+    found: str | dict[str, str] = _packages.single(wanted, latest)
+    return found
+
+
+def available_version(*names: str, **kwargs: Unpack[_Latest]) -> str | dict[str, str]:
+    """Alias of ``latest_version``.
+
+    CLI Example::
+
+        saltlite '*' pkg.available_version openssl
+    """
+    return latest_version(*names, **kwargs)
+
+
+def upgrade_available(name: str, **kwargs: Unpack[_Latest]) -> bool:
+    """Whether an upgrade of the package is available.
+
+    CLI Example::
+
+        saltlite '*' pkg.upgrade_available openssl
+    """
+    return bool(latest_version(name, **kwargs))
+
+
+def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
+    """Compare two versions as dpkg does: -1, 0 or 1 when the first is older, equal or newer.
+
+    CLI Example::
+
+        saltlite '*' pkg.version_cmp '0.2.4-0ubuntu1' '0.2.4.1-0ubuntu1'
+    """
+    first, second = str(pkg1), str(pkg2)
+    if ignore_epoch:
+        first, second = first.rpartition(":")[2], second.rpartition(":")[2]
+    return apt.compare_versions(first, second)
+
+
+def list_upgrades(refresh: bool = True, dist_upgrade: bool = True, **kwargs: Unpack[_Refreshing]) -> dict[str, str]:
+    """The packages that an upgrade would change, with their new versions.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_upgrades
+        saltlite '*' pkg.list_upgrades refresh=False
+    """
+    options = _packages.take(kwargs, *_Refreshing.__annotations__)
+    if refresh:
+        refresh_db(options["cache_valid_time"] or 0)
+    done = apt.apt_get(["--simulate", "dist-upgrade" if dist_upgrade else "upgrade"])
+    return dict(re.findall(r"^Inst (\S+) (?:\[[^\]]*\] )?\((\S+)", done.stdout, re.MULTILINE))
+
+
+def refresh_db(cache_valid_time: float = 0, failhard: bool = False) -> dict[str, bool | None]:
+    """Fetch the package lists: ``{source: True}`` for a new list, None for an unchanged one, False for a failure.
+
+    Nothing is fetched when the lists are younger than ``cache_valid_time`` seconds; the result is then empty.
+    ``failhard`` raises an error when a source fails.
+
+    CLI Example::
+
+        saltlite '*' pkg.refresh_db
+    """
+    if cache_valid_time and time.time() - os.stat(apt.places().lists).st_mtime < float(cache_valid_time):
+        return {}
+    done = apt.run(["apt-get", "-q", "update"])
+    apt.refuse_locked(done)
+    states: dict[str, bool | None] = {"Get": True, "Hit": None, "Ign": False, "Err": False}
+    lines = re.findall(r"^(Get|Hit|Ign|Err):\d+ (.+?)(?: \[[^\]]*\])?$", done.stdout, re.MULTILINE)
+    sources = {source: states[word] for word, source in lines}
+    failed = [source for word, source in lines if word == "Err"]
+    if failhard and (failed or done.returncode):
+        raise CommandExecutionError(f"Some package lists were not fetched: {', '.join(failed) or apt.reason(done)}")
+    if done.returncode and not sources:
+        raise CommandExecutionError(f"The package lists were not fetched: {apt.reason(done)}")
+    return sources
+
+
+def list_repo_pkgs(*args: str) -> dict[str, list[str]]:
+    """The packages that repositories offer: ``{name: [versions]}``, newest first. Names may be globs.
+
+    Versions that are installed and offered no more are among them.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_repo_pkgs bash
+        saltlite '*' pkg.list_repo_pkgs 'python3*'
+    """
+    wanted = [_packages.path(each) for each in args]
+    # The dump is 40 MB of text, so it is for all packages only.
+    output = _apt_cache_show(wanted) if wanted else apt.checked(apt.run(["apt-cache", "dump"])).stdout
+    found: dict[str, list[str]] = {}
+    name = ""
+    for key, value in _NAMED.findall(output):
+        if key == "Package":
+            name = value.partition(":")[0]
+        elif value not in found.setdefault(name, []):
+            found[name].append(value)
+    return found
+
+
+def show(*names: str, **kwargs: Unpack[_Showing]) -> dict[str, dict[str, dict[str, str]]]:
+    """What the package lists say of packages: ``{name: {version: {field: text}}}``. Names may be globs.
+
+    ``filter`` limits the fields, as a list or a comma-separated string. ``refresh=True`` fetches the package lists
+    first.
+
+    CLI Example::
+
+        saltlite '*' pkg.show gawk
+        saltlite '*' pkg.show 'nginx-*' filter=description,provides
+    """
+    given = _packages.take(kwargs, *_Showing.__annotations__)
+    wanted = [_packages.path(name) for name in names]
+    if given["refresh"]:
+        refresh_db()
+    if not wanted:
+        return {}
+    asked = given["filter"] or []
+    keys = {str(key).strip().lower() for key in (asked.split(",") if isinstance(asked, str) else asked)}
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for fields in _stanzas(_apt_cache_show(wanted)):
+        name, version = fields.pop("Package", ""), fields.pop("Version", "")
+        if name and version:
+            kept = {key: value for key, value in fields.items() if not keys or key.lower() in keys}
+            found.setdefault(name, {}).setdefault(version, {}).update(kept)
+    return found
+
+
+def list_downloaded() -> dict[str, dict[str, dict[str, Any]]]:
+    """Packages that apt has downloaded: ``{name: {version: {path, size, creation_date_time, creation_date_time_t}}}``.
+
+    Sizes are bytes; moments are in UTC, as ISO 8601 and as seconds since 1970.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_downloaded
+    """
+    folder = apt.places().archives
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        match = _ARCHIVE.fullmatch(entry)
+        if match is None:
+            continue
+        path = os.path.join(folder, entry)
+        known = os.stat(path)
+        moment = int(known.st_ctime)
+        found.setdefault(match["name"], {})[match["version"].replace("%3a", ":")] = {
+            "path": path,
+            "size": known.st_size,
+            "creation_date_time_t": moment,
+            "creation_date_time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)),
+        }
+    return found
+
+
+def _apt_cache_show(names: list[str]) -> str:
+    done = apt.run(["apt-cache", "show", "--all-versions", "--", *names])
+    # A name that matches nothing is an answer, and no reason to forget the others.
+    return done.stdout if "No packages found" in done.stderr or done.stdout else apt.checked(done).stdout
+
+
+def _stanzas(text: str) -> Iterator[dict[str, str]]:
+    for stanza in text.split("\n\n"):
+        yield {match["key"]: match["value"].strip() for match in _SHOWN.finditer(stanza)}
+
+
+def _newer(installed: str, candidate: str) -> str:
+    if candidate in {"(none)", installed}:
+        return ""
+    if installed == "(none)" or apt.compare_versions(candidate, installed) > 0:
+        return candidate
+    return ""
+
+
+# --- changes
+
+
+__risk__ = {"upgrade": "upgrade-all", "remove": "remove", "purge": "remove", "autoremove": "remove"}
+
+SELECTIONS = ("install", "hold", "deinstall", "purge")
+"""What can be wanted of a package."""
+
+
+class _Upgrading(TypedDict, total=False):
+    cache_valid_time: float
+    force_conf_new: bool
+    downloadonly: bool
+    skip_verify: bool
+    test: bool
+
+
+class _Installing(TypedDict, total=False):
+    cache_valid_time: float
+    force_conf_new: bool
+    downloadonly: bool
+    skip_verify: bool
+    test: bool
+    version: str
+    reinstall: bool
+    only_upgrade: bool
+    install_recommends: bool
+
+
+def install(
+    name: str | None = None,
+    refresh: bool = False,
+    fromrepo: str | None = None,
+    pkgs: list[Any] | None = None,
+    sources: list[Any] | None = None,
+    **kwargs: Unpack[_Installing],
+) -> Changes:
+    """Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
+
+    ``name`` is one package, or several separated by commas; ``version`` selects its version. ``pkgs`` is a list of
+    names or of ``{name: version}``; ``sources`` a list of ``{name: /path/to/file.deb}``, of the minion or of the file
+    server. ``fromrepo`` names a release. Further keyword arguments: ``reinstall``, ``downloadonly``, ``skip_verify``
+    (do not check signatures), ``only_upgrade``, ``force_conf_new``, ``install_recommends`` (True) and
+    ``cache_valid_time``. ``test=True`` reports what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.install vim
+        saltlite '*' pkg.install vim version=2:9.0.1378-2
+        saltlite '*' pkg.install pkgs='[foo, {bar: 1.2.3}]'
+        saltlite '*' pkg.install sources='[{foo: salt://foo.deb}]'
+    """
+    given = _packages.take(kwargs, *_Installing.__annotations__)
+    if sources:
+        targets = _packages.package_files(sources, __salt__["cp.cache_file"])
+    else:
+        targets = apt.targets(name, pkgs, given["version"])
+    if refresh and not given["test"]:
+        refresh_db(given["cache_valid_time"] or 0)
+    options = apt.configuration_options(take_new=bool(given["force_conf_new"]))
+    options += [option for key, option in apt.OPTIONS.items() if given[key]]
+    if given["install_recommends"] is False:
+        options.append("--no-install-recommends")
+    if fromrepo:
+        options += ["-t", apt.SPELLING.version(fromrepo)]
+    return _change([*options, "--allow-downgrades", "install", "--", *targets], test=given["test"])
+
+
+def upgrade(refresh: bool = True, dist_upgrade: bool = False, **kwargs: Unpack[_Upgrading]) -> Changes:
+    """Upgrade all packages; ``dist_upgrade`` may also add and remove some.
+
+    Returns what ``install`` returns. Further keyword arguments: ``downloadonly``, ``skip_verify``, ``force_conf_new``
+    and ``cache_valid_time``. ``test=True`` reports what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.upgrade
+        saltlite '*' pkg.upgrade dist_upgrade=True
+    """
+    given = _packages.take(kwargs, *_Upgrading.__annotations__)
+    if refresh and not given["test"]:
+        refresh_db(given["cache_valid_time"] or 0)
+    options = apt.configuration_options(take_new=bool(given["force_conf_new"]))
+    options += [apt.OPTIONS[key] for key in ("downloadonly", "skip_verify") if given[key]]
+    return _change([*options, "dist-upgrade" if dist_upgrade else "upgrade"], test=given["test"])
+
+
+def remove(name: str | None = None, pkgs: list[Any] | None = None, test: bool = False) -> Changes:
+    """Remove packages and leave their configuration files; those that are not installed are skipped. ``test=True``
+    reports what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.remove vim
+        saltlite '*' pkg.remove pkgs='["foo", "bar"]'
+    """
+    installed = list_pkgs()
+    targets = [each for each in apt.SPELLING.wanted(name, pkgs) if each in installed]
+    return _change(["remove", "--", *targets], test=test) if targets else {}
+
+
+def purge(name: str | None = None, pkgs: list[Any] | None = None, test: bool = False) -> Changes:
+    """Remove packages with their configuration files. ``test=True`` reports what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.purge vim
+    """
+    leftovers = list_pkgs(removed=True)
+    known = {**leftovers, **list_pkgs()}
+    targets = [each for each in apt.SPELLING.wanted(name, pkgs) if each in known]
+    if not targets:
+        return {}
+    changes = _change(["purge", "--", *targets], test=test)
+    gone = {each: {"old": leftovers[each], "new": ""} for each in targets if each in leftovers}
+    return {**gone, **changes}
+
+
+def autoremove(list_only: bool = False, purge: bool = False, test: bool = False) -> Any:
+    """Remove packages that are no longer needed. ``list_only`` and ``test=True`` only tell which: names, or changes.
+
+    CLI Example::
+
+        saltlite '*' pkg.autoremove
+        saltlite '*' pkg.autoremove list_only=True
+    """
+    options = ["--purge"] if purge else []
+    if list_only:
+        done = apt.apt_get(["--simulate", *options, "autoremove"])
+        return re.findall(r"^(?:Remv|Purg) (\S+)", done.stdout, re.MULTILINE)
+    return _change([*options, "autoremove"], test=test)
+
+
+def hold(
+    name: str | None = None, pkgs: list[Any] | None = None, sources: list[Any] | None = None, test: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Hold packages at their current version: ``{name: {name, changes, result, comment}}``.
+
+    ``test=True`` reports what would change, and changes nothing.
+
+    ``sources`` is a list as ``install`` takes it; the names in it are meant.
+
+    CLI Example::
+
+        saltlite '*' pkg.hold vim
+        saltlite '*' pkg.hold pkgs='["foo", "bar"]'
+    """
+    return _mark(_named(name, pkgs, sources), "hold", test=test)
+
+
+def unhold(
+    name: str | None = None, pkgs: list[Any] | None = None, sources: list[Any] | None = None, test: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Release held packages, so that upgrades change them again: ``{name: {name, changes, result, comment}}``.
+
+    ``test=True`` reports what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.unhold vim
+    """
+    return _mark(_named(name, pkgs, sources), "unhold", test=test)
+
+
+def set_selections(
+    path: str | None = None,
+    selection: dict[str, list[str]] | None = None,
+    clear: bool = False,
+    saltenv: str = "base",
+    test: bool = False,
+) -> Changes:
+    """Say what is wanted of packages: ``{name: {"old": state, "new": state}}`` for what has changed.
+
+    ``selection`` is ``{state: [names]}`` with the states install, hold, deinstall and purge; ``path`` names a file with
+    lines of name and state instead. ``clear`` first wants all packages but the essential ones deinstalled; nothing is
+    removed by this, only by who acts on it. ``test=True`` reports what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.set_selections selection='{"hold": ["openssh-server"]}'
+        saltlite '*' pkg.set_selections salt://selections
+    """
+    if path and selection:
+        raise SaltInvocationError("Say path or selection, not both: each is the whole of what is wanted.")
+    wanted = _read_selections(path, saltenv) if path else _selections(selection or {})
+    if not wanted:
+        return {}
+    now = {name: state for state, names in get_selections().items() for name in names}
+    changes = {name: {"old": now.get(name, ""), "new": want} for name, want in wanted.items() if now.get(name) != want}
+    if test:
+        return changes
+    if clear:
+        apt.checked(apt.run(["dpkg", "--clear-selections"]))
+    lines = "".join(f"{name} {state}\n" for name, state in wanted.items())
+    apt.checked(apt.feed(["dpkg", "--set-selections"], lines))
+    after = {name: state for state, names in get_selections().items() for name in names}
+    return {name: change for name, change in changes.items() if after.get(name) == change["new"]}
+
+
+def _change(argv: Sequence[str], *, test: bool) -> Changes:
+    """Run apt-get and compare the installed packages before and after; for a test ask it what it would do."""
+    return apt.simulate(argv) if test else _packages.changed(list_pkgs, lambda: apt.apt_get(argv))
+
+
+def _named(name: Any, pkgs: Any, sources: Any) -> list[str]:
+    if not (name or pkgs or sources):
+        raise SaltInvocationError("Say which packages: name, pkgs or sources.")
+    if not sources:
+        return list(apt.SPELLING.wanted(name, pkgs))
+    if name or pkgs:
+        raise SaltInvocationError("Say name, pkgs or sources, and one of them only.")
+    return [apt.SPELLING.name(key) for each in sources for key in (each if isinstance(each, Mapping) else [each])]
+
+
+def _mark(names: Sequence[str], verb: str, *, test: bool) -> dict[str, dict[str, Any]]:
+    held = set(list_holds())
+    new = "hold" if verb == "hold" else "install"
+    report: dict[str, dict[str, Any]] = {}
+    for name in names:
+        old = "hold" if name in held else "install"
+        problem = ""
+        if old != new and not test:
+            done: subprocess.CompletedProcess[str] = apt.run(["apt-mark", verb, "--", name])
+            apt.refuse_locked(done)
+            problem = apt.reason(done) if done.returncode else ""
+        report[name] = _packages.mark_report(name, old, new, problem, test=test)
+    return report
+
+
+def _selections(selection: Any) -> dict[str, str]:
+    if not isinstance(selection, Mapping) or not all(isinstance(names, list | tuple) for names in selection.values()):
+        raise SaltInvocationError("A selection is {state: [names]}.")
+    unknown = sorted(str(state) for state in selection if state not in SELECTIONS)
+    if unknown:
+        raise SaltInvocationError(f"{', '.join(unknown)}: what can be wanted of packages is {', '.join(SELECTIONS)}.")
+    return {apt.SPELLING.name(name): str(state) for state, names in selection.items() for name in names}
+
+
+def _read_selections(path: str, saltenv: str) -> dict[str, str]:
+    cached = __salt__["cp.cache_file"](path, saltenv)
+    if not cached:
+        raise SaltInvocationError(f"There is no file {path}.")
+    selection: dict[str, list[str]] = {}
+    with open(cached, encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            name, _, state = line.strip().partition("\t" if "\t" in line else " ")
+            if name and not name.startswith("#"):
+                selection.setdefault(state.strip(), []).append(name)
+    return _selections(selection)

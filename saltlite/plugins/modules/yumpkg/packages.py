@@ -1,0 +1,784 @@
+"""Installed packages, everything that changes them, version locks, and groups of packages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+
+from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins.modules import _packages, _rpm
+
+from . import dnf
+from .repositories import list_downloaded, list_repo_pkgs, refresh_db
+
+if TYPE_CHECKING:
+    from saltlite.loader.hints import __grains__, __salt__
+
+
+def list_pkgs(
+    versions_as_list: bool = False,
+    removed: bool = False,
+    purge_desired: bool = False,
+    *,
+    attr: str | list[str] | None = None,
+    root: str | None = None,
+) -> dict[str, Any]:
+    """The installed packages: ``{name: version}``, or ``{name: [versions]}`` with ``versions_as_list``.
+
+    Several versions of one package are separated by commas. Packages built for another architecture are named
+    ``name.arch``. ``attr`` gives a list of attributes for each: some of epoch, version, release, arch, install_date and
+    install_date_time_t, or all. ``root`` is the folder of another system. rpm knows no packages that are ``removed`` or
+    ``purge_desired``.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_pkgs
+        saltlite '*' pkg.list_pkgs versions_as_list=True
+        saltlite '*' pkg.list_pkgs attr=arch,install_date
+    """
+    if removed or purge_desired:
+        return {}
+    found = _rpm.installed(_rpm.native_architecture(__grains__), _rpm.root_folder(root))
+    return _rpm.list_pkgs(found, versions_as_list, attr)
+
+
+def list_installed(*names: str, versions_as_list: bool = False, root: str | None = None) -> dict[str, Any]:
+    """The installed packages and their versions, or only the named ones; globs work.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_installed
+        saltlite '*' pkg.list_installed openssl 'python3*'
+    """
+    return _packages.select(list_pkgs(versions_as_list, root=root), names)
+
+
+def version(*names: str, versions_as_list: bool = False, root: str | None = None) -> Any:
+    """The installed version of a package, or a dict of versions for several; an empty string for none. Globs work.
+
+    CLI Example::
+
+        saltlite '*' pkg.version openssl
+        saltlite '*' pkg.version openssl curl 'glibc*'
+    """
+    if not names:
+        return ""
+    asked = [_rpm.normalised(str(name), _rpm.native_architecture(__grains__)) for name in names]
+    return _packages.versions(list_pkgs(versions_as_list, root=root), asked)
+
+
+def version_cmp(pkg1: str, pkg2: str, ignore_epoch: bool = False) -> int:
+    """Compare two versions as rpm does: -1, 0 or 1 when the first is older, equal or newer.
+
+    CLI Example::
+
+        saltlite '*' pkg.version_cmp '0.2-001' '0.2.0.1-002'
+    """
+    first, second = str(pkg1), str(pkg2)
+    if ignore_epoch:
+        first, second = first.rpartition(":")[2], second.rpartition(":")[2]
+    return _rpm.compare(first, second)
+
+
+def normalize_name(name: str) -> str:
+    """The name of a package without the architecture, where that is that of this machine.
+
+    CLI Example::
+
+        saltlite '*' pkg.normalize_name zsh.x86_64
+    """
+    return _rpm.normalised(str(name), _rpm.native_architecture(__grains__))
+
+
+def parse_arch(name: str) -> dict[str, str | None]:
+    """The name and the architecture that a package name holds: ``{"name": name, "arch": arch or None}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.parse_arch zsh.x86_64
+    """
+    bare, arch = _rpm.split_architecture(str(name))
+    return {"name": bare, "arch": arch}
+
+
+def info_installed(
+    *names: str,
+    attr: str | list[str] | None = None,
+    all_versions: bool = False,
+    failhard: bool = True,
+    root: str | None = None,
+) -> dict[str, Any]:
+    """Information about the named packages, or of all installed ones.
+
+    ``attr`` limits the answer to some of version, vendor, release, epoch, build_date, install_date, build_host, group,
+    source_rpm, size, arch, license, signature, packager, url, summary and description. With ``all_versions`` each
+    package has a list, newest first. ``failhard=False`` skips packages that are not installed, instead of raising an
+    error.
+
+    CLI Example::
+
+        saltlite '*' pkg.info_installed bash
+        saltlite '*' pkg.info_installed bash kernel all_versions=True
+    """
+    folder = _rpm.root_folder(root)
+    return _rpm.info_installed(names, failhard=failhard, root=folder, attr=attr, all_versions=all_versions)
+
+
+def owner(*paths: str, root: str | None = None) -> str | dict[str, str]:
+    """The package that a file belongs to, or a dict for several files; an empty string for none.
+
+    CLI Example::
+
+        saltlite '*' pkg.owner /usr/bin/rpm
+        saltlite '*' pkg.owner /usr/bin/rpm /usr/bin/basename
+    """
+    return _rpm.owner(paths, _rpm.root_folder(root))
+
+
+def file_list(*packages: str, root: str | None = None) -> dict[str, Any]:
+    """The files of the named packages, or of all, in one list: ``{"errors": [], "files": []}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.file_list hostname
+    """
+    return _rpm.file_list(packages, _rpm.root_folder(root))
+
+
+def file_dict(*packages: str, root: str | None = None) -> dict[str, Any]:
+    """The files of the named packages, or of all, by package: ``{"errors": [], "packages": {name: []}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.file_dict hostname
+    """
+    return _rpm.file_dict(packages, _rpm.root_folder(root))
+
+
+def verify(
+    *names: str,
+    ignore_types: str | list[str] | None = None,
+    verify_options: str | list[str] | None = None,
+    root: str | None = None,
+) -> dict[str, Any]:
+    """The files that are not as their packages brought them: ``{path: {"mismatch": [what], "type": kind}}``, or
+    ``{path: {"missing": True}}``.
+
+    ``ignore_types`` skips some of config, doc, ghost, license and readme; ``verify_options`` skips checks, as in
+    ``nodeps,nofiles``.
+
+    CLI Example::
+
+        saltlite '*' pkg.verify
+        saltlite '*' pkg.verify httpd ignore_types='[config, doc]'
+    """
+    folder = _rpm.root_folder(root)
+    return _rpm.verify(names, root=folder, ignore_types=ignore_types, verify_options=verify_options)
+
+
+def modified(*packages: str, root: str | None = None, **flags: Any) -> dict[str, list[str]]:
+    """The files of the named packages, or of all, that were changed: ``{path: [what changed]}``.
+
+    Keyword arguments say which changes a file must have, or with False not have: size, mode, checksum, device, symlink,
+    owner, group, time, capabilities, missing, config.
+
+    CLI Example::
+
+        saltlite '*' pkg.modified httpd
+        saltlite '*' pkg.modified httpd checksum=True config=False
+    """
+    return _rpm.modified(packages, root=_rpm.root_folder(root), **_rpm.changes_asked(flags))
+
+
+# --- version locks, through the plug-in versionlock
+
+
+_PATTERN = r"\w+(?:[.-][^-]+)*"
+_LOCKS_OF_DNF5 = "/etc/dnf/versionlock.toml"
+_LOCK = re.compile(r"^(?P<name>\S+?)-(?P<evr>(?:\d+:)?[^-\s]+-[^-\s]+)$")
+_YUM_LOCK = re.compile(r"^(?P<epoch>\d+):(?P<name>\S+)-(?P<evr>[^-\s]+-[^-\s]+)$")
+
+
+class _Place(TypedDict, total=False):
+    root: str
+    installroot: str
+
+
+def hold(
+    name: str | None = None,
+    pkgs: list[Any] | None = None,
+    sources: list[Any] | None = None,
+    test: bool = False,
+    **kwargs: Unpack[_Place],
+) -> dict[str, dict[str, Any]]:
+    """Hold packages at their current version: ``{name: {name, changes, result, comment}}``. It needs the plug-in
+    versionlock.
+
+    ``sources`` is a list of ``{name: anything}``. ``test=True`` reports what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.hold vim
+        saltlite '*' pkg.hold pkgs='["foo", "bar"]'
+    """
+    given = _packages.take(kwargs, "root", "installroot")
+    names = list(_rpm.SPELLING.wanted(name, _source_names(sources) if sources else pkgs))
+    held = set(_locks(given).values())
+    asked = [] if test else [name for name in names if name not in held]
+    problems = {each: _lock_problem(given, ["versionlock", "add"], [each]) for each in asked}
+    if not all(problems.values()):  # dnf does not call it a failure when there is no such package
+        now = set(_locks(given).values())
+        lost = [each for each, problem in problems.items() if not problem and each not in now]
+        problems |= {each: f"Package {each} is neither installed nor offered, and cannot be held." for each in lost}
+    report: dict[str, dict[str, Any]] = {}
+    for each in names:
+        old = "hold" if each in held else ""
+        report[each] = _packages.mark_report(each, old, "hold", problems.get(each, ""), test=test)
+    return report
+
+
+def unhold(
+    name: str | None = None,
+    pkgs: list[Any] | None = None,
+    sources: list[Any] | None = None,
+    test: bool = False,
+    **kwargs: Unpack[_Place],
+) -> dict[str, dict[str, Any]]:
+    """Release held packages, so that upgrades change them again: ``{name: {name, changes, result, comment}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.unhold vim
+    """
+    given = _packages.take(kwargs, "root", "installroot")
+    names = list(_rpm.SPELLING.wanted(name, _source_names(sources) if sources else pkgs))
+    held = _locks(given)
+    report: dict[str, dict[str, Any]] = {}
+    for each in names:
+        # yum removes a lock by its whole text alone, dnf by the name of the package, too.
+        locks = [lock for lock, locked in held.items() if locked == each]
+        asked = locks if dnf.program() == "yum" else [each]
+        problem = "" if not locks or test else _lock_problem(given, ["versionlock", "delete"], asked)
+        report[each] = _packages.mark_report(each, "hold" if locks else "", "", problem, test=test)
+    return report
+
+
+def list_holds(pattern: str | None = None, full: bool = True, **kwargs: Unpack[_Place]) -> list[str]:
+    r"""The packages that are held, with the version, or with ``full=False`` their names alone.
+
+    ``pattern`` is a regular expression for the name.
+
+    CLI Example::
+
+        saltlite '*' pkg.list_holds
+        saltlite '*' pkg.list_holds full=False
+    """
+    try:
+        wanted = re.compile(_PATTERN if pattern is None else pattern)
+    except re.error as error:
+        raise CommandExecutionError(f"{pattern!r} is not a regular expression: {error}.") from error
+    locks = _locks(_packages.take(kwargs, "root", "installroot"))
+    found = {lock: name for lock, name in locks.items() if wanted.fullmatch(name)}
+    return list(found) if full else list(dict.fromkeys(found.values()))
+
+
+def get_locked_packages(pattern: str | None = None, full: bool = True, **kwargs: Unpack[_Place]) -> list[str]:
+    """Alias of ``list_holds``.
+
+    CLI Example::
+
+        saltlite '*' pkg.get_locked_packages
+    """
+    return list_holds(pattern, full, **kwargs)
+
+
+def _locks(given: dict[str, Any]) -> dict[str, str]:
+    """Lock -> name of the package."""
+    if dnf.program() == "dnf5":
+        return _locks_of_dnf5(_rpm.below(dnf.root_of(given), _LOCKS_OF_DNF5))
+    done = dnf.run(given, ["versionlock", "list"])
+    if done.returncode:
+        if "versionlock" in done.stderr and re.search(r"[Nn]o such command", done.stderr):
+            plugin = "yum-plugin-versionlock" if dnf.program() == "yum" else "python3-dnf-plugin-versionlock"
+            raise CommandExecutionError(f"Packages cannot be held without {plugin}: install it first.")
+        raise dnf.failed(done)
+    found = {}
+    for line in done.stdout.splitlines():
+        bare = line.strip().removesuffix(".*").removeprefix("!")
+        match = (_YUM_LOCK if dnf.program() == "yum" else _LOCK).match(bare)
+        if match:
+            found[line.strip()] = match["name"]
+    return found
+
+
+def _locks_of_dnf5(path: str) -> dict[str, str]:
+    """The locks that have one version; dnf5 can also lock ranges, which have no text of this kind."""
+    import tomllib
+
+    try:
+        with open(path, "rb") as stream:
+            rows = tomllib.load(stream).get("packages", [])
+    except FileNotFoundError:
+        return {}
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise CommandExecutionError(f"{path} cannot be read: {error}") from error
+    found = {}
+    for row in rows:
+        exact = [one["value"] for one in row.get("conditions", []) if (one["key"], one["comparator"]) == ("evr", "=")]
+        for evr in exact[:1]:
+            found[f"{row['name']}-{evr if ':' in evr else f'0:{evr}'}.*"] = str(row["name"])
+    return found
+
+
+def _lock_problem(given: dict[str, Any], command: list[str], names: list[str]) -> str:
+    """Run it; why it failed, or an empty string."""
+    done = dnf.run(given, ["-y", *command], names)
+    return str(dnf.failed(done)) if done.returncode else ""
+
+
+def _source_names(sources: list[Any]) -> list[str]:
+    return [name for each in sources for name in (each if isinstance(each, dict) else [each])]
+
+
+# --- changes
+
+
+__risk__ = {
+    "upgrade": "upgrade-all",
+    "update": "upgrade-all",
+    "remove": "remove",
+    "purge": "remove",
+    "autoremove": "remove",
+}
+
+_SIDE_BY_SIDE = ("kernel", "kernel-core", "kernel-devel", "kernel-modules", "kernel-modules-core", "kernel-headers")
+"""Packages of which several versions are installed: an older one is an install, and no downgrade."""
+
+
+class _Wanted(NamedTuple):
+    """One package that is asked for: its name as it is shown, the version or an empty string, and what dnf is told."""
+
+    name: str
+    version: str
+    target: str
+
+
+class _Sources(TypedDict, total=False):
+    repo: str | list[str]
+    enablerepo: str | list[str]
+    disablerepo: str | list[str]
+    disableexcludes: str
+    setopt: str | list[str]
+    root: str
+    installroot: str
+
+
+class _Upgrading(_Sources, total=False):
+    fromrepo: str | list[str]
+    skip_verify: bool
+    downloadonly: bool
+    minimal: bool
+    obsoletes: bool
+    dist_upgrade: bool
+    test: bool
+
+
+class _Installing(_Sources, total=False):
+    version: str
+    skip_verify: bool
+    downloadonly: bool
+    reinstall: bool
+    normalize: bool
+    update_holds: bool
+    saltenv: str
+    test: bool
+
+
+class _Removing(_Sources, total=False):
+    test: bool
+
+
+def install(
+    name: str | None = None,
+    refresh: bool = False,
+    fromrepo: str | list[str] | None = None,
+    pkgs: list[Any] | None = None,
+    sources: list[Any] | None = None,
+    **kwargs: Unpack[_Installing],
+) -> dict[str, dict[str, str]]:
+    """Install packages: ``{name: {"old": version, "new": version}}`` for everything that changed.
+
+    ``name`` is one package, or several separated by commas; ``version`` selects its version, which may have a ``*`` or
+    begin with ``<``, ``<=``, ``>`` or ``>=``. ``pkgs`` is a list of names or of ``{name: version}``; ``sources`` a list
+    of ``{name: /path/to/file.rpm}``, or of URLs such as ``salt://file.rpm``. ``fromrepo`` takes from these repositories
+    alone, ``enablerepo`` and ``disablerepo`` from more or fewer. An older version is a downgrade.
+
+    Further keyword arguments: ``reinstall``, ``downloadonly``, ``skip_verify`` (do not check signatures),
+    ``normalize=False`` (the name may end like an architecture), ``update_holds`` (also packages that are held; they are
+    held again in their new version), ``disableexcludes``, ``setopt``, and ``root`` or ``installroot``, a folder that
+    holds another system. ``test=True`` reports what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.install vim
+        saltlite '*' pkg.install vim version='>=9.0'
+        saltlite '*' pkg.install pkgs='["foo", {"bar": "1.2.3-4.el9"}]' fromrepo=epel
+        saltlite '*' pkg.install sources='[{"foo": "/srv/foo.rpm"}]'
+    """
+    given = {**_packages.take(kwargs, *_Installing.__annotations__, *_Sources.__annotations__), "fromrepo": fromrepo}
+    if refresh and not given["test"]:
+        refresh_db(check_update=False, **_repositories(given))
+    if sources:
+        fetch = partial(__salt__["cp.cache_file"], saltenv=given["saltenv"] or "base")
+        wanted = [_of_file(path) for path in _packages.package_files(sources, fetch)]
+    else:
+        asked = dnf.TARGETS.wanted(name, pkgs, given["version"])
+        wanted = [_target(each, version, given) for each, version in asked.items()]
+    options = [option for key, option in _OPTIONS.items() if given[key]]
+    found = _commands(wanted, given)
+    calls = [([*options, *_argv(command)], [each.target for each in several]) for command, several in found.items()]
+    if given["test"]:
+        return _planned(given, calls)
+
+    def act() -> None:
+        with _released([each.name for each in wanted] if given["update_holds"] else [], given):
+            for command, names in calls:
+                dnf.change(given, command, names)
+
+    changes = _packages.changed(_listing(given), act)
+    if "reinstall" in found and not given["downloadonly"]:
+        now = list_pkgs(root=dnf.root_of(given) or None)
+        again = [each.name for each in found["reinstall"] if each.name in now]
+        changes = {**{name: {"old": now[name], "new": now[name]} for name in again}, **changes}
+    return changes
+
+
+@contextmanager
+def _released(names: Sequence[str], given: Mapping[str, Any]) -> Iterator[None]:
+    """Let those of the packages that are held be changed; they are held again afterwards, whatever happened."""
+    root = dnf.root_of(given)
+    held = sorted(set(list_holds(full=False, root=root)) & set(names)) if names else []
+    if not held:
+        yield
+        return
+    try:
+        problems = [row["comment"] for row in unhold(pkgs=held, root=root).values() if not row["result"]]
+        if problems:
+            raise CommandExecutionError("; ".join(problems))
+        yield
+    finally:
+        hold(pkgs=held, root=root)
+
+
+_OPTIONS = {"skip_verify": "--nogpgcheck", "downloadonly": "--downloadonly"}
+"""Keyword argument -> option of dnf and yum."""
+
+
+def upgrade(
+    name: str | None = None, pkgs: list[Any] | None = None, refresh: bool = True, **kwargs: Unpack[_Upgrading]
+) -> dict[str, dict[str, str]]:
+    """Upgrade all packages, or only the named ones. Returns what ``install`` returns.
+
+    Further keyword arguments: those of ``install`` that say which repositories, ``skip_verify``, ``downloadonly``,
+    ``minimal`` (to the first version that mends something) and ``obsoletes=False`` (do not replace packages by others).
+    ``test=True`` reports what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.upgrade
+        saltlite '*' pkg.upgrade name=openssl
+        saltlite '*' pkg.upgrade minimal=True
+    """
+    given = _packages.take(kwargs, *_Upgrading.__annotations__, *_Sources.__annotations__)
+    if refresh and not given["test"]:
+        refresh_db(check_update=False, **_repositories(given))
+    names = list(dnf.TARGETS.wanted(name, pkgs))
+    options = [option for key, option in _OPTIONS.items() if given[key]]
+    if given["obsoletes"] is False:
+        options.append("--setopt=obsoletes=0")
+    command = [*options, "upgrade-minimal" if given["minimal"] else "upgrade"]
+    if given["test"]:
+        return _planned(given, [(command, names)])
+    return _packages.changed(_listing(given), partial(dnf.change, given, command, names))
+
+
+def update(
+    name: str | None = None, pkgs: list[Any] | None = None, refresh: bool = True, **kwargs: Unpack[_Upgrading]
+) -> dict[str, dict[str, str]]:
+    """Alias of ``upgrade``.
+
+    CLI Example::
+
+        saltlite '*' pkg.update
+    """
+    return upgrade(name, pkgs, refresh, **kwargs)
+
+
+def remove(
+    name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Removing]
+) -> dict[str, dict[str, str]]:
+    """Remove packages, and what needs them; those that are not installed are skipped.
+
+    ``pkgs`` is a list of names or of ``{name: version}``, which removes that version alone. ``root`` or ``installroot``
+    is the folder of another system. ``test=True`` reports what would change, and changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.remove vim
+        saltlite '*' pkg.remove pkgs='["foo", {"kernel": "5.14.0-362.el9"}]'
+    """
+    given = _packages.take(kwargs, "test", *_Sources.__annotations__)
+    present = list_pkgs(versions_as_list=True, root=dnf.root_of(given) or None)
+    native = _rpm.native_architecture(__grains__)
+    names = []
+    for each, version in _rpm.SPELLING.wanted(name, pkgs).items():
+        shown = _rpm.normalised(each, native)
+        if shown in present and (not version or version in present[shown]):
+            names.append(_specified(each, version))
+    if not names:
+        return {}
+    if given["test"]:
+        return _planned(given, [(["remove"], names)])
+    return _packages.changed(_listing(given), partial(dnf.change, given, ["remove"], names))
+
+
+def purge(
+    name: str | None = None, pkgs: list[Any] | None = None, **kwargs: Unpack[_Removing]
+) -> dict[str, dict[str, str]]:
+    """Alias of ``remove``: rpm leaves no more than changed configuration files, as ``NAME.rpmsave``.
+
+    CLI Example::
+
+        saltlite '*' pkg.purge vim
+    """
+    return remove(name, pkgs, **kwargs)
+
+
+def autoremove(list_only: bool = False, **kwargs: Unpack[_Removing]) -> Any:
+    """Remove packages that are no longer needed. ``list_only`` and ``test=True`` only tell which: names, or changes.
+
+    CLI Example::
+
+        saltlite '*' pkg.autoremove
+        saltlite '*' pkg.autoremove list_only=True
+    """
+    given = _packages.take(kwargs, "test", *_Sources.__annotations__)
+    if list_only or given["test"]:
+        planned = _planned(given, [(["autoremove"], [])])
+        return sorted(planned) if list_only else planned
+    return _packages.changed(_listing(given), partial(dnf.change, given, ["autoremove"]))
+
+
+def _repositories(given: Mapping[str, Any]) -> Any:
+    return {key: given[key] for key in dnf.REPOSITORY_KEYS if given.get(key)}
+
+
+def _listing(given: Mapping[str, Any]) -> Any:
+    """What is compared before and after: what is installed, or with `downloadonly` what was downloaded."""
+    root = dnf.root_of(given) or None
+    if given.get("downloadonly"):
+        return lambda: {name: ",".join(sorted(versions)) for name, versions in list_downloaded(root).items()}
+    return partial(list_pkgs, root=root)
+
+
+def _of_file(path: str) -> _Wanted:
+    name, epoch, version, release, arch = _rpm.of_package_file(path, ("NAME", "EPOCH", "VERSION", "RELEASE", "ARCH"))
+    shown = _rpm.shown_name(name, arch, _rpm.native_architecture(__grains__))
+    return _Wanted(shown, _rpm.full_version(epoch, version, release), path)
+
+
+def _target(name: str, version: str, given: Mapping[str, Any]) -> _Wanted:
+    """Raises CommandExecutionError when no version is as wanted."""
+    native = _rpm.native_architecture(__grains__)
+    shown = name if given["normalize"] is False else _rpm.normalised(name, native)
+    if not version:
+        return _Wanted(shown, "", name)
+    exact = version
+    comparison = version[: len(version) - len(version.lstrip("<>="))]
+    if comparison in ("<", "<=", ">", ">="):
+        offered = list_repo_pkgs(name, **_repositories(given)).get(shown, [])
+        bound = version[len(comparison) :]
+        exact = next((each for each in offered if _fits(_rpm.compare(each, bound), comparison)), "")
+        if not exact:
+            known = ", ".join(offered) or "none"
+            raise CommandExecutionError(f"No version of {name} is {version}; there are: {known}")
+    exact = exact.lstrip("=")
+    return _Wanted(shown, exact, _specified(name, exact))
+
+
+def _fits(order: int, comparison: str) -> bool:
+    return (order == 0 and "=" in comparison) or (order < 0 if "<" in comparison else order > 0)
+
+
+def _specified(name: str, version: str) -> str:
+    """`name-version`, with the architecture at the end where the name has one."""
+    if not version:
+        return name
+    if dnf.program() == "yum":
+        version = version.rpartition(":")[2]  # yum knows an epoch only together with an architecture
+    bare, arch = _rpm.split_architecture(name)
+    return f"{bare}-{version}.{arch}" if arch else f"{bare}-{version}"
+
+
+def _commands(wanted: Sequence[_Wanted], given: Mapping[str, Any]) -> dict[str, list[_Wanted]]:
+    """What is wanted by the command that brings it: install, downgrade or reinstall."""
+    present = list_pkgs(versions_as_list=True, root=dnf.root_of(given) or None)
+    found: dict[str, list[_Wanted]] = {}
+    for each in wanted:
+        versions = present.get(each.name, [])
+        exact = bool(each.version) and "*" not in each.version
+        if given["reinstall"] and any(not exact or not _rpm.compare(each.version, old) for old in versions):
+            command = "reinstall"
+        elif exact and each.name not in _SIDE_BY_SIDE and versions:
+            older = all(_rpm.compare(each.version, old) < 0 for old in versions)
+            command = "downgrade" if older else "install"
+        else:
+            command = "install"
+        found.setdefault(command, []).append(each)
+    return found
+
+
+def _argv(command: str) -> list[str]:
+    # As Salt's pkg.install: the newest version or an error, and packages that stand in its way give way.
+    return [command, "--best", "--allowerasing"] if command == "install" and dnf.program() != "yum" else [command]
+
+
+def _planned(given: Mapping[str, Any], commands: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str, Any]:
+    present = list_pkgs(root=dnf.root_of(given) or None)
+    native = _rpm.native_architecture(__grains__)
+    planned: dict[str, str] = {}
+    for command, names in commands:
+        planned |= dnf.plan(given, native, command, names)
+    return {name: {"old": present.get(name, ""), "new": new} for name, new in sorted(planned.items())}
+
+
+# --- groups
+
+
+_KINDS = dnf.KINDS
+
+
+def group_list(root: str | None = None) -> dict[str, Any]:
+    """The groups of packages: ``{"installed": [], "available": [], "installed environments": [], "available
+    environments": [], "available languages": {}}``. dnf5 gives ids, older programs names.
+
+    CLI Example::
+
+        saltlite '*' pkg.group_list
+    """
+    command = ["grouplist", "hidden"] if dnf.program() == "yum" else ["group", "list", "--hidden"]
+    done = dnf.run({"root": root}, command)
+    if done.returncode and "No group" not in done.stderr:
+        raise dnf.failed(done)
+    return dnf.read_groups(done.stdout)
+
+
+def group_info(
+    name: str,
+    expand: bool = False,
+    ignore_groups: list[str] | None = None,
+    *,
+    fromrepo: str | None = None,
+    enablerepo: str | None = None,
+    disablerepo: str | None = None,
+    root: str | None = None,
+) -> dict[str, Any]:
+    """The packages of a group: ``{mandatory, optional, default, conditional: [names], type, group, id, description}``.
+
+    For an environment these are groups, or with ``expand`` the packages of all its groups.
+
+    CLI Example::
+
+        saltlite '*' pkg.group_info 'Perl Support'
+    """
+    given = {"fromrepo": fromrepo, "enablerepo": enablerepo, "disablerepo": disablerepo, "root": root}
+    command = ["groupinfo"] if dnf.program() == "yum" else ["group", "info"]
+    done = dnf.run(given, command, [dnf.checked_group(name)])
+    found = dnf.read_group(done.stdout)
+    if not found["group"] and not found["id"]:
+        raise CommandExecutionError(f"There is no group {name!r}.")
+    if not expand or found["type"] != "environment group":
+        return found
+    seen = ignore_groups if ignore_groups is not None else []
+    packages: dict[str, set[str]] = {kind: set() for kind in _KINDS}
+    for member in (member for kind in _KINDS for member in found[kind]):
+        if member not in seen:
+            seen.append(member)
+            below = group_info(member, True, seen, **given)
+            for kind in _KINDS:
+                packages[kind].update(below[kind])
+    return {**found, **{kind: sorted(packages[kind]) for kind in _KINDS}}
+
+
+def group_diff(name: str, root: str | None = None) -> dict[str, dict[str, list[str]]]:
+    """Which packages of a group are installed: ``{mandatory, optional, default, conditional: {"installed": [], "not
+    installed": []}}``.
+
+    CLI Example::
+
+        saltlite '*' pkg.group_diff 'Perl Support'
+    """
+    found = group_info(name, expand=True, root=root)
+    present = list_pkgs(root=root)
+    return {
+        kind: {
+            "installed": [each for each in found[kind] if each in present],
+            "not installed": [each for each in found[kind] if each not in present],
+        }
+        for kind in _KINDS
+    }
+
+
+def group_install(
+    name: str | list[str],
+    skip: str | Sequence[str] = (),
+    include: str | Sequence[str] = (),
+    *,
+    root: str | None = None,
+    test: bool = False,
+) -> dict[str, dict[str, str]]:
+    """Install the mandatory and default packages of a group, or of several separated by commas: what ``install``
+    returns.
+
+    ``skip`` skips default packages, ``include`` adds others. ``test=True`` changes nothing.
+
+    CLI Example::
+
+        saltlite '*' pkg.group_install 'Group 1'
+        saltlite '*' pkg.group_install 'Group 1,Group 2' skip='foo,bar' include='baz'
+    """
+    groups = _texts(name)
+    if not groups:
+        raise SaltInvocationError("No groups were given.")
+    found = [group_info(group, root=root) for group in groups]
+    mandatory = [each for one in found for each in one["mandatory"]]
+    default = [each for one in found for each in one["default"] if each not in _texts(skip)]
+    present = list_pkgs(root=root)
+    wanted = [each for each in dict.fromkeys([*mandatory, *default, *_texts(include)]) if each not in present]
+    if not wanted:
+        return {}
+    return install(pkgs=wanted, test=test, root=root or "")
+
+
+def groupinstall(
+    name: str | list[str],
+    skip: str | Sequence[str] = (),
+    include: str | Sequence[str] = (),
+    *,
+    root: str | None = None,
+    test: bool = False,
+) -> dict[str, dict[str, str]]:
+    """Alias of ``group_install``.
+
+    CLI Example::
+
+        saltlite '*' pkg.groupinstall 'Group 1'
+    """
+    return group_install(name, skip, include, root=root, test=test)
+
+
+def _texts(given: str | Sequence[str]) -> list[str]:
+    return [str(each).strip() for each in (given.split(",") if isinstance(given, str) else given) if str(each).strip()]
