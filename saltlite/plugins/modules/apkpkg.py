@@ -3,7 +3,6 @@
 Installed packages are read from apk's own database. Most functions take ``root``, the absolute path of another root
 folder to work on.
 
-
 :maintainer:    The saltlite authors
 :maturity:      new
 :depends:       apk

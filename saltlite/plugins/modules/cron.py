@@ -3,7 +3,6 @@
 Jobs and variables are managed below Salt's own line in a crontab. Lines above it, and lines that are not jobs, are
 preserved. A job is identified by its identifier, or by its command if it has none.
 
-
 :maintainer:    The saltlite authors
 :maturity:      new
 :depends:       crontab

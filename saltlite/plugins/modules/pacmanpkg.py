@@ -3,7 +3,6 @@
 Most functions take ``root``, the absolute path of another root folder to work on. Its own ``etc/pacman.conf`` is used
 if there is one. File paths are relative to that root.
 
-
 :maintainer:    The saltlite authors
 :maturity:      new
 :depends:       pacman, vercmp
