@@ -1,7 +1,7 @@
-"""Users, groups, logins and password hashes, as `user`, `group`, `shadow` and other modules read them.
+"""Users, groups and password hashes, as `user`, `group`, `shadow` and other modules read them.
 
 The account files `/etc/passwd`, `/etc/group` and `/etc/shadow` are also read below another root, where no name service
-is asked. Logins come from utmp(5), and hashes from the system's libcrypt. Nothing here changes the machine.
+is asked. Hashes are made by the system's libcrypt. Nothing here changes the machine.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import grp
 import os
 import pwd
 import re
-import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
-from saltlite.plugins.modules import _machinefiles, _programs
+from saltlite.plugins.modules import _programs
 
 PASSWD_FIELDS = 7
 GROUP_FIELDS = 4
@@ -112,45 +111,6 @@ def _rows(root: str, file: str, fields: int) -> Iterator[list[str]]:
     except OSError as error:
         raise CommandExecutionError(f"{path} cannot be read: {error.strerror}.") from error
     yield from (row for row in rows if len(row) >= fields and row[0])
-
-
-# --- logins
-
-
-_RECORD = struct.Struct("=hxxi32s4s32s256shhiii16s20x")
-_USER_PROCESS = 7
-_PLACES = ("/run/utmp", "/var/run/utmp")
-
-
-class Login(NamedTuple):
-    """`started` is in seconds since 1970."""
-
-    name: str
-    terminal: str
-    host: str
-    started: int
-    pid: int
-
-
-def logins() -> list[Login]:
-    """Everybody who is logged in; nobody where this machine keeps no such file."""
-    for path in _PLACES:
-        try:
-            with open(_machinefiles.place(path), "rb") as stream:
-                data = stream.read()
-        except OSError:
-            continue
-        whole = len(data) - len(data) % _RECORD.size
-        return [
-            Login(_login_text(name), _login_text(line), _login_text(host), started, pid)
-            for kind, pid, line, _, name, host, _, _, _, started, _, _ in _RECORD.iter_unpack(data[:whole])
-            if kind == _USER_PROCESS
-        ]
-    return []
-
-
-def _login_text(field: bytes) -> str:
-    return field.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
 # --- password hashes by libcrypt: Python has no module for them since 3.13
