@@ -24,7 +24,7 @@ from __future__ import annotations
 from saltlite.errors import ConfigError, UsageError
 from saltlite.model.signature import Kind, function_of, parse_signature, show_signature
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from typing import Any

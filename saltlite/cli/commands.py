@@ -1,13 +1,24 @@
-"""Every command that is not a job: its name, its usage line, what it does. The file of a command is its name.
+"""Every command that is not a job: its name, its usage line, what it does, and where its code is.
 
-This is all that `--help` of a group needs, so that no verb is imported for it.
+The help of a group needs only this file, so it imports no verb.
 """
 
 from __future__ import annotations
 
+import importlib
+
 from saltlite.cli.options import Option, Table, choice
 from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
+
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from saltlite.cli.console import Console
+
+    Command = Callable[[Sequence[str], Console], int]
+    """Runs a command line that follows the command's name; the exit code. Errors are SaltliteErrors."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "acl explain": (
@@ -150,7 +161,26 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 TAKES_DOTS = frozenset({"acl", "auth", "call", "cloud", "cp", "doc", "explain", "help", "lint", "match", "runner"})
-"""Commands whose first word may have a dot: behind them a function makes no job."""
+"""Commands whose first word may have a dot: a function after them makes no job."""
+
+COMPLETE = "__complete"
+"""What the shells' completion scripts call; no help text shows it. Its words are those of another command line."""
+
+_FILES = {"acl": "auth", "key fleet": "key_fleet"}
+"""Nouns whose file in `saltlite/cli/verbs` has another name."""
+
+
+def load(name: str) -> Command:
+    """The function of a command: `key token create` is `run_token_create` in verbs/key.py, `status` is `run`."""
+    if name == COMPLETE:
+        from saltlite.cli.completion import run_complete
+
+        return run_complete
+    noun = next((words for words in _FILES if name.startswith(f"{words} ")), name.replace("-", " ").partition(" ")[0])
+    verb = name[len(noun) + 1 :].replace(" ", "_")
+    module = importlib.import_module(f"saltlite.cli.verbs.{_FILES.get(noun, noun)}")
+    function: Command = getattr(module, f"run_{verb}" if verb else "run")
+    return function
 
 
 def parse_descriptor(text: str) -> int:

@@ -11,7 +11,7 @@ import time
 from saltlite.errors import SaltliteError
 from saltlite.model.printable import printable
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self, TextIO

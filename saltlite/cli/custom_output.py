@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from saltlite.cli.outputters import SHIPPED
+from saltlite.cli.output import SHIPPED
 from saltlite.config.load import load_master
 from saltlite.config.nearest import nearest
 from saltlite.config.opts import opts_of
@@ -18,7 +18,7 @@ from saltlite.platform.trust import require_trusted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from saltlite.cli.outputters import OutputStyle
+    from saltlite.cli.output import OutputStyle
 
 
 def master_opts(config_dir: str) -> dict[str, Any]:

@@ -1,35 +1,54 @@
-"""Follow one published job to its end, or to the end of somebody's patience: what is shown, and the exit code."""
+"""Follow one published job until it ends or the waiting does: printing, the status line, Ctrl-C, the exit code.
+
+`saltlite.cli.job` and the verbs `job watch`, `job rerun` and `cp` use it. `saltlite.client.follower` decides how long
+to wait; `saltlite.cli.outcome` words what did not return.
+"""
 
 from __future__ import annotations
 
 import time
 
 from saltlite.cli import exitcodes, outcome
-from saltlite.cli.targets import noun, skipped_lines
+from saltlite.cli.targets import nodeset, noun, skipped_lines
 from saltlite.client.waiting import FIRST_MESSAGE_S
 from saltlite.errors import RemoteProtocolError, SaltliteError, UnreachableError
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from types import FrameType
+    from typing import Any, Self, TypeVar
 
     from saltlite.cli.console import Console
-    from saltlite.cli.interrupt import HeldInterrupts
     from saltlite.cli.outcome import Missing
     from saltlite.cli.printers import Printer
-    from saltlite.cli.progress import StatusLine
     from saltlite.client.local import LocalClient
     from saltlite.client.waiting import Progress, Published, WaitPolicy
 
+    T = TypeVar("T")
     Message = dict[str, Any]
     Step = Callable[[], Message | None]
 
+TICK_S = 0.25
+"""How often the status line is drawn while nothing happens."""
+
+SHOW_AFTER_S = 0.25
+"""A job that ends sooner shows no status line."""
+
+REDRAW_S = 0.1
+"""The shortest time between two redraws; returns may arrive by the thousand."""
+
+NAMES_MAX = 5
+"""The status line names the remaining targets when there are at most this many."""
+
+DETACH, KILL, WAIT = "d", "k", "w"
+
+_SEPARATOR = " \u00b7 "
 _END: dict[str, Any] = {}
 
 
 class Detached(KeyboardInterrupt):
-    """Nobody waits for the job any more; it goes on."""
+    """The user stopped waiting; the job goes on."""
 
     def __init__(self, jid: str) -> None:
         super().__init__(
@@ -39,7 +58,7 @@ class Detached(KeyboardInterrupt):
 
 
 class Following:
-    """One job that is followed. `progress` was just begun, and the client's connection carries its stream."""
+    """One followed job. `progress` is new, and the client's connection carries the job's stream."""
 
     def __init__(self, client: LocalClient, progress: Progress, printer: Printer, console: Console) -> None:
         self._client = client
@@ -47,102 +66,192 @@ class Following:
         self._printer = printer
         self._console = console
         self._jid = progress.published.jid
-        self._status = _status_line(console, progress)
-        self._away_untold = bool(progress.published.away)
-        self._interrupts = _held_interrupts() if console.can_ask() and not console.feeds_pipe() else None
+        self._status = StatusLine(console, progress) if console.wants_status() else None
+        self._away_unreported = bool(progress.published.away)
+        self._interrupts = HeldInterrupts() if console.can_ask() and not console.feeds_pipe() else None
 
-    def run(self, patience: WaitPolicy) -> tuple[int, list[Missing]]:
-        """Wait and print; the exit code, and who did not return.
+    def run(self, policy: WaitPolicy) -> tuple[int, list[Missing]]:
+        """Wait and print; the exit code, and the targets that did not return.
 
-        Raises Detached when it is interrupted, and UnreachableError when the master is gone: what has arrived is
-        printed in either case.
+        Raises Detached when interrupted, and UnreachableError when the master is gone. What has arrived is printed in
+        either case.
         """
         try:
             self._printer.start()
             if self._interrupts is None:
-                self._take_messages(patience, lambda step: step())
+                self._take_messages(policy, lambda step: step())
             else:
-                self._wait_and_ask(patience, self._interrupts)
-            if self._away_untold:
-                tell_away(self._progress, self._console)
-            heard = self._heard()
+                self._wait_and_ask(policy, self._interrupts)
+            if self._away_unreported:
+                report_away(self._progress, self._console)
+            seen_ago = self._seen_ago()
         except KeyboardInterrupt:
             self._printer.finish(self._missing(), exitcodes.INTERRUPTED)
             raise Detached(self._jid) from None
         except (UnreachableError, RemoteProtocolError) as error:
             self._printer.finish(self._missing(), error.exit_code)
             raise
-        missing, code = self._missing(heard), outcome.exit_code(self._progress)
+        missing, code = self._missing(seen_ago), outcome.exit_code(self._progress)
         self._printer.finish(missing, code)
         return code, missing
 
-    def _wait_and_ask(self, patience: WaitPolicy, interrupts: HeldInterrupts) -> None:
-        from saltlite.cli.interrupt import ask_and_do
-
+    def _wait_and_ask(self, policy: WaitPolicy, interrupts: HeldInterrupts) -> None:
         waiting = True
         with interrupts as held:
             while waiting:
                 try:
-                    self._take_messages(patience, held.run)
+                    self._take_messages(policy, held.run)
                     waiting = False
                 except KeyboardInterrupt:
                     held.run(lambda: ask_and_do(self._client, self._progress, self._console))
 
-    def _take_messages(self, patience: WaitPolicy, run: Callable[[Step], Message | None]) -> None:
-        """Until the stream ends or patience does; `run` calls what waits, and may be interrupted in it."""
-        tick_s = self._status.tick_s if self._status is not None else FIRST_MESSAGE_S if self._away_untold else None
-        messages = self._client.messages(self._progress, patience, tick_s=tick_s)
+    def _take_messages(self, policy: WaitPolicy, run: Callable[[Step], Message | None]) -> None:
+        """Take messages until the stream or the waiting ends; `run` calls what blocks, and may be interrupted."""
+        tick_s = TICK_S if self._status is not None else FIRST_MESSAGE_S if self._away_unreported else None
+        messages = self._client.messages(self._progress, policy, tick_s=tick_s)
         try:
             while (message := run(lambda: next(messages, _END))) is not _END:
                 if message is not None:
                     self._printer.take(self._progress.apply(message, now=time.monotonic()))
-                if self._away_untold and self._progress.begun_or_late(time.monotonic()):
-                    self._away_untold = False  # not sooner: who is away now may have returned long ago
-                    tell_away(self._progress, self._console)
+                if self._away_unreported and self._progress.begun_or_late(time.monotonic()):
+                    self._away_unreported = False  # not sooner: a minion that is away now may have returned long ago
+                    report_away(self._progress, self._console)
                 if self._status is not None:
                     self._status.show(time.monotonic())
         finally:
             messages.close()
             self._console.clear_status()
 
-    def _heard(self) -> Mapping[str, float | None]:
+    def _seen_ago(self) -> Mapping[str, float | None]:
         silent = self._progress.silent()
         try:
-            return self._client.heard(silent) if silent else {}
-        except SaltliteError:  # the master may have gone by now; the job is summed up without
+            return self._client.seen_ago(silent) if silent else {}
+        except SaltliteError:  # the master may be gone by now; the summary does without
             return {}
 
-    def _missing(self, heard: Mapping[str, float | None] | None = None) -> list[Missing]:
-        return outcome.missing(self._progress, known_now(self._progress, self._console, heard))
+    def _missing(self, seen_ago: Mapping[str, float | None] | None = None) -> list[Missing]:
+        return outcome.missing(self._progress, known_now(self._progress, self._console, seen_ago))
 
 
-def _status_line(console: Console, progress: Progress) -> StatusLine | None:
-    if not console.wants_status():
-        return None
-    from saltlite.cli.progress import StatusLine
+class StatusLine:
+    """Draws `12/15 returned · 2 running · 1 silent · 3.2 s` for one job. Times are of `time.monotonic`."""
 
-    return StatusLine(console, progress)
+    def __init__(self, console: Console, progress: Progress) -> None:
+        self._console = console
+        self._progress = progress
+        self._due = progress.published_at + SHOW_AFTER_S
+
+    def show(self, now: float) -> None:
+        """Draw the line, unless it was drawn a moment ago."""
+        if now >= self._due:
+            self._due = now + REDRAW_S
+            self._console.status(status_text(self._progress, now=now, width=self._console.status_width()))
 
 
-def _held_interrupts() -> HeldInterrupts:
-    from saltlite.cli.interrupt import HeldInterrupts
+def status_text(progress: Progress, *, now: float, width: int) -> str:
+    """As much of the status line as fits into `width` characters; the less important parts are dropped first."""
+    counts = progress.counts()
+    done = f"{counts.pop('returned', 0)}/{len(progress.states)}"
+    elapsed = _elapsed(now - progress.published_at)
+    states = [f"{count} {name}" for name, count in counts.items()]
+    awaited = progress.awaited()
+    names = [", ".join(sorted(map(progress.published.name, awaited)))] if 0 < len(awaited) <= NAMES_MAX else []
+    forms = (
+        [f"{done} returned", *states, elapsed, *names],
+        [f"{done} returned", *states, elapsed],
+        [done, *states],
+        [f"{done} returned", elapsed],
+        [done, elapsed],
+    )
+    texts = [_SEPARATOR.join(form) for form in forms]
+    return next((text for text in texts if len(text) <= width), done[:width])
 
-    return HeldInterrupts()
+
+def _elapsed(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(int(seconds), 60)
+    return f"{minutes} min {left:02d} s"
 
 
-def known_now(progress: Progress, console: Console, heard: Mapping[str, float | None] | None = None) -> outcome.Known:
+class HeldInterrupts:
+    """A context in which Ctrl-C raises KeyboardInterrupt only while `run` runs something.
+
+    A Ctrl-C at another time, such as in the middle of printing a return, is raised by the next `run`.
+    """
+
+    def __init__(self) -> None:
+        import signal  # slow to import, and only needed at a terminal
+
+        self._signal = signal
+        self._running = False
+        self._pending = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        self._before = self._signal.signal(self._signal.SIGINT, self._take)
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._signal.signal(self._signal.SIGINT, self._before)
+
+    def _take(self, _number: int, _frame: FrameType | None) -> None:
+        if self._running:
+            raise KeyboardInterrupt
+        self._pending = True
+
+    def run(self, step: Callable[[], T]) -> T:
+        """The result of `step`. Raises KeyboardInterrupt, after which `step` may have begun."""
+        self._running = True
+        try:
+            if self._pending:
+                self._pending = False
+                raise KeyboardInterrupt
+            return step()
+        finally:
+            self._running = False
+
+
+def ask_and_do(client: LocalClient, progress: Progress, console: Console) -> None:
+    """Ask what a Ctrl-C meant. Return when the person waits on, or after killing the job where it is open.
+
+    Raises KeyboardInterrupt for any other answer, a second Ctrl-C included.
+    """
+    left = outcome.amount(progress, outcome.open_targets(progress))
+    key = console.ask_key(f"[d]etach  [k]ill on {left}  [w]ait", f"{DETACH}{KILL}{WAIT}")
+    if key == KILL:
+        _kill(client, progress, console)
+    elif key != WAIT:
+        raise KeyboardInterrupt
+
+
+def _kill(client: LocalClient, progress: Progress, console: Console) -> None:
+    jid = progress.published.jid
+    try:
+        answer = client.call("job_kill", jid=jid)
+    except SaltliteError as error:
+        console.error(f"saltlite: the job could not be killed: {error}")
+        return
+    console.note(f"saltlite: asked {outcome.amount(progress, answer['ids'])} to kill job {jid}")
+    if away := answer["away"]:
+        console.note(f"not connected, so not asked: {nodeset(map(progress.published.name, away))}")
+
+
+def known_now(
+    progress: Progress, console: Console, seen_ago: Mapping[str, float | None] | None = None
+) -> outcome.Known:
     """What is known at this moment."""
-    return outcome.Known(now=console.now(), waited_s=time.monotonic() - progress.published_at, heard=heard)
+    return outcome.Known(now=console.now(), waited_s=time.monotonic() - progress.published_at, seen_ago=seen_ago)
 
 
-def tell_skipped(published: Published, console: Console) -> None:
-    """Say which resources the job left out."""
+def report_skipped(published: Published, console: Console) -> None:
+    """Say which resources the job skipped."""
     for line in skipped_lines(published.skipped):
         console.note(line)
 
 
-def tell_away(progress: Progress, console: Console) -> None:
-    """Name at once the targets whose minion is not connected, and say until when the job waits for it."""
+def report_away(progress: Progress, console: Console) -> None:
+    """Name the targets whose minion is not connected, and say until when the job waits for it."""
     known = known_now(progress, console)
     away = [outcome.missing_one(progress, one, known) for one in progress.states if progress.is_away(one)]
     if away:
@@ -151,20 +260,20 @@ def tell_away(progress: Progress, console: Console) -> None:
         _note(progress, console, sorted((one.name, f"{one.reason}{waits}") for one in away))
 
 
-def tell_failures(progress: Progress, console: Console) -> None:
+def report_failures(progress: Progress, console: Console) -> None:
     """Name the targets whose function returned a failure."""
     _note(progress, console, outcome.failures(progress))
 
 
-def tell_notes(progress: Progress, console: Console) -> None:
-    """Say what targets had to say beside their returns."""
+def report_notes(progress: Progress, console: Console) -> None:
+    """Print the notes that targets sent with their returns."""
     _note(progress, console, outcome.notes(progress))
 
 
-def tell_missing(progress: Progress, missing: Sequence[Missing], console: Console) -> None:
-    """Name who did not return, but for those that `tell_away` has named."""
-    told = {target for target in progress.states if progress.is_away(target)}
-    _note(progress, console, [(one.name, one.reason) for one in missing if one.id not in told])
+def report_missing(progress: Progress, missing: Sequence[Missing], console: Console) -> None:
+    """Name the targets that did not return, except those that `report_away` has named."""
+    reported = {target for target in progress.states if progress.is_away(target)}
+    _note(progress, console, [(one.name, one.reason) for one in missing if one.id not in reported])
     if waiting := outcome.open_targets(progress):
         published = progress.published
         jid, count = published.jid, f"{len(waiting)} of {len(progress.states)}"
@@ -172,7 +281,7 @@ def tell_missing(progress: Progress, missing: Sequence[Missing], console: Consol
         console.note(f"saltlite: job {jid} stays open for {count} {kind}; end it with `saltlite job kill {jid}`")
 
 
-def _note(progress: Progress, console: Console, told: Sequence[tuple[str, str]]) -> None:
+def _note(progress: Progress, console: Console, rows: Sequence[tuple[str, str]]) -> None:
     published = progress.published
-    for line in outcome.lines(told, noun(len(published.minions), len(published.managing))):
+    for line in outcome.lines(rows, noun(len(published.minions), len(published.managing))):
         console.note(line)

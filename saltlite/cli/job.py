@@ -2,29 +2,246 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from saltlite.cli import exitcodes, outcome
-from saltlite.cli.calls import read_call
 from saltlite.cli.connect import open_client
-from saltlite.cli.following import Following, tell_failures, tell_missing, tell_notes, tell_skipped
-from saltlite.cli.outputters import DEFAULT, FOR_PROGRAMS, STREAMS, Outputters
+from saltlite.cli.following import Following, report_failures, report_missing, report_notes, report_skipped
+from saltlite.cli.job_options import TARGET_AND_FUNCTION
+from saltlite.cli.output import DEFAULT, FOR_PROGRAMS, STREAMS, Outputters, look_of, opened_output
 from saltlite.cli.printers import EachEvent, EachReply, FullObject, OneObject, start_fields
-from saltlite.cli.printing import look_of, opened_output
-from saltlite.cli.targets import compound_hint, kinds_text, targets_text
+from saltlite.cli.targets import compound_hint, kinds_text, noun, target_kind, targets_text
+from saltlite.client.local import JobCall
 from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
-from saltlite.errors import NoTargetError, UsageError
+from saltlite.errors import NoTargetError, RefusedError, UsageError
+from saltlite.model.signature import outputter_of, parse_signature
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from saltlite.cli.console import Console
+
+    Call = tuple[str, list[Any], dict[str, Any]]
     from saltlite.cli.options import Parsed
     from saltlite.cli.printers import Printer
-    from saltlite.client.local import JobCall, LocalClient
+    from saltlite.client.local import LocalClient
     from saltlite.client.waiting import Published
+
+
+ORIGIN_MAX = 200
+"""Characters."""
+
+
+def origin() -> str:
+    """As in `ssh 10.0.0.7, pts/3, sudo from alice`; "" when nothing is known."""
+    address = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
+    user = os.environ.get("SUDO_USER", "")
+    parts = [f"ssh {address}" if address else "", _terminal(), f"sudo from {user}" if user else ""]
+    text = ", ".join(part for part in parts if part)
+    return "".join(character for character in text if character.isprintable())[:ORIGIN_MAX]
+
+
+def _terminal() -> str:
+    for descriptor in (0, 2):
+        try:
+            return os.ttyname(descriptor).removeprefix("/dev/")
+        except OSError:
+            continue
+    return ""
+
+
+def require_consent(described: Mapping[str, Any], count: int, accepted: Sequence[str], console: Console) -> None:
+    """Return when each risk of the described functions was accepted, by option or at the terminal.
+
+    `described` is the master's answer to `describe`, `count` the number of targets. A risk that only some of the
+    targets declare is asked about too, for a fleet may have several providers of a function; it is told as theirs,
+    with a name, so that one minion that says what is not so is seen at once. Raises RefusedError.
+    """
+    rows = [(fun, row) for fun, known in described["functions"].items() for row in known["risks"]]
+    risky = [(fun, row) for fun, row in rows if row["risk"] not in accepted]
+    if not risky:
+        return
+    amount, kind = _amount(described, count), kind_of(described)
+    what = "; ".join(_told(fun, row, kind) for fun, row in risky)
+    if not console.can_ask():
+        names = ",".join(dict.fromkeys([*accepted, *(row["risk"] for _fun, row in risky)]))
+        doubted = dict.fromkeys(row["one"] for _fun, row in risky if row["minions"] == 1 < row["of"])
+        instead = f", or leave {' and '.join(doubted)} out of the target" if doubted else ""
+        raise RefusedError(f"{what}; nothing was published. To run it on {amount} add --accept-risk={names}{instead}")
+    if console.answer(f"{what}, on {amount}; type {count} to go on:") != str(count):
+        raise RefusedError(f"that was not {count}; nothing was published")
+
+
+def _amount(described: Mapping[str, Any], count: int) -> str:
+    resources = described["resources"]
+    if count == described["count"] or not resources:
+        return targets_text(count - resources, resources)
+    return f"{count} target{'' if count == 1 else 's'}"  # some by chance: nobody knows yet which
+
+
+def kind_of(described: Mapping[str, Any]) -> str:
+    """What many of the targets are called, by what the master's answer to `describe` counts."""
+    return noun(described["count"] - described["resources"], described["resources"])
+
+
+def _told(fun: str, row: Mapping[str, Any], kind: str) -> str:
+    if row["minions"] == row["of"]:
+        return f"{fun} carries the risk {row['risk']}"
+    return f"{sayers(row, kind)} that {fun} carries the risk {row['risk']}"
+
+
+def sayers(row: Mapping[str, Any], kind: str) -> str:
+    """Those targets, of all that have a function, who say something of it, as the beginning of a sentence.
+
+    `row` has `minions`, how many they are, `of` how many, and `one` of their ids; `kind` is what they are called.
+    """
+    few, of, one = row["minions"], row["of"], row["one"]
+    return f"1 of {of} {kind} ({one}) says" if few == 1 else f"{few} of {of} {kind} ({one} is one of them) say"
+
+
+PARAMETER = "test"
+
+
+def dry_run(calls: Sequence[Call], described: Mapping[str, Any]) -> list[Call]:
+    """The same calls (function, arguments, keyword arguments) with `test=True`.
+
+    `described` is the master's answer to `describe`. Raises RefusedError when a target may have a form of
+    a function that does not know `test`, or has not said what the function takes; NoTargetError and UsageError
+    where there is no target, and none that has the function.
+    """
+    if not described["count"]:
+        raise NoTargetError("nothing matches the target; nothing was published")
+    for fun, _arg, kwarg in calls:
+        known = described["functions"][fun]
+        if not known["signatures"] and not known["unknown"]:
+            raise UsageError(f"no target has {fun}; nothing was published")
+        refusal = _refusal(fun, known, kind_of(described))
+        if refusal:
+            raise RefusedError(refusal)
+        if kwarg.get(PARAMETER, True) is not True:
+            raise RefusedError(
+                f"{fun} is given test={kwarg[PARAMETER]}, and --test says otherwise; leave one of them out"
+            )
+    return [(fun, arg, {**kwarg, PARAMETER: True}) for fun, arg, kwarg in calls]
+
+
+def _refusal(fun: str, known: Mapping[str, Any], kind: str) -> str:
+    for text, row in zip(known["signatures"], known["takers"], strict=True):
+        signature = parse_signature(text)[1]
+        if signature is None or signature.named(PARAMETER) is None:
+            whose = "" if row["minions"] == row["of"] else f"{sayers(row, kind)} that "
+            sentence = f"{fun} has no dry run (no parameter '{PARAMETER}'), so --test does not run it"
+            return f"{whose}{sentence}; nothing was published"
+    if unknown := known["unknown"]:
+        have = f"{kind.removesuffix('s')} has" if unknown == 1 else f"{kind} have"
+        return f"{unknown} {have} not said whether {fun} has a dry run, so --test does not run it; narrow the target"
+    return ""
+
+
+def read_call(client: LocalClient, parsed: Parsed, console: Console) -> tuple[JobCall, str]:
+    """The job that a command line asks for, its arguments typed by what the targeted minions say of the functions; and
+    the outputter that all of them name for what the function returns, or "".
+
+    Raises UsageError for a line that is none, RefusedError for a risk that nobody accepted and a function that
+    `--test` must not run.
+    """
+    options = parsed.options
+    target, tgt_type, written = _target(parsed), target_kind(parsed), _functions(parsed)
+    described = client.call("describe", tgt=target, tgt_type=tgt_type, funs=[fun for fun, _ in written])
+    calls = [(fun, *_arguments(words, described["functions"][fun])) for fun, words in written]
+    if parsed.on("test"):
+        calls = dry_run(calls, described)
+    elif described["count"] and any(known["risks"] for known in described["functions"].values()):
+        count = min(described["count"], options.get("subset", described["count"]))
+        require_consent(described, count, options.get("accept_risk", ()), console)
+    first, *more = calls
+    call = JobCall(
+        target,
+        first[0],
+        arg=first[1],
+        kwarg=first[2],
+        more=more,
+        tgt_type=tgt_type,
+        deliver_ms=_milliseconds(options.get("deliver_by")),
+        run_ms=_milliseconds(options.get("run_timeout")),
+        subset=options.get("subset"),
+        batch=_batch(parsed),
+        module_executors=options.get("module_executors"),
+        ret=options.get("return"),
+        executor_opts=options.get("executor_opts"),
+        origin=origin() or None,
+    )
+    return call, "" if more else _outputter(described["functions"][first[0]]["signatures"])
+
+
+def _outputter(signatures: Sequence[str]) -> str:
+    found = {outputter_of(text) for text in signatures}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _target(parsed: Parsed) -> str:
+    if len(parsed.words) < TARGET_AND_FUNCTION or "." not in parsed.words[1]:
+        raise UsageError(_what_is_missing(parsed.words))
+    return parsed.words[0]
+
+
+def _functions(parsed: Parsed) -> list[tuple[str, list[str]]]:
+    function, words = parsed.words[1], parsed.words[TARGET_AND_FUNCTION:]
+    if "," not in function:
+        return [(function, words)]
+    from saltlite.cli.arguments import split_calls
+
+    return split_calls(function, words)
+
+
+def _arguments(words: Sequence[str], known: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    if not words:
+        return [], {}
+    from saltlite.cli.arguments import parse_arguments  # reading signatures costs as much as the rest of this file
+
+    return parse_arguments(words, known["signatures"])
+
+
+def _what_is_missing(words: Sequence[str]) -> str:
+    if not words:
+        return "say what to run where: saltlite TARGET MODULE.FUNCTION, as in saltlite '*' test.ping"
+    if len(words) == 1:
+        sentence = f"{words[0]!r} is no command, and a target needs a function: saltlite {words[0]!r} test.ping"
+    else:
+        sentence = f"{words[1]!r} is not a function: it is written MODULE.FUNCTION, as in test.ping"
+    return sentence + _meant(words[0])
+
+
+def _meant(word: str) -> str:
+    """The command that somebody mistyped, perhaps."""
+    from saltlite.cli.commands import members
+    from saltlite.config.nearest import nearest  # difflib is slow to import, and only errors need it
+
+    near = "--help" if word == "help" else nearest(word, members(""))
+    return f"; did you mean saltlite {near}?" if near else ""
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _batch(parsed: Parsed) -> dict[str, Any] | None:
+    if "batch" not in parsed.options:
+        if alone := [name for name in ("batch_wait", "failhard") if parsed.on(name)]:
+            raise UsageError(f"--{alone[0].replace('_', '-')} needs --batch: it is about what follows a batch")
+        return None
+    size, percent = parsed.options["batch"]
+    return {
+        "size": size,
+        "percent": percent,
+        "wait_ms": _milliseconds(parsed.options.get("batch_wait", 0.0)),
+        "failhard": parsed.on("failhard"),
+    }
+
 
 EXPIRY_S = 3.0
 """How much later than the end of its delivery time the master surely has said that a job was not delivered."""
@@ -86,7 +303,7 @@ class _Format:
         if self.out == "jsonl":
             return EachEvent(console, progress)
         if not self._asked and self.out == DEFAULT and console.shows_data() and len(progress.states) > 1:
-            from saltlite.cli.group import EqualAnswers
+            from saltlite.cli.printers import EqualAnswers
 
             return EqualAnswers(console, color=look.color)
         return EachReply(console, self.out, self._outputters, look)
@@ -101,7 +318,7 @@ def _master_opts(parsed: Parsed) -> dict[str, Any]:
 def _run(client: LocalClient, call: JobCall, parsed: Parsed, form: _Format) -> int:
     published = _publish(client, call, parsed)
     if parsed.on("async"):
-        tell_skipped(published, form.console)
+        report_skipped(published, form.console)
         _print_jid(published, form.out, form.console)
         return exitcodes.OK
     return _follow(client, published, parsed, form)
@@ -133,9 +350,9 @@ def _follow(client: LocalClient, published: Published, parsed: Parsed, form: _Fo
     printer = form.printer(progress)
     code, missing = Following(client, progress, printer, console).run(_patience(published, parsed))
     if not printer.names_failures:
-        tell_failures(progress, console)
-    tell_notes(progress, console)
-    tell_missing(progress, missing, console)
+        report_failures(progress, console)
+    report_notes(progress, console)
+    report_missing(progress, missing, console)
     if parsed.on("summary"):
         console.error(_summary(progress, len(missing)))
     return code
@@ -158,7 +375,7 @@ def _tell_start(published: Published, parsed: Parsed, console: Console) -> None:
         count = targets_text(len(published.minions), len(published.managing))
         began = outcome.moment(console.now(), console.now())
         console.error(f"job {published.jid}: {published.fun} on {published.target!r}, {count}, followed since {began}")
-    tell_skipped(published, console)
+    report_skipped(published, console)
 
 
 def _patience(published: Published, parsed: Parsed) -> WaitPolicy:

@@ -1,46 +1,34 @@
-"""The entry points `saltlite`, `saltlite-key` and their like: from a command line to an exit code, whatever happens."""
+"""The entry points `saltlite`, `saltlite-key` and their like: from a command line to an exit code.
+
+A command line is a job or a command, which is decided before its options are read. A function (`test.ping`) as the
+second word makes a job, whatever the first word is, unless that is a command that takes such a word itself
+(`saltlite doc test.ping`). A word with a slash is an event tag, not a function. Otherwise a first word that names a
+command is that command. `saltlite run -- key test.ping` is a job for a minion whose id is a command's name; what
+follows that `--` is read as if it stood alone, with its options.
+"""
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 
 from saltlite import __version__
-from saltlite.cli import exitcodes, grammar
+from saltlite.cli import commands, exitcodes
 from saltlite.cli.console import Console
-from saltlite.cli.joboptions import JOB, TARGET_AND_FUNCTION
-from saltlite.cli.options import HelpAsked
-from saltlite.errors import SaltliteError
+from saltlite.cli.job_options import JOB, TARGET_AND_FUNCTION
+from saltlite.cli.options import HELP, HelpAsked, is_option
+from saltlite.errors import SaltliteError, UsageError
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+RUN = "run"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line, by default that of the process; the exit code."""
     return run(sys.argv[1:] if argv is None else argv, Console.of_process())
-
-
-def run(argv: Sequence[str], console: Console) -> int:
-    """Run one command line on these streams; the exit code. Every error becomes a sentence on stderr."""
-    try:
-        return _dispatch(argv, console)
-    except HelpAsked as asked:
-        return _print_help(str(asked), console)
-    except SaltliteError as error:
-        console.error(f"saltlite: {error}")
-        return error.exit_code
-    except KeyboardInterrupt as interrupt:
-        console.error(f"saltlite: {interrupt}" if str(interrupt) else "saltlite: interrupted")
-        return exitcodes.INTERRUPTED
-    except BrokenPipeError:
-        console.abandon_output()
-        return exitcodes.INTERNAL
-    except Exception as error:  # noqa: BLE001 - the last supervision point of the command
-        _tell_defect(error, console)
-        return exitcodes.INTERNAL
 
 
 def main_key(argv: Sequence[str] | None = None) -> int:
@@ -68,13 +56,29 @@ def main_cloud(argv: Sequence[str] | None = None) -> int:
     return main(["cloud", *(sys.argv[1:] if argv is None else argv)])
 
 
+def run(argv: Sequence[str], console: Console) -> int:
+    """Run one command line on these streams; the exit code. Every error becomes a sentence on stderr."""
+    try:
+        return _dispatch(argv, console)
+    except HelpAsked as asked:
+        return _print_help(str(asked), console)
+    except SaltliteError as error:
+        console.error(f"saltlite: {error}")
+        return error.exit_code
+    except KeyboardInterrupt as interrupt:
+        console.error(f"saltlite: {interrupt}" if str(interrupt) else "saltlite: interrupted")
+        return exitcodes.INTERRUPTED
+    except BrokenPipeError:
+        console.abandon_output()
+        return exitcodes.INTERNAL
+    except Exception as error:  # noqa: BLE001 - the last supervision point of the command
+        _report_defect(error, console)
+        return exitcodes.INTERNAL
+
+
 def _dispatch(argv: Sequence[str], console: Console) -> int:
-    name, rest = grammar.split_command(argv)
-    if name is None:
-        return _run_job(rest, console)
-    command = importlib.import_module(f"saltlite.cli.verbs.{name.replace(' ', '_').replace('-', '_')}")
-    code: int = command.run(rest, console)
-    return code
+    name, rest = split_command(argv)
+    return _run_job(rest, console) if name is None else commands.load(name)(rest, console)
 
 
 def _run_job(argv: Sequence[str], console: Console) -> int:
@@ -84,7 +88,7 @@ def _run_job(argv: Sequence[str], console: Console) -> int:
     parsed = JOB.parse(argv, words_before_arguments=TARGET_AND_FUNCTION)
     if parsed.on("version"):
         raise HelpAsked(f"saltlite {__version__}")
-    from saltlite.cli import job  # the client and its socket, which a help text does without
+    from saltlite.cli import job  # a help text does not need the client and its socket
 
     return job.run(parsed, console)
 
@@ -97,7 +101,7 @@ def _print_help(text: str, console: Console) -> int:
     return exitcodes.OK
 
 
-def _tell_defect(error: Exception, console: Console) -> None:
+def _report_defect(error: Exception, console: Console) -> None:
     if os.environ.get("SALTLITE_TRACEBACK") == "1":
         import traceback
 
@@ -106,3 +110,66 @@ def _tell_defect(error: Exception, console: Console) -> None:
         f"saltlite: {type(error).__name__}: {error} - this is a defect in saltlite; "
         "SALTLITE_TRACEBACK=1 shows where, please report it"
     )
+
+
+def split_command(argv: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The command's full name (`key accept`; None for a job), and the command line without it.
+
+    Raises UsageError for a group without its second word, HelpAsked for the help of a group.
+    """
+    rest = list(argv)
+    if rest[:1] == [commands.COMPLETE]:
+        return commands.COMPLETE, rest[1:]
+    first = _next_word(rest, 0)
+    if first is None:
+        return None, rest
+    second = _next_word(rest, first + 1)
+    if second is not None and makes_job(rest[first], rest[second]):
+        return None, rest
+    if rest[first] == RUN:
+        return None, _job_of_run(rest, first)
+    if rest[first] not in commands.members(""):
+        return None, rest
+    return _full_name(rest)
+
+
+def makes_job(first: str, second: str) -> bool:
+    """Whether the first two words of a command line are a target and a function, even if the first is a command."""
+    return first not in commands.TAKES_DOTS and "." in second and "/" not in second
+
+
+def _job_of_run(line: list[str], run: int) -> list[str]:
+    """The line of a job without `run`, and without the `--` before its target."""
+    rest = [*line[:run], *line[run + 1 :]]
+    if "--" in rest and _next_word(rest, run) is None:
+        rest.remove("--")
+    return rest
+
+
+def _full_name(rest: list[str]) -> tuple[str, list[str]]:
+    name = ""
+    while name not in commands.COMMANDS:
+        known = commands.members(name)
+        index = _next_word(rest, 0)
+        if index is None:
+            if not set(HELP.names).isdisjoint(rest):
+                raise HelpAsked(f"usage: saltlite {name} COMMAND\n\n{commands.command_lines(name)}")
+            raise UsageError(f"`saltlite {name}` needs one of {', '.join(known)} after it")
+        word = rest.pop(index)
+        if word not in known:
+            raise UsageError(f"there is no command `saltlite {name} {word}`: use one of {', '.join(known)}")
+        name = f"{name} {word}".strip()
+    return name, rest
+
+
+def _next_word(argv: Sequence[str], start: int) -> int | None:
+    """The index of the first word at or after `start`, or None; the search ends at `--`."""
+    index = start
+    while index < len(argv) and argv[index] != "--":
+        token = argv[index]
+        if not is_option(token):
+            return index
+        found = JOB.find(token)
+        takes_next = found is not None and found[0].metavar and found[1] is None
+        index += 2 if takes_next else 1
+    return None

@@ -9,14 +9,16 @@ Not argparse: it takes abbreviations, its help changes with the Python version, 
 
 from __future__ import annotations
 
+import time
 from itertools import takewhile
 
 from saltlite.errors import UsageError
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
+
 
 _HELP_COLUMN = 26
 
@@ -249,3 +251,50 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
     from saltlite.config.nearest import nearest  # difflib is slow to import, and only errors need it
 
     return nearest(name, known)
+
+
+_DAY_S = 86400.0
+
+DURATION_MAX_S = 365 * _DAY_S
+"""The longest duration that is taken: a longer one is a mistyped one."""
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `30`, `30s`, `1.5m`, `2h`, `1d` or `250ms`, at most DURATION_MAX_S. Raises UsageError."""
+    from saltlite.config import values  # its regular expressions are not needed for a help text
+
+    seconds = values.parse_duration(text)
+    if seconds > DURATION_MAX_S:
+        raise UsageError(f"{text!r} is too long: a duration is at most {DURATION_MAX_S / _DAY_S:g}d")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """The duration in its largest whole unit, as in `45s`, `4m`, `3h`, `12d`; below a second `0.3s`."""
+    if seconds < 1:
+        return f"{max(0.0, round(seconds, 1)):g}s"
+    for unit, size in (("d", _DAY_S), ("h", 3600.0), ("m", 60.0)):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def parse_moment(text: str, now: float) -> float:
+    """Seconds since 1970 of `2h` (so long before `now`), `2026-01-31`, `2026-01-31T23:59` or with an offset.
+
+    A time without an offset is local. Raises UsageError.
+    """
+    try:
+        return now - parse_duration(text)
+    except UsageError:
+        from datetime import datetime  # slow to import
+    try:
+        return datetime.fromisoformat(text).timestamp()  # local time is what a person means without an offset
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(f"{text[:40]!r} is no time: write 30m, 2h, 1d, 2026-01-31 or 2026-01-31T23:59") from None
+
+
+def format_moment(when: float, now: float) -> str:
+    """Date, time of day and how long ago that was."""
+    there = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+    return f"{there} ({format_duration(max(0.0, now - when))} ago)"

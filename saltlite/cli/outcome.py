@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 
 from saltlite.cli import exitcodes
-from saltlite.cli.durations import format_duration
+from saltlite.cli.options import format_duration
 from saltlite.cli.targets import targets_text
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -54,13 +54,13 @@ _OPEN = ("planned", "queued", "received", "running")
 class Known:
     """What else is known when a job is summed up. `now` is seconds since 1970; the rest are durations in seconds."""
 
-    __slots__ = ("heard", "now", "waited_s")
+    __slots__ = ("now", "seen_ago", "waited_s")
 
-    def __init__(self, *, now: float, waited_s: float, heard: Mapping[str, float | None] | None = None) -> None:
+    def __init__(self, *, now: float, waited_s: float, seen_ago: Mapping[str, float | None] | None = None) -> None:
         self.now = now
         self.waited_s = waited_s
-        self.heard = heard or {}
-        """How long ago the master last heard of a minion, None of one that has no session any more."""
+        self.seen_ago = seen_ago or {}
+        """How long ago the master last saw each minion; None for one that has no session any more."""
 
 
 class Missing:
@@ -117,8 +117,8 @@ def missing_one(progress: Progress, target: str, known: Known) -> Missing:
     carrier = published.carrier(target)
     hint = _STATES[state][2].format(jid=published.jid) if state in _STATES else ""
     last_seen = published.away.get(carrier) if progress.is_away(target) else None
-    if state == "queued" and known.heard.get(carrier) is not None:
-        last_seen = known.now - (known.heard[carrier] or 0.0)
+    if state == "queued" and known.seen_ago.get(carrier) is not None:
+        last_seen = known.now - (known.seen_ago[carrier] or 0.0)
     name, why = published.name(target), _why(progress, target, known)
     return Missing(target, state, why, name=name, last_seen=last_seen, hint=hint)
 
@@ -149,7 +149,7 @@ def lines(told: Sequence[tuple[str, str]], kind: str = "minions") -> list[str]:
     shown = [f"{name}: {sentence}" for name, sentence in told if sentence not in many]
     if not many:
         return shown
-    from saltlite.cli.nodeset import nodeset
+    from saltlite.cli.targets import nodeset
 
     return shown + [f"{len(by_sentence[one])} {kind}: {one}: {nodeset(by_sentence[one])}" for one in sorted(many)]
 
@@ -211,7 +211,7 @@ def _away(last_seen: float | None, manager: str, known: Known) -> str:
 
 def _silent(minion: str, known: Known) -> str:
     said = f"did not acknowledge the job within {format_duration(known.waited_s)}"
-    if minion not in known.heard:
+    if minion not in known.seen_ago:
         return said
-    ago = known.heard[minion]
-    return f"{said} ({'its connection is gone' if ago is None else f'last heard of {format_duration(ago)} ago'})"
+    ago = known.seen_ago[minion]
+    return f"{said} ({'its connection is gone' if ago is None else f'last seen {format_duration(ago)} ago'})"

@@ -1,19 +1,21 @@
 """What becomes of replies on stdout: printed as they arrive, held for one document, or one line for each event.
 
 A printer has `start`, `take` and `finish`. `finish` is called once, however the waiting ended: what has arrived is
-worth printing. The one for people, which groups equal answers, is in `saltlite.cli.group`.
+worth printing. The one for people, which groups equal answers, is in `saltlite.cli.printers`.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+from saltlite.cli.targets import nodeset, targets_text
+
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Protocol
 
     from saltlite.cli.console import Console
     from saltlite.cli.outcome import Missing
-    from saltlite.cli.outputters import OutputStyle, Outputters
+    from saltlite.cli.output import OutputStyle, Outputters
     from saltlite.client.waiting import Progress, Published, Reply, Update
 
     class Printer(Protocol):
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
         def finish(self, missing: Sequence[Missing], code: int, /) -> None:
             """Nothing more comes; `code` is the exit code."""
+
+    Answer = tuple[bool, str, str]
+    """Whether it failed, how, and the text of the return."""
 
 
 SCHEMA = 1
@@ -229,3 +234,53 @@ def resource_fields(target: str, published: Published) -> dict[str, str]:
 
 def _of_resource(srn: str, minion: str) -> dict[str, str]:
     return {"resource_type": srn.partition(":")[0], "minion": minion, "srn": srn} if minion else {}
+
+
+class EqualAnswers:
+    """Holds every distinct answer as text until the job ends: large groups first, failures last."""
+
+    names_failures = True
+
+    def __init__(self, console: Console, *, color: bool) -> None:
+        from saltlite.plugins.output._paint import BAD, TEXT, Paint
+        from saltlite.plugins.output.nested import body
+
+        self._console = console
+        self._color = color
+        self._body = body
+        self._paint = Paint(color=color)
+        self._paints = (TEXT, BAD)
+        self._groups: dict[Answer, list[str]] = {}
+        self._resources: set[str] = set()
+
+    def start(self) -> None:
+        """Nothing to say yet."""
+
+    def take(self, update: Update) -> None:
+        """Put each return to those that look the same."""
+        for reply in update.replies:
+            if reply.has_value:
+                text = self._body(reply.value, color=self._color, failed=reply.failed())
+                self._groups.setdefault((reply.failed(), _how(reply), text), []).append(reply.name)
+                if reply.minion:
+                    self._resources.add(reply.name)
+
+    def finish(self, _missing: Sequence[Missing], _code: int) -> None:
+        """Print the groups."""
+        order = sorted(self._groups.items(), key=lambda item: (item[0][0], -len(item[1]), min(item[1])))
+        for (failed, how, text), names in order:
+            self._console.data(self._heading(names, how, failed=failed) + text)
+
+    def _heading(self, names: list[str], how: str, *, failed: bool) -> str:
+        marks = ("\u2713", "\u2717") if self._console.has_symbols() else ("ok:", "failed:")
+        resources = len(self._resources.intersection(names))
+        amount = targets_text(len(names) - resources, resources)
+        shown = nodeset(names) if len(names) == 1 else f"{amount}  {nodeset(names)}"
+        first = f"{marks[failed]} {shown}"
+        return self._paint(self._paints[failed], f"{first}  {how}" if how else first) + "\n"
+
+
+def _how(reply: Reply) -> str:
+    if reply.state != "returned":
+        return reply.state
+    return f"retcode {reply.retcode}" if reply.failed() else ""

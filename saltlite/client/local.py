@@ -37,8 +37,8 @@ ANSWER_TIMEOUT_S = 60.0
 RESUME_FOR_S = 15.0
 """How long to look for the master again after a stream broke; a restart takes less."""
 
-HEARD_MAX = 1000
-"""Of so many minions the master says in one answer when it heard of them."""
+SEEN_MAX = 1000
+"""How many minions the master answers for when it is asked when it last saw them."""
 
 _RESUME_PAUSE_S = 0.2
 _SAY_RUNNER = frozenset({"publish", "event_send"})
@@ -255,12 +255,9 @@ class LocalClient:
         """Publish a job and give back its jid at once."""
         return self.publish(JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type)).jid
 
-    def heard(self, minions: Sequence[str]) -> dict[str, float | None]:
-        """How many seconds ago the master last heard of these minions; None of one that has no session.
-
-        Of HEARD_MAX minions; the others are left out.
-        """
-        found: dict[str, float | None] = self.call("heard", ids=list(minions[:HEARD_MAX]))["heard"]
+    def seen_ago(self, minions: Sequence[str]) -> dict[str, float | None]:
+        """How many seconds ago the master last saw each of the first SEEN_MAX minions; None without a session."""
+        found: dict[str, float | None] = self.call("heard", ids=list(minions[:SEEN_MAX]))["heard"]
         return found
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,20 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import saltlite
 from saltlite.errors import UsageError
-from saltlite.lint.executor_rules import check_executor, is_executor
-from saltlite.lint.findings import Finding, Severity
-from saltlite.lint.interface_rules import check_against, check_interface
-from saltlite.lint.module_rules import check_module
+from saltlite.lint.rules import (
+    CODES,
+    Finding,
+    Severity,
+    check_against,
+    check_executor,
+    check_interface,
+    check_module,
+    is_executor,
+)
 from saltlite.lint.source import SourceInterface, SourceModule, read_interfaces, read_module, read_tree
 
 _NOQA = re.compile(r"#\s*noqa:\s*([A-Z0-9, ]+)")
@@ -108,3 +115,44 @@ def _is_allowed(finding: Finding) -> bool:
         return False
     match = _NOQA.search(line[0]) if line else None
     return match is not None and finding.code in re.split(r"[, ]+", match[1])
+
+
+def as_text(report: Report) -> str:
+    """One line a finding, and a count."""
+    lines = [one.sentence() for one in report.findings]
+    counts = ", ".join(f"{report.count(one)} {one}{'' if report.count(one) == 1 else 's'}" for one in Severity)
+    files = f"{len(report.files)} file{'' if len(report.files) == 1 else 's'}"
+    return "".join(f"{line}\n" for line in [*lines, f"{files}: {counts}"])
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    """`files`, `findings` with path, line, code, severity and text, and how many of each severity."""
+    findings = [
+        {"path": one.path, "line": one.line, "code": one.code, "severity": str(one.severity), "text": one.text}
+        for one in report.findings
+    ]
+    counts = {f"{severity}s": report.count(severity) for severity in Severity}
+    return {"files": list(report.files), "findings": findings, **counts}
+
+
+def as_sarif(report: Report) -> dict[str, Any]:
+    """The report as SARIF."""
+    rules = [{"id": code, "shortDescription": {"text": meaning}} for code, (_severity, meaning) in CODES.items()]
+    results = [
+        {
+            "ruleId": one.code,
+            "level": str(one.severity),
+            "message": {"text": one.text},
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": one.path},
+                        "region": {"startLine": max(one.line, 1)},
+                    }
+                }
+            ],
+        }
+        for one in report.findings
+    ]
+    driver = {"name": "saltlite", "version": saltlite.__version__, "rules": rules}
+    return {"version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}

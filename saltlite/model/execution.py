@@ -6,7 +6,7 @@ import re
 
 from saltlite.errors import UsageError
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any

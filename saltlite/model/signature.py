@@ -19,7 +19,7 @@ from enum import StrEnum
 
 from saltlite.errors import RemoteProtocolError
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 

@@ -14,7 +14,7 @@ import pytest
 
 from saltlite.cli import exitcodes
 from saltlite.cli.main import main
-from saltlite.cli.outputters import STREAMS
+from saltlite.cli.output import STREAMS
 from tests.integration.fakemaster import DROP, JID, FakeMaster, Step, end, fixed, good_job, published, returned, state
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,7 +130,7 @@ def test_a_silent_minion_is_told_with_when_the_master_heard_of_it(
     with FakeMaster(tmp_path, fixed(published("a"), threading.Event())) as master:
         master.heard = {"a": 12.3}
         assert main(["-c", master.config_dir, "*", "test.ping", "-t", "0"]) == exitcodes.MISSING
-    assert "(last heard of 12s ago)" in capsys.readouterr().err
+    assert "(last seen 12s ago)" in capsys.readouterr().err
 
 
 def test_a_minion_that_returned_before_it_went_away_is_not_told_as_away(

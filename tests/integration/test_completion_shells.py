@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.cli.completion.answer import is_plain
-from saltlite.cli.completion.scripts import SCRIPTS
+from saltlite.cli.completion import is_plain
+from saltlite.cli.verbs.completion import SCRIPTS
 from tests.integration.fakemaster import FakeMaster, Step
 
 BIN = Path(sys.executable).parent

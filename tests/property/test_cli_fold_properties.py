@@ -7,7 +7,7 @@ import itertools
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from saltlite.cli.nodeset import nodeset
+from saltlite.cli.targets import nodeset
 
 MINION_IDS = st.from_regex(r"[a-z0-9_][a-z0-9._-]{0,9}", fullmatch=True)
 NUMBERED = st.builds(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.cli.arguments import parse_arguments, parse_value, split_calls
-from saltlite.cli.durations import DURATION_MAX_S, format_duration, parse_duration
+from saltlite.cli.options import DURATION_MAX_S, format_duration, parse_duration
 from saltlite.errors import UsageError
 
 

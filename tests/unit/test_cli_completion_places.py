@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.cli.completion.places import KEY_STATES, Place, place_of, read_line
-from saltlite.cli.joboptions import JOB
+from saltlite.cli.completion import KEY_STATES, Place, place_of, read_line
+from saltlite.cli.job_options import JOB
 from saltlite.cli.options import Option, Table, choice
 from saltlite.model.keys import KeyState
 

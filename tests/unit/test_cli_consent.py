@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from saltlite.cli.console import Console
-from saltlite.cli.dryrun import dry_run
-from saltlite.cli.risk import accepted_risks, require_consent
+from saltlite.cli.job import dry_run, require_consent
+from saltlite.cli.job_options import accepted_risks
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from saltlite.cli.nodeset import nodeset
+from saltlite.cli.targets import nodeset
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from saltlite.cli.calls import _what_is_missing
 from saltlite.cli.commands import command_table
-from saltlite.cli.grammar import split_command
-from saltlite.cli.joboptions import JOB, TARGET_AND_FUNCTION
+from saltlite.cli.job import _what_is_missing
+from saltlite.cli.job_options import JOB, TARGET_AND_FUNCTION
+from saltlite.cli.main import split_command
 from saltlite.cli.options import HelpAsked, Parsed
 from saltlite.errors import UsageError
 

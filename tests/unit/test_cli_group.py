@@ -8,7 +8,7 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.cli.console import Console
-from saltlite.cli.group import EqualAnswers
+from saltlite.cli.printers import EqualAnswers
 from saltlite.client.waiting import Reply, Update
 from tests.support.terminal import Terminal
 from tests.unit.test_client_waiting import progress

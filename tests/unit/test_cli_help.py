@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.cli.main import main
-from saltlite.cli.pages import DOCS, titles
+from saltlite.cli.verbs.help import DOCS, titles
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / ".github").glob("*.md"), *Path(DOCS).glob("*.md")])

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from saltlite.cli.interrupt import HeldInterrupts
+from saltlite.cli.following import HeldInterrupts
 
 
 def interrupt() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from saltlite.cli.console import Console
-from saltlite.cli.verbs import job_fetch
+from saltlite.cli.verbs import job
 from saltlite.errors import SaltliteError, UsageError
 from saltlite.loader.encode import encode_return
 from tests.integration.fakemaster import FakeMaster, fixed
@@ -39,7 +39,7 @@ class Minion:
 @pytest.fixture
 def minion(monkeypatch: pytest.MonkeyPatch) -> Minion:
     there = Minion("x" * 2500)
-    monkeypatch.setattr(job_fetch, "_part", there.part)
+    monkeypatch.setattr(job, "_part", there.part)
     return there
 
 
@@ -47,7 +47,7 @@ def fetch(folder: Path, *words: str) -> str:
     """What the command writes to stdout."""
     (folder / "master").touch()
     out = io.StringIO()
-    assert job_fetch.run(["-c", str(folder), JID, "web1", *words], Console(None, out, None)) == 0
+    assert job.run_fetch(["-c", str(folder), JID, "web1", *words], Console(None, out, None)) == 0
     return out.getvalue()
 
 
@@ -80,16 +80,16 @@ def test_a_return_that_came_short_is_not_written(tmp_path: Path, minion: Minion)
 
 def test_without_a_jid_there_is_nothing_to_fetch() -> None:
     with pytest.raises(UsageError, match="job fetch JID MINION"):
-        job_fetch.run([], Console(None, None, None))
+        job.run_fetch([], Console(None, None, None))
 
 
 def test_a_terminal_does_not_obey_what_a_minion_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = encode_return("one\n\x1b]0;title\x07two")
     part = {"size": len(whole), "sha256": hashlib.sha256(whole).hexdigest(), "data": whole}
-    monkeypatch.setattr(job_fetch, "_part", lambda *_where: part)
+    monkeypatch.setattr(job, "_part", lambda *_where: part)
     (tmp_path / "master").touch()
     out = Terminal()
-    job_fetch.run(["-c", str(tmp_path), JID, "web1"], Console(None, out, None))
+    job.run_fetch(["-c", str(tmp_path), JID, "web1"], Console(None, out, None))
     assert out.getvalue() == "one\n?]0;title?two"
 
 
@@ -98,16 +98,16 @@ def test_a_minion_that_sends_crumbs_is_not_asked_for_ever(tmp_path: Path, monkey
 
     def part(_client: object, _jid: str, _minion: str, offset: int) -> dict[str, Any]:
         asked.append(offset)
-        return {"size": job_fetch.WHOLE_MAX, "sha256": "", "data": b"xx" if offset == 0 else b"x"}
+        return {"size": job.WHOLE_MAX, "sha256": "", "data": b"xx" if offset == 0 else b"x"}
 
-    monkeypatch.setattr(job_fetch, "_part", part)
+    monkeypatch.setattr(job, "_part", part)
     with pytest.raises(SaltliteError, match="came damaged"):
         fetch(tmp_path)
     assert len(asked) == 2
 
 
 def test_a_return_that_fits_into_no_memory_is_not_fetched(tmp_path: Path, minion: Minion) -> None:
-    minion.size = job_fetch.WHOLE_MAX + 1
+    minion.size = job.WHOLE_MAX + 1
     with pytest.raises(SaltliteError, match="no more than"):
         fetch(tmp_path)
     assert minion.asked == [0]
@@ -125,4 +125,4 @@ def test_without_a_minion_the_job_has_to_have_run_on_one_only(
 ) -> None:
     script = fixed({"ok": True, "job": {"jid": JID, "targets": targets}})
     with FakeMaster(tmp_path, script) as master, pytest.raises(UsageError, match=sentence):
-        job_fetch.run([JID, "-c", master.config_dir], Console(None, None, None))
+        job.run_fetch([JID, "-c", master.config_dir], Console(None, None, None))

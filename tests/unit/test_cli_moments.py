@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saltlite.cli.columns import COLUMN_MIN, columns, shorter, width_for
 from saltlite.cli.console import Console
-from saltlite.cli.jobs import call_text, result_text, took_text
-from saltlite.cli.moments import format_moment, parse_moment
+from saltlite.cli.options import format_moment, parse_moment
+from saltlite.cli.output import COLUMN_MIN, columns, shorter, width_for
+from saltlite.cli.verbs.job import call_text, result_text, took_text
 from saltlite.errors import UsageError
 
 NOW = 1_800_000_000.0

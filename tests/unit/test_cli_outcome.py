@@ -52,16 +52,16 @@ def test_every_state_that_is_no_return_is_told_and_has_its_exit_code(state: str,
 
 
 @pytest.mark.parametrize(
-    ("heard", "line"),
+    ("seen_ago", "line"),
     [
         ({}, "web1: did not acknowledge the job within 5s"),
-        ({"web1": 12.4}, "web1: did not acknowledge the job within 5s (last heard of 12s ago)"),
+        ({"web1": 12.4}, "web1: did not acknowledge the job within 5s (last seen 12s ago)"),
         ({"web1": None}, "web1: did not acknowledge the job within 5s (its connection is gone)"),
     ],
 )
-def test_a_silent_minion_is_told_with_when_it_was_heard_of(heard: dict[str, float | None], line: str) -> None:
+def test_a_silent_minion_is_told_with_when_it_was_heard_of(seen_ago: dict[str, float | None], line: str) -> None:
     job = progress("web1")
-    assert (exit_code(job), reasons(job, Known(now=0.0, waited_s=5.2, heard=heard))) == (5, [line])
+    assert (exit_code(job), reasons(job, Known(now=0.0, waited_s=5.2, seen_ago=seen_ago))) == (5, [line])
 
 
 def test_a_minion_without_a_session_is_told_apart_from_a_silent_one() -> None:
@@ -121,7 +121,7 @@ def test_minions_that_failed_are_told_with_their_retcodes() -> None:
 
 def test_last_seen_is_what_the_master_said() -> None:
     job = progress("a", "b", "c", away={"a": 900.0})
-    told = missing(job, Known(now=1000.0, waited_s=5.0, heard={"b": 30.0}))
+    told = missing(job, Known(now=1000.0, waited_s=5.0, seen_ago={"b": 30.0}))
     assert {one.id: one.last_seen for one in told} == {"a": 900.0, "b": 970.0, "c": None}
 
 
@@ -186,11 +186,11 @@ def test_of_a_resource_it_is_told_what_its_managing_minion_does(state: str, line
 
 def test_a_resource_is_away_and_silent_as_its_managing_minion_is() -> None:
     job = progress("mb", resources={**RESOURCES, "mc": ["ssh:x"]}, away={"ma": 1000.0, "mc": None})
-    assert reasons(job, Known(now=1003.0, waited_s=5.0, heard={"mb": 1.0})) == [
+    assert reasons(job, Known(now=1003.0, waited_s=5.0, seen_ago={"mb": 1.0})) == [
         "d1: its managing minion ma is not connected (last seen 3s ago)",
         "dummy:d2: its managing minion ma is not connected (last seen 3s ago)",
-        "mb: did not acknowledge the job within 5s (last heard of 1s ago)",
-        "ssh:d2: its managing minion mb did not acknowledge the job within 5s (last heard of 1s ago)",
+        "mb: did not acknowledge the job within 5s (last seen 1s ago)",
+        "ssh:d2: its managing minion mb did not acknowledge the job within 5s (last seen 1s ago)",
         "x: its managing minion mc never connected",
     ]
 

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from saltlite.cli.console import Console
-from saltlite.cli.progress import REDRAW_S, SHOW_AFTER_S, StatusLine, status_text
+from saltlite.cli.following import REDRAW_S, SHOW_AFTER_S, StatusLine, status_text
 from saltlite.client.waiting import Progress
 from tests.support.terminal import Terminal
 from tests.unit.test_client_waiting import moved, progress, returned

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from saltlite.cli.outputters import SHIPPED, OutputStyle, Outputters, render
+from saltlite.cli.output import SHIPPED, OutputStyle, Outputters, render
 from saltlite.plugins.output.table import CELL_MAX
 
 RETURNS: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from saltlite.cli.outputters import SHIPPED, OutputStyle, render
+from saltlite.cli.output import SHIPPED, OutputStyle, render
 
 VALUES = [True, None, "text", ["web1", "web2"], {"up": ["web1"], "down": []}, [], {}]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 import pytest
 
-from saltlite.cli import outputters
+from saltlite.cli import output
 from saltlite.client.values import CONTAINERS_MAX, decode_value
 from saltlite.client.waiting import UNREADABLE_CODE
 from saltlite.errors import RemoteProtocolError
@@ -36,12 +36,12 @@ def test_what_is_no_value_is_refused(body: bytes) -> None:
         decode_value(body)
 
 
-@pytest.mark.parametrize("out", outputters.SHIPPED)
+@pytest.mark.parametrize("out", output.SHIPPED)
 @pytest.mark.parametrize(
     "body", [nested(DEPTH_MAX), msgpack.packb(msgpack.Timestamp(1, 2)), msgpack.packb({1: "a", "b": None, b"c": 2.5})]
 )
 def test_every_outputter_can_show_what_is_let_through(out: str, body: bytes) -> None:
-    assert isinstance(outputters.render(out, {"web1": decode_value(body)}), str)
+    assert isinstance(output.render(out, {"web1": decode_value(body)}), str)
 
 
 def test_an_unreadable_return_is_a_failure_of_its_minion_and_the_others_are_shown() -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import UsageError
-from saltlite.lint.findings import CODES, Severity
-from saltlite.lint.formats import as_data, as_sarif, as_text
-from saltlite.lint.interface_rules import GRAINS
-from saltlite.lint.run import lint
+from saltlite.lint.rules import CODES, GRAINS, Severity
+from saltlite.lint.run import as_data, as_sarif, as_text, lint
 from saltlite.plugins.grains.collect import collect
 from tests.support.modules import write
 

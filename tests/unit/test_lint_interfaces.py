@@ -11,8 +11,7 @@ import pytest
 from saltlite.errors import UsageError
 from saltlite.interfaces.smi.contract import contract_of
 from saltlite.interfaces.smi.declare import Interface
-from saltlite.lint.compare import changes_between, version_problem
-from saltlite.lint.generate import generate, shared_signature
+from saltlite.lint.interface import changes_between, generate, shared_signature, version_problem
 from saltlite.lint.source import SourceInterface, SourceModule, read_interfaces, read_module
 
 APT = '''

@@ -1,5 +1,5 @@
-"""The verbs of `saltlite`, one file each: `saltlite key accept` is `key_accept.py`.
+"""The verbs of `saltlite`, one file for each noun: `saltlite key accept` is `run_accept` in key.py.
 
-What belongs here: a function `run(argv, console)` a verb. What does not: jobs (`saltlite.cli.job`), and what
-several verbs share (`saltlite.cli.keys`). A verb is imported when it is called.
+Each function `run_<verb>(argv, console)` runs a command line and returns the exit code. `saltlite.cli.commands` lists
+the verbs and imports one when it is called. Jobs are in `saltlite.cli.job`.
 """

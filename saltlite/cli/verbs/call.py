@@ -9,17 +9,18 @@ from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, QUIET
 from saltlite.cli.configs import config_dir_of
 from saltlite.cli.in_process import Ran, chain_of, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
-from saltlite.cli.joboptions import EXECUTION_OPTIONS
-from saltlite.cli.minionevents import ThroughDaemon
+from saltlite.cli.job_options import EXECUTION_OPTIONS
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
-from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
+from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
+from saltlite.client.connection import Connection
 from saltlite.config.load import load_minion
 from saltlite.config.opts import opts_of
 from saltlite.config.paths import require_path
-from saltlite.errors import StartupError, UsageError
+from saltlite.errors import CommandExecutionError, RefusedError, StartupError, UnreachableError, UsageError
 from saltlite.loader.index import build_index, is_own_folder, remembered_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
+from saltlite.minion.processes.callers import SOCKET_NAME
 from saltlite.minion.processes.event_sender import EventSender
 from saltlite.model.execution import Execution
 from saltlite.model.ids import MinionId, parse_minion_id
@@ -37,6 +38,32 @@ if TYPE_CHECKING:
     from saltlite.config.minion import MinionConfig
     from saltlite.loader.call import Call
     from saltlite.loader.index import Index
+
+
+class ThroughDaemon:
+    """Hands events to the minion whose folder `data_dir` is."""
+
+    def __init__(self, data_dir: str) -> None:
+        self._path = os.path.join(data_dir, SOCKET_NAME)
+
+    def event(self, message: Mapping[str, Any], patience_s: float) -> dict[str, Any] | None:
+        """What the master says to an `event`, None when it says nothing in that time.
+
+        Raises CommandExecutionError when no minion runs here, or this user may not speak for it.
+        """
+        try:
+            connection = Connection(self._path)
+            try:
+                connection.send(dict(message))
+                return connection.receive(patience_s)
+            finally:
+                connection.close()
+        except (UnreachableError, RefusedError) as error:
+            raise CommandExecutionError(
+                f"The event was not sent: that takes a running saltlite-minion here, and its user's rights "
+                f"({self._path})."
+            ) from error
+
 
 LOCAL = "local"
 """What stands in the place of a minion's id, as in Salt."""
@@ -133,7 +160,7 @@ def _ran(parsed: Parsed, config: MinionConfig, opts: dict[str, Any], grains: dic
         console.note(f"saltlite: the pillar is not whole: {mistake}")
     loader = Loader(index, opts, grains, pillar, more=_given(config))
     if parsed.on("resources"):
-        from saltlite.cli.resourcecall import Machine, run_on_targets  # most calls are for this machine only
+        from saltlite.cli.verbs.call_resources import Machine, run_on_targets  # most calls are for this machine only
         from saltlite.minion.resources.declared import declared_by
 
         machine = Machine(opts, grains, pillar, loader, index.function_texts(config.providers))

@@ -5,26 +5,31 @@ What a command does is decided by one option, as in Salt; what it does it to by 
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.cloudanswers import confirm, errors_of, explanation, print_explanation, printed, printing, split_words
-from saltlite.cli.commands import COMMANDS, CONFIG_DIR, QUIET, parse_descriptor
+from saltlite.cli.commands import COMMANDS, CONFIG_DIR, QUIET, command_table, parse_descriptor
 from saltlite.cli.configs import config_dir_of
 from saltlite.cli.connect import open_client
+from saltlite.cli.custom_output import master_opts
 from saltlite.cli.in_process import printing_to_stderr
 from saltlite.cli.options import Option, Table, choice
-from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, opened_output
+from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output, print_answer
 from saltlite.cloud.program import actions, app, query, unfinished
+from saltlite.cloud.program.check import Result, check
 from saltlite.cloud.program.client import require_foreign
 from saltlite.cloud.program.files import load_map
 from saltlite.cloud.program.parallel import Done, worst_exit_code
 from saltlite.cloud.program.program import Program, conceal_logs
 from saltlite.cloud.program.progress import Block, Lines
+from saltlite.cloud.rules.profiles import explanation as explain
 from saltlite.config.paths import require_path
 from saltlite.errors import RefusedError, SaltliteError, UsageError
+from saltlite.model.redaction import is_secret_name
+from saltlite.model.secretargs import HIDDEN
 from saltlite.platform import logs
 
 if TYPE_CHECKING:
@@ -37,6 +42,89 @@ if TYPE_CHECKING:
     from saltlite.cloud.rules.flow import Unfinished
     from saltlite.cloud.rules.maps import MapMachine
     from saltlite.cloud.rules.providers import Provider
+
+
+_KEY = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+
+
+def printed(value: Any, parsed: Parsed, console: Console) -> None:
+    """Print data in the format that was asked for."""
+    printing(parsed, console).show(value)
+
+
+def printing(parsed: Parsed, console: Console) -> Printing:
+    """How it is printed. Raises UsageError when there is no such outputter."""
+    return Printing(parsed, console, lambda: master_opts(config_dir_of(parsed)))
+
+
+def confirm(what: str, parsed: Parsed, console: Console) -> None:
+    """Return when a person agrees, or -y did. Raises RefusedError, and UsageError where nobody is there to ask."""
+    if parsed.on("assume_yes"):
+        return
+    if not console.can_ask():
+        raise UsageError(f"{what} Nobody is there to ask: add -y, and it is done")
+    console.error(what)
+    if not console.ask("Proceed?"):
+        raise RefusedError("nothing was done")
+
+
+def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Names, and the settings behind them as `KEY=VALUE`; values are texts. Raises UsageError for a key twice."""
+    names: list[str] = []
+    settings: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not _KEY.fullmatch(key):
+            names.append(word)
+        elif key in settings:
+            raise UsageError(f"{key} is given twice")
+        else:
+            settings[key] = value
+    return names, settings
+
+
+def print_explanation(rows: Mapping[str, Any], parsed: Parsed, console: Console) -> None:
+    """Print what `explanation` found: a line for each setting, or data where a format is asked for."""
+    if "out" in parsed.options:
+        printed(rows, parsed, console)
+        return
+    for name, row in rows.items():
+        over = "".join(f", over {one}" for one in row.get("over", ()))
+        console.data(f"{name}: {row['value']}\n    {row['from']}{over}\n")
+
+
+def explanation(program: Program, profile: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """`{setting: {value, from, over}}` of a machine of this profile; secrets are told of and not shown."""
+    wanted = program.catalogue.profile(profile)
+    rows = {}
+    for row in explain(wanted, program.levels(wanted, None, given)):
+        hidden = any(is_secret_name(part) for part in row.path)
+        rows[":".join(row.path)] = {
+            "value": HIDDEN if hidden else program.secrets.value(row.value),
+            "from": row.origins[0] if row.origins else "",
+            **({"over": list(row.origins[1:])} if len(row.origins) > 1 else {}),
+        }
+    return rows
+
+
+def errors_of(program: Program) -> list[str]:
+    """Sentences about settings that drivers have missed."""
+    return [
+        f"{where}: {shown} lacks the setting {' and '.join(map(repr, missing))}"
+        for what, missing in program.lacking.items()
+        for where, shown in [_place_of(program, what)]
+    ]
+
+
+def _place_of(program: Program, what: str) -> tuple[str, str]:
+    """Where `alias:driver`, or `profile NAME`, is written, and how it is called."""
+    alias, _, driver = what.partition(":")
+    provider = program.catalogue.providers.get(alias, {}).get(driver)
+    if provider is not None:
+        return provider.settings.where, f"provider {alias}"
+    profile = program.catalogue.profiles.get(what.removeprefix("profile "))
+    return (profile.settings.where if profile is not None else program.opts["conf_file"]), what
+
 
 _ACTS = (
     Option("-p", "--profile", metavar="PROFILE", help="make machines of this profile, with these names"),
@@ -404,3 +492,26 @@ _HANDLERS: Mapping[str, Callable[[Program, Parsed, Console], int]] = {
     "resume": _resume,
     "update_bootstrap": _update_bootstrap,
 }
+
+
+def run_check(argv: Sequence[str], console: Console) -> int:
+    """Test the driver for each provider that uses it. Raises UsageError, ConfigError."""
+    parsed = command_table("cloud-check").parse(argv)
+    console.quiet = parsed.on("quiet")
+    if len(parsed.words) != 1:
+        raise UsageError("say which driver or provider: saltlite cloud-check DRIVER")
+    with open_client(parsed) as client:
+        program = app.open_program(config_dir_of(parsed), client, Lines(console.note))
+        rows, lines, bad = [], [], 0
+        for provider in program.catalogue.matching(parsed.words[0]):
+            with printing_to_stderr():
+                found = check(program, program.driver(provider))
+            for one in found:
+                why = program.secrets.text(one.why)
+                bad += one.result is Result.BAD
+                rows.append({"provider": provider.name, "test": one.test, "result": str(one.result), "why": why})
+                lines.append(f"{one.result:<8} {provider.name}: {one.test}{f' - {why}' if why else ''}\n")
+        lines += [f"{line}\n" for line in errors_of(program)] if bad else []
+        lines.append(f"{len(rows)} test{'' if len(rows) == 1 else 's'}, {bad} bad\n")
+    print_answer({"tests": rows, "bad": bad}, "".join(lines), parsed, console)
+    return exitcodes.FAILED if bad else exitcodes.OK

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 from saltlite.cli.commands import COMMANDS
 from saltlite.cli.connect import open_client
-from saltlite.cli.durations import parse_duration
-from saltlite.cli.job import follow_job
-from saltlite.cli.joboptions import FOLLOW_OPTIONS
-from saltlite.cli.options import Option, Table
-from saltlite.cli.origin import origin
+from saltlite.cli.job import follow_job, origin
+from saltlite.cli.job_options import FOLLOW_OPTIONS
+from saltlite.cli.options import Option, Table, parse_duration
 from saltlite.cli.targets import TARGET_OPTIONS, target_kind
 from saltlite.client.local import JobCall
 from saltlite.errors import SaltliteError, UsageError

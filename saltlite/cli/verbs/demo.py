@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
-from saltlite.cli.grammar import split_command
-from saltlite.cli.joboptions import JOB, TARGET_AND_FUNCTION
+from saltlite.cli.job_options import JOB, TARGET_AND_FUNCTION
+from saltlite.cli.main import split_command
 from saltlite.demo import MINIONS, DemoFleet, command_for
 from saltlite.errors import UsageError
 

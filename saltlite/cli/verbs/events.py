@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from saltlite.cli import exitcodes
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.moments import parse_moment
-from saltlite.cli.options import Option
+from saltlite.cli.options import Option, parse_moment
 from saltlite.client.events import EventReader
 from saltlite.errors import UsageError
 from saltlite.model.eventmatch import matches
@@ -106,12 +105,12 @@ def _show(reader: EventReader, parsed: Parsed, console: Console) -> int:
 def _next(reader: EventReader, console: Console) -> dict[str, Any]:
     """The next event; those that cannot be read are named on stderr as soon as it is known."""
     while (event := reader.within(SKIPPED_S)) is None:
-        _tell_skipped(reader, console)
-    _tell_skipped(reader, console)
+        _report_skipped(reader, console)
+    _report_skipped(reader, console)
     return event
 
 
-def _tell_skipped(reader: EventReader, console: Console) -> None:
+def _report_skipped(reader: EventReader, console: Console) -> None:
     for one in reader.skipped:
         console.note(
             f"saltlite: event {one['seq']} ({printable(str(one['tag']))}) cannot be read and is left out: "

@@ -8,9 +8,8 @@ from saltlite.cli import exitcodes
 from saltlite.cli.commands import COMMANDS, QUIET
 from saltlite.cli.options import Option, Table, choice
 from saltlite.errors import UsageError
-from saltlite.lint.findings import Severity, codes_table
-from saltlite.lint.formats import as_data, as_sarif, as_text
-from saltlite.lint.run import lint
+from saltlite.lint.rules import Severity, codes_table
+from saltlite.lint.run import as_data, as_sarif, as_text, lint
 from saltlite.plugins.output.json import document
 
 if TYPE_CHECKING:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.columns import columns
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.keys import print_answer
-from saltlite.cli.nodeset import nodeset
 from saltlite.cli.options import Option
-from saltlite.cli.targets import TARGET_OPTIONS, compound_hint, minions_text, target_kind, targets_text, written_target
+from saltlite.cli.output import columns, print_answer
+from saltlite.cli.targets import (
+    TARGET_OPTIONS,
+    compound_hint,
+    minions_text,
+    nodeset,
+    target_kind,
+    targets_text,
+    written_target,
+)
 from saltlite.errors import NoTargetError, UsageError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from saltlite.cli.configs import config_dir_of
 from saltlite.cli.connect import open_client
 from saltlite.cli.in_process import Ran, exit_code, find_grains, new_jid, read_calls, run_calls, shown_value
 from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
-from saltlite.cli.printing import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
+from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud.program.lazy import LazyCloud

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from saltlite.cli import exitcodes
-from saltlite.cli.columns import columns, width_for
 from saltlite.cli.commands import command_table
 from saltlite.cli.connect import open_client
-from saltlite.cli.durations import format_duration
-from saltlite.cli.keys import print_answer
+from saltlite.cli.options import format_duration
+from saltlite.cli.output import columns, print_answer, width_for
 from saltlite.cli.targets import minions_text
 from saltlite.errors import UsageError
 

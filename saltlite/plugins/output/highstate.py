@@ -9,7 +9,7 @@ from saltlite.model.printable import printable
 from saltlite.plugins.output import nested
 from saltlite.plugins.output._paint import BAD, CHANGED, KEY, TEXT, VALUE, Paint
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any

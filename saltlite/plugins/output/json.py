@@ -9,7 +9,7 @@ import math
 from saltlite.model.plain import with_text_keys
 from saltlite.model.printable import BIDI_CONTROLS
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

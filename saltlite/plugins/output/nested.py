@@ -5,7 +5,7 @@ from __future__ import annotations
 from saltlite.model.printable import printable
 from saltlite.plugins.output._paint import BAD, KEY, TEXT, VALUE, Paint
 
-TYPE_CHECKING = False  # typing costs as much start-up time as all of the command line
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from typing import Any
 

@@ -13,7 +13,7 @@ import pytest
 from saltlite.cli import commands
 from saltlite.cli.console import Console
 from saltlite.cli.main import main, run
-from saltlite.cli.outputters import SHIPPED, OutputStyle, Outputters, render
+from saltlite.cli.output import SHIPPED, OutputStyle, Outputters, render
 from tests.integration.fakemaster import FakeMaster, Step, end, fixed, published, returned, state
 
 Golden = Callable[[str, str], None]

@@ -14,7 +14,7 @@ import pytest
 
 from saltlite.cli.console import Console
 from saltlite.cli.main import run
-from saltlite.cli.outputters import STREAMS
+from saltlite.cli.output import STREAMS
 from tests.integration.fakemaster import FakeMaster, Step, end, fixed, published, returned, state
 from tests.support.terminal import Terminal
 

@@ -1,0 +1,137 @@
+"""The options of a job, which are also those of `saltlite` itself, and its help text."""
+
+from __future__ import annotations
+
+from saltlite.cli.commands import LOGIN_OPTIONS, command_lines
+from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, parse_duration
+from saltlite.cli.output import JOB_FORMATS_TEXT, JOB_OUTPUT_OPTIONS
+from saltlite.cli.targets import TARGET_OPTIONS
+from saltlite.config.paths import require_path
+from saltlite.errors import UsageError
+
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
+if TYPE_CHECKING:
+    from typing import Any
+
+TARGET_AND_FUNCTION = 2
+"""Words of a job before those that belong to its function."""
+
+
+def accepted_risks(text: str) -> tuple[str, ...]:
+    """The names in the value of `--accept-risk`, which are separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _executors(text: str) -> list[str]:
+    from saltlite.cli.arguments import parse_value  # few jobs need these two
+    from saltlite.model.execution import checked_executors
+
+    return checked_executors(parse_value(text))
+
+
+def _executor_options(text: str) -> dict[str, Any]:
+    from saltlite.cli.arguments import parse_value
+    from saltlite.model.execution import checked_options
+
+    return checked_options(parse_value(text))
+
+
+def _returners(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"{text!r} is not a list of returners: write --return json_file,http")
+    return names
+
+
+def parse_count(text: str) -> int:
+    """A number of targets, 1 or more. Raises UsageError."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if number < 1:
+        raise UsageError(f"{text!r} is no number of targets: say 1 or more")
+    return number
+
+
+def parse_batch(text: str) -> tuple[int, bool]:
+    """A number of targets, or a share of them in percent: the number and whether it is a share. Raises UsageError."""
+    number = text.removesuffix("%")
+    count, is_share = parse_count(number), number != text
+    if is_share and count > 100:
+        raise UsageError(f"{text!r} is more than all of them: say 1% to 100%")
+    return count, is_share
+
+
+EXECUTION_OPTIONS = (
+    Option(
+        "--module-executors", metavar="LIST", convert=_executors, help="call it through these: '[splay, direct_call]'"
+    ),
+    Option("--executor-opts", metavar="MAP", convert=_executor_options, help="what these are told: '{splaytime: 30}'"),
+)
+
+_EPILOG = f"""\
+{ARGUMENTS_TEXT}
+
+TIME is seconds, or has a unit: 30, 30s, 5m, 1h.
+
+{JOB_FORMATS_TEXT}
+
+commands (`saltlite run -- TARGET ...` is always a job):
+{command_lines()}
+
+exit codes: 0 all is well, 1 defect in saltlite, 2 usage or configuration,
+  3 nothing matched, 4 a target failed, 5 a target did not return, 6 refused,
+  7 master unreachable, 130 interrupted"""
+
+_TIMEOUT = Option(
+    "-t", "--timeout", metavar="TIME", convert=parse_duration, help="how long to wait without news of a minion"
+)
+
+FOLLOW_OPTIONS = (
+    _TIMEOUT,
+    *JOB_OUTPUT_OPTIONS,
+    Option("--summary", help="tell on stderr how many returned, failed, did not"),
+    Option("-v", "--verbose", help="tell on stderr what runs where, and since when"),
+    Option("-q", "--quiet", help="print returns and errors only"),
+    *LOGIN_OPTIONS,
+    Option(
+        "-c",
+        "--config-dir",
+        metavar="DIR",
+        convert=require_path,
+        help="the master's configuration folder (/etc/saltlite)",
+    ),
+)
+"""What `saltlite.cli.job.follow_job` reads."""
+
+JOB = Table(
+    "saltlite [options] TARGET MODULE.FUNCTION [ARGUMENT...] [NAME=VALUE...]",
+    "Run a function on every minion and resource that matches, and print the returns.",
+    (
+        *TARGET_OPTIONS,
+        Option("--subset", metavar="N", convert=parse_count, help="run on N of them only, chosen by chance"),
+        Option("-b", "--batch", metavar="N|N%", convert=parse_batch, help="run on so many of them at a time"),
+        Option("--batch-wait", metavar="TIME", convert=parse_duration, help="pause after each target of a batch"),
+        Option("--failhard", help="begin on no further target once one has failed"),
+        Option(
+            "--run-timeout",
+            metavar="TIME",
+            convert=parse_duration,
+            help="kill it on a minion after that time",
+        ),
+        Option(
+            "--deliver-by",
+            metavar="TIME",
+            convert=parse_duration,
+            help="how long it may wait to reach a minion",
+        ),
+        *EXECUTION_OPTIONS,
+        Option("--return", metavar="LIST", convert=_returners, help="send returns to these returners of the master"),
+        Option("--test", help="only say what it would do; refused where it cannot"),
+        Option("--accept-risk", metavar="RISK", convert=accepted_risks, help="do not ask: remove,reboot"),
+        Option("--async", help="print the job id and do not wait"),
+        Option("--show-jid", help="print the job id on stderr"),
+        Option("--static", help="no effect: --out json always is one object"),
+        *FOLLOW_OPTIONS,
+        Option("--version", help="show the version and end"),
+    ),
+    _EPILOG,
+)

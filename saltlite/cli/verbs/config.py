@@ -1,0 +1,169 @@
+"""`saltlite config check`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from saltlite.cli import exitcodes
+from saltlite.cli.commands import command_table
+from saltlite.cli.configs import ALL, SIDES, config_dir_of, is_configured, load_side, missing_folders, sides_of
+from saltlite.cli.options import Option
+from saltlite.cli.output import print_answer
+from saltlite.cloud.program.files import cloud_files, load_cloud
+from saltlite.config.kinds import quote
+from saltlite.config.load import load_api
+from saltlite.config.options import options_of
+from saltlite.config.paths import config_files
+from saltlite.errors import ConfigError, UsageError
+from saltlite.targeting.nodegroups import parse_nodegroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.config.load import Loaded
+    from saltlite.config.master import MasterConfig
+    from saltlite.config.minion import MinionConfig
+
+
+CLOUD = "cloud"
+"""What is said for the files of `saltlite cloud` alone."""
+API = "api"
+"""What is said for the file of `saltlite-api` alone."""
+
+
+def run_check(argv: Sequence[str], console: Console) -> int:
+    """Read the files as the daemons do, and print every problem; the daemons need not run."""
+    parsed = command_table("config check").parse(argv)
+    console.quiet = parsed.on("quiet")
+    config_dir = config_dir_of(parsed)
+    files: list[str] = []
+    problems: list[str] = []
+    clouds = cloud_files(config_dir) if parsed.words in ([], [ALL], [CLOUD]) else []
+    api = parsed.words == [API] or (parsed.words in ([], [ALL]) and is_configured(config_dir, API))
+    for side in _sides(parsed.words, config_dir, alone=api or bool(clouds)):
+        files += _files(config_dir, side)
+        problems += _problems(config_dir, side)
+    if api:
+        files += _files(config_dir, API)
+        problems += _api_problems(config_dir)
+    files += clouds
+    problems += _cloud_problems(config_dir) if clouds else []
+    lines = "".join(f"{line}\n" for line in problems)
+    if not problems:
+        lines = f"{len(files)} file{'' if len(files) == 1 else 's'}, no problem\n"
+    print_answer({"files": files, "problems": problems}, lines, parsed, console)
+    return exitcodes.USAGE if problems else exitcodes.OK
+
+
+def _sides(words: Sequence[str], config_dir: str, *, alone: bool) -> Sequence[str]:
+    """The sides besides the files of clouds and of the API, which may be all that there is."""
+    if alone and (words in ([CLOUD], [API]) or not any(is_configured(config_dir, side) for side in SIDES)):
+        return ()
+    return sides_of(words, config_dir)
+
+
+def _api_problems(config_dir: str) -> list[str]:
+    try:
+        load_api(config_dir)
+    except ConfigError as error:
+        return str(error).split("\n")
+    return []
+
+
+def _cloud_problems(config_dir: str) -> list[str]:
+    try:
+        return list(load_cloud(config_dir).catalogue.dropped.values())
+    except ConfigError as error:
+        return str(error).split("\n")
+
+
+def _files(config_dir: str, side: str) -> list[str]:
+    try:
+        return config_files(config_dir, side)
+    except OSError:
+        return []  # reading the configuration says what is wrong there
+
+
+def _problems(config_dir: str, side: str) -> list[str]:
+    try:
+        loaded = load_side(config_dir, side)
+        return [*missing_folders(loaded), *_wrong_nodegroups(loaded)]
+    except ConfigError as error:
+        return str(error).split("\n")
+
+
+def _wrong_nodegroups(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> list[str]:
+    """Nodegroups that select nothing but an error. The master starts with them: they are read when used."""
+    groups = getattr(loaded.config, "nodegroups", None) or {}
+    found = []
+    for name in groups:
+        try:
+            parse_nodegroup(name, groups)
+        except UsageError as error:
+            found.append(f"{loaded.places['nodegroups'].position()}: 'nodegroups': {error}")
+    return found
+
+
+HIDDEN = "***"
+"""What stands in the place of a secret."""
+
+DEFAULT = "default"
+
+_SECRET_WORDS = ("pass", "secret", "token", "key", "credential")
+"""Module configuration has no descriptors, so what is named like a secret is taken for one."""
+
+Row = tuple[str, Any, str, str]
+"""Name of an option, its value, the value as YAML, and where it comes from."""
+
+
+def run_show(argv: Sequence[str], console: Console) -> int:
+    """Print the values that a daemon started now would have. Raises ConfigError for files that cannot be used."""
+    parsed = command_table(
+        "config show",
+        Option("--origin", help="with each value, the file and line that set it"),
+    ).parse(argv)
+    config_dir = config_dir_of(parsed)
+    sides = {side: list(_rows(load_side(config_dir, side))) for side in sides_of(parsed.words, config_dir)}
+    with_origin = parsed.on("origin")
+    text = "\n".join(_text(side, rows, with_origin=with_origin, alone=len(sides) == 1) for side, rows in sides.items())
+    print_answer({side: _map(rows, with_origin=with_origin) for side, rows in sides.items()}, text, parsed, console)
+    return exitcodes.OK
+
+
+def _rows(loaded: Loaded[MasterConfig] | Loaded[MinionConfig]) -> Iterator[Row]:
+    config, origins = loaded.config, loaded.origins
+    for name, known in options_of(type(config)).items():
+        value = getattr(config, name)
+        if known.secret and value:
+            yield name, HIDDEN, quote(HIDDEN), origins.get(name, DEFAULT)
+        else:
+            yield name, value, known.takes.spell(value), origins.get(name, DEFAULT)
+    for name, value in getattr(config, "module_config", {}).items():
+        shown = without_secrets(name, value)
+        yield name, shown, json.dumps(shown, ensure_ascii=False), origins[name]
+
+
+def without_secrets(name: str, value: Any) -> Any:
+    """A value of a module's configuration; what is named like a secret, at any depth, is hidden."""
+    if isinstance(value, dict):
+        return {key: without_secrets(key, inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(name, inner) for inner in value]
+    return HIDDEN if value and any(word in name.lower() for word in _SECRET_WORDS) else value
+
+
+def _text(side: str, rows: Sequence[Row], *, with_origin: bool, alone: bool) -> str:
+    lines = [f"{name}: {spelled}" for name, _, spelled, _ in rows]
+    if with_origin:
+        width = min(max(map(len, lines)), 60)
+        lines = [f"{line:<{width}}  # {row[3]}" for line, row in zip(lines, rows, strict=True)]
+    heading = [] if alone else [f"# {side}"]
+    return "".join(f"{line}\n" for line in [*heading, *lines])
+
+
+def _map(rows: Sequence[Row], *, with_origin: bool) -> dict[str, Any]:
+    if with_origin:
+        return {name: {"value": value, "origin": origin} for name, value, _, origin in rows}
+    return {name: value for name, value, _, _ in rows}

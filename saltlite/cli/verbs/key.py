@@ -1,0 +1,271 @@
+"""What the key verbs share: which keys are meant, what is shown, the question, and the change itself.
+
+A change names exact fingerprints, those that were shown: a key that came in between is never touched.
+"""
+
+from __future__ import annotations
+
+import time
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from saltlite.cli import exitcodes
+from saltlite.cli.commands import command_table
+from saltlite.cli.connect import open_client
+from saltlite.cli.options import Option, choice, format_duration, parse_duration
+from saltlite.cli.output import print_answer
+from saltlite.errors import NoTargetError, RefusedError, UsageError
+from saltlite.model.ids import parse_minion_id
+from saltlite.model.keys import KeyState, parse_fingerprint
+from saltlite.model.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from saltlite.cli.console import Console
+    from saltlite.cli.options import Parsed
+    from saltlite.client.local import LocalClient
+
+
+Row = dict[str, Any]
+"""One key as the master lists it: id, fingerprint, state, address, first_seen, changed_at, how."""
+
+
+class Change(NamedTuple):
+    """One of the changes that an operator makes to keys."""
+
+    action: str
+    by_glob: frozenset[KeyState]
+    """States in which a glob finds keys; narrower than by id, for a glob is easily too wide."""
+    by_id: frozenset[KeyState]
+    one_key_an_id: bool = False
+    """Whether several keys of one id are a question for the operator."""
+
+
+def run_change(argv: Sequence[str], console: Console, change: Change) -> int:
+    """The whole verb `saltlite key <action>`; the exit code."""
+    parsed = command_table(
+        f"key {change.action}",
+        Option(
+            "--fingerprint",
+            metavar="FP",
+            convert=parse_fingerprint,
+            help="only the key with this fingerprint",
+        ),
+        Option("-y", "--yes", help="do not ask"),
+    ).parse(argv)
+    if not parsed.words:
+        raise UsageError(f"say which keys to {change.action}: an id, or a glob such as 'web*'")
+    console.quiet = parsed.on("quiet")
+    with open_client(parsed) as client:
+        rows = select(client.call("key_list")["keys"], parsed.words, change, parsed.options.get("fingerprint"))
+        if not parsed.on("yes") and not _agreed(rows, change.action, console):
+            console.error("saltlite: nothing was changed")
+            return exitcodes.INTERRUPTED
+        answer = client.call("key_change", action=change.action, fingerprints=[row["fingerprint"] for row in rows])
+    return _show_change(answer, parsed, console)
+
+
+def select(rows: Sequence[Row], patterns: Sequence[str], change: Change, fingerprint: str | None) -> list[Row]:
+    """The keys that are meant, in the order of `rows`.
+
+    Raises NoTargetError when a pattern finds none, RefusedError when none of them has the fingerprint, and
+    UsageError when several keys of one id are found and the change takes one.
+    """
+    chosen = {row["fingerprint"]: row for pattern in patterns for row in _matches(rows, pattern, change)}
+    if fingerprint is not None:
+        if fingerprint not in chosen:
+            others = ", ".join(f"{row['id']} has {row['fingerprint']}" for row in chosen.values())
+            raise RefusedError(f"no key here has the fingerprint {fingerprint} ({others}): find out why first")
+        return [chosen[fingerprint]]
+    ids = [row["id"] for row in chosen.values()]
+    doubled = sorted({minion for minion in ids if ids.count(minion) > 1}) if change.one_key_an_id else []
+    if doubled:
+        raise UsageError(f"{', '.join(doubled)}: more than one key has this id; choose one with --fingerprint")
+    return [row for row in rows if row["fingerprint"] in chosen]
+
+
+def matching(rows: Sequence[Row], pattern: str) -> list[Row]:
+    """The keys whose id the glob matches."""
+    return [row for row in rows if fnmatchcase(row["id"], pattern)]
+
+
+def _matches(rows: Sequence[Row], pattern: str, change: Change) -> list[Row]:
+    states = change.by_glob if set(pattern) & set("*?[") else change.by_id
+    named = matching(rows, pattern)
+    hits = [row for row in named if row["state"] in states]
+    if not hits:
+        found = f" ({', '.join(sorted({row['state'] for row in named}))})" if named else ""
+        raise NoTargetError(
+            f"{pattern!r} matches no key to {change.action}{found}; `saltlite key list` shows all of them"
+        )
+    return hits
+
+
+def table(rows: Sequence[Row], now: float) -> str:
+    """Keys as aligned columns with a heading; every line ends with a newline."""
+    cells = [("ID", "STATE", "FINGERPRINT", "ADDRESS", "FIRST SEEN", "HOW")]
+    for row in rows:
+        age = f"{format_duration(now - row['first_seen'])} ago"
+        cells.append((row["id"], row["state"], row["fingerprint"], row["address"], age, row["how"]))
+    shown = [[printable(str(cell)) for cell in line] for line in cells]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in shown]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def count(rows: Sequence[Row]) -> str:
+    """`1 key`, `2 keys`."""
+    return f"{len(rows)} key{'' if len(rows) == 1 else 's'}"
+
+
+def _agreed(rows: Sequence[Row], action: str, console: Console) -> bool:
+    if not console.can_ask():
+        raise UsageError(f"this would {action} {count(rows)}, and nobody is there to ask: say -y to do it")
+    console.error(table(rows, console.now()).rstrip("\n"))
+    return console.ask(f"{action} {count(rows)}?")
+
+
+def _show_change(answer: dict[str, Any], parsed: Parsed, console: Console) -> int:
+    changed: list[Row] = answer["changed"]
+    refused: list[Row] = answer["refused"]
+    text = "".join(f"{row['id']}: {row['state']} {row['fingerprint']}\n" for row in changed)
+    print_answer({"changed": changed, "refused": refused}, text, parsed, console)
+    for row in refused:
+        console.error(f"{row['id']}: {row['reason']}")
+    return exitcodes.REFUSED if refused else exitcodes.OK
+
+
+_ACCEPT = Change(
+    "accept",
+    by_glob=frozenset({KeyState.PENDING}),
+    by_id=frozenset({KeyState.PENDING, KeyState.REJECTED, KeyState.CONFLICT}),
+    one_key_an_id=True,
+)
+
+
+def run_accept(argv: Sequence[str], console: Console) -> int:
+    """Accept keys; two keys of one id are never accepted together."""
+    return run_change(argv, console, _ACCEPT)
+
+
+_DELETE = Change("delete", by_glob=frozenset(KeyState), by_id=frozenset(KeyState))
+
+
+def run_delete(argv: Sequence[str], console: Console) -> int:
+    """Delete keys in any state."""
+    return run_change(argv, console, _DELETE)
+
+
+_REJECT = Change(
+    "reject",
+    by_glob=frozenset({KeyState.PENDING, KeyState.CONFLICT}),
+    by_id=frozenset({KeyState.PENDING, KeyState.CONFLICT}),
+)
+
+
+def run_reject(argv: Sequence[str], console: Console) -> int:
+    """Reject keys that wait for a decision."""
+    return run_change(argv, console, _REJECT)
+
+
+_REVOKE = Change(
+    "revoke",
+    by_glob=frozenset({KeyState.ACCEPTED}),
+    by_id=frozenset({KeyState.ACCEPTED}),
+)
+
+
+def run_revoke(argv: Sequence[str], console: Console) -> int:
+    """Revoke accepted keys."""
+    return run_change(argv, console, _REVOKE)
+
+
+def run_finger(argv: Sequence[str], console: Console) -> int:
+    """Fingerprints of the fleet and the master; with patterns those of minion keys, each with its state."""
+    parsed = command_table("key finger").parse(argv)
+    with open_client(parsed) as client:
+        if parsed.words:
+            _minion_keys(client, parsed, console)
+        else:
+            _own_keys(client, parsed, console)
+    return exitcodes.OK
+
+
+def _own_keys(client: LocalClient, parsed: Parsed, console: Console) -> None:
+    answer = client.call("key_finger")
+    fleet, master = answer["fleet"], answer["master"]
+    until = time.strftime("%Y-%m-%d", time.gmtime(master["not_after"]))
+    text = f"fleet:  {fleet}\nmaster: {master['fingerprint']} ({master['name']}, valid until {until})\n"
+    print_answer({"fleet": fleet, "master": master}, text, parsed, console)
+
+
+def _minion_keys(client: LocalClient, parsed: Parsed, console: Console) -> None:
+    rows = client.call("key_list")["keys"]
+    for pattern in parsed.words:
+        if not matching(rows, pattern):
+            raise NoTargetError(f"{pattern!r} matches no key; `saltlite key list` shows all of them")
+    found = [row for row in rows if any(row in matching([row], pattern) for pattern in parsed.words)]
+    text = "".join(f"{row['id']}: {row['fingerprint']} ({row['state']})\n" for row in found)
+    print_answer({"keys": found}, text, parsed, console)
+
+
+def run_list(argv: Sequence[str], console: Console) -> int:
+    """List keys; an empty list is not an error."""
+    parsed = command_table("key list").parse(argv)
+    console.quiet = parsed.on("quiet")
+    to_state = choice(*KeyState)
+    states = {to_state(word) for word in parsed.words} or set(KeyState)
+    with open_client(parsed) as client:
+        rows = [row for row in client.call("key_list")["keys"] if row["state"] in states]
+    print_answer({"keys": rows}, table(rows, console.now()) if rows else "", parsed, console)
+    if not rows:
+        which = "no such key" if parsed.words else "no key yet: a minion brings its own when it first connects"
+        console.note(f"saltlite: there is {which}")
+    return exitcodes.OK
+
+
+def run_preaccept(argv: Sequence[str], console: Console) -> int:
+    """Accept one key in advance."""
+    parsed = command_table("key preaccept").parse(argv)
+    if len(parsed.words) != 2:
+        raise UsageError("say the minion id and the fingerprint of its key: saltlite key preaccept ID FINGERPRINT")
+    minion, fingerprint = parse_minion_id(parsed.words[0]), parse_fingerprint(parsed.words[1])
+    with open_client(parsed) as client:
+        client.call("key_preaccept", id=minion, fingerprint=fingerprint)
+    answer = {"id": minion, "fingerprint": fingerprint}
+    print_answer(answer, f"{minion}: accepted as soon as it comes with {fingerprint}\n", parsed, console)
+    return exitcodes.OK
+
+
+DEFAULT_EXPIRY_S = 3600.0
+USES_MAX = 1_000_000
+"""A token that more minions could use is better made twice."""
+
+
+def run_token_create(argv: Sequence[str], console: Console) -> int:
+    """Make a token. It is the only thing on stdout, so that a script can take it."""
+    parsed = command_table(
+        "key token create",
+        Option("--uses", metavar="N", convert=_uses, help="how many minions may join with it (1)"),
+        Option("--expires", metavar="TIME", convert=parse_duration, help="how long it is good for (1h)"),
+        Option("--id", metavar="GLOB", help="the minion ids that it is good for (*)"),
+    ).parse(argv)
+    if parsed.words:
+        raise UsageError(f"{parsed.words[0]!r} is too much: the minion ids of a token are given with --id")
+    given = parsed.options
+    with open_client(parsed) as client:
+        answer = client.call(
+            "token_create",
+            uses=given.get("uses", 1),
+            expires_s=given.get("expires", DEFAULT_EXPIRY_S),
+            id_glob=given.get("id", "*"),
+        )
+    print_answer({"token": answer["token"]}, f"{answer['token']}\n", parsed, console)
+    return exitcodes.OK
+
+
+def _uses(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 8 and 1 <= int(text) <= USES_MAX:
+        return int(text)
+    raise UsageError(f"{text!r} is not a number of uses: 1 to {USES_MAX}")
