@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import signal
-from collections.abc import Iterator
+import time
+from collections import defaultdict
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +20,10 @@ from saltlite.loader import index
 from saltlite.loader.index import ModuleFile
 from saltlite.loader.search_path import SHIPPED
 
-FLEETS = ("tests/e2e/", "tests/faults/", "tests/integration/test_module_pkg.py")
-"""What starts daemons, and what takes the lock of this machine's package database, as some of them do."""
+FLEETS = ("tests/e2e/", "tests/faults/", "tests/integration/", "tests/golden/", "tests/simulation/", "tests/fuzz/")
+"""Folders whose tests start processes or take long: they run after all others."""
+SLOWEST = 50
+"""Tests that the ledger names with their duration."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,35 +45,90 @@ def shipped_files_are_read_once() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-golden", action="store_true", help="write golden files instead of comparing")
+    parser.addoption("--ledger", metavar="FILE", help="write durations, failures, skips and quarantined tests as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # A run that was started in the background ignores SIGINT, and hands that on to every command that it tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    ledger = config.getoption("--ledger")
+    if ledger and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Ledger(Path(ledger)))
 
 
-class FleetsApart(LoadScopeScheduling):  # type: ignore[misc]  # as above
-    """`pytest -n 2`: what starts daemons in one process, everything else beside it, file by file.
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test marked `quarantine(cause)` runs, and its failure is reported with the cause, but does not fail the run."""
+    report = yield
+    mark = item.get_closest_marker("quarantine")
+    if mark is not None:
+        (cause,) = mark.args  # a mark without a cause is an error
+        if report.failed:
+            report.outcome, report.wasxfail = "skipped", f"quarantined: {cause}"
+    return report
 
-    Fleets wait more than they compute, so one of them has a processor almost for itself while the other process
-    computes. When that has nothing else left it takes fleets too, the last ones first.
+
+class Ledger:
+    """Durations and outcomes of a run, written as one JSON document when the run ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._began = time.time()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._named: dict[str, dict[str, str]] = {"failed": {}, "quarantined": {}, "skipped": {}}
+        self._passed = 0
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count one phase of one test."""
+        self._seconds[report.nodeid] += report.duration
+        self._passed += report.when == "call" and report.passed
+        if report.failed:
+            self._named["failed"][report.nodeid] = f"{report.when}: {report.longreprtext[-1000:]}"
+        elif report.skipped and getattr(report, "wasxfail", "").startswith("quarantined"):
+            self._named["quarantined"][report.nodeid] = report.wasxfail
+        elif report.skipped:
+            self._named["skipped"][report.nodeid] = str(report.longrepr)[-300:]
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the document."""
+        files: defaultdict[str, float] = defaultdict(float)
+        for nodeid, seconds in self._seconds.items():
+            files[nodeid.split("::", 1)[0]] += seconds
+        document = {
+            "began": self._began,
+            "seconds": round(time.time() - self._began, 1),
+            "load": os.getloadavg(),
+            "passed": self._passed,
+            **self._named,
+            "slowest_tests": dict(list(_longest_first(self._seconds).items())[:SLOWEST]),
+            "files": _longest_first(files),
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _longest_first(seconds: dict[str, float]) -> dict[str, float]:
+    return {name: round(seconds[name], 2) for name in sorted(seconds, key=seconds.__getitem__, reverse=True)}
+
+
+class FleetsLast(LoadScopeScheduling):  # type: ignore[misc]  # as above
+    """`pytest -n 2`: unit tests first, then what starts daemons, file by file.
+
+    A run that fails early fails in its first minutes, and two files with fleets wait beside each other.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid.split("::", 1)[0]
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        fleets = [path for path in self.workqueue if path.startswith(FLEETS)]
-        others = [path for path in self.workqueue if not path.startswith(FLEETS)]
-        has_fleets = node is self.nodes[0]
-        wanted = (fleets or others)[0] if has_fleets else (others or fleets[::-1])[0]
+        wanted = next((path for path in self.workqueue if not path.startswith(FLEETS)), next(iter(self.workqueue)))
         self.workqueue.move_to_end(wanted, last=False)
         super()._assign_work_unit(node)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FleetsApart:
-    return FleetsApart(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FleetsLast:
+    return FleetsLast(config, log)
 
 
 @pytest.fixture(autouse=True)
