@@ -1,37 +1,95 @@
-"""The API's composition root: reads the key, listens, gives up root's rights, and serves."""
+"""The API's composition root: it reads the TLS key, listens, gives up root's rights, and serves."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
+import ipaddress
 import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application
 
+from saltlite.api.clients import Runners
 from saltlite.api.endpoint import NothingHere, Office
+from saltlite.api.endpoints import PATHS
 from saltlite.api.feed import Feeds
-from saltlite.api.fleet import Jobs, Key, Keys, Minion, Minions
-from saltlite.api.hook import Hook
 from saltlite.api.link import MasterLink
-from saltlite.api.monitor import Openapi, Prometheus, Stats
-from saltlite.api.runners import Runners
-from saltlite.api.sessions import Login, Logout, Root, Run, Token
-from saltlite.api.tls import context_of
-from saltlite.api.watch import Events, Ws
 from saltlite.config.api import ApiConfig
 from saltlite.config.paths import master_socket
 from saltlite.errors import StartupError
 from saltlite.limits import ConnectionLimiter
 from saltlite.platform import systemd
-from saltlite.platform.privileges import account_of, drop_to, private_dir, start_log
+from saltlite.platform.privileges import account_of, drop_to, private_dir, read_secret, start_log, write_secret
 from saltlite.platform.process import raise_open_files
+from saltlite.platform.tls_files import OWN_FILE, read_tls
+
+# -- the certificate: the configured one, or one that the API makes for itself
+
+LASTS = datetime.timedelta(days=3650)
+"""Callers pin its fingerprint, so it is not renewed."""
+
+
+def context_of(config: ApiConfig) -> tuple[ssl.SSLContext, str]:
+    """What connections are wrapped with, and the SHA-256 fingerprint of the certificate, as `AB:CD:…`.
+
+    Called before root's rights are given up: the key stays root's. Raises StartupError.
+    """
+    certificate, key = config.ssl_crt, config.ssl_key
+    if not certificate:
+        certificate, key = _own(config.pki_dir), ""
+    context, first = read_tls(certificate, key)
+    # Tickets cost memory for each connection, and 1,000 of them may be open.
+    context.num_tickets = 1
+    return context, first.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def _own(folder: str) -> str:
+    private_dir(folder, os.geteuid(), os.getegid())
+    path = os.path.join(folder, OWN_FILE)
+    if read_secret(path) is None:
+        write_secret(path, self_signed(socket.gethostname(), datetime.datetime.now(datetime.UTC)))
+    return path
+
+
+def self_signed(host: str, now: datetime.datetime) -> bytes:
+    """A new key and its certificate for this host and for loopback, in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:64] or "localhost")])
+    names: list[x509.GeneralName] = [
+        x509.DNSName(one) for one in dict.fromkeys((host, "localhost")) if one.isascii() and one
+    ]
+    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", "::1")]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + LASTS)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return private + certificate.public_bytes(serialization.Encoding.PEM)
+
 
 log = logging.getLogger(__name__)
 
@@ -43,27 +101,6 @@ SPARE_FILES = 512
 STOP_S = 5.0
 """How long requests that are under way have at the end."""
 WS_MESSAGE_MAX = 1024
-
-
-PATHS: dict[str, type[Any]] = {
-    r"/": Root,
-    r"/run": Run,
-    r"/login": Login,
-    r"/logout": Logout,
-    r"/token": Token,
-    r"/minions": Minions,
-    r"/minions/([^/]+)": Minion,
-    r"/jobs(?:/([^/]+))?": Jobs,
-    r"/keys": Keys,
-    r"/keys/([^/]+)": Key,
-    r"/events": Events,
-    r"/ws(?:/(.*))?": Ws,
-    r"/hook(?:/(.*))?": Hook,
-    r"/stats": Stats,
-    r"/metrics": Prometheus,
-    r"/openapi\.json": Openapi,
-}
-"""Every path there is."""
 
 
 class Server(HTTPServer):

@@ -1,7 +1,7 @@
 """Jobs: what was asked for, how far each target has come, and what came back.
 
 The state of one (jid, minion) only moves forward, and the first terminal state wins;
-`saltlite.master.store.target_states`
+`saltlite.master.store.invariants`
 holds the table of moves.
 """
 

@@ -25,7 +25,7 @@ from saltlite.client.local import JobCall  # noqa: E402 - as above
 from saltlite.loader.index import build_index  # noqa: E402 - as above
 from saltlite.loader.search_path import search_layers  # noqa: E402 - as above
 from saltlite.master.store.ports import FunctionSet, MinionRow  # noqa: E402 - as above
-from saltlite.master.store.sqlite.store import SqliteStore  # noqa: E402 - the path above is needed for it
+from saltlite.master.store.sqlite import SqliteStore  # noqa: E402 - the path above is needed for it
 from saltlite.model.ids import MinionId  # noqa: E402 - as above
 from saltlite.model.keys import KeyRecord, KeyState, fingerprint  # noqa: E402 - as above
 from saltlite.model.signature import by_name  # noqa: E402 - as above

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from saltlite.errors import StoreError
-from saltlite.master.store import events as store_events
+from saltlite.master.store import invariants as store_events
 from saltlite.master.store.ports import Store, Stored, TargetRow
 from saltlite.model.history import JobFilter, Outcome
 from saltlite.model.ids import MinionId, TargetId, jid_at

@@ -17,7 +17,7 @@ from saltlite.files.answers import FileService
 from saltlite.master.handlers.fields import Text
 from saltlite.master.handlers.operator_verbs import VERBS, OperatorVerb
 from saltlite.master.handlers.results import Results
-from saltlite.master.processes import watchdog
+from saltlite.master.processes import supervisor
 from saltlite.master.processes.context import Answer
 
 POISON = "poison"
@@ -35,7 +35,7 @@ def hang(*_args: Any) -> Answer:
 
 def main() -> None:
     """Replace what is to hang, then be the daemon."""
-    watchdog.LOOK_S, watchdog.TURN_MAX_S, watchdog.TURN_CPU_S = 0.2, 2.0, 0.5
+    supervisor.LOOK_S, supervisor.TURN_MAX_S, supervisor.TURN_CPU_S = 0.2, 2.0, 0.5
     VERBS["hang"] = OperatorVerb(hang, {"request_id": Text(100)})
     add, begin = Results.add, FileService.begin
 

@@ -15,7 +15,7 @@ from tests.support.fleet import BIN, Fleet
 
 pytestmark = pytest.mark.e2e
 
-DOCUMENT = Path(__file__).parents[2] / "saltlite/api/openapi.json"
+DOCUMENT = Path(__file__).parents[2] / "tests/golden/openapi.json"
 EXAMPLES = 6
 """Random requests for each operation, beside those that schemathesis derives from the document: thousands in all."""
 LIMIT_S = 55

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.api.tls import LASTS, self_signed
+from saltlite.api.app import LASTS, self_signed
 from tests.e2e.served import serve
 from tests.support.fleet import BIN, Fleet, free_port, wait_until, write_config
 

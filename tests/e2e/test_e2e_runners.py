@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.api import runnerprocess
+from saltlite.api import runner_process
 from saltlite.cli.console import Console
 from saltlite.cli.main import run
 from saltlite.client.local import JobCall
@@ -123,7 +123,7 @@ def test_the_process_of_a_runner_answers_the_data_without_the_outputter(site: Fl
     wanted = {"config_dir": str(site.folder / "master"), "token": "", "user": ME, "jid": "20260131235959123456"}
     call = {"fun": "jobs.list_jobs", "args": [], "kwargs": {"outputter": "table", "limit": 1}}
     publish(site, "a", "test.ping")
-    found = runnerprocess.run({**wanted, **call})
+    found = runner_process.run({**wanted, **call})
     ((_jid, job),) = found["value"].items()
     assert (job["Function"], found["retcode"]) == ("test.ping", 0)
 
@@ -139,7 +139,7 @@ def test_what_minions_may_fetch_is_listed_as_it_is_now(site: Fleet) -> None:
     assert said(site, "fileserver.empty_dir_list") == ["conf/none"]
     # As the API and hooks run it, without the rights to read those folders.
     wanted = {"config_dir": str(site.folder / "master"), "token": "", "user": ME, "jid": "20260131235959123456"}
-    found = runnerprocess.run({**wanted, "fun": "fileserver.symlink_list", "args": [], "kwargs": {}})
+    found = runner_process.run({**wanted, "fun": "fileserver.symlink_list", "args": [], "kwargs": {}})
     assert found == {"value": {"conf/link": "a"}, "retcode": 0}
     (folder / "a").unlink()
     assert said(site, "fileserver.file_list") == []

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from saltlite.master.store.ports import Stored
-from saltlite.master.store.sqlite.transaction import Transaction
+from saltlite.master.store.sqlite.connection import Transaction
 from saltlite.master.store.sqlite.writer import SqliteWriter
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.protocol.jobs import JobMachine

@@ -14,8 +14,7 @@ from saltlite.files.roots import DiskFileRoots
 from saltlite.files.uploads import Uploads
 from saltlite.loader.encode import encode_return
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
-from saltlite.master.processes.documents import Documents
-from saltlite.master.processes.pillars import Pillars
+from saltlite.master.processes.documents import Documents, Pillars
 from saltlite.master.store.banks import LocalBanks
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import MinionId

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.master.processes import evaluations, evaluators
-from saltlite.master.processes.evaluations import Evaluations
-from saltlite.master.processes.evaluators import BUFFER_MAX, MESSAGE_MAX, Evaluators
+from saltlite.master.processes import evaluators
+from saltlite.master.processes.evaluators import BUFFER_MAX, MESSAGE_MAX, Evaluations, Evaluators
 from saltlite.model.ids import MinionId
 from saltlite.pillar import evaluation_queue, evaluator_process
 from saltlite.pillar.evaluation import Evaluation, Wanted
@@ -236,7 +235,7 @@ def test_evaluators_that_are_gone_are_told_of_and_asked_again_when_they_are_back
     stranger = Evaluations(site.reactor, site.path, os.geteuid() + 1)
     stranger.evaluate(Wanted("minion a", MinionId("a"), {}), said.append)
     assert "do not answer" in said[1].problem, "whoever else listens there could give any pillar to anybody"
-    monkeypatch.setattr(evaluations, "ANSWER_S", 0.1)
+    monkeypatch.setattr(evaluators, "ANSWER_S", 0.1)
     site.ask("loop1")
     site.until(lambda: "loop1" in site.came)
     assert "do not answer" in site.came["loop1"].problem

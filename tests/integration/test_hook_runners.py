@@ -14,8 +14,8 @@ import pytest
 
 from saltlite.errors import RefusedError
 from saltlite.hooks import Firing, read_hooks
-from saltlite.master.processes import hook_runners as hookrunners
-from saltlite.master.processes.hook_runners import AT_ONCE_MAX, FAILED, MESSAGE_MAX, WAITING_MAX, HookRunners, Starter
+from saltlite.master.processes import hooks as hookrunners
+from saltlite.master.processes.hooks import AT_ONCE_MAX, FAILED, MESSAGE_MAX, WAITING_MAX, HookRunners, Starter
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.ipc import pack, unpack
 from tests.support.fleet import ME, alive, wait_until

@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.errors import StoreError
-from saltlite.master.store.banks import LocalBanks
-from saltlite.master.store.banks.bank import LocalBank
-from saltlite.master.store.banks.feed import FILE, Feed
+from saltlite.master.store.banks import FEED_FILE, Feed, LocalBank, LocalBanks
 from saltlite.targeting.banks import GRAINS_MAX, Room
 
 
@@ -147,7 +145,7 @@ def test_a_full_disk_keeps_no_value_from_being_deleted_and_everybody_learns_it(t
 
 def test_on_a_disk_without_room_for_a_feed_readers_see_the_whole_bank(tmp_path: Path, bank: LocalBank) -> None:
     bank.put("a", {})
-    file_of(tmp_path, FILE).unlink()
+    file_of(tmp_path, FEED_FILE).unlink()
     with no_file_longer_than(10):
         first = bank.changes("")
         again = bank.changes(first.cursor)
@@ -166,7 +164,7 @@ def test_readers_follow_past_cuts_of_the_feed_and_only_who_stayed_behind_looks_a
         changes = near.changes(cursor)
         assert (set(changes.keys), changes.whole) == ({f"m-{number}"}, False)
         cursor = changes.cursor
-    assert file_of(tmp_path, FILE).stat().st_size < 2200
+    assert file_of(tmp_path, FEED_FILE).stat().st_size < 2200
     changes = far.changes(old)
     assert (len(changes.keys), changes.whole) == (301, True)
     assert far.changes(changes.cursor).keys == frozenset()
@@ -177,7 +175,7 @@ def test_readers_follow_past_cuts_of_the_feed_and_only_who_stayed_behind_looks_a
 def test_a_feed_that_was_lost_is_the_whole_bank_once(tmp_path: Path, bank: LocalBank) -> None:
     bank.put("a", {})
     cursor = bank.changes("").cursor
-    file_of(tmp_path, FILE).unlink()
+    file_of(tmp_path, FEED_FILE).unlink()
     changes = bank.changes(cursor)
     assert (set(changes.keys), changes.whole) == ({"a"}, True)
     bank.put("b", {})
@@ -191,7 +189,7 @@ def test_a_feed_whose_head_is_damaged_is_the_whole_bank_once(tmp_path: Path, con
     first.put("a", {})
     cursor = first.changes("").cursor
     first.close()
-    file_of(tmp_path, FILE).write_bytes(content)
+    file_of(tmp_path, FEED_FILE).write_bytes(content)
     second = opened_at(tmp_path)
     changes = second.changes(cursor)
     assert (set(changes.keys), changes.whole) == ({"a"}, True)
@@ -204,9 +202,9 @@ def test_a_damaged_line_of_the_feed_is_the_whole_bank_once(tmp_path: Path, bank:
     cursor = bank.changes("").cursor
     for key in ("b", "c", "d"):
         bank.put(key, {})
-    content = bytearray(file_of(tmp_path, FILE).read_bytes())
+    content = bytearray(file_of(tmp_path, FEED_FILE).read_bytes())
     content[-14] ^= 1
-    file_of(tmp_path, FILE).write_bytes(content)
+    file_of(tmp_path, FEED_FILE).write_bytes(content)
     changes = bank.changes(cursor)
     assert (set(changes.keys), changes.whole) == ({"a", "b", "c", "d"}, True)
     assert bank.changes(changes.cursor).keys == frozenset()
@@ -215,7 +213,7 @@ def test_a_damaged_line_of_the_feed_is_the_whole_bank_once(tmp_path: Path, bank:
 def test_half_a_line_of_a_killed_writer_is_cut_off_by_the_next(tmp_path: Path, bank: LocalBank) -> None:
     bank.put("a", {})
     cursor = bank.changes("").cursor
-    with file_of(tmp_path, FILE).open("ab") as file:
+    with file_of(tmp_path, FEED_FILE).open("ab") as file:
         file.write(b"0123")
     assert bank.changes(cursor).keys == frozenset()
     bank.put("b", {})

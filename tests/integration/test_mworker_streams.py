@@ -12,11 +12,10 @@ from pathlib import Path
 from saltlite.client.connection import Connection
 from saltlite.client.events import EventReader
 from saltlite.client.local import LocalClient
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes import link_channel as linkchannel
 from saltlite.master.processes import mworker
-from saltlite.master.processes.context import HandlerConfig, Identity, Master
-from saltlite.master.processes.rejected_results import Refused, RejectedResults
+from saltlite.master.processes.context import HandlerConfig, Identity, Master, Refused, RejectedResults
 from saltlite.master.protocol.session_manager import Report
 from saltlite.master.store.ports import RETURNS_SIZE
 from saltlite.model.ids import MinionId

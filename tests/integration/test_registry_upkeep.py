@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from saltlite.master.processes.maintenance import ASK_AGAIN_S, REGISTRY_LOOK_S, RegistryMaintenance
 from saltlite.master.processes.registrations import Registered, Registrations
-from saltlite.master.processes.registry_maintenance import ASK_AGAIN_S, LOOK_S, Upkeep
 from saltlite.master.store.banks import LocalBanks
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.ids import MinionId
@@ -32,7 +32,7 @@ class Site:
         self.store = MemoryStore()
         self.wanted: list[tuple[str, str]] = []
         self.clock = ManualClock(wall=NOW)
-        self.upkeep = Upkeep(self.store, self.clock, self, self.opened)
+        self.upkeep = RegistryMaintenance(self.store, self.clock, self, self.opened)
         with self.store.write() as tx:
             for minion in (MA, MB):
                 tx.put_key(key(minion))
@@ -112,8 +112,8 @@ def test_who_does_not_register_is_asked_less_and_less(site: Site) -> None:
     for _ in range(200):
         if site.look():
             asked_at.append(site.clock.monotonic() - begun_at)
-        site.clock.advance(LOOK_S)
-    assert asked_at[:4] == [0.0, LOOK_S, 3 * LOOK_S, 7 * LOOK_S]
+        site.clock.advance(REGISTRY_LOOK_S)
+    assert asked_at[:4] == [0.0, REGISTRY_LOOK_S, 3 * REGISTRY_LOOK_S, 7 * REGISTRY_LOOK_S]
     assert asked_at[-1] - asked_at[-2] == ASK_AGAIN_S
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.api.tls import self_signed
+from saltlite.api.app import self_signed
 from saltlite.errors import CommandExecutionError
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader

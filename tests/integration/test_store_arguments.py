@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.master.processes.arguments import DROP_S, JOBS, EndedArguments
+from saltlite.master.processes.maintenance import DROP_ARGUMENTS_S, JOBS, EndedArguments
 from saltlite.master.store.ports import TargetRow
 from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.job import Job, TargetState
@@ -61,7 +61,7 @@ def test_no_byte_of_a_secret_is_left_in_the_files_of_the_store(tmp_path: Path) -
         for one in more:
             tx.mark_reducible(one.jid)
     end(store, more)
-    clock.advance(100 * DROP_S)
+    clock.advance(100 * DROP_ARGUMENTS_S)
     work.drop()
     assert MARKER not in files(tmp_path)
     store.close()
@@ -98,7 +98,7 @@ def test_a_log_that_somebody_reads_is_emptied_when_he_is_done(tmp_path: Path, mo
     work.drop()
     assert MARKER in files(tmp_path)
     reader._read_side.run("ROLLBACK")
-    clock.advance(100 * DROP_S)
+    clock.advance(100 * DROP_ARGUMENTS_S)
     work.drop()
     assert MARKER not in files(tmp_path)
     store.close()

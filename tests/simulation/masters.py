@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import StoreError
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes import link_channel as linkchannel
 from saltlite.master.processes import mworker
 from saltlite.master.processes.context import HandlerConfig, Identity, Master

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from saltlite.client.local import LocalClient
-from saltlite.master.store.sqlite.store import SqliteStore
+from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import parse_jid
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from typing import Any
 from saltlite.master.protocol import session_manager as hub
 from saltlite.master.protocol.outbox import Delivery
 from saltlite.master.protocol.session_manager import Effect, Send, SessionManager
-from saltlite.master.store.target_states import advance
+from saltlite.master.store.invariants import advance
 from saltlite.minion.protocol import connection
 from saltlite.minion.protocol import effects as job_effects
 from saltlite.minion.protocol.connection import Connection, Phase

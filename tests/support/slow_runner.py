@@ -1,6 +1,6 @@
 """Stands in for the program of one runner: it says that it is there, waits for a file `go`, and answers.
 
-`python -m tests.support.slow_runner`, with the call on stdin as `saltlite.api.runnerprocess` gets it; the
+`python -m tests.support.slow_runner`, with the call on stdin as `saltlite.api.runner_process` gets it; the
 first argument of the call is the folder where all of them meet.
 """
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import RemoteProtocolError
-from saltlite.master.protocol.assembly import ANNOUNCED_MAX, COMMIT_S, GRANT_S, PART_BYTES_PER_S, Assembly
+from saltlite.master.protocol.return_assembly import ANNOUNCED_MAX, COMMIT_S, GRANT_S, PART_BYTES_PER_S, Assembly
 from saltlite.wire.limits import CHUNK, MIB, RETURN_CREDIT, RETURN_MAX, RETURN_MEMORY
 
 BIG = RETURN_MAX

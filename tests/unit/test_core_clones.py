@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.protocol.duplicate_keys import KEYS_MAX, PROOFS, SIGN_OF_LIFE_S, WINDOW_S, DuplicateKeys
 from saltlite.master.protocol.session_manager import Effect, Presence, Send, Suspect
+from saltlite.master.protocol.sessions import KEYS_MAX, PROOFS, SIGN_OF_LIFE_S, WINDOW_S, DuplicateKeys
 from saltlite.model.keys import Fingerprint
 from saltlite.wire import codec
 from tests.support.memory_fleet import Guest, Table, of

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from saltlite.master.store.invariants import NEVER_RAN, advance, believed
 from saltlite.master.store.ports import TargetRow
-from saltlite.master.store.target_states import NEVER_RAN, advance, believed
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TERMINAL, TargetState
 

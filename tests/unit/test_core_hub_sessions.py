@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from saltlite.master.protocol.outbox import PARCELS_MAX, RESEND_MIN_S
-from saltlite.master.protocol.peer import HELD_MAX
 from saltlite.master.protocol.session_manager import (
     BLOCKED_RETRY_S,
     PULL_AGAIN_S,
@@ -18,6 +17,7 @@ from saltlite.master.protocol.session_manager import (
     Report,
     Send,
 )
+from saltlite.master.protocol.sessions import HELD_MAX
 from saltlite.model.ids import Jid
 from saltlite.model.parts import part_id, segment_id
 from saltlite.wire import codec

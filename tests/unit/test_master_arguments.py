@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from saltlite.master.processes import arguments
-from saltlite.master.processes.arguments import EndedArguments
+from saltlite.master.processes import maintenance
+from saltlite.master.processes.maintenance import EndedArguments
 from saltlite.master.store.ports import TargetRow
 from saltlite.model.ids import Jid
 from saltlite.model.job import TargetState
@@ -88,8 +88,8 @@ def test_many_are_done_in_short_transactions(monkeypatch: pytest.MonkeyPatch) ->
     jids = [site.publish(PASSWORD) for _ in range(25)]
     for jid in jids:
         site.end(jid)
-    monkeypatch.setattr(arguments, "JOBS", 10)
-    monkeypatch.setattr(arguments, "ROUNDS", 2)
+    monkeypatch.setattr(maintenance, "JOBS", 10)
+    monkeypatch.setattr(maintenance, "ROUNDS", 2)
     left = []
     for _ in range(3):
         site.work.drop()
@@ -110,7 +110,7 @@ def test_looking_takes_a_share_of_the_time_only(monkeypatch: pytest.MonkeyPatch)
     for _ in range(3):
         site.work.drop()
     assert len(looks) == 1
-    site.clock.advance(1.0 / arguments.SHARE)
+    site.clock.advance(1.0 / maintenance.SHARE)
     site.work.drop()
     assert len(looks) == 2
 

@@ -15,7 +15,7 @@ from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.jobs import LIMIT_MAX, TARGET_MAX, Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.results import Passing, store_passing
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes.context import Answer, Follow, HandlerConfig, Identity, Master, Watch
 from saltlite.master.store.ports import MinionRow, PartRow, TargetRow
 from saltlite.model.ids import Jid, MinionId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes.link import REPORT_BYTES, STORE_RETRY_S, LinkProcess
 from saltlite.master.protocol.effects import Effect, Report
 from saltlite.model.keys import Fingerprint

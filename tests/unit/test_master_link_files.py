@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes.link import LinkProcess
 from saltlite.platform.link import SendResult
 from saltlite.wire.ipc import Inside, pack, unpack

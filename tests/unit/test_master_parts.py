@@ -14,8 +14,7 @@ from saltlite.master.handlers.delivery import CANCELS_MAX, handle_pull, release_
 from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.handlers.results import Passing, Reported, Settled, store_passing, store_reports, tell_left_out
-from saltlite.master.processes.context import Answer, HandlerConfig, Identity, Master
-from saltlite.master.processes.rejected_results import TELL_S
+from saltlite.master.processes.context import TELL_S, Answer, HandlerConfig, Identity, Master
 from saltlite.master.store.ports import OpenJob
 from saltlite.model.events import tag_job_return, tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, TargetId

@@ -12,7 +12,7 @@ from saltlite.auth.acl import Principal
 from saltlite.errors import RefusedError, SaltliteError, UsageError
 from saltlite.master.handlers.documents import answer_pillar, handle_pillar_show
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
-from saltlite.master.processes.pillars import PILLARS_A_MINUTE, PILLARS_MEMORY, Pillars
+from saltlite.master.processes.documents import PILLARS_A_MINUTE, PILLARS_MEMORY, Pillars
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import fingerprint
 from saltlite.pillar.evaluation import Evaluation, Evaluator, Wanted

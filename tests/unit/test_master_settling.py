@@ -9,9 +9,8 @@ import pytest
 
 from saltlite.errors import StoreError
 from saltlite.master.handlers.results import Passing, Reported, Settled
-from saltlite.master.processes import settling
-from saltlite.master.processes.settling import settle
-from saltlite.master.processes.turnnames import turn_of_report
+from saltlite.master.processes import mworker
+from saltlite.master.processes.mworker import settle, turn_of_report
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.turn_board import REFUSED_S, Marks, Turn, TurnBoard
@@ -34,7 +33,7 @@ class Site:
         self.stored: list[list[str]] = []
         self.names: list[str] = []
         self.error: Exception | None = None
-        monkeypatch.setattr(settling, "store_reports", self._store)
+        monkeypatch.setattr(mworker, "store_reports", self._store)
 
     def _store(self, _master: object, reported: Sequence[Reported], _passing: object) -> Settled:
         self.stored.append([item.id for item in reported])

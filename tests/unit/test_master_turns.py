@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from saltlite.master.processes.local_clients import GUESTS_MAX, LocalClients
-from saltlite.master.processes.turns import BURST_S, SHARE, Line, Turns
+from saltlite.master.processes.local_clients import BURST_S, GUESTS_MAX, SHARE, Line, LocalClients, Turns
 
 
 class Hand:

@@ -22,7 +22,7 @@ from saltlite.master.handlers.operator_verbs import handle_request
 from saltlite.master.processes.context import Follow, Watch
 from saltlite.master.processes.hooks import Hooks
 from saltlite.master.processes.returner import Returner, Wanted
-from saltlite.master.store.banks import entries
+from saltlite.master.store import banks
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
 from saltlite.platform.cursor import CursorFile
@@ -217,7 +217,7 @@ def test_grains_that_cannot_be_read_are_those_of_one_minion(
     site: Site, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = next(path for path in (site.folder / "cache/banks/grains").iterdir() if "web2" in path.name)
-    path.write_bytes(entries.entry(value, "d" * 32))
+    path.write_bytes(banks.entry(value, "d" * 32))
     with caplog.at_level(logging.ERROR):
         assert site.banks.bank("grains").get("web2") is None
         assert site.banks.bank("grains").get("web2") is None

@@ -10,15 +10,15 @@ import pytest
 from saltlite.auth.acl import Principal
 from saltlite.errors import SaltliteError
 from saltlite.master.handlers.results import Reported
-from saltlite.master.processes import watchdog
-from saltlite.master.processes.turnnames import (
+from saltlite.master.processes import supervisor
+from saltlite.master.processes.mworker import (
     refuse_ended,
     turn_of_link,
     turn_of_question,
     turn_of_report,
     turn_of_request,
 )
-from saltlite.master.processes.watchdog import (
+from saltlite.master.processes.supervisor import (
     LOOK_COUNTS_S,
     OWN_TURN_TIMES,
     TURN_BLOCKED_S,
@@ -266,4 +266,4 @@ def test_processes_that_are_not_watched_let_go_of_the_board() -> None:
 
 
 def test_the_limits_leave_room_for_the_longest_honest_turns() -> None:
-    assert (turnboard.ENDED_MAX, watchdog.TURN_MAX_S, watchdog.TURN_CPU_S) == (64, 30.0, 20.0)
+    assert (turnboard.ENDED_MAX, supervisor.TURN_MAX_S, supervisor.TURN_CPU_S) == (64, 30.0, 20.0)

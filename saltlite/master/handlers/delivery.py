@@ -14,8 +14,8 @@ from typing import Any
 from saltlite.errors import DamagedError, UsageError
 from saltlite.master.handlers.minions import Change, ensure
 from saltlite.master.processes.context import Master, RecentProofs, ToLink
-from saltlite.master.protocol.peer import HELD_MAX
-from saltlite.master.store.events import EXPIRED_REASON
+from saltlite.master.protocol.sessions import HELD_MAX
+from saltlite.master.store.invariants import EXPIRED_REASON
 from saltlite.master.store.ports import BatchJob, OpenJob, Standing, Store, StoreReader, StoreWriter, TargetRow
 from saltlite.model.clock import Clock
 from saltlite.model.ids import Jid, MinionId, PartId, TargetId

@@ -15,7 +15,7 @@ from typing import Any
 from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import SaltliteError, StoreError, UsageError
 from saltlite.master.handlers.registration import forget, namesake
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.master.protocol.keyring import Presented, Verdict, decide, refusal
 from saltlite.master.store.ports import PartRow, StoreWriter, TokenRecord

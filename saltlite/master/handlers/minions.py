@@ -9,7 +9,7 @@ from typing import Any
 from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import UsageError
 from saltlite.master.handlers.targets import reach
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.master.store.ports import MinionRow, PartRow
 from saltlite.model.events import tag_minion_start, tag_presence_change

@@ -21,9 +21,8 @@ from typing import Any
 
 from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.errors import RefusedError, RemoteProtocolError, StoreError, UsageError
-from saltlite.master.processes.claimants import ask_claimants
 from saltlite.master.processes.context import Answer, Master
-from saltlite.master.processes.registrations import Registered
+from saltlite.master.processes.registrations import Registered, ask_claimants
 from saltlite.master.store.ports import StoreReader, StoreWriter
 from saltlite.model.events import (
     tag_resource_conflict,

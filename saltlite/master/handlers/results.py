@@ -15,8 +15,7 @@ from typing import Any
 
 from saltlite.errors import RemoteProtocolError, StoreError
 from saltlite.master.handlers.documents import handle_holds
-from saltlite.master.processes.context import Master
-from saltlite.master.processes.rejected_results import Refused
+from saltlite.master.processes.context import Master, Refused
 from saltlite.master.store.ports import FunctionSet, PartRow, ReturnCommit, Stored, StoreReader, StoreWriter
 from saltlite.model.events import tag_resource_refused
 from saltlite.model.ids import Jid, MinionId, PartId, TargetId

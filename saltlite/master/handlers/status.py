@@ -10,7 +10,7 @@ from saltlite.auth.acl import Action, Principal, authorize
 from saltlite.master.handlers.minions import minion_rows
 from saltlite.master.handlers.registration import missing_rows
 from saltlite.master.handlers.targets import shown_key_states
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.model.keys import KeyState
 from saltlite.platform.cursor import CursorFile

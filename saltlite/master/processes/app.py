@@ -21,31 +21,38 @@ from saltlite.auth.acl import Granted
 from saltlite.auth.logins import guess_limiter
 from saltlite.auth.rules import read_blacklist, read_rules
 from saltlite.config.master import MasterConfig, returner_names
-from saltlite.errors import MisconfiguredError, StartupError
+from saltlite.config.opts import opts_of
+from saltlite.errors import MisconfiguredError, RefusedError, StartupError
 from saltlite.master.processes import identity
-from saltlite.master.processes import ipc_messages as inside
-from saltlite.master.processes.arguments import DROP_S, EndedArguments
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes.context import HandlerConfig, Identity, Master
+from saltlite.master.processes.identity import PKI_LOOK_S, RENEW_S, Renewal
 from saltlite.master.processes.paths import HOOKS, Paths
-from saltlite.master.processes.renewal import PKI_LOOK_S, RENEW_S, Renewal
-from saltlite.master.processes.services import auth_spec, evaluators_spec, until_sigterm
-from saltlite.master.processes.store_check import prepare_store
-from saltlite.master.processes.supervisor import Supervisor
-from saltlite.master.processes.watchdog import LOOK_S, MAINTENANCE, MWORKER, Watchdog, board_of, mworkers, without_board
+from saltlite.master.processes.supervisor import (
+    LOOK_S,
+    MAINTENANCE,
+    MWORKER,
+    Supervisor,
+    Watchdog,
+    board_of,
+    mworkers,
+    without_board,
+)
 from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.ports import Store
-from saltlite.model.keys import fingerprint
+from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.children import Spec
 from saltlite.platform.clock import SystemClock
 from saltlite.platform.cursor import CursorFile
 from saltlite.platform.lockfile import InstanceLock
 from saltlite.platform.log_relay import LogRelay
-from saltlite.platform.privileges import Account, account_of, drop_to, private_dir, start_log
-from saltlite.platform.process import raise_open_files, return_freed_memory, write_no_files
+from saltlite.platform.privileges import Account, account_of, drop_to, private_dir, read_secret, start_log
+from saltlite.platform.process import PR_SET_DUMPABLE, prctl, raise_open_files, return_freed_memory, write_no_files
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_fill_times import SharedFillTimes
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
+from saltlite.platform.trust import require_trusted
 from saltlite.platform.turn_board import TurnBoard
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.claims import Conflict
@@ -54,6 +61,140 @@ from saltlite.targeting.banks import Banks
 if TYPE_CHECKING:
     from saltlite.master.processes.link_channel import LinkChannel
     from saltlite.resources.registry.mmap import ResourceRegistry
+
+
+AUTH = "auth"
+EVALUATORS = "evaluators"
+
+
+def auth_spec(config: MasterConfig, listener: socket.socket) -> Spec:
+    """The process that checks passwords; it listens there."""
+    return Spec(AUTH, lambda ready: _run_auth(config, listener, ready), lambda: (listener.fileno(),))
+
+
+def evaluators_spec(config: MasterConfig, listener: socket.socket) -> Spec:
+    """The process that has pillars made; it listens there."""
+    return Spec(EVALUATORS, lambda ready: _run_evaluators(config, listener, ready), lambda: (listener.fileno(),))
+
+
+def _run_auth(config: MasterConfig, mworkers: socket.socket, ready: Callable[[], None]) -> None:
+    """Keeps its rights: PAM needs them, and files that MWorkers may not read."""
+    from saltlite.loader.index import build_index  # noqa: PLC0415 - the other processes never load a plug-in
+    from saltlite.loader.loader import Loader  # noqa: PLC0415 - as above
+    from saltlite.loader.search_path import search_layers  # noqa: PLC0415 - as above
+    from saltlite.master.processes.auth_process import MESSAGE_MAX, AuthProcess  # noqa: PLC0415 - as above
+
+    opts = {**opts_of(config, "master"), "sharedsecret": _sharedsecret(config)}
+    try:
+        require_trusted([*config.module_dirs, *config.auth_dirs, config.extension_modules])
+    except RefusedError as error:
+        raise StartupError(f"no backend of external_auth can be loaded: {error}") from error
+    loader = Loader(build_index(search_layers(opts, AUTH)), opts, {}, {})
+    for backend in config.external_auth:
+        if f"{backend}.auth" not in loader:
+            reason = loader.not_loaded().get(backend, "there is no such file among the folders of backends")
+            raise StartupError(f"external_auth names the backend {backend!r}, which cannot be used: {reason}")
+        _ = loader[f"{backend}.auth"]
+    prctl(PR_SET_DUMPABLE, 0)
+    reactor = Reactor()
+    process = AuthProcess(reactor, loader)
+    _accept_mworkers(reactor, mworkers, process.add, message_max=MESSAGE_MAX, send_buffer_max=16 * MESSAGE_MAX)
+    until_sigterm(reactor, ready)
+
+
+def _sharedsecret(config: MasterConfig) -> str:
+    """What the backend `sharedsecret` asks for; "" is no secret, and lets nobody in."""
+    if not config.sharedsecret_file:
+        return ""
+    raw = read_secret(config.sharedsecret_file)
+    if raw is None:
+        raise StartupError(f"sharedsecret_file names {config.sharedsecret_file}, and there is no such file")
+    try:
+        return raw.decode().strip()
+    except UnicodeDecodeError:
+        raise StartupError(f"{config.sharedsecret_file} is not text in UTF-8") from None
+
+
+def _run_evaluators(config: MasterConfig, mworkers: socket.socket, ready: Callable[[], None]) -> None:
+    """Opens no store: what is evaluated here is text that somebody wrote."""
+    from saltlite.master.processes.evaluators import BUFFER_MAX, MESSAGE_MAX, Evaluators  # noqa: PLC0415 - as above
+    from saltlite.pillar.compiler import has_top  # noqa: PLC0415 - as above
+    from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as above
+    from saltlite.pillar.jinja_templates import load_jinja  # noqa: PLC0415 - the other processes never load it
+
+    files = DiskPillarFiles(config.pillar_roots)
+    if has_top(files):
+        load_jinja()
+    drop_to(config.user)
+    reactor = Reactor()
+    process = Evaluators(reactor, files, config.nodegroups)
+    _accept_mworkers(reactor, mworkers, process.add, message_max=MESSAGE_MAX, send_buffer_max=BUFFER_MAX)
+    until_sigterm(reactor, ready)
+    process.close()
+
+
+def _accept_mworkers(
+    reactor: Reactor,
+    mworkers: socket.socket,
+    add: Callable[[Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Channel]], None],
+    *,
+    message_max: int,
+    send_buffer_max: int,
+) -> None:
+    """Have each MWorker that connects added, with what makes the channel to it."""
+
+    def accept(sock: socket.socket, _peer: Peer) -> None:
+        def make_channel(on_batch: Callable[[list[bytes]], None], on_close: Callable[[str], None]) -> Channel:
+            def closed(reason: str) -> None:
+                acceptor.released()
+                on_close(reason)
+
+            return Channel(reactor, sock, on_batch, closed, message_max=message_max, send_buffer_max=send_buffer_max)
+
+        add(make_channel)
+
+    acceptor = Acceptor(reactor, mworkers, accept)
+
+
+def until_sigterm(reactor: Reactor, ready: Callable[[], None]) -> None:
+    """Run the loop until the supervisor asks this process to end."""
+    reactor.on_signal(signal.SIGTERM, reactor.stop)
+    # Ctrl-C reaches the whole group; the supervisor is who decides.
+    reactor.on_signal(signal.SIGINT, lambda: None)
+    ready()
+    reactor.run()
+
+
+def prepare_store(load: Callable[[], Callable[[], Store]], user: str) -> int:
+    """Create the store, or find out that it cannot be used, as the user that will use it, in a process of its own.
+
+    `load` loads what opens it, while this is still root's process. How many keys of minions it has accepted. Raises
+    StartupError.
+    """
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(reading)
+            open_store = load()
+            drop_to(user)
+            store = open_store()
+            os.write(writing, str(store.count_keys(KeyState.ACCEPTED)).encode())
+            store.close()
+            status = 0
+        except Exception as error:  # noqa: BLE001 - named supervision point: the last frame of a child process
+            os.write(writing, str(error).encode()[:4096])
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read().decode(errors="replace")
+    _, status = os.waitpid(pid, 0)
+    if status != 0:
+        raise StartupError(said or "the store could not be opened")
+    return int(said)
+
 
 log = logging.getLogger(__name__)
 
@@ -293,8 +434,8 @@ def _run_mworker(
     from saltlite.files.roots import DiskFileRoots  # noqa: PLC0415 - as above
     from saltlite.files.server import FileServer  # noqa: PLC0415 - as above
     from saltlite.files.uploads import Uploads  # noqa: PLC0415 - as above
-    from saltlite.master.processes.backends import Backends  # noqa: PLC0415 - as above
-    from saltlite.master.processes.evaluations import Evaluations  # noqa: PLC0415 - as above
+    from saltlite.master.processes.auth_process import Backends  # noqa: PLC0415 - as above
+    from saltlite.master.processes.evaluators import Evaluations  # noqa: PLC0415 - as above
     from saltlite.master.processes.link_channel import LinkPlace  # noqa: PLC0415 - as above
     from saltlite.master.processes.mworker import MWorker  # noqa: PLC0415 - as above
 
@@ -332,7 +473,7 @@ def _open_master(
     config: MasterConfig, paths: Paths, *, started_at: float
 ) -> tuple[Callable[[LinkChannel], Master], Callable[[], None]]:
     """What handlers are handed, in a process that gives up its rights here; and how to close it."""
-    from saltlite.master.processes.pillars import Pillars  # noqa: PLC0415 - as above
+    from saltlite.master.processes.documents import Pillars  # noqa: PLC0415 - as above
     from saltlite.pillar.files import DiskPillarFiles  # noqa: PLC0415 - as in _run_mworker
 
     certificate = identity.certificate_of(config.pki_dir)
@@ -385,8 +526,11 @@ def _granted(config: MasterConfig, own: frozenset[int]) -> Granted:
 
 def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shared, ready: Callable[[], None]) -> None:
     from saltlite.hooks import read_hooks  # noqa: PLC0415 - the other processes have no hooks
-    from saltlite.master.processes.hook_runners import HookRunners, start_starter  # noqa: PLC0415 - as above
-    from saltlite.master.processes.hooks import Hooks  # noqa: PLC0415 - as above
+    from saltlite.master.processes.hooks import (  # noqa: PLC0415 - as above
+        HookRunners,
+        Hooks,
+        start_starter,
+    )
     from saltlite.master.processes.link_channel import LinkChannel, LinkPlace  # noqa: PLC0415 - as above
 
     place = LinkPlace(paths.link_socket, os.geteuid())
@@ -402,7 +546,7 @@ def _run_hooks(config: MasterConfig, paths: Paths, config_dir: str, shared: Shar
 
 
 def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable[[], None]) -> None:
-    from saltlite.master.processes.returners import run_returner  # noqa: PLC0415 - the other processes never load a plug-in
+    from saltlite.master.processes.returner import run_returner  # noqa: PLC0415 - the other processes never load a plug-in
 
     cursor = CursorFile(paths.returner(name))
     run_returner(config, name, cursor, _loaded_store(paths), SystemClock(), ready)
@@ -411,8 +555,14 @@ def _run_returner(config: MasterConfig, paths: Paths, name: str, ready: Callable
 def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: Callable[[], None]) -> None:
     from saltlite.files.cp_staging import CopyAreas  # noqa: PLC0415 - as in _run_mworker
     from saltlite.master.processes.link_channel import LinkChannel, LinkPlace  # noqa: PLC0415 - as in _run_mworker
-    from saltlite.master.processes.maintenance import Maintenance  # noqa: PLC0415 - as in _run_mworker
-    from saltlite.master.processes.registry_maintenance import LOOK_S, ORPHANS_S, Upkeep  # noqa: PLC0415 - as in _run_mworker
+    from saltlite.master.processes.maintenance import (  # noqa: PLC0415 - as in _run_mworker
+        DROP_ARGUMENTS_S,
+        ORPHANS_S,
+        REGISTRY_LOOK_S,
+        EndedArguments,
+        Maintenance,
+        RegistryMaintenance,
+    )
 
     open_store = _loaded_store(paths)
     open_inventory = _loaded_inventory(config)
@@ -425,11 +575,11 @@ def _run_maintenance(config: MasterConfig, paths: Paths, shared: Shared, ready: 
     clean = [CopyAreas(paths.copies).expire]
     clock = SystemClock()
     kept = Maintenance(reactor, store, clock, keep_s=config.keep_jobs, store_max=store_max, link=link, clean=clean)
-    kept.repeat(DROP_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
-    upkeep = Upkeep(store, clock, link, lambda: _opened(open_inventory))
+    kept.repeat(DROP_ARGUMENTS_S, EndedArguments(store, clock, keep=config.keep_job_args).drop)
+    upkeep = RegistryMaintenance(store, clock, link, lambda: _opened(open_inventory))
     if not config.minion_data_cache:
         upkeep.drop_pillars()
-    kept.repeat(LOOK_S, upkeep.look)
+    kept.repeat(REGISTRY_LOOK_S, upkeep.look)
     kept.repeat(ORPHANS_S, upkeep.drop_orphans)
     until_sigterm(reactor, ready)
     store.close()

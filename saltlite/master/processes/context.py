@@ -1,4 +1,4 @@
-"""What a handler is handed: the store, the clock, this master's identity, and the way to the link."""
+"""The context of handlers: the store, the clock, this master's identity, the link, caches, and the forms of answers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from saltlite.errors import CostlyRuleError, StoreError, UsageError
 from saltlite.files.memory import MemoryFileRoots
 from saltlite.files.ports import FileRoots
 from saltlite.limits import RateLimiter
+from saltlite.master.processes.documents import Pillars
 from saltlite.master.processes.fleet import Indexes, MasterFleet, Nodegroups, indexes_of
-from saltlite.master.processes.pillars import Pillars
 from saltlite.master.processes.registrations import Registrations
-from saltlite.master.processes.rejected_results import RejectedResults
 from saltlite.master.store.ports import FunctionSet, OpenJob, Store, StoreReader
 from saltlite.model.clock import Clock
 from saltlite.model.ids import Jid, MinionId, TargetId
@@ -32,6 +31,61 @@ from saltlite.wire.certificate import MasterCertificate
 from saltlite.wire.ipc import Inside
 from saltlite.wire.limits import MIB
 from saltlite.wire.signed_parts import SignedPart, SignedParts, signed_parts
+
+TELL_S = 60.0
+"""One MWorker tells of one minion so often at most."""
+
+SHOWN = 5
+"""SRNs that are named."""
+
+
+@dataclass(slots=True)
+class Refused:
+    """What was left out of what one minion said; `jid` and `reason` are of the first."""
+
+    jid: Jid
+    reason: str
+    count: int = 0
+    srns: list[TargetId] = field(default_factory=list)
+
+    def add(self, count: int, srns: list[TargetId]) -> None:
+        """So many more, with some of the resources that they were said of."""
+        self.count += count
+        self.srns += srns[: max(0, SHOWN - len(self.srns))]
+
+    def event(self, minion: MinionId) -> dict[str, Any]:
+        """The data of its event."""
+        return {
+            "id": minion,
+            "act": "return",
+            "jid": self.jid,
+            "count": self.count,
+            "srns": self.srns,
+            "reason": self.reason,
+        }
+
+
+class RejectedResults:
+    """What one MWorker has left out and not told yet, by minion. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._untold: dict[MinionId, Refused] = {}
+        self._told_at: dict[MinionId, float] = {}
+
+    def add(self, minion: MinionId, refused: Refused) -> None:
+        """Something more of what that minion said."""
+        known = self._untold.setdefault(minion, Refused(refused.jid, refused.reason))
+        known.add(refused.count, refused.srns)
+
+    def due(self, now: float) -> list[tuple[MinionId, Refused]]:
+        """What may be told now."""
+        self._told_at = {minion: at for minion, at in self._told_at.items() if now - at < TELL_S}
+        return [(minion, refused) for minion, refused in self._untold.items() if minion not in self._told_at]
+
+    def told(self, minion: MinionId, now: float) -> None:
+        """All of it was told."""
+        del self._untold[minion]
+        self._told_at[minion] = now
 
 
 class ToLink(Protocol):

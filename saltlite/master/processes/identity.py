@@ -1,19 +1,18 @@
-"""The master's own keys: made once, read by the process that needs each, and by no other.
+"""The master's keys and its certificate: creation, renewal, and rotation of the fleet key.
 
-fleet.key     Ed25519 seed: the fleet. Whoever has it can pose as any master. Root's, used here only
-fleet.chain   which fleet keys followed each other (`saltlite.wire.succession`); none before the first change
+fleet.key     Ed25519 seed: the fleet. Its holder can impersonate any master. Readable by root only, used here only
+fleet.chain   the successions of fleet keys (`saltlite.wire.succession`); absent before the first rotation
 fleet.id      the fingerprint of the present fleet key, for people
-master.key    X25519: the link process proves itself with it
+master.key    X25519: authenticates the link process
 job.key       Ed25519 seed: MWorkers sign jobs with it
 master.cert   the certificate that the fleet key signed for the two
 
-A fleet key is made on the first start and never again: one that is missing, damaged, or of another fleet than the
-files beside it stops the master, for minions believe nobody else. The two other keys are the master's own affair: a
+The fleet key is made on the first start and never again. If it is missing, damaged, or of another fleet than the files
+beside it, the master does not start, because minions trust no other key. The other two keys are the master's own: a
 missing one is made anew, with a certificate that names it.
 
-A change of the fleet key (`rotate`) is decided by one rename, that of `fleet.chain`; `fleet.key.next` was written
-before. Whatever is interrupted, the next look at the folder goes on from there: to the new key when the chain names
-it, else back to the old one.
+The commit point of `rotate` is the rename of `fleet.chain`; `fleet.key.next` is written before it. After any
+interruption the next `ensure_identity` completes the rotation if the chain names the new key, and else rolls it back.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from saltlite.config.master import MasterConfig
-from saltlite.errors import MisconfiguredError, ProtocolError, StartupError, UsageError
+from saltlite.errors import MisconfiguredError, ProtocolError, SaltliteError, StartupError, UsageError
 from saltlite.model.keys import Fingerprint, fingerprint, parse_fingerprint
 from saltlite.platform.privileges import SECRET_MAX, read_secret, write_secret
 from saltlite.wire.certificate import CERTIFICATE_MAX_DAYS, CertificateTerms, MasterCertificate, is_name, issue
@@ -364,3 +363,43 @@ def _decoded(raw: bytes | None) -> MasterCertificate | None:
         return MasterCertificate.decode(raw) if raw is not None else None
     except ProtocolError:
         return None
+
+
+RENEW_S = 12 * 3600.0
+"""How often the certificate is looked at: minions believe one for 90 days at most."""
+PKI_LOOK_S = 2.0
+"""How often the files of the fleet are looked at for a change: one stat(2) each."""
+
+
+class Renewal:
+    """`ensure` makes and renews what is needed in `pki_dir`, or raises SaltliteError; `restart` has the processes that
+    show the certificate start anew."""
+
+    def __init__(self, pki_dir: str, ensure: Callable[[], None], restart: Callable[[], None]) -> None:
+        self._pki_dir = pki_dir
+        self._ensure = ensure
+        self._restart = restart
+        self._used = certificate_of(pki_dir)
+        self._seen = stamps(pki_dir)
+
+    def look(self) -> None:
+        """Whether somebody changed the fleet key, or began to."""
+        if stamps(self._pki_dir) != self._seen:
+            self.renew()
+
+    def renew(self) -> None:
+        """Renew what runs out, and use what is new. What stands in the way is logged: the old one serves on."""
+        seen = stamps(self._pki_dir)
+        try:
+            self._ensure()
+            # Before the certificate is read: a change that comes in between is seen the next time, or used now.
+            seen = stamps(self._pki_dir)
+            certificate = certificate_of(self._pki_dir)
+        except SaltliteError as error:
+            log.error("the present certificate stays in use: %s", error)  # noqa: TRY400 - a sentence
+        else:
+            if certificate != self._used:
+                self._used = certificate
+                log.info("this master is of fleet %s, by a new certificate", fingerprint(certificate.fleet_public))
+                self._restart()
+        self._seen = seen

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.protocol.effects import Ask
 from saltlite.master.protocol.session_manager import (
     BLOCKED_RETRY_S,

@@ -1,20 +1,208 @@
-"""The way of a process of the master to the link process: a channel that comes back, and what is said over it."""
+"""The channel between the link process and the other processes of the master, and the messages on it.
+
+Each message is one small map over a private Unix socket. Both ends are processes of this master, so the maps are not
+checked against a schema; sizes are limited all the same, because data of minions travels in them.
+
+    link -> MWorker    decide, reports, pull, presence, bell, keys_done, heard, stats, suspect, request
+    MWorker -> link    hello, decided, committed, uncommitted, publish, pulled, cancel, keys, fetch, sweep, heard,
+                       stats, bell, response
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from saltlite.errors import RefusedError, UnreachableError
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.protocol.effects import Ask
+from saltlite.master.protocol.outbox import Delivery
+from saltlite.master.protocol.session_manager import Decide, Presence, Report, Suspect
 from saltlite.master.store.ports import OpenJob
 from saltlite.model.job import Job
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel, connect_unix
 from saltlite.wire.ipc import Inside, pack
+from saltlite.wire.limits import RETURN_MAX
 from saltlite.wire.messages import Message
 from saltlite.wire.signed_parts import SignedPart
+
+MESSAGE_MAX = 64 * 1024 * 1024
+"""Bytes of one message: a publish to 10,000 minions with its proofs, or a batch of returns."""
+BUFFER_MAX = 512 * 1024 * 1024
+"""Bytes that may wait for an MWorker; past it the MWorker is as good as dead, and is cut off."""
+BATCH_BYTES = RETURN_MAX + 1024 * 1024
+"""A batch of reports is closed when it holds so much."""
+
+MWORKER = "mworker"
+MAINTENANCE = "maintenance"
+"""Roles: an MWorker is given work and told who is up; maintenance only asks."""
+
+
+# -- from the link
+
+
+def decide(ask: Decide) -> Inside:
+    """What may this key do?"""
+    return {
+        "t": "decide",
+        "session": ask.session,
+        "public": ask.public,
+        "address": ask.address,
+        "hello": ask.said,
+    }
+
+
+def reports(number: int, items: Sequence[Report]) -> Inside:
+    """Store these; answered by `committed` with the same number."""
+    rows = [[item.id, item.fingerprint, item.message, item.body] for item in items]
+    return {"t": "reports", "n": number, "items": rows}
+
+
+def pull(minion: str, session: Presence | None, since: str = "") -> Inside:
+    """Which jobs does the store hold for this minion? With its session, all that are not settled are meant, from the
+    job `since` on."""
+    return {"t": "pull", "id": minion, "session": None if session is None else _row(session), "since": since}
+
+
+def presence(items: Iterable[Presence], *, record: bool, whole: bool = False) -> Inside:
+    """These came and went. `record`: this MWorker is the one that writes it down. `whole`: nobody else is up."""
+    return {"t": "presence", "record": record, "whole": whole, "items": [_row(item) for item in items]}
+
+
+def _row(item: Presence) -> list[Any]:
+    return [
+        item.id,
+        item.fingerprint,
+        item.up,
+        item.address,
+        item.version,
+        item.boot,
+        item.incarnation,
+        item.functions,
+    ]
+
+
+def suspect(item: Suspect) -> Inside:
+    """Two machines seem to share that key. It may be lost: they will show it again."""
+    return {
+        "t": "suspect",
+        "id": item.id,
+        "fingerprint": item.fingerprint,
+        "address": item.address,
+        "stays": item.stays,
+    }
+
+
+def request(ask: Ask) -> Inside:
+    """A request of a minion for a file or a document, or a piece of one; answered by `response`."""
+    return {"t": "request", "session": ask.session, "id": ask.id, "message": ask.message}
+
+
+def keys_done(number: int) -> Inside:
+    """The key changes of that number have taken effect on every session."""
+    return {"t": "keys_done", "n": number}
+
+
+def heard(number: int, silent_s: dict[str, float]) -> Inside:
+    """Seconds since each minion that is up was last heard."""
+    return {"t": "heard", "n": number, "silent_s": silent_s}
+
+
+def stats(number: int, figures: dict[str, Any]) -> Inside:
+    """How the link process stands."""
+    return {"t": "stats", "n": number, "figures": figures}
+
+
+# -- from an MWorker
+
+
+def hello(role: str) -> Inside:
+    """The first message on a connection to the link."""
+    return {"t": "hello", "role": role}
+
+
+def decided(session: int, state: str, minion: str, gone: Sequence[str] = ()) -> Inside:
+    """The verdict about a key; `gone` are keys that made room for it, and lose their sessions."""
+    return {"t": "decided", "session": session, "state": state, "id": minion, "gone": list(gone)}
+
+
+def committed(number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> Inside:
+    """The batch is stored (or refused for good): (fingerprint, jids to acknowledge), and how many results of it were
+    left out, for they were none of their minion's."""
+    return {"t": "committed", "n": number, "items": items, "left_out": left_out}
+
+
+def uncommitted(number: int) -> Inside:
+    """The batch could not be stored: the link keeps it and offers it again."""
+    return {"t": "uncommitted", "n": number}
+
+
+def publish(job: Job, parts: Sequence[SignedPart]) -> Inside:
+    """A new job, or some parts of it, for those of its minions that are up."""
+    return {
+        "t": "publish",
+        "job": [job.jid, job.body, job.signature, job.deliver_ms],
+        "items": [[part.minion, part.id, part.srns, part.proof] for part in parts],
+    }
+
+
+def pulled(minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None) -> Inside:
+    """Parts of jobs for one minion, each with its audience proof and the milliseconds it may still wait.
+
+    `starved`: there are more. `rest`: the first of those, "" for none, when all that are not settled were meant;
+    otherwise None.
+    """
+    rows = [[job.part, job.body, job.signature, proof, left_ms, job.resources_here] for job, proof, left_ms in jobs]
+    return {"t": "pulled", "id": minion, "jobs": rows, "starved": starved, "rest": rest}
+
+
+def cancel(parts: Sequence[tuple[str, str]]) -> Inside:
+    """End these parts of jobs: (minion, part)."""
+    return {"t": "cancel", "parts": list(parts)}
+
+
+def keys(number: int, changes: Sequence[tuple[str, str, str]]) -> Inside:
+    """Keys changed: (fingerprint, state, id). Answered by `keys_done`."""
+    return {"t": "keys", "n": number, "changes": changes}
+
+
+def ask_heard(number: int, minions: Sequence[str]) -> Inside:
+    """When were these last heard? Answered by `heard`."""
+    return {"t": "heard", "n": number, "ids": list(minions)}
+
+
+def ask_stats(number: int) -> Inside:
+    """How does the link process stand? Answered by `stats`."""
+    return {"t": "stats", "n": number}
+
+
+def fetch(minion: str, what: str) -> Inside:
+    """The master does not know the functions, the grains or the resources of this minion."""
+    return {"t": "fetch", "id": minion, "what": what}
+
+
+def sweep(minions: Sequence[str]) -> Inside:
+    """The store holds jobs for these minions that nobody acknowledged."""
+    return {"t": "sweep", "ids": list(minions)}
+
+
+def response(session: int, message: Message) -> Inside:
+    """The response to a request of a minion."""
+    return {"t": "response", "session": session, "message": message}
+
+
+def bell() -> Inside:
+    """Something was committed. It may be lost; nothing depends on it but speed."""
+    return {"t": "bell"}
+
+
+def parcel(row: Sequence[Any], now: float) -> Delivery:
+    """The parcel in a row of `publish` or `pulled`: part, body, signature, proof, milliseconds left, SRNs."""
+    part, body, signature, proof, left_ms, srns = row
+    return Delivery(part, body, signature, proof, now + left_ms / 1000, srns)
+
 
 log = logging.getLogger(__name__)
 
@@ -51,46 +239,46 @@ class LinkChannel:
 
     def decided(self, session: int, state: str, minion: str, gone: Sequence[str] = ()) -> None:
         """The verdict about a key; `gone` are keys that made room for it, and lose their sessions."""
-        self._send(inside.decided(session, state, minion, gone))
+        self._send(decided(session, state, minion, gone))
 
     def publish(self, job: Job, parts: Sequence[SignedPart]) -> None:
         """Send parts of a committed job to those of its minions that are up."""
-        self._send(inside.publish(job, parts))
+        self._send(publish(job, parts))
         self._flush()  # the job is on its way while its client is answered
 
     def pulled(
         self, minion: str, jobs: Sequence[tuple[OpenJob, list[bytes], int]], *, starved: bool, rest: str | None
     ) -> None:
         """Jobs that the store holds for a minion."""
-        self._send(inside.pulled(minion, jobs, starved=starved, rest=rest))
+        self._send(pulled(minion, jobs, starved=starved, rest=rest))
 
     def cancel(self, parts: Sequence[tuple[str, str]]) -> None:
         """End these parts of jobs: (minion, part)."""
-        self._send(inside.cancel(parts))
+        self._send(cancel(parts))
 
     def fetch(self, minion: str, what: str) -> None:
         """Ask a minion for its functions, its grains or the resources that it manages."""
-        self._send(inside.fetch(minion, what))
+        self._send(fetch(minion, what))
 
     def committed(self, number: int, items: Sequence[tuple[str, list[str]]], left_out: int = 0) -> None:
         """A batch of reports is stored, but for so many results."""
-        self._send(inside.committed(number, items, left_out))
+        self._send(committed(number, items, left_out))
 
     def uncommitted(self, number: int) -> None:
         """A batch of reports could not be stored."""
-        self._send(inside.uncommitted(number))
+        self._send(uncommitted(number))
 
     def sweep(self, minions: Sequence[str]) -> None:
         """The store holds jobs for these minions that nobody acknowledged."""
-        self._send(inside.sweep(minions))
+        self._send(sweep(minions))
 
     def respond(self, session: int, message: Message) -> None:
         """What a minion is told about a file."""
-        self._send(inside.response(session, message))
+        self._send(response(session, message))
 
     def bell(self) -> None:
         """Ring for the other MWorkers."""
-        self._send(inside.bell())
+        self._send(bell())
 
     def ask(self, message: Callable[[int], Inside], done: Callable[[Inside | None], None]) -> None:
         """Ask the link something; `done` gets what it answers, None when it has not in QUESTION_S."""
@@ -129,10 +317,10 @@ class LinkChannel:
             sock,
             self._on_message,
             self._closed,
-            message_max=inside.MESSAGE_MAX,
-            send_buffer_max=inside.BUFFER_MAX,
+            message_max=MESSAGE_MAX,
+            send_buffer_max=BUFFER_MAX,
         )
-        self._send(inside.hello(self._role))
+        self._send(hello(self._role))
 
     def _closed(self, _reason: str) -> None:
         self._channel = None

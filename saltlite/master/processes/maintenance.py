@@ -1,18 +1,31 @@
-"""The maintenance process: what happens to the store because time passes."""
+"""The maintenance process: periodic work on the store and on the resource registry.
+
+It expires undelivered jobs, continues batches, prunes old jobs, frees space, removes the arguments of ended jobs, and
+compacts and repairs the resource registry.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
-from saltlite.errors import SaltliteError
+from saltlite.errors import RemoteProtocolError, SaltliteError
 from saltlite.master.handlers.delivery import release_due
 from saltlite.master.processes.context import RecentProofs
 from saltlite.master.processes.link_channel import LinkChannel
+from saltlite.master.processes.registrations import Asking, Registrations, ask_claimants
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
+from saltlite.model.events import tag_resource_registry
+from saltlite.model.ids import Jid, MinionId
+from saltlite.model.srn import resource_index_srn_key
 from saltlite.platform.defects import log_defect
 from saltlite.platform.reactor import Reactor
+from saltlite.resources.registry.views import Views
+from saltlite.targeting.banks import NAMES, PILLAR, Banks
+from saltlite.wire.jobrecord import reduced
 
 log = logging.getLogger(__name__)
 
@@ -122,3 +135,176 @@ class Maintenance:
 
     def _filled(self) -> int:
         return round(100 * self._store.size() / self._store_max)
+
+
+DROP_ARGUMENTS_S = 2.0
+"""How often ended jobs are looked for."""
+JOBS = 50
+"""Jobs of one transaction."""
+ROUNDS = 20
+"""Transactions in a row: the other work of maintenance waits for them."""
+SHARE = 0.05
+"""The part of the time that this may take: many open jobs may have to be looked at to find the few that have ended."""
+
+
+class EndedArguments:
+    """Drops the arguments of ended jobs. One process of a master has it."""
+
+    def __init__(self, store: Store, clock: Clock, *, keep: bool) -> None:
+        self._store = store
+        self._clock = clock
+        self._keep = keep
+        self._all_are_marked = keep
+        self._log_is_empty = False  # a master that was killed before this one may have left something in it
+        self._not_before = 0.0
+
+    def drop(self) -> None:
+        """Take them out of the store, and then out of its log. Raises StoreError."""
+        began = self._clock.monotonic()
+        if began < self._not_before:
+            return
+        if not self._all_are_marked:
+            # Jobs that were published while the option was on.
+            with self._store.write() as store:
+                store.mark_reducible(None)
+            self._all_are_marked = True
+        for _ in range(ROUNDS):
+            if not self._drop_some():
+                break
+        if not self._log_is_empty:
+            self._log_is_empty = self._store.empty_log()
+        now = self._clock.monotonic()
+        self._not_before = now + (now - began) / SHARE
+
+    def _drop_some(self) -> bool:
+        """Whether there may be more."""
+        if not self._store.reducible(1):
+            return False
+        with self._store.write() as store:
+            rows = store.reducible(JOBS)
+            kept = [(jid, self._reduced(jid, body)) for jid, body in rows]
+            store.put_reduced(kept)
+        if kept != rows:
+            self._log_is_empty = False
+        return len(rows) == JOBS
+
+    def _reduced(self, jid: Jid, body: bytes) -> bytes:
+        try:
+            return reduced(body, keep_arguments=self._keep)
+        except RemoteProtocolError as error:
+            log.error("job %s in the store cannot be read, and stays as it is: %s", jid, error)  # noqa: TRY400 - a sentence
+            return body
+
+
+REGISTRY_LOOK_S = 15.0
+ORPHANS_S = 600.0
+ASK_AGAIN_S = 600.0
+"""Who is asked to register and does not is asked again after LOOK_S, then after twice that, and so on up to this: what
+it sends may be large, and refused each time."""
+
+
+class KeptRegistry(Protocol):
+    """What is needed of `saltlite.resources.registry.mmap.ResourceRegistry`."""
+
+    def maybe_compact(self, *, force_check: bool = False) -> tuple[bool, dict[str, Any]]: ...
+
+    def views(self) -> Views: ...
+
+    def unregister_minion(self, minion: str) -> int: ...
+
+    def declare_complete(self) -> None: ...
+
+
+Opened = AbstractContextManager[tuple[KeptRegistry, Banks]]
+
+
+class RegistryMaintenance:
+    """One process of a master has it."""
+
+    def __init__(self, store: Store, clock: Clock, link: Asking, opened: Callable[[], Opened]) -> None:
+        self._store = store
+        self._clock = clock
+        self._link = link
+        self._opened = opened
+        self._told = False
+        self._asked: dict[MinionId, tuple[float, float]] = {}
+        """When a minion may be asked again, monotonic, and how long it was left alone until then."""
+
+    def drop_pillars(self) -> None:
+        """Forget every pillar that the master kept: it is to keep none. Raises StoreError."""
+        with self._opened() as (_registry, banks):
+            bank = banks.bank(PILLAR)
+            for minion in bank.keys():  # noqa: SIM118 - a bank is no dict
+                bank.delete(minion)
+
+    def look(self) -> None:
+        """Compact the registry when it is due. Where rows were lost to damage, ask their minions for them. Raises
+        StoreError."""
+        with self._opened() as (registry, banks):
+            done, stats = registry.maybe_compact(force_check=True)
+            if done:
+                log.info("the resource registry was compacted: %d rows", stats["primary"]["rows"])
+            if stats["primary"]["incomplete"]:
+                self._restore(registry, Registrations(banks))
+
+    def drop_orphans(self) -> None:
+        """Release what belongs to minions without an accepted key: a disk was full when the key went. Raises
+        StoreError."""
+        with self._opened() as (registry, banks):
+            registrations = Registrations(banks)
+            known = {*registry.views().by_minion, *(key for name in NAMES for key in banks.bank(name).keys())}  # noqa: SIM118 - a bank is no dict
+            for minion in known.difference(self._store.accepted_ids()):
+                # Looked at again where no key can be accepted meanwhile: that one would have registered by now.
+                with self._store.write() as store:
+                    if store.holder(MinionId(minion)) is not None:
+                        continue
+                    held = registry.views().by_minion.get(minion, {})
+                    free = [resource_index_srn_key(kind, one) for kind in held for one in held[kind].ids]
+                    registry.unregister_minion(minion)
+                    for name in NAMES:
+                        banks.bank(name).delete(minion)
+                ask_claimants(registrations, self._link, free, but=MinionId(minion))
+
+    def _restore(self, registry: KeptRegistry, registrations: Registrations) -> None:
+        """Ask every minion that has fewer resources than it registered, until there is none."""
+        accepted = frozenset(self._store.accepted_ids())
+        waiting = sorted(_lacking(registry.views(), registrations, accepted))
+        up = {row.id for row in self._store.minions() if row.up}
+        if not self._told:
+            self._told = True
+            self._say({"state": "incomplete", "waiting_for": len(waiting)})
+            log.error(
+                "the resource registry was damaged and lost rows: %d minions are asked to register their resources "
+                "anew. Targets miss these resources until then; `saltlite-run resource.stats` says when all is back",
+                len(waiting),
+            )
+        if not waiting:
+            registry.declare_complete()
+            self._told = False
+            self._say({"state": "complete", "waiting_for": 0})
+            log.warning("the resource registry is complete again")
+        # One of whom nothing is known may have had some: the banks can be lost as well.
+        never = {minion for minion in up & accepted if registrations.of(minion) is None}
+        lacking = up.intersection(waiting) | never
+        self._asked = {minion: asked for minion, asked in self._asked.items() if minion in lacking}
+        for minion in lacking:
+            self._ask(minion)
+
+    def _ask(self, minion: MinionId) -> None:
+        now = self._clock.monotonic()
+        again_at, alone_s = self._asked.get(minion, (now, 0.0))
+        if now >= again_at:
+            alone_s = min(max(REGISTRY_LOOK_S, 2 * alone_s), ASK_AGAIN_S)
+            self._asked[minion] = (now + alone_s, alone_s)
+            self._link.fetch(minion, "resources")
+
+    def _say(self, data: Mapping[str, Any]) -> None:
+        with self._store.write() as store:
+            store.put_event(tag_resource_registry(), data, self._clock.wall())
+
+
+def _lacking(views: Views, registrations: Registrations, accepted: frozenset[MinionId]) -> Iterator[MinionId]:
+    for minion, row in registrations.rows():
+        held = sum(len(one.ids) for one in views.by_minion.get(minion, {}).values())
+        if minion in accepted and held < row.count:
+            yield minion

@@ -1,8 +1,8 @@
-"""One MWorker: every handler of operators and minions runs here.
+"""An MWorker: the process that runs every handler of operators and minions.
 
-It has a store connection, a channel to the link process, and takes clients from a Unix socket that all MWorkers
-share. All reports of one turn are committed together. It may be killed at any time: clients ask again with the
-same request id, the link hands its uncommitted batches to another.
+It has a store connection, a channel to the link process, and accepts clients from a Unix socket that all MWorkers
+share. The reports of one turn of its loop are committed together. It can be killed at any time: clients repeat their
+requests under the same request id, and the link process passes uncommitted batches to another MWorker.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,29 +24,151 @@ from saltlite.master.handlers.documents import FOR_FILES, answer
 from saltlite.master.handlers.events import EventStream, tell_ended
 from saltlite.master.handlers.jobs import Follower
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
-from saltlite.master.handlers.operator_verbs import handle_request
-from saltlite.master.handlers.results import Passing, Reported, store_passing, tell_left_out
-from saltlite.master.processes import ipc_messages as inside
-from saltlite.master.processes.backends import Backends, Verdict
+from saltlite.master.handlers.operator_verbs import VERBS, handle_request
+from saltlite.master.handlers.results import Passing, Reported, Settled, store_passing, store_reports, tell_left_out
+from saltlite.master.processes import link_channel as inside
+from saltlite.master.processes.auth_process import Backends, Verdict
 from saltlite.master.processes.context import Answer, Follow, LoginCheck, Master, Stream, Watch
 from saltlite.master.processes.documents import Documents
 from saltlite.master.processes.link_channel import LinkChannel, LinkPlace
-from saltlite.master.processes.local_clients import LocalClients
-from saltlite.master.processes.settling import settle
-from saltlite.master.processes.turnnames import refusal, refuse_ended, turn_of_link, turn_of_question, turn_of_request
-from saltlite.master.processes.turns import Line, Turns
+from saltlite.master.processes.local_clients import Line, LocalClients, Turns
 from saltlite.model.ids import Jid, MinionId
 from saltlite.model.keys import Fingerprint
 from saltlite.platform.defects import DEFECT, log_defect, supervised
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Acceptor, Channel, Peer
-from saltlite.platform.turn_board import NAMELESS, Marks, Turn, TurnBoard
+from saltlite.platform.turn_board import NAMELESS, REFUSED_S, Ended, Marks, Turn, TurnBoard
 from saltlite.wire import codec
 from saltlite.wire.answers import signed
 from saltlite.wire.ipc import Inside, pack, unpack
 from saltlite.wire.messages import Message, response_message
 
+# -- names of turns: the watchdog's log names the work, and its digest tells whether the same work comes again
+
+VALUE_BYTES = 1024
+"""So much of a value of bytes counts: pieces of files have 256 KiB, and a digest of all would slow them down."""
+_OF_ONE_SESSION = frozenset({"n", "nonce"})
+_ASKED_AGAIN = frozenset({"decide", "pull", "suspect"})
+"""Messages of the link process that it sends again to another MWorker, because a minion asks again."""
+
+
+def turn_of_request(board: TurnBoard, principal: Principal, request: object) -> Turn:
+    """A client's. The same user's same request, with the same request id, is the same work, whatever its login."""
+    if not isinstance(request, dict):
+        return Turn(f"a request of {principal}")
+    asked = request.get("verb")
+    verb = asked if isinstance(asked, str) and asked in VERBS else "of an unknown verb"
+    fields = pack({name: value for name, value in request.items() if name != "token"})
+    return Turn(f"the request {verb} of {principal}", board.digest(b"request", str(principal.uid).encode(), fields))
+
+
+def turn_of_question(board: TurnBoard, minion: MinionId, message: Message) -> Turn:
+    """A minion's, for a file or a document. Whoever asks for a file, it is the same work, for the file is the same."""
+    about = "file" if message["t"] == "file_request" else minion
+    said = f"{message['t']} of {minion}"
+    named = message.get("path") or message.get("kind") or message.get("tag") or ""
+    return Turn(f"{said}: {named}", board.digest(b"question", about.encode(), _fields(message)))
+
+
+def turn_of_link(board: TurnBoard, message: Inside) -> Turn:
+    """A message of the link process that is neither reports nor a question."""
+    kind, minion = message["t"], message.get("id", "")
+    text = f"the message {kind} of the link" + (f" about {minion}" if minion else "")
+    if kind not in _ASKED_AGAIN:
+        return Turn(text)
+    return Turn(text, board.digest(b"link", kind.encode(), message.get("public", b""), str(minion).encode()))
+
+
+def turn_of_report(board: TurnBoard, report: Reported) -> Turn:
+    """One report: a job's is known by its job, any other by what it says."""
+    message = report.message
+    jid = message.get("jid", "")
+    which = jid.encode() if jid else _fields(message)
+    text = f"the report {message['t']} of {report.id}" + (f" for job {jid}" if jid else "")
+    digest = board.digest(b"report", report.id.encode(), message["t"].encode(), which)
+    return Turn(text, digest, is_reports=True)
+
+
+def refuse_ended(board: TurnBoard, turn: Turn) -> None:
+    """Raises SaltliteError for work that held an MWorker until it was ended."""
+    ended = board.ended(turn.digest)
+    if ended is not None:
+        raise SaltliteError(refusal(ended))
+
+
+def refusal(ended: Ended) -> str:
+    """Why that work is not begun again."""
+    return (
+        f"this request held an MWorker for {ended.held_s:.0f} s and was ended; the same one is not run again for "
+        f"{REFUSED_S / 60:g} minutes: the master's log names what held it"
+    )
+
+
+def _fields(message: Mapping[str, Any]) -> bytes:
+    named = sorted((name, value) for name, value in message.items() if name not in _OF_ONE_SESSION)
+    return pack({name: value[:VALUE_BYTES] if isinstance(value, bytes) else value for name, value in named})
+
+
+# -- storing reports. A bad report may cost only its own minion (S8): one that raises, or whose turn the supervisor has
+# ended, is not acknowledged, so its minion keeps it (G6), while the other reports of its batch are stored.
+
 log = logging.getLogger(__name__)
+
+
+def settle(master: Master, reported: Sequence[Reported], passing: Passing, marks: Marks) -> Settled:
+    """Store what can be stored of these. Raises StoreError, and then none of them may be acknowledged."""
+    if marks.board.is_careful():
+        return _together(_alone(master, item, passing, marks) for item in reported)
+    if not marks.board.is_refusing():
+        return _batch(master, reported, passing, marks)
+    kept = [item for item in reported if not _is_refused(item, marks)]
+    settled = _batch(master, kept, passing, marks) if kept else Settled([], moved=frozenset())
+    return Settled(settled.acknowledge, settled.moved, settled.left_out + len(reported) - len(kept))
+
+
+def _batch(master: Master, reported: Sequence[Reported], passing: Passing, marks: Marks) -> Settled:
+    with marks.named(Turn(f"{len(reported)} reports, the first of {reported[0].id}", is_reports=True)):
+        try:
+            return store_reports(master, reported, passing)
+        except StoreError:
+            raise
+        except Exception:  # noqa: BLE001 - named supervision point: they are tried one by one, where what raises is logged
+            log.debug("a batch with a report that cannot be stored is stored one by one")
+    return _together(_alone(master, item, passing, marks) for item in reported)
+
+
+def _alone(master: Master, item: Reported, passing: Passing, marks: Marks) -> Settled:
+    if _is_refused(item, marks):
+        return Settled([], moved=frozenset(), left_out=1)
+    with marks.named(turn_of_report(marks.board, item)):
+        try:
+            return store_reports(master, [item], passing)
+        except StoreError:
+            raise
+        except Exception:  # named supervision point: what one minion says must not end MWorkers (S8)
+            log.exception("a report of %s cannot be stored and is left out: please report this", item.id)
+            return Settled([], moved=frozenset())
+
+
+def _is_refused(item: Reported, marks: Marks) -> bool:
+    board = marks.board
+    ended = board.ended(turn_of_report(board, item).digest)
+    if ended is None:
+        return False
+    # Its minion offers it again and again, and each time it would hold an MWorker.
+    board.renew(ended)
+    log.error("%s is left out, for it held %s for %.0f s: please report this", ended.text, ended.process, ended.held_s)
+    return True
+
+
+def _together(every: Iterable[Settled]) -> Settled:
+    found = list(every)
+    return Settled(
+        [pair for settled in found for pair in settled.acknowledge],
+        moved=frozenset(jid for settled in found for jid in settled.moved),
+        left_out=sum(settled.left_out for settled in found),
+    )
+
 
 NEWS_S = 0.02
 """A client is told at most so often; between two tellings news gather, and are one message."""

@@ -1,14 +1,14 @@
-"""What each minion registered last, apart from the rows of the registry: functions and reports of its types, what it
-claims and others have, and what it misses.
+"""What each minion registered last, apart from the rows of the registry: the functions and reports of its resource
+types, its claims on resources of others, and the resources that it misses.
 
-The bank `resource_types` has it for all processes. A row is there once a minion has registered, or was refused.
+The bank `resource_types` holds one row per minion that has registered or was refused; all processes share it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from saltlite.model.ids import MinionId, TargetId
@@ -167,3 +167,21 @@ class Registrations:
 
 def _wanted(row: Registered | None) -> frozenset[TargetId]:
     return row.lost | row.claims if row is not None else frozenset()
+
+
+ASKED_MAX = 100
+"""Minions that are asked at once: each sends all that it manages, and one of them gets the resource. The others tell
+anyway, within minutes, what they hold."""
+
+
+class Asking(Protocol):
+    """The way to the link process."""
+
+    def fetch(self, minion: str, what: str) -> None: ...
+
+
+def ask_claimants(registrations: Registrations, link: Asking, free: Collection[TargetId], *, but: MinionId) -> None:
+    """Have minions register again whose claims on these resources were refused; not the one that gave them up."""
+    if free:
+        for minion in sorted(registrations.claimants(free) - {but})[:ASKED_MAX]:
+            link.fetch(minion, "resources")

@@ -1,27 +1,44 @@
-"""The process of one returner: it reads the event log by cursor, and hands on what its returner is to have.
+"""The process of one returner: it follows the event log by cursor and passes returns and events to the plug-in.
 
-The store is the queue, so a returner that is slow, or whose server is away, holds up nothing and loses nothing: it is
-behind, until `keep_jobs` or `store_max` take away what it has not had. What was taken away, what a returner refuses for
-good, and what its process has died of again and again, is counted, logged, and an event. Delivery is at least once: the
-cursor is written when the returner has returned.
+The store is the queue, so a returner that is slow, or whose server is away, delays nothing else and loses nothing
+until `keep_jobs` or `store_max` delete what it has not processed. What was deleted, what the returner refuses for
+good, and what its process died of repeatedly is counted, logged, and an event. Delivery is at least once: the cursor is
+written after the returner has returned.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from saltlite.errors import DamagedError, ProtocolError, RemoteProtocolError, SaltInvocationError, SaltliteError
+from saltlite.config.master import MasterConfig
+from saltlite.config.opts import opts_of
+from saltlite.errors import (
+    DamagedError,
+    ProtocolError,
+    RefusedError,
+    RemoteProtocolError,
+    SaltInvocationError,
+    SaltliteError,
+    StartupError,
+)
+from saltlite.loader.index import build_index
+from saltlite.loader.loader import Loader
+from saltlite.loader.search_path import search_layers
 from saltlite.master.store.ports import Store
 from saltlite.model.clock import Clock
 from saltlite.model.events import Event, tag_returner
 from saltlite.model.ids import Jid
 from saltlite.model.job import Job
 from saltlite.platform.cursor import CursorFile
+from saltlite.platform.privileges import drop_to
+from saltlite.platform.trust import require_trusted
 from saltlite.wire import codec
 from saltlite.wire.jobrecord import decode_record
 
@@ -282,3 +299,53 @@ def _value(body: bytes) -> tuple[Any, bool]:
         return (codec.decode(body, codec.RETURN) if body else None), True
     except RemoteProtocolError as error:
         return f"the return cannot be read: {error}", False
+
+
+RETURNERS = "returners"
+
+
+def run_returner(
+    config: MasterConfig,
+    name: str,
+    cursor: CursorFile,
+    open_store: Callable[[], Store],
+    clock: Clock,
+    ready: Callable[[], None],
+) -> None:
+    """The process of that returner, until it is told to stop, which may be at any moment.
+
+    Raises StartupError when there is no such returner.
+    """
+    functions = _loaded(config, name)
+    drop_to(config.user)
+    # Whatever its function does at that moment: what it has not acknowledged comes again.
+    signal.signal(signal.SIGTERM, lambda _signum, _frame: sys.exit(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    wanted = Wanted(
+        name,
+        every_return=name in config.master_returners,
+        events=name in config.event_return,
+        tags=config.event_return_whitelist,
+        not_tags=config.event_return_blacklist,
+    )
+    returner = Returner(open_store(), clock, functions, wanted, cursor)
+    ready()
+    returner.run()
+
+
+def _loaded(config: MasterConfig, name: str) -> Mapping[str, Callable[..., Any]]:
+    """Its functions, loaded: afterwards the process may have no way to their files."""
+    opts = opts_of(config, "master")
+    try:
+        require_trusted([*config.module_dirs, *config.returner_dirs, config.extension_modules])
+    except RefusedError as error:
+        raise StartupError(f"no returner can be loaded: {error}") from error
+    loader = Loader(build_index(search_layers(opts, RETURNERS)), opts, {}, {})
+    needs = [f"{name}.event_return"] if name in config.event_return else []
+    if name not in config.event_return or name in config.master_returners:
+        needs.append(f"{name}.returner")
+    for function in needs:
+        if function not in loader:
+            reason = loader.not_loaded().get(name, "no file among the folders of returners has that function")
+            raise StartupError(f"the configuration names the returner {name!r}, which lacks {function}: {reason}")
+    return loader

@@ -1,4 +1,14 @@
-"""The master's first process: it starts the others, starts them again when they die, and stops them in order."""
+"""The master's first process: it starts the other processes, restarts those that die, and stops them in order.
+
+Once a second the watchdog in it ends each process whose turn takes too long. There are two cases. A turn that computes
+is ended after TURN_MAX_S if it used TURN_CPU_S of CPU in that time. Both conditions count: on a busy machine an honest
+turn waits for the CPU, and the longest honest ones (an index of 50,000 minions, 100,000 resources registered at once)
+use five to nine seconds of it. A turn that waits (for a disk, for a lock) is ended after TURN_BLOCKED_S; SQLite gives
+up long before that.
+
+One look counts for at most LOOK_COUNTS_S, so a machine or a supervisor that was suspended counts as one look. The time
+in which a process is stopped (SIGSTOP, a debugger) does not count.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +16,15 @@ import functools
 import logging
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
+from saltlite.master.processes.paths import HOOKS
 from saltlite.platform import systemd
 from saltlite.platform.children import Children, Spec
+from saltlite.platform.process import cpu_seconds, state_of
 from saltlite.platform.reactor import Reactor
+from saltlite.platform.turn_board import TurnBoard
 
 log = logging.getLogger(__name__)
 
@@ -77,3 +92,127 @@ class Supervisor:
     def _stop(self) -> None:
         systemd.notify(["STOPPING=1"])
         self.children.stop(self._reactor.stop)
+
+
+MWORKER = "MWorker"
+MAINTENANCE = "maintenance"
+
+LOOK_S = 1.0
+"""How often the supervisor looks."""
+TURN_MAX_S = 30.0
+"""How long a turn of an MWorker may take that computes."""
+TURN_CPU_S = 20.0
+"""How much of a processor it has to have used by then: twice what the longest honest turn uses."""
+TURN_BLOCKED_S = 60.0
+"""How long a turn of an MWorker may take that waits."""
+OWN_TURN_TIMES = 20
+"""Maintenance and hooks may take so many times as long: what they do is the master's own, such as to delete a day's
+jobs in one transaction, and to end it half done would have it begin anew for ever."""
+LOOK_COUNTS_S = 2 * LOOK_S
+"""What one look adds at most."""
+
+_STOPPED = "Tt"
+_WAITING = "SD"
+
+
+class Watched(Protocol):
+    """The children of the supervisor."""
+
+    def pids(self) -> dict[str, int]: ...
+
+    def signal(self, name: str, signum: int) -> None: ...
+
+
+@dataclass(slots=True)
+class _Held:
+    """One turn as it was seen at several looks. `cpu_s` is what its process had used before."""
+
+    pid: int
+    number: int
+    cpu_s: float
+    s: float = 0.0
+    is_ended: bool = False
+
+
+def mworkers(count: int) -> list[str]:
+    """The names of the MWorkers."""
+    return [f"{MWORKER}-{number}" for number in range(count)]
+
+
+def board_of(count: int) -> TurnBoard:
+    """The board of a master with so many MWorkers. Make it before the fork."""
+    return TurnBoard(mworkers(count), [MAINTENANCE, HOOKS])
+
+
+def without_board(specs: Sequence[Spec], board: TurnBoard) -> list[Spec]:
+    """These, where those that are not watched let go of the board: the link process, above all, which strangers talk
+    to, can neither read what others do nor have them ended."""
+
+    def run(spec: Spec, ready: Callable[[], None]) -> None:
+        board.close()
+        spec.run(ready)
+
+    return [spec if spec.name in board.names else replace(spec, run=functools.partial(run, spec)) for spec in specs]
+
+
+class Watchdog:
+    """Looks at every process that has a slot on the board."""
+
+    def __init__(
+        self,
+        board: TurnBoard,
+        children: Watched,
+        now: Callable[[], float],
+        *,
+        cpu_s: Callable[[int], float] = cpu_seconds,
+        state: Callable[[int], str] = state_of,
+    ) -> None:
+        """`cpu_s(pid)`: seconds of a processor that a process has used; `state(pid)`: its letter in proc(5)."""
+        self._board = board
+        self._children = children
+        self._now = now
+        self._cpu_s = cpu_s
+        self._state = state
+        self._held: dict[str, _Held] = {}
+        self._looked_at = now()
+
+    def look(self) -> None:
+        """End the processes whose turn is over its time."""
+        now = self._now()
+        passed_s, self._looked_at = min(now - self._looked_at, LOOK_COUNTS_S), now
+        for name, pid in self._children.pids().items():
+            if name in self._board.names:
+                self._look_at(name, pid, passed_s)
+
+    def _look_at(self, name: str, pid: int, passed_s: float) -> None:
+        seen = self._board.seen(name)
+        if seen is None:
+            self._held.pop(name, None)
+            return
+        held = self._held.get(name)
+        if held is None or (held.pid, held.number) != (pid, seen.number):
+            self._held[name] = _Held(pid, seen.number, self._cpu_s(pid))
+            return
+        state = self._state(pid)
+        if held.is_ended or state in _STOPPED:
+            return
+        held.s += passed_s
+        used_s = self._cpu_s(pid) - held.cpu_s
+        times = OWN_TURN_TIMES if name in self._board.own else 1
+        computes = held.s >= TURN_MAX_S * times and used_s >= TURN_CPU_S * times
+        waits = held.s >= TURN_BLOCKED_S * times and state in _WAITING
+        if not (computes or waits):
+            return
+        held.is_ended = True
+        # It is refused before it is ended: the link process hands on what the process had at the moment of its end.
+        self._board.end(name, seen.turn, held.s)
+        log.error(
+            "%s (pid %d) was %.0f s in one turn and used %.0f s of a processor: %s; it is ended, and that work is not "
+            "handed to the next",
+            name,
+            pid,
+            held.s,
+            used_s,
+            seen.turn.text,
+        )
+        self._children.signal(name, signal.SIGKILL)

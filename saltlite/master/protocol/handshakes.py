@@ -1,22 +1,27 @@
-"""Strangers at the master's door: handshakes that have not proved a key yet (R12).
+"""Peers that have not proved a key yet: their connections and their handshakes, limited in number and rate (R12).
 
-    (route) -> HELLO, admitted -> open -> AUTH in 10 s -> an Arrival
-                   |                |
-                   BUSY             overdue, second HELLO, bad proof: forgotten
+A connection without a session is a stranger. It is closed after STRANGER_S, or when its network has too many:
 
-A minion names the fleet key that it pins. One that pins a predecessor of this master's is answered under that key, with
-the successions that lead from there to the present one.
+    connected -> stranger -> HELLO, admitted -> open handshake -> AUTH within 10 s -> Arrival: a session begins
+                    ^              |                  |
+                    |              BUSY               overdue, second HELLO, bad proof: connection closed
+                    +---- session over
 
-Rules of this file: at most OPEN_HANDSHAKES are open, one a route; nothing else is kept of a stranger;
-nothing a stranger sends costs more than one handshake.
+A minion names the fleet key that it pins. If that key is a predecessor of this master's, the master answers under it
+and adds the successions that lead from it to the present key.
+
+Invariants: at most OPEN_HANDSHAKES are open, one per route; a stranger occupies nothing else than rows of tables of
+fixed size; nothing that a stranger sends costs more than one handshake.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 from saltlite.errors import RemoteProtocolError
 from saltlite.limits import ConnectionLimiter, RateLimiter
+from saltlite.master.protocol.effects import HangUp
 from saltlite.model.clock import Clock
 from saltlite.model.keys import fingerprint_bytes
 from saltlite.model.networks import network_of
@@ -27,6 +32,9 @@ from saltlite.wire.limits import (
     HANDSHAKES_PER_S,
     OPEN_HANDSHAKES,
     OPEN_HANDSHAKES_PER_ADDRESS,
+    STRANGER_S,
+    STRANGERS,
+    STRANGERS_PER_NETWORK,
 )
 from saltlite.wire.messages import AUTH_FIELDS, Message, check_payload
 from saltlite.wire.noise import Handshake, Role
@@ -163,3 +171,66 @@ def _chains(chain: bytes) -> dict[bytes, bytes]:
 
 def _busy() -> bytes:
     return frames.busy(int(BUSY_S * 1000))
+
+
+CONNECTS_S = 10.0
+"""A network that may begin so many handshakes a second may have those of so many seconds connected."""
+
+
+class Strangers:
+    """Which connections have no session. `handshakes_per_network` is what one network may begin each second."""
+
+    def __init__(self, handshakes_per_network: float) -> None:
+        per_network = max(STRANGERS_PER_NETWORK, int(handshakes_per_network * CONNECTS_S))
+        self._slots: ConnectionLimiter[int] = ConnectionLimiter(STRANGERS, per_network)
+        self._connected: dict[int, str] = {}
+        """Every connection that is open, with its address."""
+        self._deadlines: OrderedDict[int, float] = OrderedDict()
+        """Of strangers, in the order in which they became that."""
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def connected(self, connection: int, address: str, now: float) -> list[HangUp]:
+        """A connection was made; those to hang up on for it, itself perhaps."""
+        self.over(connection)
+        self._connected[connection] = address
+        return self._enter(connection, now)
+
+    def at_home(self, connection: int) -> None:
+        """It has a session now."""
+        self._slots.remove(connection)
+        self._deadlines.pop(connection, None)
+
+    def without_session(self, connection: int, now: float) -> list[HangUp]:
+        """Its session is over; those to hang up on for it, itself perhaps."""
+        if connection not in self._connected or connection in self._deadlines:
+            return []
+        return self._enter(connection, now)
+
+    def over(self, connection: int) -> None:
+        """The connection is no more."""
+        self._connected.pop(connection, None)
+        self.at_home(connection)
+
+    def overdue(self, now: float) -> list[HangUp]:
+        """Forget strangers that stayed too long; whom to hang up on."""
+        late: list[HangUp] = []
+        while self._deadlines:
+            connection, deadline = next(iter(self._deadlines.items()))
+            if now < deadline:
+                break
+            late.append(self._forget(connection))
+        return late
+
+    def _enter(self, connection: int, now: float) -> list[HangUp]:
+        slot = self._slots.add(connection, self._connected[connection])
+        if not slot.admitted:
+            return [self._forget(connection)]
+        self._deadlines[connection] = now + STRANGER_S
+        return [] if slot.displaced is None else [self._forget(slot.displaced)]
+
+    def _forget(self, connection: int) -> HangUp:
+        address = self._connected[connection]
+        self.over(connection)
+        return HangUp(connection, address)

@@ -27,15 +27,12 @@ from typing import Any
 
 from saltlite.errors import ProtocolError, RemoteProtocolError
 from saltlite.limits import RateLimiter
-from saltlite.master.protocol.assembly import Assembly, Key
-from saltlite.master.protocol.duplicate_keys import Contest, DuplicateKeys
 from saltlite.master.protocol.effects import Decide, Effect, HangUp, Presence, Pull, Report, Send, Suspect
-from saltlite.master.protocol.handshakes import Arrival, Handshakes
+from saltlite.master.protocol.handshakes import Arrival, Handshakes, Strangers
 from saltlite.master.protocol.outbox import Delivery
-from saltlite.master.protocol.peer import Peer, comes_whole
 from saltlite.master.protocol.request_queue import RequestQueue
-from saltlite.master.protocol.sessions import Sessions
-from saltlite.master.protocol.strangers import Strangers
+from saltlite.master.protocol.return_assembly import Assembly, Key
+from saltlite.master.protocol.sessions import Contest, DuplicateKeys, MinionSession, Sessions, comes_whole
 from saltlite.model.clock import Clock
 from saltlite.model.keys import Fingerprint, KeyState, fingerprint
 from saltlite.model.parts import part_of_segment
@@ -58,9 +55,9 @@ UNANSWERED_S = 5.0
 """A fresh pull that was not answered is asked again after so long: the store failed, or its MWorker died with it."""
 
 
-def _arrived(arrival: Arrival, route: bytes, now: float) -> Peer:
+def _arrived(arrival: Arrival, route: bytes, now: float) -> MinionSession:
     """The session of a peer that has proved its key."""
-    return Peer(
+    return MinionSession(
         session=arrival.session,
         route=route,
         connection=arrival.connection,
@@ -86,7 +83,7 @@ class SessionManager:
         self._doorway = doorway
         self._strangers = Strangers(doorway.handshakes_per_network)
         self.sessions = Sessions()
-        self._laden: dict[int, Peer] = {}
+        self._laden: dict[int, MinionSession] = {}
         self._hung_up: set[int] = set()
         self._assembly = Assembly()
         self.files = RequestQueue()
@@ -332,7 +329,7 @@ class SessionManager:
         if contest is not None:
             self._refuse_clone(contest, peer, now)
 
-    def _heard(self, peer: Peer, message: Message) -> None:
+    def _heard(self, peer: MinionSession, message: Message) -> None:
         match message["t"]:
             case "heartbeat":
                 self._say(peer, {"t": "heartbeat_ack"})
@@ -358,14 +355,14 @@ class SessionManager:
             case "bye":
                 self._drop(peer)
 
-    def _return(self, peer: Peer, message: Message) -> None:
+    def _return(self, peer: MinionSession, message: Message) -> None:
         if comes_whole(message):
             self._effects.append(Report(peer.id, peer.fingerprint, message, message["body"]))
         else:
             self._grant(self._assembly.announce(peer.session.id, message, self._clock.monotonic()))
         self._settle(peer, message["jid"])
 
-    def _settle(self, peer: Peer, result: str) -> None:
+    def _settle(self, peer: MinionSession, result: str) -> None:
         if peer.outbox.settle(part_of_segment(result)):
             pull = peer.next_pull()
             if pull.fresh:
@@ -374,7 +371,7 @@ class SessionManager:
 
     # -- sessions
 
-    def _accept(self, peer: Peer, minion: str) -> None:
+    def _accept(self, peer: MinionSession, minion: str) -> None:
         peer.state, peer.id = KeyState.ACCEPTED, minion
         self._strangers.at_home(peer.connection)
         same_id = self.sessions.by_id.get(minion)
@@ -393,7 +390,7 @@ class SessionManager:
             self._welcome(contest.newcomer, KeyState.ACCEPTED)
             self._accept(contest.newcomer, contest.minion)
 
-    def _refuse_clone(self, contest: Contest, stays: Peer, now: float) -> None:
+    def _refuse_clone(self, contest: Contest, stays: MinionSession, now: float) -> None:
         newcomer = contest.newcomer
         if newcomer not in self.sessions:
             return
@@ -403,17 +400,17 @@ class SessionManager:
         self._welcome(newcomer, "duplicate_key" if is_clone else "busy")
         self._drop(newcomer)
 
-    def _replace(self, older: Peer | None, newer: Peer) -> None:
+    def _replace(self, older: MinionSession | None, newer: MinionSession) -> None:
         if older is not None and older is not newer and older in self.sessions:
             self._say(older, {"t": "state", "state": "replaced"})
             self._drop(older)
 
-    def _send_away(self, peer: Peer) -> None:
+    def _send_away(self, peer: MinionSession) -> None:
         """End a session that was not decided about: its minion comes again, a little later."""
         self._welcome(peer, "busy")
         self._drop(peer)
 
-    def _ask_anew(self, peer: Peer, now: float) -> None:
+    def _ask_anew(self, peer: MinionSession, now: float) -> None:
         peer.pull_at = now + (PULL_AGAIN_S if peer.known else UNANSWERED_S)
         self._effects.append(Pull(peer.id, fresh=True))
 
@@ -421,7 +418,7 @@ class SessionManager:
         for peer in self.sessions.on(connection):
             self._effects.append(peer.sealed({"t": "heartbeat_ack"}))
 
-    def _look_after(self, peer: Peer, now: float) -> None:
+    def _look_after(self, peer: MinionSession, now: float) -> None:
         if peer.state is None:
             if now - peer.since >= DECISION_S:
                 self._send_away(peer)
@@ -430,12 +427,12 @@ class SessionManager:
         elif peer.state is KeyState.ACCEPTED and now >= peer.pull_at and not peer.outbox:
             self._ask_anew(peer, now)
 
-    def _cut_off(self, peer: Peer) -> None:
+    def _cut_off(self, peer: MinionSession) -> None:
         """End a session, and let the peer know by ending its connection."""
         self._drop(peer)
         self._effects.append(HangUp(peer.connection, peer.address))
 
-    def _drop(self, peer: Peer) -> None:
+    def _drop(self, peer: MinionSession) -> None:
         if peer not in self.sessions:
             return
         number = peer.session.id
@@ -451,7 +448,7 @@ class SessionManager:
 
     # -- sending
 
-    def _welcome(self, peer: Peer, state: str) -> None:
+    def _welcome(self, peer: MinionSession, state: str) -> None:
         peer.beat_s = self.sessions.heartbeat_s
         self._say(peer, {"t": "welcome", "state": state, "heartbeat_ms": int(peer.beat_s * 1000)})
 
@@ -465,13 +462,13 @@ class SessionManager:
         if peer := self.sessions.by_id.get(minion):
             self._say(peer, message)
 
-    def _say(self, peer: Peer, message: Message) -> None:
+    def _say(self, peer: MinionSession, message: Message) -> None:
         if peer.held:
             self._hold(peer, message)
         else:
             self._effects.append(peer.sealed(message))
 
-    def _hold(self, peer: Peer, message: Message) -> None:
+    def _hold(self, peer: MinionSession, message: Message) -> None:
         if peer in self.sessions and not peer.hold(message):
             self._cut_off(peer)
         elif peer.held:

@@ -1,13 +1,114 @@
-"""The master's table of sessions: one a key, one key an id, any number a connection."""
+"""Sessions with minions: the state of one, the table of all, and the detection of duplicate keys.
+
+The session manager owns one `Sessions` table. A key has at most one session, an id at most one accepted key; one
+connection can carry any number of sessions.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from saltlite.master.protocol.effects import Presence
-from saltlite.master.protocol.peer import Peer
-from saltlite.model.keys import Fingerprint
+from saltlite.errors import RemoteProtocolError
+from saltlite.limits import RateLimiter
+from saltlite.master.protocol.effects import Presence, Pull, Send
+from saltlite.master.protocol.outbox import Outbox
+from saltlite.model.keys import Fingerprint, KeyState
+from saltlite.model.parts import is_resource_part
+from saltlite.wire import codec
 from saltlite.wire.limits import HEARTBEAT_MIN_S, HEARTBEATS_PER_S, PENDING_KEYS
+from saltlite.wire.messages import Message, Sender, check
+from saltlite.wire.session import Session
+
+HELD_MAX = 256
+"""Messages kept for a minion whose link is full; one that takes none of so many is hung up on."""
+
+
+@dataclass(slots=True)
+class MinionSession:
+    """One authenticated session. `state` is None while an MWorker decides. Times are monotonic seconds."""
+
+    session: Session
+    route: bytes
+    connection: int
+    address: str
+    fingerprint: Fingerprint
+    said: Message
+    since: float
+    last_heard: float
+    state: KeyState | None = None
+    id: str = ""
+    beat_s: float = HEARTBEAT_MIN_S
+    """The pace that this minion was told."""
+    outbox: Outbox = field(default_factory=Outbox)
+    pull_at: float = 0.0
+    """When its unsettled jobs are asked about anew."""
+    known: bool = False
+    """An MWorker has answered its first pull, so the store knows of this session."""
+    held: list[Message] = field(default_factory=list)
+    """What the link had no room for, in order."""
+
+    def read(self, frame: bytes, function_reports: RateLimiter, now: float) -> Message:
+        """The message in a DATA frame of this session. Raises RemoteProtocolError, which ends the session."""
+        plaintext = self.session.open(frame)
+        if self.session.missed:
+            # A minion leaves no frame out. In a new session everything that is not settled is said again.
+            raise RemoteProtocolError("gap", f"{self.session.missed} frames of the minion did not arrive")
+        message = codec.decode(plaintext)
+        is_report = isinstance(message, dict) and message.get("t") == "functions"
+        # Limited before it is checked, which takes up to 40 ms.
+        if is_report and function_reports.take(self.fingerprint, now):
+            raise RemoteProtocolError("too-often", "reports of functions")
+        return check(message, Sender.MINION, accepted=self.state is KeyState.ACCEPTED)
+
+    def next_pull(self) -> Pull:
+        """What is asked for when there is room again: what a fresh pull has left comes first."""
+        rest, self.outbox.rest = self.outbox.rest, ""
+        return Pull(self.id, fresh=bool(rest), since=rest)
+
+    def sealed(self, message: Message, jid: str = "") -> Send:
+        """A message, or the parcel of that job, as a frame of this session."""
+        frame = self.session.seal(codec.encode(message))
+        return Send(self.route, frame, self.session.id, jid, None if jid else message)
+
+    def hold(self, message: Message) -> bool:
+        """Keep what the link has no room for; False when it takes none of HELD_MAX. The next beat says the same."""
+        if message["t"] != "heartbeat_ack":
+            self.held.append(message)
+        return len(self.held) <= HELD_MAX
+
+    def due(self, now: float) -> list[Send]:
+        """What was held, in order, and then the parcels that it is time for."""
+        held, self.held = self.held, []
+        # Sealed in the order in which they leave: each frame has the next number of its session.
+        said = [self.sealed(message) for message in held]
+        return said + [self.sealed(parcel.message(now), parcel.jid) for parcel in self.outbox.due(now)]
+
+    def presence(self, *, up: bool) -> Presence:
+        """That this minion came or went, with what it says of itself."""
+        said = self.said
+        return Presence(
+            id=self.id,
+            fingerprint=self.fingerprint,
+            up=up,
+            address=self.address,
+            version=said["version"],
+            boot=said["boot"],
+            incarnation=said["incarnation"],
+            functions=said["functions"],
+        )
+
+
+def comes_whole(message: Message) -> bool:
+    """Whether that `ret` brings its body, and does not only announce it. Raises RemoteProtocolError for neither."""
+    if message["size"] and is_resource_part(message["jid"]):
+        # The body would be stored once for each resource that has not answered.
+        raise RemoteProtocolError("bad-message", "how a part for resources ended has no body: segments have")
+    if message["body"] and message["size"] != len(message["body"]):
+        raise RemoteProtocolError("bad-message", "a return comes whole, or is announced by its size alone")
+    return bool(message["size"] == len(message["body"]))
+
 
 PENDING_SESSIONS = PENDING_KEYS
 """Sessions of keys that wait for an operator. A further one is told to come again."""
@@ -17,27 +118,27 @@ class Sessions:
     """Finds a session by its number, its key, its minion's id, or the connection that it came on."""
 
     def __init__(self) -> None:
-        self.by_number: dict[int, Peer] = {}
-        self.by_key: dict[Fingerprint, Peer] = {}
+        self.by_number: dict[int, MinionSession] = {}
+        self.by_key: dict[Fingerprint, MinionSession] = {}
         """Of pending and accepted keys."""
-        self.by_id: dict[str, Peer] = {}
+        self.by_id: dict[str, MinionSession] = {}
         """Of accepted keys: the minions that are up."""
-        self.deciding: dict[Fingerprint, Peer] = {}
+        self.deciding: dict[Fingerprint, MinionSession] = {}
         """Of keys that are being decided about."""
         self._by_connection: dict[int, set[int]] = {}
 
     def __len__(self) -> int:
         return len(self.by_number)
 
-    def __contains__(self, peer: Peer) -> bool:
+    def __contains__(self, peer: MinionSession) -> bool:
         return peer.session.id in self.by_number
 
-    def add(self, peer: Peer) -> None:
+    def add(self, peer: MinionSession) -> None:
         """A session that has just proved its key."""
         self.by_number[peer.session.id] = peer
         self._by_connection.setdefault(peer.connection, set()).add(peer.session.id)
 
-    def remove(self, peer: Peer) -> None:
+    def remove(self, peer: MinionSession) -> None:
         """A session that is over. Whoever took its key or its id meanwhile keeps them."""
         del self.by_number[peer.session.id]
         on_connection = self._by_connection[peer.connection]
@@ -50,15 +151,15 @@ class Sessions:
         if self.by_id.get(peer.id) is peer:
             del self.by_id[peer.id]
 
-    def on(self, connection: int) -> list[Peer]:
+    def on(self, connection: int) -> list[MinionSession]:
         """The sessions on one connection of the link."""
         return [self.by_number[number] for number in self._by_connection.get(connection, ())]
 
-    def is_up(self, peer: Peer) -> bool:
+    def is_up(self, peer: MinionSession) -> bool:
         """Whether this is the session by which its minion is up."""
         return self.by_id.get(peer.id) is peer
 
-    def has_room_for_pending(self, peer: Peer) -> bool:
+    def has_room_for_pending(self, peer: MinionSession) -> bool:
         """Whether one more session may wait for its key to be accepted."""
         return peer.fingerprint in self.by_key or len(self.by_key) - len(self.by_id) < PENDING_SESSIONS
 
@@ -83,3 +184,73 @@ class Sessions:
     def heartbeat_s(self) -> float:
         """How often each minion must be heard: the more minions, the more seldom."""
         return max(HEARTBEAT_MIN_S, len(self) / HEARTBEATS_PER_S)
+
+
+# Two machines with one key: usually a copied image, sometimes a stolen key.
+#
+# A restarted daemon has a new boot id, and its old session is over or will be soon. So when a session with another boot
+# id begins while one is up, the older one is probed and the newcomer waits. If the older one answers, there are two
+# machines, and the newcomer is refused: a job must not run on both (G4).
+
+SIGN_OF_LIFE_S = 1.0
+"""How long the session that is up has time to answer."""
+PROOFS = 3
+"""So often both were seen alive within WINDOW_S before it is called a clone: one may be a daemon that dies slowly."""
+WINDOW_S = 600.0
+KEYS_MAX = 10_000
+"""Keys of which it is known; the one that was seen longest ago is forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """A newcomer that waits whether the session that is up, of the same key, is alive."""
+
+    newcomer: MinionSession
+    minion: str
+    until: float
+
+
+@dataclass(slots=True)
+class _Seen:
+    """When both machines of a key were seen alive, and when somebody was told."""
+
+    at: list[float] = field(default_factory=list)
+    told_at: float = float("-inf")
+
+
+class DuplicateKeys:
+    """Contests between sessions of one key, by the number of the one that is up. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._contests: dict[int, Contest] = {}
+        self._seen: OrderedDict[Fingerprint, _Seen] = OrderedDict()
+
+    def begin(self, older: MinionSession, newcomer: MinionSession, minion: str, now: float) -> None:
+        """`older` is being asked for a sign of life."""
+        self._contests[older.session.id] = Contest(newcomer, minion, now + SIGN_OF_LIFE_S)
+
+    def settle(self, older: MinionSession) -> Contest | None:
+        """`older` has answered, or is gone; the contest that this ends."""
+        return self._contests.pop(older.session.id, None)
+
+    def overdue(self, now: float) -> list[Contest]:
+        """Contests in which the session that was up has not answered; they are over."""
+        late = [number for number, contest in self._contests.items() if now >= contest.until]
+        return [self._contests.pop(number) for number in late]
+
+    def proved(self, key: Fingerprint, now: float) -> bool:
+        """Both machines are alive; whether that was seen often enough to call it a clone."""
+        seen = self._seen.setdefault(key, _Seen())
+        self._seen.move_to_end(key)
+        if len(self._seen) > KEYS_MAX:
+            self._seen.popitem(last=False)
+        seen.at = [*(at for at in seen.at if now - at < WINDOW_S), now][-PROOFS:]
+        return len(seen.at) >= PROOFS
+
+    def is_news(self, key: Fingerprint, now: float) -> bool:
+        """Whether nobody was told of this key's second machine within WINDOW_S; from now on somebody was."""
+        seen = self._seen.setdefault(key, _Seen())
+        if now - seen.told_at < WINDOW_S:
+            return False
+        seen.told_at = now
+        return True

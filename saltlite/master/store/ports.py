@@ -404,7 +404,7 @@ class StoreWriter(StoreReader, Protocol):
     def jid_taken(self, jid: Jid) -> bool: ...
 
     def set_targets(self, rows: Iterable[tuple[Jid, TargetRow]]) -> list[tuple[Jid, TargetId]]:
-        """Move targets forward by the rules of saltlite.master.store.target_states; those that moved. Unknown ones
+        """Move targets forward by the rules of saltlite.master.store.invariants; those that moved. Unknown ones
         are skipped.
         """
         ...

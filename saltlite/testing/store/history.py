@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 
-from saltlite.master.store.events import runs_like
+from saltlite.master.store.invariants import runs_like
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail, outcome_of, outcome_of_return
 from saltlite.model.ids import Jid
 from saltlite.model.job import TERMINAL, Job, TargetState

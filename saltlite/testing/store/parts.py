@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from saltlite.master.store.invariants import RANK
 from saltlite.master.store.ports import OPEN_JOBS_SIZE, OpenJob, TargetRow
-from saltlite.master.store.target_states import RANK
 from saltlite.model.ids import Jid, MinionId, PartId, TargetId
 from saltlite.model.job import TERMINAL, TargetState
 from saltlite.model.parts import part_id, split_part

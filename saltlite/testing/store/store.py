@@ -13,8 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from saltlite.errors import StoreError
-from saltlite.master.store.events import (
+from saltlite.master.store.invariants import (
     EXPIRED_REASON,
+    advance,
+    believed,
     cancelled_reason,
     check_job,
     event_in,
@@ -37,7 +39,6 @@ from saltlite.master.store.ports import (
     TargetRow,
     TokenRecord,
 )
-from saltlite.master.store.target_states import advance, believed
 from saltlite.model.authtoken import AuthToken
 from saltlite.model.events import Event
 from saltlite.model.ids import Jid, MinionId, RequestId, TargetId

@@ -15,10 +15,10 @@ from tornado.iostream import IOStream
 from tornado.web import HTTPError
 
 from saltlite.api.app import make_server
+from saltlite.api.clients import RunnerCall, Runners
 from saltlite.api.endpoint import Endpoint, Office
 from saltlite.api.feed import Feeds
 from saltlite.api.link import Line, MasterLink
-from saltlite.api.runners import RunnerCall, Runners
 from saltlite.config.api import ApiConfig
 from saltlite.errors import RefusedError, SaltliteError
 from saltlite.master.handlers.events import EventStream

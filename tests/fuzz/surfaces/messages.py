@@ -14,7 +14,7 @@ from saltlite.master.handlers.documents import FOR_FILES, answer
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.keys import handle_decide, handle_suspect
 from saltlite.master.handlers.results import Passing, Reported, store_passing, store_reports
-from saltlite.master.processes import ipc_messages as inside
+from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes.context import Watch
 from saltlite.master.protocol.session_manager import Decide, Pull, Report, Suspect
 from saltlite.model.ids import MinionId

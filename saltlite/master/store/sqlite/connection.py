@@ -1,14 +1,22 @@
-"""One SQLite connection of one process, and the one place where its errors become StoreError."""
+"""Connections to SQLite, transactions, and the mapping of errors to StoreError and DamagedError.
+
+An unreadable row (damaged on disk, or written by a version that stored something else) affects only itself: a query for
+it raises DamagedError, and a query for many rows skips it and logs it once per process.
+"""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
-from saltlite.errors import StoreError
+import msgpack  # type: ignore[import-untyped]  # the package ships no type information
+
+from saltlite.errors import DamagedError, StoreError
 
 BUSY_TIMEOUT_MS = 10_000
 """How long SQLite waits for a lock that the write lock does not order: another program, a WAL recovery."""
@@ -149,3 +157,101 @@ def explain(error: Exception, path: str) -> StoreError:
 
 
 _NO_ACCESS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
+
+
+class Transaction:
+    """The statements of one transaction. After an error inside it, it can only be rolled back."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._open = True
+        self._failure: StoreError | None = None
+
+    def _check(self) -> None:
+        if not self._open:
+            raise StoreError("this transaction of the store is over; use store.write() for another")
+
+    def rows(self, sql: str, values: Values = ()) -> list[Any]:
+        """As Connection.rows."""
+        self._check()
+        try:
+            return self._connection.rows(sql, values)
+        except StoreError as error:
+            self._failure = error
+            raise
+
+    def value(self, sql: str, values: Values = ()) -> Any:
+        """As Connection.value."""
+        rows = self.rows(sql, values)
+        return rows[0][0] if rows else None
+
+    def run(self, sql: str, values: Values = ()) -> int:
+        """As Connection.run."""
+        self._check()
+        try:
+            return self._connection.run(sql, values)
+        except StoreError as error:
+            self._failure = error
+            raise
+
+    def run_many(self, sql: str, rows: Iterable[Values]) -> None:
+        """As Connection.run_many."""
+        self._check()
+        try:
+            self._connection.run_many(sql, rows)
+        except StoreError as error:
+            self._failure = error
+            raise
+
+    def commit(self) -> None:
+        """Make it durable. Raises StoreError when a statement failed before, even if nobody looked."""
+        if self._failure is not None:
+            raise StoreError(f"nothing was stored, because a part of it failed: {self._failure}")
+        self.run("COMMIT")
+
+    def end(self) -> None:
+        """Roll back what was not committed; no statement runs in it from here on."""
+        self._open = False
+        self._connection.rollback()
+
+
+log = logging.getLogger(__name__)
+
+NAMED_MAX = 1000
+"""Rows that a process names in its log: a store that is damaged all over must not fill the disk with that."""
+
+_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, msgpack.UnpackException)
+_Made = TypeVar("_Made")
+_named: dict[str, None] = {}
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Around the reading of one row. Raises DamagedError, which names it, where its values are none."""
+    try:
+        yield
+    except _ERRORS as error:
+        raise DamagedError(
+            f"{what} in the store cannot be read ({type(error).__name__}: {error}): it is damaged, or "
+            "another version wrote it"
+        ) from error
+
+
+def readable(rows: Iterable[Any], make: Callable[[Any], _Made], name: Callable[[Any], str]) -> list[_Made]:
+    """What `make` makes of the rows; those that cannot be read are left out, and named by `name` in the log."""
+    found = []
+    for row in rows:
+        try:
+            with reading(name(row)):
+                found.append(make(row))
+        except DamagedError as error:
+            leave_out(error)
+    return found
+
+
+def leave_out(error: DamagedError) -> None:
+    """Name a row that is left out, unless this process has done so."""
+    text = str(error)
+    if text not in _named and len(_named) < NAMED_MAX:
+        _named[text] = None
+        log.error("%s; it is left out", text)

@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from saltlite.master.store.events import runs_like
-from saltlite.master.store.sqlite.connection import Values
-from saltlite.master.store.sqlite.damage import readable
-from saltlite.master.store.target_states import RANK
+from saltlite.master.store.invariants import RANK, runs_like
+from saltlite.master.store.sqlite.connection import Values, readable
 from saltlite.model.history import JobFilter, JobSummary, Outcome, TargetDetail
 from saltlite.model.ids import Jid, TargetId
 from saltlite.model.job import TERMINAL, TargetState

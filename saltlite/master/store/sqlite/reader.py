@@ -1,29 +1,351 @@
-"""Questions to the store, each one statement with constant text (SQLite keeps it prepared)."""
+"""The read side of the store: each query is one statement with constant text, which SQLite keeps prepared."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import DamagedError
-from saltlite.master.store.events import event_in
-from saltlite.master.store.ports import RETURNS_SIZE, FunctionSet, MinionRow, PendingKey, TargetRow, TokenRecord
-from saltlite.master.store.sqlite.audience import Audience
-from saltlite.master.store.sqlite.auth_tokens import AuthTokenReader
-from saltlite.master.store.sqlite.batches import BatchReader
-from saltlite.master.store.sqlite.damage import leave_out, readable, reading
-from saltlite.master.store.sqlite.history import HistoryReader
-from saltlite.master.store.sqlite.parts import PartReader
-from saltlite.master.store.target_states import RANK
+from saltlite.master.store.invariants import RANK, event_in, most_in_part
+from saltlite.master.store.ports import (
+    OPEN_JOBS_SIZE,
+    RETURNS_SIZE,
+    BatchJob,
+    FunctionSet,
+    MinionRow,
+    OpenJob,
+    PendingKey,
+    Standing,
+    TargetRow,
+    TokenRecord,
+)
+from saltlite.master.store.sqlite.connection import Transaction, Values, leave_out, readable, reading
+from saltlite.master.store.sqlite.history import OUTCOME_CODE, STATE_OF_RANK, HistoryReader, Queries
+from saltlite.model.authtoken import AuthToken
 from saltlite.model.events import Event
-from saltlite.model.ids import Jid, MinionId, RequestId
+from saltlite.model.history import Outcome
+from saltlite.model.ids import Jid, MinionId, PartId, RequestId, TargetId
 from saltlite.model.job import Batch, Job, Return, TargetState
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
+from saltlite.model.parts import part_id, resource_parts, split_part
 from saltlite.model.signature import by_name
 from saltlite.model.target import Target, TargetKind
+
+# -- target lists as they are stored with a job, and a cache of decoded ones: a fleet that reconnects asks for the open
+# jobs of ten thousand minions, and each answer carries the same lists
+
+AUDIENCES_KEPT = 32
+"""Decoded target lists that a reader remembers: one of 10,000 ids takes about 1 MB and 0.5 ms to decode."""
+
+Packed = tuple[bytes, bytes]
+"""The two columns of a job that hold its targets: minions, and resources by their minion."""
+
+
+def pack_targets(minions: tuple[MinionId, ...], resources: Mapping[MinionId, tuple[TargetId, ...]]) -> Packed:
+    """Target lists as they are stored."""
+    return msgpack.packb(minions), msgpack.packb(dict(resources))
+
+
+class Audience:
+    """The decoded target lists of one job."""
+
+    def __init__(self, packed: Packed) -> None:
+        self.minions: tuple[MinionId, ...] = msgpack.unpackb(packed[0], use_list=False)
+        self.resources: Mapping[MinionId, tuple[TargetId, ...]] = msgpack.unpackb(packed[1], use_list=False)
+        if not isinstance(self.minions, tuple) or not isinstance(self.resources, dict):
+            raise TypeError("its list of targets is none")
+        self._parts: dict[MinionId, dict[int, tuple[TargetId, ...]]] = {}
+
+    def part(self, minion: MinionId, number: int, most: int) -> tuple[TargetId, ...]:
+        """The resources of that part, of which each of this job has `most` at most; () for a minion's own."""
+        if not number:
+            return ()
+        if minion not in self._parts:
+            self._parts[minion] = dict(resource_parts(self.resources[minion], most))
+        return self._parts[minion][number]
+
+
+class Audiences:
+    """Decoded target lists by the seq of their job, the longest unused one forgotten first.
+
+    By seq, not by jid: a seq is never given out again, so an entry cannot go stale.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, Audience] = OrderedDict()
+
+    def get(self, seq: int, load: Callable[[int], Packed | None]) -> Audience | None:
+        """The lists of a job, from `load` if they are not kept; None when `load` knows no such job."""
+        known = self._kept.pop(seq, None)
+        if known is None:
+            packed = load(seq)
+            if packed is None:
+                return None
+            known = Audience(packed)
+            if len(self._kept) >= AUDIENCES_KEPT:
+                self._kept.popitem(last=False)
+        self._kept[seq] = known
+        return known
+
+
+# -- batches
+
+_BATCHES = (
+    "SELECT jid, created_at, deliver_ms, batch_size, batch_wait_ms, batch_failhard FROM jobs WHERE jid IN"
+    " (SELECT jid FROM job_targets INDEXED BY job_targets_unfinished WHERE rank = -1 AND rank < 9) ORDER BY jid"
+)
+_BATCHES_AMONG = (
+    "SELECT jid, created_at, deliver_ms, batch_size, batch_wait_ms, batch_failhard FROM jobs AS j"
+    " WHERE jid IN (SELECT value FROM json_each(?)) AND batch_size IS NOT NULL"
+    " AND EXISTS (SELECT 1 FROM job_targets AS t WHERE t.jid = j.jid AND t.rank = -1) ORDER BY jid"
+)
+_PLANNED_OF = (
+    "SELECT DISTINCT jid, part FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank = -1 AND rank < 9 AND minion = ? ORDER BY jid, part"
+)
+_STANDING = (
+    "SELECT total(rank IN (1, 2)"
+    " OR (changed_at <= ? AND ((rank = 0 AND changed_at > ?) OR (rank = 9 AND changed_at > ?)))),"
+    " total(rank = -1), max(changed_at), min(CASE outcome WHEN ? THEN target END) FROM job_targets WHERE jid = ?"
+)
+_PLANNED_SEEN = (
+    "SELECT max(m.last_seen) FROM job_targets AS t JOIN minions AS m ON m.id = t.minion WHERE t.jid = ? AND t.rank = -1"
+)
+_NEXT_PLANNED = (
+    "SELECT t.target FROM job_targets AS t CROSS JOIN minions AS m ON m.id = t.minion"
+    " WHERE t.jid = ? AND t.rank = -1 AND m.up ORDER BY t.target LIMIT ?"
+)
+
+
+class BatchReader:
+    """The part of `saltlite.master.store.ports.StoreReader` that batches are steered by."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+
+    def batches(self, among: Sequence[Jid] | None = None) -> list[BatchJob]:
+        if among is None:
+            rows = self._queries.rows(_BATCHES)
+        else:
+            rows = self._queries.rows(_BATCHES_AMONG, (json.dumps(list(among)),))
+        return [
+            BatchJob(jid, created_at, deliver_ms, Batch(size, wait_ms, bool(failhard)))
+            for jid, created_at, deliver_ms, size, wait_ms, failhard in rows
+        ]
+
+    def planned_of(self, minion: MinionId) -> list[PartId]:
+        return [part_id(jid, number) for jid, number in self._queries.rows(_PLANNED_OF, (minion,))]
+
+    def standing(self, jid: Jid, queued_since: float, ended_since: float, now: float) -> Standing:
+        values = (now, queued_since, ended_since, OUTCOME_CODE[Outcome.FAILED], jid)
+        active, planned, changed_at, failed = self._queries.rows(_STANDING, values)[0]
+        return Standing(int(active), int(planned), changed_at or 0.0, failed)
+
+    def planned_seen(self, jid: Jid) -> float:
+        return float(self._queries.value(_PLANNED_SEEN, (jid,)) or 0.0)
+
+    def next_planned(self, jid: Jid, limit: int) -> list[TargetId]:
+        return [row[0] for row in self._queries.rows(_NEXT_PLANNED, (jid, limit))]
+
+
+# -- parts of jobs: what each minion has to do, for itself and for its resources
+
+_MANAGING = "SELECT target, minion FROM job_targets WHERE jid = ? AND target <> minion ORDER BY target"
+# A minion itself is found by its primary key, what it manages by the index of parts, which has nothing else.
+_TARGETS = "SELECT target FROM job_targets WHERE jid = ? AND target = ? AND part = ?"
+_TARGETS_OF_RESOURCES = (
+    "SELECT target FROM job_targets INDEXED BY job_targets_parts"
+    " WHERE jid = ? AND minion = ? AND part = ? AND target <> minion ORDER BY target"
+)
+_OPEN_TARGETS = "SELECT target FROM job_targets WHERE jid = ? AND target = ? AND part = ? AND rank < 9"
+_OPEN_TARGETS_OF_RESOURCES = (
+    "SELECT target FROM job_targets INDEXED BY job_targets_parts"
+    " WHERE jid = ? AND minion = ? AND part = ? AND target <> minion AND rank < 9 ORDER BY target"
+)
+_OPEN_PARTS = "SELECT DISTINCT part, minion FROM job_targets WHERE jid = ? AND rank < 9 ORDER BY minion, part"
+# The ranks one by one: the index is sorted by rank, so each is one step to this minion's rows.
+_UNSETTLED = (
+    "SELECT jid, part, min(rank) FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank IN (0, 1, 2) AND rank < 9 AND minion = ? GROUP BY jid, part ORDER BY jid, part"
+)
+# The last row of a part is that of its lowest rank.
+_UNSETTLED_AMONG = (
+    "SELECT jid, part, rank, min(changed_at) FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank IN (0, 1, 2) AND rank < 9 AND minion = ? AND jid IN (SELECT value FROM json_each(?))"
+    " GROUP BY jid, part, rank ORDER BY jid, part, rank DESC"
+)
+# The length of a body is known without reading it.
+_BODY_SIZES = "SELECT jid, length(body) FROM jobs WHERE jid IN (SELECT value FROM json_each(?))"
+_BODIES = (
+    "SELECT jid, seq, body, signature, created_at, deliver_ms, batch_size IS NOT NULL FROM jobs"
+    " WHERE jid IN (SELECT value FROM json_each(?))"
+)
+_TARGET_LISTS = "SELECT minions, resources FROM jobs WHERE seq = ?"
+# Few rows are few parts, and are counted in a third of the time.
+_CROWDED = (
+    "SELECT asked.value FROM json_each(?) AS asked WHERE (SELECT 1 FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank = 0 AND rank < 9 AND minion = asked.value LIMIT 1 OFFSET ?) IS NOT NULL"
+    " AND (SELECT 1 FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank = 0 AND rank < 9 AND minion = asked.value GROUP BY jid, part LIMIT 1 OFFSET ?) IS NOT NULL"
+    " ORDER BY asked.key"
+)
+_WITH_OPEN_JOBS = (
+    "SELECT DISTINCT minion FROM job_targets INDEXED BY job_targets_unfinished"
+    " WHERE rank = 0 AND rank < 9 ORDER BY minion"
+)
+
+
+class PartReader:
+    """The part of `saltlite.master.store.ports.StoreReader` that delivery goes by."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._audiences = Audiences()
+
+    def managing_minions(self, jid: Jid) -> dict[TargetId, MinionId]:
+        return dict(self._queries.rows(_MANAGING, (jid,)))
+
+    def part_targets(self, jid: Jid, minion: MinionId, number: int) -> list[TargetId]:
+        sql = _TARGETS_OF_RESOURCES if number else _TARGETS
+        return [row[0] for row in self._queries.rows(sql, (jid, minion, number))]
+
+    def open_in_part(self, jid: Jid, minion: MinionId, number: int) -> list[TargetId]:
+        sql = _OPEN_TARGETS_OF_RESOURCES if number else _OPEN_TARGETS
+        return [row[0] for row in self._queries.rows(sql, (jid, minion, number))]
+
+    def open_parts(self, jid: Jid) -> list[tuple[PartId, MinionId]]:
+        return [(part_id(jid, number), minion) for number, minion in self._queries.rows(_OPEN_PARTS, (jid,))]
+
+    def unsettled(self, minion: MinionId) -> list[tuple[PartId, TargetState]]:
+        rows = self._queries.rows(_UNSETTLED, (minion,))
+        return [(part_id(jid, number), STATE_OF_RANK[rank]) for jid, number, rank in rows]
+
+    def open_jobs(self, minion: MinionId, parts: Sequence[PartId], size: int = OPEN_JOBS_SIZE) -> list[OpenJob]:
+        asked = {split_part(part) for part in parts}
+        rows = self._queries.rows(_UNSETTLED_AMONG, (minion, _jids(list(asked))))
+        unsettled = {(jid, number): (rank, at) for jid, number, rank, at in rows if (jid, number) in asked}
+        wanted = self._within(size, list(unsettled)) if len(unsettled) > 1 else list(unsettled)
+        if not wanted:
+            return []
+        found: list[OpenJob | None] = []
+        bodies = {row[0]: row for row in self._queries.rows(_BODIES, (_jids(wanted),))}
+
+        def one(asked: tuple[Jid, int]) -> OpenJob | None:
+            row = bodies[asked[0]]
+            audience = self._audiences.get(row[1], self._packed)
+            return None if audience is None else _open_job(minion, asked[1], unsettled[asked], audience, row)
+
+        for jid, number in wanted:
+            # Not there: the job was pruned since its rows were read, so it is open no more.
+            if jid in bodies:
+                found += readable([(jid, number)], one, lambda asked: f"job {asked[0]}")
+        return [job for job in found if job is not None]
+
+    def _within(self, size: int, parts: list[tuple[Jid, int]]) -> list[tuple[Jid, int]]:
+        """The first of these parts, up to the one with which their bodies have `size` bytes."""
+        lengths: dict[Jid, int] = dict(self._queries.rows(_BODY_SIZES, (_jids(parts),)))
+        count, total = 0, 0
+        while count < len(parts) and total < size:
+            total += lengths.get(parts[count][0], 0)
+            count += 1
+        return parts[:count]
+
+    def _packed(self, seq: int) -> Packed | None:
+        rows: list[Packed] = self._queries.rows(_TARGET_LISTS, (seq,))
+        return rows[0] if rows else None
+
+    def crowded(self, minions: Sequence[MinionId], most: int) -> list[MinionId]:
+        return [row[0] for row in self._queries.rows(_CROWDED, (json.dumps(list(minions)), most - 1, most - 1))]
+
+    def minions_with_open_jobs(self) -> list[MinionId]:
+        return [row[0] for row in self._queries.rows(_WITH_OPEN_JOBS)]
+
+
+def _jids(parts: list[tuple[Jid, int]]) -> str:
+    """Their jobs, as one value: SQLite limits the number of values, and the text of the statement stays constant."""
+    return json.dumps(sorted({jid for jid, _number in parts}))
+
+
+def _open_job(
+    minion: MinionId, number: int, unsettled: tuple[int, float], audience: Audience, row: tuple[Any, ...]
+) -> OpenJob:
+    jid, _seq, body, signature, made_at, deliver_ms, in_batch = row
+    state, changed_at = STATE_OF_RANK[unsettled[0]], unsettled[1]
+    return OpenJob(
+        jid=jid,
+        part=part_id(jid, number),
+        body=body,
+        signature=signature,
+        created_at=changed_at if state is TargetState.QUEUED else made_at,
+        deliver_ms=deliver_ms,
+        minions=audience.minions,
+        resources=audience.resources,
+        resources_here=audience.part(minion, number, most_in_part(batch=bool(in_batch))),
+        state=state,
+    )
+
+
+# -- login tokens
+
+_TOKENS = "SELECT token_id, backend, user, groups, created_at, expires_at, seal FROM auth_tokens"
+_PUT = (
+    "INSERT INTO auth_tokens (token_id, backend, user, groups, created_at, expires_at, seal)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+_TOO_MANY = (
+    "DELETE FROM auth_tokens WHERE backend = ? AND user = ? AND token_id NOT IN (SELECT token_id FROM auth_tokens"
+    " WHERE backend = ? AND user = ? ORDER BY created_at DESC, token_id LIMIT ?)"
+)
+
+
+class AuthTokenReader:
+    """The part of `saltlite.master.store.ports.StoreReader` about these."""
+
+    _queries: Queries
+
+    def auth_token(self, token_id: str) -> AuthToken | None:
+        rows = self._queries.rows(f"{_TOKENS} WHERE token_id = ?", (token_id,))
+        return _token(rows[0]) if rows else None
+
+    def auth_tokens(self) -> list[AuthToken]:
+        return [_token(row) for row in self._queries.rows(f"{_TOKENS} ORDER BY created_at, token_id")]
+
+
+def put_auth_token(transaction: Transaction, token: AuthToken, most: int) -> None:
+    """Insert it, and forget the oldest of that user above `most`."""
+    groups = json.dumps(token.groups)
+    row: Values = (
+        token.token_id,
+        token.backend,
+        token.user,
+        groups,
+        token.created_at,
+        token.expires_at,
+        token.seal,
+    )
+    transaction.run(_PUT, row)
+    who = (token.backend, token.user)
+    transaction.run(_TOO_MANY, (*who, *who, most))
+
+
+def delete_auth_token(transaction: Transaction, token_id: str) -> bool:
+    """Whether there was one."""
+    return transaction.run("DELETE FROM auth_tokens WHERE token_id = ?", (token_id,)) == 1
+
+
+def expire_auth_tokens(transaction: Transaction, now: float) -> None:
+    """Forget those that expired at `now` or before."""
+    transaction.run("DELETE FROM auth_tokens WHERE expires_at <= ?", (now,))
+
+
+def _token(row: Sequence[Any]) -> AuthToken:
+    token_id, backend, user, groups, created_at, expires_at, seal = row
+    return AuthToken(token_id, backend, user, tuple(json.loads(groups)), created_at, expires_at, seal)
+
 
 _KEY = "SELECT id, fingerprint, public, state, address, first_seen, changed_at, epoch, how FROM keys"
 _MINION = "SELECT id, fingerprint, address, version, boot_id, incarnation, functions, up, last_seen FROM minions"

@@ -3,7 +3,7 @@
     events       the log; its seq is the one counter that readers follow, never reused (AUTOINCREMENT)
     jobs         one row a job; seq is the seq of its event
     job_targets  one row a (jid, target); minion is the target itself, or manages it, and part the number of that
-                 minion's part with the target, 0 for itself; rank is saltlite.master.store.target_states.RANK of its
+                 minion's part with the target, 0 for itself; rank is saltlite.master.store.invariants.RANK of its
                  state,
                  outcome is history.OUTCOME_CODE of what became of it
     returns      at most one row a (jid, target); seq is the seq of its event

@@ -12,8 +12,12 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
 from saltlite.errors import StoreError
-from saltlite.master.store.events import (
+from saltlite.master.store.invariants import (
     EXPIRED_REASON,
+    NEVER_RAN,
+    RANK,
+    TERMINAL_RANK,
+    believed,
     cancelled_reason,
     check_job,
     first_state,
@@ -24,13 +28,10 @@ from saltlite.master.store.events import (
     return_event,
 )
 from saltlite.master.store.ports import FunctionSet, MinionRow, PartRow, ReturnCommit, Stored, TargetRow, TokenRecord
-from saltlite.master.store.sqlite import auth_tokens
-from saltlite.master.store.sqlite.audience import pack_targets
-from saltlite.master.store.sqlite.connection import Values
+from saltlite.master.store.sqlite import reader
+from saltlite.master.store.sqlite.connection import Transaction, Values
 from saltlite.master.store.sqlite.history import OUTCOME_CODE
-from saltlite.master.store.sqlite.reader import UNDELIVERED, SqliteReader
-from saltlite.master.store.sqlite.transaction import Transaction
-from saltlite.master.store.target_states import NEVER_RAN, RANK, TERMINAL_RANK, believed
+from saltlite.master.store.sqlite.reader import UNDELIVERED, SqliteReader, pack_targets
 from saltlite.model.authtoken import AuthToken
 from saltlite.model.history import Outcome, outcome_of, outcome_of_return
 from saltlite.model.ids import Jid, MinionId, TargetId
@@ -172,13 +173,13 @@ class SqliteWriter(SqliteReader):
         return self._transaction.run("DELETE FROM tokens WHERE token_id = ?", (token_id,)) == 1
 
     def put_auth_token(self, token: AuthToken, most: int) -> None:
-        auth_tokens.put_auth_token(self._transaction, token, most)
+        reader.put_auth_token(self._transaction, token, most)
 
     def delete_auth_token(self, token_id: str) -> bool:
-        return auth_tokens.delete_auth_token(self._transaction, token_id)
+        return reader.delete_auth_token(self._transaction, token_id)
 
     def expire_auth_tokens(self, now: float) -> None:
-        auth_tokens.expire_auth_tokens(self._transaction, now)
+        reader.expire_auth_tokens(self._transaction, now)
 
     def put_preaccept(self, minion: MinionId, fingerprint: Fingerprint, by: str) -> None:
         sql = "INSERT OR REPLACE INTO preaccepts (id, fingerprint, created_by) VALUES (?, ?, ?)"

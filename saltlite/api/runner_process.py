@@ -1,4 +1,4 @@
-"""One runner in a process of its own, `python -m saltlite.api.runnerprocess`: the call on stdin, the end on stdout.
+"""One runner in a process of its own, `python -m saltlite.api.runner_process`: the call on stdin, the end on stdout.
 
 Runners are plug-ins, and the API's own process loads none. Whatever this one asks of the master it asks with the
 token of whoever called the API, so that a runner can do nothing there that its caller could not do without it. stdin is
@@ -35,6 +35,7 @@ from saltlite.wire.ipc import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 VALUE_MAX = 32 * 1024 * 1024
 """Bytes of what a runner returns; a larger value is cut, and says so."""

@@ -1,19 +1,23 @@
-"""What every store must do alike, whatever keeps its rows: the parts of a job, the events that it mints and how they
-are packed.
+"""The rules that every store implementation follows: parts of a job, states of targets, and the events that it adds.
 
-A job or a return is never committed without its event, so the events are made here and not by the callers.
+A job or a return is never committed without its event, so the store makes events, not its callers. A state never goes
+back, a terminal state never changes, and silence changes nothing: a row takes a new state when its rank is higher and
+its own is not terminal. A running target cannot end as if it had never run there. A minion that says so does not know
+the job, because its disk was restored or another machine has its key, and the job is LOST.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
 from saltlite.errors import LocalProtocolError, RemoteProtocolError, StoreError, UsageError
+from saltlite.master.store.ports import PartRow, TargetRow
 from saltlite.model.events import Event, tag_job_new, tag_job_return
 from saltlite.model.ids import MinionId, TargetId
-from saltlite.model.job import Job, Return, TargetState
+from saltlite.model.job import TERMINAL, Job, Return, TargetState
 from saltlite.model.parts import NUMBER_MAX, PART_RESOURCES, resource_parts
 from saltlite.model.srn import parse_srn
 from saltlite.wire import codec
@@ -127,3 +131,32 @@ def check_job(job: Job) -> None:
         raise StoreError(f"job {job.jid} lists the resources of a minion out of order; nothing was stored")
     if any(len(srns) >= NUMBER_MAX for srns in job.resources.values()):
         raise StoreError(f"job {job.jid} is for more resources of one minion than a job can have; nothing was stored")
+
+
+TERMINAL_RANK = 9
+
+RANK: dict[TargetState, int] = {
+    TargetState.PLANNED: -1,
+    TargetState.QUEUED: 0,
+    TargetState.RECEIVED: 1,
+    TargetState.RUNNING: 2,
+    **dict.fromkeys(TERMINAL, TERMINAL_RANK),
+}
+
+NEVER_RAN = frozenset({TargetState.REFUSED, TargetState.EXPIRED, TargetState.CANCELLED})
+"""Ends that a minion reports of a job whose function was not entered. One that was killed while it ran has a return."""
+
+Heard = TypeVar("Heard", TargetRow, PartRow)
+
+
+def believed(current: TargetState, heard: Heard) -> Heard:
+    """What a minion's report amounts to, for a target in state `current`."""
+    if current is TargetState.RUNNING and heard.state in NEVER_RAN:
+        reason = f"the minion ran it and does not know it any more ({heard.reason})"
+        return replace(heard, state=TargetState.LOST, reason=reason)
+    return heard
+
+
+def advance(current: TargetState, heard: TargetState) -> TargetState:
+    """The state after `heard` was reported: the further of the two, and the first terminal one."""
+    return heard if RANK[heard] > RANK[current] else current

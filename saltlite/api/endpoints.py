@@ -1,0 +1,527 @@
+"""The endpoints of the API, by noun. `PATHS` maps each path to its handler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from tornado.iostream import StreamBufferFullError, StreamClosedError
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from saltlite import __version__
+from saltlite.api import link
+from saltlite.api.clients import Clients, Wheel, logged_in, logged_out
+from saltlite.api.endpoint import COOKIE, TOKEN_HEADER, Endpoint, SlowDownError
+from saltlite.api.feed import FeedEvent
+from saltlite.api.formats import BodyError
+from saltlite.api.lowstate import Lowstate, read_login, read_lowstate, read_lowstates
+from saltlite.api.openapi import document
+from saltlite.config.api import CLIENTS
+from saltlite.errors import LoginError, RefusedError, SaltliteError, UsageError
+from saltlite.model.ids import parse_jid, parse_minion_id
+
+LOGINS_MAX = 10
+"""Logins of one request."""
+
+
+class Caller(Endpoint):
+    """What the endpoints of this file share; no path is its own."""
+
+    def clients(self) -> Clients:
+        """Who carries out this request's lowstates."""
+        return Clients(self.office.link, self.office.runners, f"API from {self.address}")
+
+    def lowstates(self) -> list[Lowstate]:
+        """Those of the body: all of them are good before the first is carried out. Raises UsageError, BodyError."""
+        enabled = self.office.config.netapi_enable_clients
+        return [read_lowstate(row, enabled) for row in read_lowstates(self.body())]
+
+    def pace_login(self) -> None:
+        """Raises SlowDownError when this address tries too many logins."""
+        wait_s = self.office.logins.take(self.address, time.monotonic())
+        if wait_s:
+            raise SlowDownError("logins from this address", wait_s)
+
+    async def log_in(self, given: Any) -> dict[str, Any]:
+        """The master's answer to one login. Raises LoginError, UsageError."""
+        fields = read_login(given)
+        self.pace_login()
+        return await self.office.link.call("", "login", **fields)
+
+
+class Root(Caller):
+    """/: lowstates, for who has logged in."""
+
+    def get(self) -> None:
+        """A welcome, with the clients that may be named."""
+        enabled = self.office.config.netapi_enable_clients
+        self.answer({"return": "Welcome", "clients": [name for name in CLIENTS if name in enabled]})
+
+    async def post(self) -> None:
+        """Carry out lowstates."""
+        token = self.token()
+        self.answer({"return": await self.clients().run_each(self.lowstates(), token)})
+
+
+class Run(Caller):
+    """/run: lowstates, each with its own token or credentials."""
+
+    async def post(self) -> None:
+        """Carry out lowstates."""
+        returned: list[Any] = []
+        lowstates = self.lowstates()
+        for low in lowstates:
+            if not low.token and low.login is None:
+                raise LoginError("a lowstate for /run has `token`, or `eauth`, `username` and `password`")
+        for low in lowstates:
+            if not low.token:
+                self.pace_login()
+            token = await logged_in(self.office.link, low)
+            try:
+                returned += await self.clients().run_each([low], token)
+            finally:
+                if not low.token:
+                    await logged_out(self.office.link, token)
+        self.answer({"return": returned})
+
+
+class Login(Caller):
+    """/login: a name and a password for a token."""
+
+    def get(self) -> None:
+        """How to log in."""
+        raise LoginError("log in with POST /login: eauth, username and password")
+
+    async def post(self) -> None:
+        """Log in. Whatever token or cookie the request has is not looked at: a new one is made."""
+        given = self.body()
+        rows = given if isinstance(given, list) else [given]
+        if len(rows) != 1:
+            raise UsageError("one login at a time: POST /token takes several")
+        answer = await self.log_in(rows[0])
+        self.set_header(TOKEN_HEADER, answer["token"])
+        secure = not self.office.config.disable_ssl
+        self.set_cookie(COOKIE, answer["token"], httponly=True, secure=secure, samesite="Strict", path="/")
+        names = ("token", "start", "expire", "user", "eauth", "perms")
+        self.answer({"return": [{name: answer[name] for name in names}]})
+
+
+class Logout(Caller):
+    """/logout: the end of a token."""
+
+    async def post(self) -> None:
+        """Make the token void, here and everywhere."""
+        await self.office.link.call(self.token(), "logout")
+        self.clear_cookie(COOKIE, path="/")
+        self.answer({"return": "Your token has been cleared"})
+
+
+class Token(Caller):
+    """/token: tokens for /run."""
+
+    async def post(self) -> None:
+        """Log in, once for each entry."""
+        given = self.body()
+        rows = given if isinstance(given, list) else [given]
+        if not 1 <= len(rows) <= LOGINS_MAX:
+            raise UsageError(f"one request has 1 to {LOGINS_MAX} logins")
+        found = []
+        for row in rows:
+            answer = await self.log_in(row)
+            found.append(
+                {
+                    "start": answer["start"],
+                    "expire": answer["expire"],
+                    "name": answer["user"],
+                    "eauth": answer["eauth"],
+                    "token": answer["token"],
+                }
+            )
+        self.answer(found)
+
+
+# -- minions, jobs and keys
+
+KEY_FIELDS = frozenset({"mid", "eauth", "username", "password", "sharedsecret"})
+"""What the body of POST /keys may have."""
+JOBS_SHOWN = 1000
+"""Jobs of GET /jobs: the newest."""
+
+
+class Minions(Caller):
+    """/minions."""
+
+    async def get(self) -> None:
+        """The grains of the minions, asked of themselves."""
+        low = Lowstate("local", "grains.items", tgt="*")
+        self.answer({"return": await self.clients().run_each([low], self.token())})
+
+    async def post(self) -> None:
+        """Publish jobs, and wait for nothing: lowstates of the client local_async, which need not say so."""
+        token = self.token()
+        enabled = self.office.config.netapi_enable_clients
+        rows = [
+            {**row, "client": "local_async"} if isinstance(row, dict) else row for row in read_lowstates(self.body())
+        ]
+        lowstates = [read_lowstate(row, enabled) for row in rows]
+        published = await self.clients().run_each(lowstates, token)
+        links = [{"href": f"/jobs/{one['jid']}"} for one in published if one]
+        self.answer({"return": published, "_links": {"jobs": links}}, 202)
+
+
+class Minion(Caller):
+    """/minions/<id>."""
+
+    async def get(self, minion: str) -> None:
+        """Its grains, asked of itself."""
+        low = Lowstate("local", "grains.items", tgt=minion, tgt_type="list")
+        self.answer({"return": await self.clients().run_each([low], self.token())})
+
+
+class Jobs(Endpoint):
+    """/jobs and /jobs/<jid>."""
+
+    async def get(self, jid: str | None = None) -> None:
+        """The newest jobs, or one with what it returned."""
+        token = self.token()
+        if jid is None:
+            answer = await self.office.link.call(token, "job_list", limit=JOBS_SHOWN)
+            self.answer({"return": [{row["jid"]: _listed(row) for row in answer["jobs"]}]})
+            return
+        job = (await self.office.link.call(token, "job_show", jid=parse_jid(jid)))["job"]
+        returned = await link.returned(self.office.link, token, jid)
+        values = {name: row["ret"] for name, row in returned.items()}
+        rows = {name: {**row, "return": row["ret"]} for name, row in returned.items()}
+        info = {**_listed(job), "jid": jid, "Minions": [row["id"] for row in job["targets"]], "Result": rows}
+        if "metadata" in job:
+            info["Metadata"] = job["metadata"]
+        self.answer({"info": [info], "return": [values]})
+
+
+def _listed(job: Mapping[str, Any]) -> dict[str, Any]:
+    began = datetime.fromtimestamp(job["created_at"], UTC)
+    return {
+        "Function": job["fun"],
+        "Arguments": [argument for call in job.get("calls", ()) for argument in call[1]],
+        "Target": job["tgt"],
+        "Target-type": job["tgt_type"],
+        "User": job["user"],
+        "StartTime": began.strftime("%Y, %b %d %H:%M:%S.%f"),
+    }
+
+
+class Keys(Caller):
+    """/keys."""
+
+    async def get(self) -> None:
+        """The ids of all keys by list."""
+        self.answer({"return": await Wheel(self.office.link, self.token()).list_all()})
+
+    async def post(self) -> None:
+        """Let one minion in that does not exist yet: a join token for its id, which is good once.
+
+        In Salt this answers a pair of keys that the master has made and accepted. Here the private key never leaves
+        the machine that made it, and what a new machine is given instead is the right to join under its name.
+        """
+        given = self.body()
+        has_login = isinstance(given, dict) and ("username" in given or "eauth" in given)
+        token = "" if has_login else self.token()
+        if not isinstance(given, dict) or not KEY_FIELDS.issuperset(given):
+            raise UsageError(
+                "POST /keys takes mid, the id of a minion, and eauth, username and password without a token"
+            )
+        if wrong := [field for field, value in given.items() if not isinstance(value, str)]:
+            raise UsageError(f"POST /keys: `{wrong[0]}` is no text")
+        name = parse_minion_id(given.get("mid"))
+        token = token or (await self.log_in(given))["token"]
+        try:
+            made = await Wheel(self.office.link, token).token_create(name)
+        finally:
+            if has_login:
+                await logged_out(self.office.link, token)
+        self.answer({"return": {"mid": name, **made}})
+
+
+class Key(Endpoint):
+    """/keys/<id>."""
+
+    async def get(self, minion: str) -> None:
+        """The fingerprints of the keys of one id, by list."""
+        self.answer({"return": await Wheel(self.office.link, self.token()).finger_of(minion)})
+
+
+# -- webhooks: what other programs send becomes an event under a tag of its own
+
+HOOK_MAX = 64 * 1024
+"""Bytes of a hook's body: each is an event that is stored."""
+_SECRET = {"authorization", "cookie", "proxy-authorization", TOKEN_HEADER.lower()}
+"""Headers that are in no event."""
+
+
+class Hook(Endpoint):
+    """/hook and /hook/<anything>."""
+
+    async def post(self, path: str | None = None) -> None:
+        """Make an event `salt/netapi/hook/<path>` of the body."""
+        token = "" if self.office.config.webhook_disable_auth else self.token()
+        wait_s = self.office.hooks.take("", time.monotonic())
+        if wait_s:
+            raise SlowDownError("hooks", wait_s)
+        if len(self.request.body) > HOOK_MAX:
+            raise BodyError(f"the body of a hook has at most {HOOK_MAX} bytes", 413)
+        headers = {name: value for name, value in self.request.headers.items() if name.lower() not in _SECRET}
+        try:
+            await self.office.link.call(
+                token,
+                "hook",
+                path=(path or "").strip("/"),
+                data={"headers": headers, "body": self._body(), "post": self._form()},
+            )
+        except (LoginError, RefusedError):
+            # Those who may send none must not use up what is for those who may.
+            self.office.hooks.give_back("")
+            raise
+        self.answer({"success": True})
+
+    def _body(self) -> Any:
+        """The value of a body that is JSON or YAML, otherwise its text: hooks come from all kinds of programs."""
+        try:
+            return self.body() if self.request.body else ""
+        except BodyError:
+            return self.request.body.decode("utf-8", "replace")
+
+    def _form(self) -> dict[str, Any]:
+        """The fields of a form."""
+        found = self._body()
+        is_form = self.request.headers.get("Content-Type", "").startswith("application/x-www-form-urlencoded")
+        return found if is_form and isinstance(found, dict) else {}
+
+
+# -- the API itself
+
+
+class _Watched(Endpoint):
+    """What the two endpoints with figures share: whoever may see them."""
+
+    async def let_in(self) -> None:
+        """Raises LoginError without a token that is good, unless figures are for everybody."""
+        if not self.office.config.stats_disable_auth:
+            await self.office.link.call(self.token(), "whoami")
+
+    def gauges(self) -> dict[str, float]:
+        """What there is now."""
+        return {
+            "connections": len(self.office.connections),
+            "event_watchers": self.office.feeds.watchers,
+            "uptime_seconds": time.time() - self.office.metrics.started_at,
+        }
+
+
+class Stats(_Watched):
+    """/stats: figures as a value."""
+
+    async def get(self) -> None:
+        """Counts of requests by endpoint and status."""
+        await self.let_in()
+        metrics = self.office.metrics
+        requests: dict[str, dict[str, int]] = {}
+        for (endpoint, _method, status), count in sorted(metrics.requests.items()):
+            row = requests.setdefault(endpoint, {})
+            row[str(status)] = row.get(str(status), 0) + count
+        self.answer({"saltlite-api": {"version": __version__, "requests": requests, **self.gauges()}})
+
+
+class Prometheus(_Watched):
+    """/metrics: figures for Prometheus."""
+
+    def streams(self) -> bool:
+        """The format is that of Prometheus, whatever Accept says."""
+        return True
+
+    async def get(self) -> None:
+        """Counters, a histogram of durations, gauges."""
+        await self.let_in()
+        self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.finish(self.office.metrics.exposed(self.gauges()))
+
+
+class Openapi(Endpoint):
+    """/openapi.json: what there is, for programs."""
+
+    def get(self) -> None:
+        """The document, to everybody."""
+        self.answer(document())
+
+
+# -- events: /events (server-sent events) and /ws (a WebSocket)
+
+log = logging.getLogger(__name__)
+
+RETRY_MS = 400
+"""Salt's figure: after so long a watcher whose connection broke comes back."""
+QUIET_S = 20.0
+"""After so long without an event there is a comment, so that proxies and firewalls keep the connection."""
+UNSENT_MAX = 8 * 1024 * 1024
+"""Bytes that may wait for a watcher; one that does not read is cut off, and comes back with its cursor."""
+READY = "websocket client ready"
+"""What a client of /ws says first, as with Salt."""
+READY_MAX_S = 30.0
+_CURSOR_DIGITS = 18
+
+
+class Events(Endpoint):
+    """/events: what happens, from now on or behind Last-Event-ID, until the token ends."""
+
+    ENDLESS = True
+
+    def streams(self) -> bool:
+        """The format is text/event-stream."""
+        return True
+
+    async def get(self) -> None:
+        """Send events for as long as the caller reads them."""
+        after = self._cursor()
+        async with self.office.feeds.watch(self.token(), after) as events:
+            self.set_header("Content-Type", "text/event-stream; charset=utf-8")
+            self.set_header("X-Accel-Buffering", "no")
+            connection: Any = self.request.connection
+            connection.stream.max_write_buffer_size = UNSENT_MAX
+            with contextlib.suppress(StreamClosedError, StreamBufferFullError):
+                self.write(f"retry: {RETRY_MS}\n\n")
+                await self.flush()
+                await self._send_all(events)
+        if not self._finished:
+            self.finish()
+
+    async def _send_all(self, events: Any) -> None:
+        coming: asyncio.Future[FeedEvent] | None = None
+        self._closed = asyncio.get_running_loop().create_future()
+        try:
+            while True:
+                if coming is None:
+                    coming = asyncio.ensure_future(anext(events))
+                await asyncio.wait({coming, self._closed}, timeout=QUIET_S, return_when=asyncio.FIRST_COMPLETED)
+                if self._closed.done():
+                    return
+                if coming.done():
+                    event, coming = coming.result(), None
+                    self.write(b"id: %d\ntag: %s\ndata: %s\n\n" % (event.seq, _line(event.tag), event.data))
+                else:
+                    self.write(b": quiet\n\n")
+                await self.flush()
+        except SaltliteError as error:
+            # The status was sent long ago; the caller comes back and is told then.
+            log.info("a stream of events ends: %s", error)
+        finally:
+            if coming is not None:
+                coming.cancel()
+
+    def on_connection_close(self) -> None:
+        """Called by tornado when the caller has gone."""
+        super().on_connection_close()
+        closed = getattr(self, "_closed", None)
+        if closed is not None and not closed.done():
+            closed.set_result(None)
+
+    def _cursor(self) -> int | None:
+        text = self.request.headers.get("Last-Event-ID", "").strip()
+        if not text:
+            return None
+        if not (text.isascii() and text.isdigit()) or len(text) > _CURSOR_DIGITS:
+            raise UsageError("Last-Event-ID is the number of an event, as the lines `id:` have them")
+        return int(text)
+
+
+def _line(tag: str) -> bytes:
+    return "".join(letter if letter.isprintable() else "?" for letter in tag).encode("utf-8", "replace")
+
+
+class Ws(WebSocketHandler, Endpoint):
+    """/ws: the same as messages of a WebSocket, once the client has said that it is ready."""
+
+    QUERY = frozenset({"format_events"})
+    ENDLESS = True
+
+    _sending: asyncio.Task[None] | None = None
+    _given: str = ""
+    _stream: Any = None
+    _late: asyncio.TimerHandle | None = None
+
+    def streams(self) -> bool:
+        """Messages have a format of their own."""
+        return True
+
+    def check_origin(self, origin: str) -> bool:
+        """A page of somebody else's could use the cookie of its visitor: only our own origin, and configured ones."""
+        return origin in self.office.config.cors_origins or super().check_origin(origin)
+
+    async def get(self, *path: str) -> None:
+        """Shake hands, with a token that is good."""
+        if any(path):
+            raise UsageError("a token in the URL ends in logs: send it in the header X-Auth-Token")
+        self._given = self.token()
+        connection: Any = self.request.connection
+        self._stream = connection.stream
+        await self.office.link.call(self._given, "whoami")
+        await super().get()
+
+    def open(self, *_path: str) -> None:
+        """Called by tornado after the handshake."""
+        self._late = asyncio.get_running_loop().call_later(READY_MAX_S, self._refuse_silent)
+
+    def _refuse_silent(self) -> None:
+        if self._sending is None:
+            self.close(1008, "say: websocket client ready")
+
+    def on_message(self, message: str | bytes) -> None:
+        """Only one message means something, and only once."""
+        if message == READY and self._sending is None:
+            self._sending = asyncio.ensure_future(self._send())
+        elif message != READY:
+            self.close(1003, "say: websocket client ready")
+
+    def on_close(self) -> None:
+        """Called by tornado at the end, which may come before the handshake is over."""
+        self.office.connections.remove(self._stream)
+        if self._late is not None:
+            self._late.cancel()
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def _send(self) -> None:
+        try:
+            async with self.office.feeds.watch(self._given, None) as events:
+                async for event in events:
+                    await self.write_message(b"data: %s\n\n" % event.data)
+        except LoginError as error:
+            self.close(1008, str(error)[:100])
+        except SaltliteError as error:
+            self.close(1013, str(error)[:100])
+        except (WebSocketClosedError, StreamClosedError, StreamBufferFullError):
+            pass
+
+
+PATHS: dict[str, type[Any]] = {
+    r"/": Root,
+    r"/run": Run,
+    r"/login": Login,
+    r"/logout": Logout,
+    r"/token": Token,
+    r"/minions": Minions,
+    r"/minions/([^/]+)": Minion,
+    r"/jobs(?:/([^/]+))?": Jobs,
+    r"/keys": Keys,
+    r"/keys/([^/]+)": Key,
+    r"/events": Events,
+    r"/ws(?:/(.*))?": Ws,
+    r"/hook(?:/(.*))?": Hook,
+    r"/stats": Stats,
+    r"/metrics": Prometheus,
+    r"/openapi\.json": Openapi,
+}
+"""Every path there is."""
