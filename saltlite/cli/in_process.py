@@ -21,8 +21,7 @@ from saltlite.model.binding import bind
 from saltlite.model.execution import is_direct
 from saltlite.model.ids import Jid, jid_at
 from saltlite.model.signature import by_name, parse_signature
-from saltlite.plugins.grains.collect import collect
-from saltlite.plugins.grains.kept import kept
+from saltlite.plugins.grains.collect import collect, static_grains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,7 +86,7 @@ def find_grains(opts: Mapping[str, Any]) -> dict[str, Any]:
         grains = collect(opts)
         for found in custom_grains(opts, grains):
             grains.update(found)
-        grains.update(kept(opts))
+        grains.update(static_grains(opts))
     return {**grains, **(opts.get("grains") or {}), "id": opts["id"]}
 
 

@@ -242,8 +242,7 @@ class EqualAnswers:
     names_failures = True
 
     def __init__(self, console: Console, *, color: bool) -> None:
-        from saltlite.plugins.output._paint import BAD, TEXT, Paint
-        from saltlite.plugins.output.nested import body
+        from saltlite.plugins.output.nested import BAD, TEXT, Paint, body
 
         self._console = console
         self._color = color

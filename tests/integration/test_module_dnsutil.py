@@ -12,7 +12,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.plugins.grains.kept import kept
+from saltlite.plugins.grains.collect import static_grains
 from tests.support.machine import Machine, machine_in
 
 INDEX = build_index(search_layers({}))
@@ -59,7 +59,7 @@ def test_a_policy_names_no_options_of_dig(machine: Machine) -> None:
 
 def serial(folder: Path, *args: Any, **kwargs: Any) -> Outcome:
     opts = {"id": "ns1", "conf_file": str(folder / "minion")}
-    return call(Loader(INDEX, opts, {"id": "ns1", **kept(opts)}, {}), "dnsutil.serial", args, kwargs)
+    return call(Loader(INDEX, opts, {"id": "ns1", **static_grains(opts)}, {}), "dnsutil.serial", args, kwargs)
 
 
 def test_a_serial_number_is_kept_as_a_grain_and_goes_up(tmp_path: Path) -> None:

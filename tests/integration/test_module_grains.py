@@ -16,7 +16,7 @@ from saltlite.loader.call import Outcome, call
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
-from saltlite.plugins.grains.kept import FILE_BYTES_MAX, kept
+from saltlite.plugins.grains.collect import FILE_BYTES_MAX, static_grains
 from saltlite.plugins.modules import grains
 
 INDEX = build_index(search_layers({}))
@@ -26,7 +26,7 @@ FOUND = {"id": "web1", "os": "Debian", "os_family": "Debian", "ips": ["192.0.2.1
 def run(folder: Path, fun: str, *args: Any, **kwargs: Any) -> Outcome:
     """One job: it has the grains that the last one left."""
     opts = {"id": "web1", "conf_file": str(folder / "minion"), "grains": {"fixed": 1}}
-    return call(Loader(INDEX, opts, {**FOUND, **kept(opts), "fixed": 1}, {}), f"grains.{fun}", args, kwargs)
+    return call(Loader(INDEX, opts, {**FOUND, **static_grains(opts), "fixed": 1}, {}), f"grains.{fun}", args, kwargs)
 
 
 def in_file(folder: Path) -> Any:
@@ -161,7 +161,7 @@ def test_a_file_that_is_no_map_is_never_overwritten_and_costs_its_own_grains_onl
     outcome = run(tmp_path, "setval", "rack", 4)
     assert (outcome.retcode, "stays as it is" in outcome.value) == (1, True)
     assert (tmp_path / "grains").read_text() == text
-    assert kept({"conf_file": str(tmp_path / "minion")}) == {}
+    assert static_grains({"conf_file": str(tmp_path / "minion")}) == {}
     assert "are missing" in caplog.text
 
 
@@ -246,7 +246,7 @@ def test_sanitized_items_hide_what_names_the_machine(tmp_path: Path) -> None:
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "grains").write_text("a: " + "x" * FILE_BYTES_MAX)
-    assert kept({"conf_file": str(tmp_path / "minion")}) == {}
+    assert static_grains({"conf_file": str(tmp_path / "minion")}) == {}
     assert "more than" in caplog.text
 
 

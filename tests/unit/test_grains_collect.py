@@ -16,13 +16,13 @@ import pytest
 
 import saltlite
 from saltlite.loader.encode import decode_return, encode_return
-from saltlite.plugins.grains import core, hardware, network
+from saltlite.plugins.grains import core, network
 from saltlite.plugins.grains.collect import SOURCES, collect
 
 
 def with_files(monkeypatch: pytest.MonkeyPatch, module: Any, files: dict[str, str]) -> None:
     """Let a grains module see these files and no others."""
-    monkeypatch.setattr(module, "_read", lambda path: files.get(path, ""))
+    monkeypatch.setattr(module, "read_text", lambda path: files.get(path, ""))
 
 
 def with_os_release(monkeypatch: pytest.MonkeyPatch, **fields: str) -> dict[str, Any]:
@@ -215,10 +215,10 @@ def test_processor_and_memory_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
         "/proc/cpuinfo": CPUINFO.format("sse"),
         "/proc/meminfo": "MemTotal:  4096 kB\nSwapTotal:  2048 kB\n",
     }
-    with_files(monkeypatch, hardware, files)
-    processors = hardware.processors()
+    with_files(monkeypatch, core, files)
+    processors = core.processors()
     assert (processors["cpu_model"], processors["cpu_flags"]) == ("Fast CPU", ["fpu", "vme", "sse"])
-    assert hardware.memory() == {"mem_total": 4, "swap_total": 2}
+    assert core.memory() == {"mem_total": 4, "swap_total": 2}
 
 
 @pytest.mark.parametrize(
@@ -248,15 +248,15 @@ def test_processor_and_memory_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_the_machine_runs_inside_of(
     monkeypatch: pytest.MonkeyPatch, files: dict[str, str], expected: dict[str, str]
 ) -> None:
-    with_files(monkeypatch, hardware, files)
+    with_files(monkeypatch, core, files)
     monkeypatch.setattr(os.path, "exists", lambda _: False)
     monkeypatch.setattr(os.path, "isdir", lambda _: False)
-    assert hardware.virtual() == expected
+    assert core.virtual() == expected
 
 
 def test_firmware_that_says_nothing_gives_no_grains(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_files(monkeypatch, hardware, {"/sys/class/dmi/id/sys_vendor": "Acme\n"})
-    assert hardware.firmware() == {"manufacturer": "Acme"}
+    with_files(monkeypatch, core, {"/sys/class/dmi/id/sys_vendor": "Acme\n"})
+    assert core.firmware() == {"manufacturer": "Acme"}
 
 
 # --- network

@@ -17,8 +17,7 @@ from saltlite.minion.sync.custom_grains import custom_grains
 from saltlite.platform import logs
 from saltlite.platform.process import Child, keep_only, set_parent_death_signal
 from saltlite.platform.reactor import Reactor
-from saltlite.plugins.grains.collect import collect
-from saltlite.plugins.grains.kept import kept, kept_version
+from saltlite.plugins.grains.collect import collect, static_grains, static_grains_version
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +46,12 @@ class GrainFinder:
 
     def find_if_somebody_set_some(self) -> None:
         """Look for them if the file of those that are set has changed since the last look."""
-        if self._kept != kept_version(self._opts):
+        if self._kept != static_grains_version(self._opts):
             self.find()
 
     def _look(self) -> None:
         self._looking = True
-        self._kept = kept_version(self._opts)
+        self._kept = static_grains_version(self._opts)
         waiting, self._next = self._next, []
         reading, writing = os.pipe2(os.O_CLOEXEC)
         pid = _fork_finder(self._opts, writing)
@@ -98,7 +97,7 @@ def _fork_finder(opts: Mapping[str, Any], writing: int) -> int:
                 pipe.write(msgpack.packb(shipped, default=str))
                 for piece in custom_grains(opts, shipped):
                     pipe.write(msgpack.packb(piece, default=str))
-                pipe.write(msgpack.packb(kept(opts), default=str))
+                pipe.write(msgpack.packb(static_grains(opts), default=str))
             logs.report_repeats()
             status = 0
         finally:

@@ -111,7 +111,7 @@ def kernel() -> dict[str, Any]:
         "kernelversion": system.version,
         "kernelparams": [
             [name, value if equals else None]
-            for name, equals, value in (word.partition("=") for word in _read("/proc/cmdline").split())
+            for name, equals, value in (word.partition("=") for word in read_text("/proc/cmdline").split())
         ],
         "cpuarch": system.machine,
         "osarch": _package_architecture(system.machine, family),
@@ -121,7 +121,7 @@ def kernel() -> dict[str, Any]:
 def first_process() -> dict[str, Any]:
     """The init system, and systemd's version where it runs the machine."""
     if not os.path.isdir("/run/systemd/system"):
-        command = _read("/proc/1/comm").strip()
+        command = read_text("/proc/1/comm").strip()
         return {"init": _INITS.get(command, command) or "unknown"}
     for folder in ("/usr/lib/systemd", "/lib/systemd", "/usr/lib/x86_64-linux-gnu/systemd"):
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
@@ -162,7 +162,7 @@ def process() -> dict[str, Any]:
 def machine_id() -> dict[str, Any]:
     """The id that systemd or D-Bus gave to this installation."""
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
-        text = _read(path).strip()
+        text = read_text(path).strip()
         if text:
             return {"machine_id": text}
     return {}
@@ -187,7 +187,7 @@ def _zone() -> str:
         _, found, name = os.readlink("/etc/localtime").partition("/zoneinfo/")
     except OSError:
         found, name = "", ""
-    return name if found else _read("/etc/timezone").strip()
+    return name if found else read_text("/etc/timezone").strip()
 
 
 def _os_release() -> dict[str, str]:
@@ -211,7 +211,7 @@ def _package_architecture(machine: str, family: str) -> str:
     if family != "Debian":
         return machine
     # The file exists where foreign architectures were added; its first line is dpkg's own.
-    lines = _read("/var/lib/dpkg/arch").split()
+    lines = read_text("/var/lib/dpkg/arch").split()
     if lines:
         return lines[0]
     if machine == "x86_64" and sys.maxsize < 2**32:
@@ -226,9 +226,117 @@ def _entry_name(lookup: Any, number: int) -> str:
         return str(number)
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()
     except OSError:
         return ""
+
+
+# --- Hardware: processors, memory, firmware, virtualisation ---
+
+_DMI = "/sys/class/dmi/id"
+
+_FIRMWARE = {
+    "manufacturer": "sys_vendor",
+    "productname": "product_name",
+    "serialnumber": "product_serial",
+    "uuid": "product_uuid",
+    "biosvendor": "bios_vendor",
+    "biosversion": "bios_version",
+    "biosreleasedate": "bios_date",
+    "boardname": "board_name",
+}
+"""Grain -> file of the firmware's tables in /sys; some are readable by root only."""
+
+_HYPERVISORS = (
+    ("vmware", "VMware"),
+    ("virtualbox", "VirtualBox"),
+    ("innotek", "VirtualBox"),
+    ("parallels", "Parallels"),
+    ("xen", "xen"),
+    ("qemu", "kvm"),
+    ("kvm", "kvm"),
+    ("amazon ec2", "kvm"),
+    ("google compute engine", "gce"),
+    ("openstack", "kvm"),
+    ("bochs", "kvm"),
+    ("bhyve", "bhyve"),
+)
+"""What the firmware's vendor and product say, in lower case -> `virtual`; the first match counts."""
+
+_MODEL_KEYS = ("model name", "Model", "Processor", "cpu model", "vendor_id")
+"""Where architectures name the processor in /proc/cpuinfo, the most telling one first."""
+
+_CONTAINERS = {
+    "docker": "Docker",
+    "lxc": "LXC",
+    "lxc-libvirt": "LXC",
+    "podman": "Podman",
+    "systemd-nspawn": "systemd-nspawn",
+    "rkt": "rkt",
+    "wsl": "WSL",
+}
+"""What the container manager calls itself -> the grain `virtual_subtype`."""
+
+
+def processors() -> dict[str, Any]:
+    """Number, model and flags of the processors."""
+    text = read_text("/proc/cpuinfo")
+    models = (re.search(rf"^{key}\s*:\s*(.*)$", text, re.MULTILINE) for key in _MODEL_KEYS)
+    model = next((match[1].strip() for match in models if match), "Unknown")
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.*)$", text, re.MULTILINE)
+    return {
+        "num_cpus": os.cpu_count() or 1,
+        "cpu_model": model,
+        "cpu_flags": flags[1].split() if flags else [],
+    }
+
+
+def memory() -> dict[str, Any]:
+    """Memory and swap in MiB."""
+    kib = dict(re.findall(r"^(\w+):\s+(\d+) kB$", read_text("/proc/meminfo"), re.MULTILINE))
+    return {
+        "mem_total": int(kib.get("MemTotal", 0)) // 1024,
+        "swap_total": int(kib.get("SwapTotal", 0)) // 1024,
+    }
+
+
+def firmware() -> dict[str, Any]:
+    """Manufacturer, product, serial number and BIOS, as far as the firmware names them to this user."""
+    found = {grain: read_text(os.path.join(_DMI, name)).strip() for grain, name in _FIRMWARE.items()}
+    return {grain: text for grain, text in found.items() if text}
+
+
+def virtual() -> dict[str, Any]:
+    """`virtual`: container, kvm, VMware, … or physical; `virtual_subtype` names the kind of container."""
+    container = _container()
+    if container:
+        return {"virtual": "container", "virtual_subtype": container}
+    described = f"{read_text(f'{_DMI}/sys_vendor')} {read_text(f'{_DMI}/product_name')}".lower()
+    if "microsoft corporation" in described and "virtual machine" in described:
+        return {"virtual": "HyperV"}
+    for sign, name in _HYPERVISORS:
+        if sign in described:
+            return {"virtual": name}
+    if os.path.isdir("/proc/xen") or "xen" in read_text("/sys/hypervisor/type"):
+        return {"virtual": "xen"}
+    # The processor itself says that there is a hypervisor, and nothing says which.
+    return {"virtual": "kvm" if re.search(r"^flags.*\bhypervisor\b", read_text("/proc/cpuinfo"), re.M) else "physical"}
+
+
+def _container() -> str:
+    """The kind of container that this process runs in, or nothing."""
+    name = read_text("/run/systemd/container").strip()
+    if not name:
+        match = re.search(r"(?:^|\0)container=([^\0]+)", read_text("/proc/1/environ"))
+        name = match[1] if match else ""
+    if not name and os.path.exists("/.dockerenv"):
+        name = "docker"
+    if not name and os.path.exists("/run/.containerenv"):
+        name = "podman"
+    if not name:
+        match = re.search(r"/(docker|lxc|kubepods|libpod)[/.-]", read_text("/proc/1/cgroup"))
+        name = {"kubepods": "docker", "libpod": "podman"}.get(match[1], match[1]) if match else ""
+    return _CONTAINERS.get(name.lower(), name)

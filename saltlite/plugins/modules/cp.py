@@ -11,19 +11,67 @@ Copies are kept in ``<cachedir>/files/<saltenv>``.
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError, UsageError
 from saltlite.model.files import FileAddress, is_address, is_area, parse_address, parse_env, parse_path
-from saltlite.plugins.modules import _copies
+from saltlite.plugins.modules import _safe_files
 from saltlite.plugins.modules._safe_files import hold, pinned
 
 if TYPE_CHECKING:
     from saltlite.loader.hints import __file_client__, __opts__, __salt__
+
+
+# --- Patterns and destinations ---
+
+
+def _matcher(patterns: Any) -> Callable[[str], bool]:
+    """Whether a pattern matches a path: a glob on all of it, or behind `E@` a regular expression anywhere in it.
+
+    Raises SaltInvocationError for what is no regular expression.
+    """
+    texts = [str(one) for one in patterns] if isinstance(patterns, list) else [str(patterns)]
+    try:
+        each = [re.compile(text[2:] if text.startswith("E@") else rf"\A{fnmatch.translate(text)}") for text in texts]
+    except re.error as error:
+        raise SaltInvocationError(f"{patterns!r} holds what is no regular expression: {error}.") from error
+    return lambda path: any(one.search(path) for one in each)
+
+
+def _make_folders(folder: str) -> None:
+    """Make a folder and those above it, over no link of others that leads to what is not theirs.
+
+    Raises CommandExecutionError.
+    """
+    _safe_files.refuse_strange_links(folder)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise CommandExecutionError(f"{folder} cannot be made: {error.strerror}") from error
+
+
+def _need_folder(folder: str, *, makedirs: bool) -> None:
+    """Return when the folder is there, made if need be. Raises CommandExecutionError."""
+    if makedirs:
+        _make_folders(folder)
+    elif not os.path.isdir(folder):
+        raise CommandExecutionError(f"There is no folder {folder}: makedirs=True makes it.")
+
+
+def _write(dest: str, text: str, *, makedirs: bool) -> None:
+    """A new file in the place of the old one, with its mode and owner; nobody but its owner reads one that is new.
+
+    Raises CommandExecutionError.
+    """
+    _need_folder(os.path.dirname(dest), makedirs=makedirs)
+    _safe_files.write_whole(dest, text.encode(), new_mode=0o600)
+
 
 _HASH = "sha256"
 _TEXT_MAX = 16 * 1024 * 1024
@@ -52,7 +100,7 @@ def get_file(
     path, dest = _rendered(path, template, saltenv), _rendered(dest, template, saltenv)
     address = _address(path, saltenv)
     dest = _destination(dest, os.path.basename(address.path))
-    _copies.need_folder(os.path.dirname(dest), makedirs=makedirs)
+    _need_folder(os.path.dirname(dest), makedirs=makedirs)
     return dest if _fetch(address, dest) else ""
 
 
@@ -77,7 +125,7 @@ def get_template(
         return ""
     found = _rendered(text, template, saltenv, {**context, **known}, defaults)
     dest = _destination(dest, os.path.basename(_address(path, saltenv).path))
-    _copies.write(dest, found, makedirs=makedirs)
+    _write(dest, found, makedirs=makedirs)
     return dest
 
 
@@ -104,7 +152,7 @@ def get_dir(
     fetched = []
     for name in _client().files(address.env, address.path):
         place = os.path.join(root, os.path.relpath(name, above or "."))
-        _copies.make_folders(os.path.dirname(place))
+        _make_folders(os.path.dirname(place))
         if _fetch(FileAddress(name, address.env), place):
             fetched.append(place)
     return fetched
@@ -228,8 +276,8 @@ def cache_dir(
         saltlite '*' cp.cache_dir salt://path/to/dir include_pat='*.conf' exclude_pat='E@/(old|tmp)/'
     """
     address = _address(path, saltenv)
-    wanted = _copies.matcher(include_pat) if include_pat else None
-    unwanted = _copies.matcher(exclude_pat) if exclude_pat else None
+    wanted = _matcher(include_pat) if include_pat else None
+    unwanted = _matcher(exclude_pat) if exclude_pat else None
     found = _client().files(address.env, address.path)
     names = [name for name in found if (not wanted or wanted(name)) and not (unwanted and unwanted(name))]
     kept = [str(copy) for name in names if (copy := cache_file(f"salt://{name}", address.env))]
@@ -415,7 +463,7 @@ def recv(area: str, dest: str) -> dict[str, bool]:
     done = {}
     for name in names:
         place = os.path.join(_absolute(dest), name) if into_folder else _absolute(dest)
-        _copies.make_folders(os.path.dirname(place))
+        _make_folders(os.path.dirname(place))
         address = FileAddress(name, area)
         found = client.stat(address)
         done[place] = _fetch(address, place, None if found is None else found.mode & 0o777)

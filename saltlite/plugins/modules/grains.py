@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from saltlite.loader.hints import __file_client__, __grains__, __opts__, __salt__
 
 
-# --- The file of custom grains, which plugins/grains/kept.py reads ---
+# --- The file of custom grains, which plugins/grains/collect.py reads ---
 
 LOCK_S = 30.0
 """How long to wait for others that set grains."""

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from saltlite.model.printable import printable
-from saltlite.plugins.output._paint import BAD, KEY, TEXT, VALUE, Paint
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
     from typing import Any
+
+
+# --- Colours: the SGR codes of ECMA-48 that Salt's outputters take ---
+
+KEY, BAD, TEXT, VALUE, CHANGED = "36", "31", "32", "93", "33"
+
+
+class Paint:
+    """Puts text in a colour, or leaves it as it is."""
+
+    __slots__ = ("_on",)
+
+    def __init__(self, *, color: bool) -> None:
+        self._on = color
+
+    def __call__(self, code: str, text: str) -> str:
+        """`text` in the colour of that SGR code."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self._on else text
+
 
 INDENT = 4
 

@@ -12,7 +12,7 @@ import unicodedata
 
 from saltlite.model.printable import printable
 from saltlite.plugins.output import nested
-from saltlite.plugins.output._paint import BAD, KEY, Paint
+from saltlite.plugins.output.nested import BAD, KEY, Paint
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import struct
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins import _netlink
 from saltlite.plugins.modules import _machinefiles, _proc, _programs
 
-from . import netlink
 from .interfaces import address
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def get_route(ip: str) -> dict[str, str | None]:
 
         saltlite '*' network.get_route 10.10.10.10
     """
-    way = netlink.way_to(address(ip))
+    way = _netlink.way_to(address(ip))
     try:
         name: str | None = socket.if_indextoname(way.number)
     except OSError:  # the interface has just gone
@@ -87,7 +87,7 @@ def ip_neighs() -> dict[str, str]:
 
         saltlite '*' network.ip_neighs
     """
-    return netlink.neighbours(4)
+    return _netlink.neighbours(4)
 
 
 def ip_neighs6() -> dict[str, str]:
@@ -97,7 +97,7 @@ def ip_neighs6() -> dict[str, str]:
 
         saltlite '*' network.ip_neighs6
     """
-    return netlink.neighbours(6)
+    return _netlink.neighbours(6)
 
 
 def _routes4() -> list[dict[str, str]]:

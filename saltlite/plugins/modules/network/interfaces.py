@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from saltlite.errors import CommandExecutionError, SaltInvocationError
+from saltlite.plugins import _netlink
 from saltlite.plugins.modules import _machinefiles, _programs
-
-from . import netlink
 
 # --- Calculations with addresses ---
 
@@ -128,7 +127,7 @@ def interfaces() -> dict[str, dict[str, Any]]:
 
         saltlite '*' network.interfaces
     """
-    links = netlink.links()
+    links = _netlink.links()
     names = {link.number: link.name for link in links}
     found: dict[int, dict[str, Any]] = {}
     for link in links:
@@ -138,7 +137,7 @@ def interfaces() -> dict[str, dict[str, Any]]:
         if link.hwaddr:
             row["hwaddr"] = link.hwaddr
         found[link.number] = row
-    for assigned in netlink.addresses():
+    for assigned in _netlink.addresses():
         if assigned.number not in found:
             continue
         kind, row = _address_row(assigned, names[assigned.number])
@@ -305,7 +304,7 @@ def in_subnet(cidr: str) -> bool:
         saltlite '*' network.in_subnet 10.0.0.0/16
     """
     wanted = network(cidr)
-    return any(assigned.address in wanted for assigned in netlink.addresses())
+    return any(assigned.address in wanted for assigned in _netlink.addresses())
 
 
 def ifacestartswith(cidr: str) -> list[str]:
@@ -356,7 +355,7 @@ def _one(iface: str) -> dict[str, Any]:
     return every[iface]
 
 
-def _address_row(assigned: netlink.Assigned, name: str) -> tuple[str, dict[str, Any]]:
+def _address_row(assigned: _netlink.Assigned, name: str) -> tuple[str, dict[str, Any]]:
     if assigned.address.version == 6:
         return "inet6", {
             "address": str(assigned.address),
@@ -371,15 +370,15 @@ def _address_row(assigned: netlink.Assigned, name: str) -> tuple[str, dict[str, 
     }
 
 
-def _assigned(version: int, wanted: Iterable[str] | None) -> list[netlink.Assigned]:
+def _assigned(version: int, wanted: Iterable[str] | None) -> list[_netlink.Assigned]:
     """The addresses of interfaces whose name matches one of the globs, or of all."""
     import fnmatch
 
     globs = None if wanted is None else list(wanted)
-    names = {link.number: link.name for link in netlink.links()}
+    names = {link.number: link.name for link in _netlink.links()}
     return [
         each
-        for each in netlink.addresses()
+        for each in _netlink.addresses()
         if each.address.version == version
         and (globs is None or any(fnmatch.fnmatchcase(names.get(each.number, ""), glob) for glob in globs))
     ]
@@ -387,7 +386,7 @@ def _assigned(version: int, wanted: Iterable[str] | None) -> list[netlink.Assign
 
 def _addresses(
     version: int, interface: str | None, *, include_loopback: bool, cidr: str | None
-) -> list[netlink.Address]:
+) -> list[_netlink.Address]:
     wanted = network(cidr) if cidr else None
     found = {each.address for each in _assigned(version, [interface] if interface else None)}
     kept = [each for each in found if (include_loopback or not each.is_loopback) and (wanted is None or each in wanted)]
