@@ -11,7 +11,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 class SaltliteError(Exception):
@@ -163,3 +163,11 @@ class InterfaceReturnError(InterfaceError):
 
 class InterfaceArgumentError(SaltInvocationError):
     """The provider of this machine has no place for an argument that the interface knows."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The one of `known` that is most like `name`, for messages about unknown names; None if none is similar."""
+    import difflib  # noqa: PLC0415 - slow to import, and few messages need it
+
+    matches = difflib.get_close_matches(name, known, n=1)
+    return matches[0] if matches else None

@@ -18,7 +18,7 @@ from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud.program.lazy import LazyCloud
 from saltlite.config.load import load_master
-from saltlite.config.opts import opts_of, shown_opts
+from saltlite.config.options import opts_of, shown_opts
 from saltlite.config.paths import master_socket
 from saltlite.errors import SaltliteError
 from saltlite.loader.call import call_each
@@ -28,8 +28,8 @@ from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.platform import logs
+from saltlite.platform.accounts import require_trusted
 from saltlite.platform.process import set_parent_death_signal
-from saltlite.platform.trust import require_trusted
 from saltlite.plugins.grains.collect import collect
 from saltlite.wire.ipc import unpack
 

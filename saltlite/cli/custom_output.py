@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from saltlite.cli.output import SHIPPED
 from saltlite.config.load import load_master
-from saltlite.config.nearest import nearest
-from saltlite.config.opts import opts_of
-from saltlite.errors import SaltliteError, UsageError
+from saltlite.config.options import opts_of
+from saltlite.errors import SaltliteError, UsageError, nearest
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import OUTPUT, search_layers
-from saltlite.platform.trust import require_trusted
+from saltlite.platform.accounts import require_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from itertools import takewhile
 
-from saltlite.errors import UsageError
+from saltlite.errors import UsageError, nearest
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
 if TYPE_CHECKING:
@@ -248,7 +248,6 @@ def _nearest_option(token: str, known: Iterable[str]) -> str | None:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
-    from saltlite.config.nearest import nearest  # difflib is slow to import, and only errors need it
 
     return nearest(name, known)
 

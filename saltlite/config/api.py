@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from saltlite.config.kinds import Choice, Duration, FilePath, Flag, Text, Texts, Whole
 from saltlite.config.master import LOG_LEVELS
-from saltlite.config.options import option
+from saltlite.config.options import Choice, Duration, FilePath, Flag, Text, Texts, Whole, option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, DEFAULT_SOCK_DIR
 from saltlite.config.values import PORT_MAX
 

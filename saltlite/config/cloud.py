@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.config.kinds import AnyMap, Choice, Duration, FilePath, FilePaths, Flag, Text, Whole
 from saltlite.config.master import LOG_LEVELS
-from saltlite.config.options import option
+from saltlite.config.options import AnyMap, Choice, Duration, FilePath, FilePaths, Flag, Text, Whole, option
 from saltlite.config.paths import DEFAULT_ROOT_DIR, require_path
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0

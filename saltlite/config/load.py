@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from saltlite.config.api import CLIENTS, ApiConfig
-from saltlite.config.kinds import MisfitError
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
-from saltlite.config.nearest import nearest
-from saltlite.config.options import Option, assemble, options_of
+from saltlite.config.options import MisfitError, Option, assemble, options_of
 from saltlite.config.paths import (
     FILE_BYTES_MAX,
     SOCKET_PATH_BYTES_MAX,
@@ -30,9 +28,8 @@ from saltlite.config.paths import (
     read_config_file,
     socket_path_fits,
 )
-from saltlite.config.written import Map, Scalar, Where, Written, describe, is_empty, value_of
-from saltlite.config.yamlfile import PlacedError, parse
-from saltlite.errors import ConfigError
+from saltlite.config.yamlfile import Map, PlacedError, Scalar, Where, Written, describe, is_empty, parse, value_of
+from saltlite.errors import ConfigError, nearest
 
 C = TypeVar("C")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from saltlite.config.kinds import (
+from saltlite.config.master import DAY, LOG_LEVELS
+from saltlite.config.options import (
     Addresses,
     AnyMap,
     Choice,
@@ -20,9 +21,8 @@ from saltlite.config.kinds import (
     Texts,
     Whole,
     WholeMap,
+    option,
 )
-from saltlite.config.master import DAY, LOG_LEVELS
-from saltlite.config.options import option
 from saltlite.config.paths import DEFAULT_ROOT_DIR
 from saltlite.config.values import PORT_MAX
 from saltlite.model.execution import DIRECT

@@ -7,14 +7,432 @@ from it: an option cannot be documented and not read, or read and not documented
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from saltlite.config.kinds import FilePath, FilePaths, FileRoots, Kind
-from saltlite.config.paths import DEFAULT_ROOT_DIR, default_under, given_under
+from saltlite.config.paths import DEFAULT_ROOT_DIR, default_under, given_under, require_path
+from saltlite.config.values import (
+    PORT_MAX,
+    is_bare_number,
+    parse_address,
+    parse_duration,
+    seconds_of_unit,
+    spell_duration,
+)
+from saltlite.config.yamlfile import Map, Scalar, Sequence, Written, resolve, value_of
+from saltlite.errors import ConfigError, UsageError
+from saltlite.model.extmods import EXAMPLE, checked_globs, known_type
+from saltlite.model.files import parse_env
+
+if TYPE_CHECKING:
+    from saltlite.config.master import MasterConfig
+    from saltlite.config.minion import MinionConfig
+
 
 T = TypeVar("T")
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class MisfitError(ConfigError):
+    """`written` is not what the option takes; `detail` is a sentence that says more than `wants()` does."""
+
+    def __init__(self, written: Written, detail: str = "") -> None:
+        super().__init__(detail)
+        self.written = written
+        self.detail = detail
+
+
+class Kind(Protocol[T]):
+    """What the values of an option look like."""
+
+    def wants(self) -> str:
+        """What the option takes, as it goes on after "takes"."""
+
+    def read(self, written: Written) -> T:
+        """The value that the file gives. Raises MisfitError."""
+
+    def spell(self, value: T) -> str:
+        """The value in YAML, on one line, such that `read` gives it back."""
+
+
+def quote(text: str) -> str:
+    """Text as a YAML scalar: plain where that is read back as the same text, else in single quotes."""
+    if _PLAIN.fullmatch(text) and resolve(text) == text:
+        return text
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
+
+
+def _text_of(written: Written) -> str:
+    if not isinstance(written, Scalar):
+        raise MisfitError(written)
+    if not written.quoted and isinstance(resolve(written.text), bool | None):
+        raise MisfitError(written, f"{written.text} is not text here; put it in quotes if it is meant as text")
+    if _CONTROL.search(written.text):
+        raise MisfitError(written, "it holds a line break or another control character")
+    return written.text
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line of text.
+
+    `check` gives the normal form of a text that is not empty, or raises UsageError.
+    """
+
+    check: Callable[[str], str] | None = None
+    required: bool = False
+
+    def wants(self) -> str:
+        return "text that is not empty" if self.required else "text"
+
+    def read(self, written: Written) -> str:
+        text = _text_of(written)
+        if self.required and not text:
+            raise MisfitError(written)
+        if self.check is None or not text:
+            return text
+        try:
+            return self.check(text)
+        except UsageError as error:
+            raise MisfitError(written, str(error)) from error
+
+    def spell(self, value: str) -> str:
+        return quote(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    def wants(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+    def read(self, written: Written) -> str:
+        if isinstance(written, Scalar) and written.text in self.words:
+            return written.text
+        raise MisfitError(written)
+
+    def spell(self, value: str) -> str:
+        return quote(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """true or false; `yes`, `on` and `1` are not."""
+
+    def wants(self) -> str:
+        return "true or false"
+
+    def read(self, written: Written) -> bool:
+        value = value_of(written)
+        if isinstance(value, bool):
+            return value
+        raise MisfitError(written)
+
+    def spell(self, value: bool) -> str:
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number."""
+
+    minimum: int
+    maximum: int
+
+    def wants(self) -> str:
+        return f"a whole number from {self.minimum} to {self.maximum}"
+
+    def read(self, written: Written) -> int:
+        value = value_of(written)
+        if type(value) is int and self.minimum <= value <= self.maximum:
+            return value
+        raise MisfitError(written)
+
+    def spell(self, value: int) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time, in seconds.
+
+    `salt_unit` is the unit in which Salt counts the option of the same name, where that is not the second: `h` or `m`.
+    A number without a unit is then refused below one such unit: `keep_jobs: 24` in a file that comes from Salt must not
+    delete after 24 seconds what was to stay for a day.
+    """
+
+    minimum: float
+    maximum: float
+    salt_unit: str = ""
+
+    def wants(self) -> str:
+        low, high = spell_duration(self.minimum), spell_duration(self.maximum)
+        seconds = "a number of seconds"
+        if self.salt_unit:
+            seconds += (
+                f" (1{self.salt_unit} or more: below that a unit is needed, because Salt counts in {self._unit()})"
+            )
+        return f"a duration from {low} to {high}, as in 250ms, 30s, 5m, 1h, 2d or {seconds}"
+
+    def read(self, written: Written) -> float:
+        if not isinstance(written, Scalar):
+            raise MisfitError(written)
+        try:
+            seconds = parse_duration(written.text)
+        except UsageError as error:
+            raise MisfitError(written) from error
+        if not self.minimum <= seconds <= self.maximum:
+            raise MisfitError(written)
+        if self.salt_unit and is_bare_number(written.text) and 0 < seconds < seconds_of_unit(self.salt_unit):
+            number = written.text
+            raise MisfitError(
+                written,
+                f"{number} is {number} {self._unit()} in Salt and {number} seconds here: "
+                f"write {number}{self.salt_unit} or {number}s",
+            )
+        return seconds
+
+    def spell(self, value: float) -> str:
+        return spell_duration(value)
+
+    def _unit(self) -> str:
+        return {"h": "hours", "m": "minutes"}[self.salt_unit]
+
+
+@dataclass(frozen=True, slots=True)
+class FilePath:
+    """The path of a file or folder; `root_dir` moves it unless it is written absolute."""
+
+    may_be_empty: bool = False
+    absolute: bool = False
+
+    def wants(self) -> str:
+        if self.may_be_empty:
+            return "a path, or '' for none"
+        return "an absolute path" if self.absolute else "a path"
+
+    def read(self, written: Written) -> str:
+        text = _text_of(written)
+        if text.startswith("~"):
+            raise MisfitError(written, f"{text[:80]!r} starts with '~', which is not expanded; write the whole path")
+        try:
+            require_path(text)
+        except UsageError as error:
+            raise MisfitError(written, str(error)) from error
+        if not (text or self.may_be_empty) or (self.absolute and not text.startswith("/")):
+            raise MisfitError(written)
+        return text
+
+    def spell(self, value: str) -> str:
+        return quote(value)
+
+
+def _spell_list(values: list[str]) -> str:
+    return f"[{', '.join(quote(value) for value in values)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class FilePaths:
+    """A list of paths, each moved as a FilePath is."""
+
+    def wants(self) -> str:
+        return "a list of paths"
+
+    def read(self, written: Written) -> list[str]:
+        if not isinstance(written, Sequence):
+            raise MisfitError(written)
+        return [FilePath().read(item) for item in written.items]
+
+    def spell(self, value: list[str]) -> str:
+        return _spell_list(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRoots:
+    """A map from environments to lists of folders, each moved as a FilePath is."""
+
+    def wants(self) -> str:
+        return "a map from environments to lists of folders"
+
+    def read(self, written: Written) -> dict[str, list[str]]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {Text(check=parse_env, required=True).read(key): FilePaths().read(value) for key, value in written.pairs}
+
+    def spell(self, value: dict[str, list[str]]) -> str:
+        return f"{{{', '.join(f'{quote(env)}: {_spell_list(folders)}' for env, folders in value.items())}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A list of texts; `or_text`: a single text may stand in the place of one of one."""
+
+    or_text: bool = False
+
+    def wants(self) -> str:
+        return "text or a list of texts" if self.or_text else "a list of texts"
+
+    def read(self, written: Written) -> list[str]:
+        if self.or_text and isinstance(written, Scalar):
+            return [Text(required=True).read(written)]
+        if not isinstance(written, Sequence):
+            raise MisfitError(written)
+        return [Text(required=True).read(item) for item in written.items]
+
+    def spell(self, value: list[str]) -> str:
+        return _spell_list(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """One `host[:port]` or a list of them; always a list once it is read."""
+
+    def wants(self) -> str:
+        return "host[:port], or a list of them"
+
+    def read(self, written: Written) -> list[str]:
+        items = written.items if isinstance(written, Sequence) else (written,)
+        if not items:
+            raise MisfitError(written)
+        return [Text(check=self._check, required=True).read(item) for item in items]
+
+    def spell(self, value: list[str]) -> str:
+        return quote(value[0]) if len(value) == 1 else _spell_list(value)
+
+    @staticmethod
+    def _check(text: str) -> str:
+        parse_address(text, PORT_MAX)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class TextMap:
+    """A map from text to text."""
+
+    def wants(self) -> str:
+        return "a map from text to text"
+
+    def read(self, written: Written) -> dict[str, str]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {key.text: Text(required=True).read(value) for key, value in written.pairs}
+
+    def spell(self, value: dict[str, str]) -> str:
+        return f"{{{', '.join(f'{quote(k)}: {quote(v)}' for k, v in value.items())}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMap:
+    """A map from text to whole numbers, each as `each` takes it."""
+
+    each: Whole
+
+    def wants(self) -> str:
+        return f"a map from text to {self.each.wants()}"
+
+    def read(self, written: Written) -> dict[str, int]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {key.text: self.each.read(value) for key, value in written.pairs}
+
+    def spell(self, value: dict[str, int]) -> str:
+        return f"{{{', '.join(f'{quote(k)}: {v}' for k, v in value.items())}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class TextLists:
+    """A map from text to lists of texts; `or_text`: a single text may stand in the place of a list."""
+
+    or_text: bool = False
+
+    def wants(self) -> str:
+        return "a map from text to text or lists of texts" if self.or_text else "a map from text to lists of texts"
+
+    def read(self, written: Written) -> dict[str, str | list[str]]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {key.text: self._value(value) for key, value in written.pairs}
+
+    def spell(self, value: Mapping[str, str | list[str]]) -> str:
+        texts = {key: quote(one) if isinstance(one, str) else _spell_list(one) for key, one in value.items()}
+        return f"{{{', '.join(f'{quote(key)}: {text}' for key, text in texts.items())}}}"
+
+    def _value(self, written: Written) -> str | list[str]:
+        if self.or_text and isinstance(written, Scalar):
+            return Text(required=True).read(written)
+        return Texts().read(written)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyMap:
+    """A map from text to whatever YAML can say."""
+
+    def wants(self) -> str:
+        return "a map"
+
+    def read(self, written: Written) -> dict[str, Any]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {key.text: value_of(value) for key, value in written.pairs}
+
+    def spell(self, value: dict[str, Any]) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MapOfMaps:
+    """A map from text to maps of whatever YAML can say."""
+
+    def wants(self) -> str:
+        return "a map from names to maps"
+
+    def read(self, written: Written) -> dict[str, Any]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        return {key.text: AnyMap().read(value) for key, value in written.pairs}
+
+    def spell(self, value: dict[str, Any]) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobsByType:
+    """A map from some types of plug-ins to globs of their names (`saltlite.model.extmods`)."""
+
+    types: tuple[str, ...]
+    whitelist: bool
+
+    def wants(self) -> str:
+        return f"a map from types of plug-ins to lists of globs, as in {EXAMPLE}"
+
+    def read(self, written: Written) -> dict[str, list[str]]:
+        if not isinstance(written, Map):
+            raise MisfitError(written)
+        found = {}
+        for key, value in written.pairs:
+            try:
+                kind = known_type(key.text, self.types)
+            except UsageError as error:
+                raise MisfitError(key, str(error)) from error
+            try:
+                found[kind] = checked_globs(kind, value_of(value), whitelist=self.whitelist)
+            except UsageError as error:
+                raise MisfitError(value, str(error)) from error
+        return found
+
+    def spell(self, value: dict[str, list[str]]) -> str:
+        lists = (f"{kind}: [{', '.join(quote(glob) for glob in globs)}]" for kind, globs in value.items())
+        return f"{{{', '.join(lists)}}}"
+
 
 _METADATA_KEY = "saltlite.option"
 
@@ -88,3 +506,24 @@ def assemble(config_class: type[T], given: Mapping[str, Any]) -> T:
             roots = values.get(name, known.default)
             values[name] = {env: [move(root_dir, path) for path in folders] for env, folders in roots.items()}
     return config_class(**values)
+
+
+def opts_of(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
+    """Every option that is no secret, module configuration, a minion's `conf_file`, and `id`, which is `name`."""
+    values = {option: getattr(config, option) for option, known in options_of(type(config)).items() if not known.secret}
+    own = {"conf_file": conf_file} if (conf_file := getattr(config, "conf_file", "")) else {}
+    return {**values, **getattr(config, "module_config", {}), **own, "id": name}
+
+
+def shown_opts(config: MasterConfig | MinionConfig, name: str) -> dict[str, Any]:
+    """The same for somebody to read: what stands in them below a name like that of a secret is hidden, at any depth."""
+    return {option: _shown(value) for option, value in opts_of(config, name).items()}
+
+
+def _shown(value: Any) -> Any:
+    from saltlite.model.redaction import is_secret_name  # noqa: PLC0415 - every command imports this file
+    from saltlite.model.secretargs import HIDDEN  # noqa: PLC0415 - as above
+
+    if isinstance(value, dict):
+        return {key: HIDDEN if inner and is_secret_name(str(key)) else _shown(inner) for key, inner in value.items()}
+    return [_shown(inner) for inner in value] if isinstance(value, list) else value

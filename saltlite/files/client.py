@@ -24,7 +24,7 @@ from saltlite.files.plugin_sync import PluginSync, SyncReport
 from saltlite.files.ports import FileAsker
 from saltlite.model.extmods import SyncRules
 from saltlite.model.files import FileAddress, FileStat, parse_env, parse_path
-from saltlite.platform.filehash import digest_of
+from saltlite.platform.files import digest_of
 from saltlite.wire.limits import CHUNK
 from saltlite.wire.messages import Message
 

@@ -19,7 +19,7 @@ from typing import Protocol
 from saltlite.errors import CommandExecutionError, UsageError
 from saltlite.model.extmods import SyncRules, names_text
 from saltlite.model.files import FileAddress, FileStat, parse_env
-from saltlite.platform.filehash import digest_of
+from saltlite.platform.files import digest_of
 
 ENDINGS = (".py", ".pyx", ".so", ".zip")
 """Files that are synced; contract: Salt's `saltutil.sync_modules`."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from saltlite.errors import UsageError
 from saltlite.model.files import is_area, parse_path
-from saltlite.platform.openat_walk import open_beneath
+from saltlite.platform.files import open_beneath
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from saltlite.errors import UsageError
 from saltlite.files.answers import SLICE
 from saltlite.model.files import parse_path
 from saltlite.model.ids import MinionId, parse_minion_id
-from saltlite.platform.openat_walk import open_beneath
+from saltlite.platform.files import open_beneath
 from saltlite.wire.messages import Message, response_message
 
 log = logging.getLogger(__name__)

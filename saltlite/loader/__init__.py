@@ -1,10 +1,9 @@
-"""Finding, loading and calling plug-in files: the contract that module authors know from Salt.
+"""Finds, loads and calls plug-in files, by the contract that module authors know from Salt.
 
-What belongs here: the search path and its static index, building fresh module objects with the dunder names
-set, `__virtual__`, choosing the provider of a virtual name, calling one function so that every call ends in
-an outcome, and encoding what it returned. What does not: the plug-ins themselves, processes and forks, the
-network, anything that outlives one loader.
+`search_path` lists the folders, `scan` reads one file's syntax tree, and `index` holds the result for all files.
+`module_builder` makes a module object, `registry` picks the provider of a virtual name, and `loader` offers the
+functions as `__salt__`. `call` runs one function through its `executors` and `encode` turns the result into bytes.
 
-Module code runs only inside `Loader` and `call`; the index is built from syntax trees and imports no plug-in. (An entry
-point that is a function is code of an installed package, and runs where the search path is made: `entrypoints`.)
+Module code runs only in `Loader` and `call`. Building the index imports no plug-in; an entry point that is a function
+is the exception, and runs when the search path is made.
 """

@@ -1,4 +1,4 @@
-"""Calling one execution module function: whatever it does, there is an Outcome.
+"""Calls execution module functions. Whatever a function does, the call ends in an Outcome.
 
     the function …                              value                                             retcode
     returns X                                   X                                                 0
@@ -13,11 +13,11 @@
     raises SaltInvocationError                  ERROR executing 'm.f': text                       1
     raises CommandNotFoundError                 Command required for 'm.f' not found: text        1
     is stopped by its module's interface        what the interface says                           69, 70
-    would go through a chain that is none       ERROR executing 'm.f': Executor 'x' is not …      1
+    has an executor that cannot be used         ERROR executing 'm.f': Executor 'x' is not …      1
     raises anything else, SystemExit included   The minion function caused an exception: …        1
 
-The texts are Salt's. Arguments are bound before the call, so that a TypeError of the body is never reported
-as wrong arguments.
+The texts are Salt's. Arguments are bound before the call, so a TypeError in the body is never reported as wrong
+arguments. `call_each` runs the functions of one job in sequence, and `blackout` refuses jobs during a blackout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import functools
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack, get_origin
 
@@ -40,62 +40,32 @@ from saltlite.loader.search_path import SHIPPED
 from saltlite.model.execution import CallEnded
 
 _PLAIN = {"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "None": ""}
-_OURS = f"{PREFIX}{SHIPPED}."
-_BETWEEN = re.compile(r"\s*\|\s*")
-
-
-def misfit(function: Callable[..., Any], given: inspect.BoundArguments) -> str:
-    """What is wrong with the arguments, to be read behind the function's name; "" when nothing is."""
-    if not getattr(function, "__module__", "").startswith(_OURS):
-        return ""
-    for name, value in given.arguments.items():
-        parameter = given.signature.parameters[name]
-        wanted = _wanted(parameter.annotation)
-        if not wanted or parameter.kind is parameter.VAR_KEYWORD:
-            continue
-        for one in _values(parameter, value):
-            if isinstance(one, list | tuple | set | dict):
-                what = "a map" if isinstance(one, dict) else "a list"
-                return f"{name!r} takes {wanted}, and was given {what}"
-    return ""
-
-
-def _values(parameter: inspect.Parameter, value: Any) -> Iterator[Any]:
-    if parameter.kind is parameter.VAR_POSITIONAL:
-        yield from value
-    else:
-        yield value
-
-
-def _wanted(annotation: object) -> str:
-    """What values an annotation of plain types is for; "" for any other annotation."""
-    types = _BETWEEN.split(annotation) if isinstance(annotation, str) else [""]
-    if not all(one in _PLAIN for one in types):
-        return ""
-    return " or ".join(dict.fromkeys(_PLAIN[one] for one in types if _PLAIN[one]))
-
+_SHIPPED_PREFIX = f"{PREFIX}{SHIPPED}."
+_ALTERNATIVES = re.compile(r"\s*\|\s*")
 
 ERROR_OUTPUTTER = "nested"
-"""Texts of failed calls are always printed this way, whatever the function asked for its results."""
+"""Prints the texts of failed calls, whichever outputter the function asks for."""
 
+ALWAYS_ALLOWED = "saltutil.refresh_pillar"
+"""The function that ends a blackout set in the pillar."""
+
+Call = tuple[str, Sequence[Any], Mapping[str, Any]]
+"""Function, arguments and keyword arguments."""
 
 _BRIDGE = "saltlite.loader.salt_compat"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a call.
-
-    `out` is the outputter that the function asks for, or None. `warnings` are sentences for the person who
-    called; they are no part of the value.
-    """
+    """The result of a call. `warnings` are sentences for the caller and no part of the value."""
 
     value: Any
     retcode: int
     out: str | None = None
+    """The outputter that the function asks for."""
     warnings: tuple[str, ...] = ()
     interface: Mapping[str, str] | None = None
-    """For a call that the interface of its module stopped: status, interface, version, provider, function."""
+    """For a call that the module's interface stopped: status, interface, version, provider, function."""
 
 
 def call(
@@ -107,10 +77,10 @@ def call(
     pub: Mapping[str, Any] | None = None,
     chain: Chain | None = None,
 ) -> Outcome:
-    """Call `module.function` and report what came of it; raises nothing.
+    """Call `module.function` and return its outcome; raises nothing.
 
-    `pub` tells about the job (jid, fun, arg, user, tgt …): a function that takes `**kwargs` gets each as
-    `__pub_<name>`. `chain` are the executors between the caller and the function; None for none.
+    `pub` holds facts of the job (jid, fun, arg, user, tgt …), which a function with `**kwargs` receives as
+    `__pub_<name>`. `chain` holds the executors between the caller and the function, if any.
     """
     with collecting() as notes, loader.context.own_retcode() as context:
         if chain is None:
@@ -157,7 +127,7 @@ def _call_through(
     pub: Mapping[str, Any],
     context: Mapping[str, Any],
 ) -> Outcome:
-    """As `_call`: the whole of it, or what the executors make of a function that is not there."""
+    """As `_call`, through the executors, which may also handle a function that does not exist."""
     closed = _closed_to_callers(loader.opts, fun)
     if closed or chain.problem:
         return _failed(closed or f"ERROR executing '{fun}': {chain.problem}")
@@ -186,7 +156,7 @@ def _call_through(
 
 
 def _entrance(function: Callable[..., Any], pub: Mapping[str, Any]) -> Callable[..., Any]:
-    """The function as executors see it: a call gives what it returns in the end."""
+    """The function for executors: coroutines and generators are run to their end."""
 
     @functools.wraps(function)
     def entered(*args: Any, **kwargs: Any) -> Any:
@@ -205,7 +175,7 @@ def _unavailable(error: FunctionUnavailable) -> Outcome:
 
 
 def _raised(fun: str, error: CommandExecutionError | SaltInvocationError) -> Outcome:
-    """What the function meant to tell its caller."""
+    """The outcome for an error that the function raised for its caller."""
     text = _text(error)
     if isinstance(error, InterfaceError):
         return Outcome(text, error.retcode, ERROR_OUTPUTTER, interface=error.details)
@@ -215,7 +185,7 @@ def _raised(fun: str, error: CommandExecutionError | SaltInvocationError) -> Out
 
 
 def _closed_to_callers(opts: Mapping[str, Any], fun: str) -> str:
-    """Why nobody may call the function from outside. Modules call each other whatever is listed: this is no sandbox."""
+    """Why `whitelist_modules` bars the function from outside callers. Modules may call each other: it is no sandbox."""
     listed = opts.get("whitelist_modules")
     module = fun.partition(".")[0]
     if not listed or module in listed:
@@ -228,14 +198,14 @@ def _failed(text: str) -> Outcome:
 
 
 def _refusal(fun: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Why the arguments do not fit the function's signature, or nothing."""
+    """Why the arguments do not fit the function's signature; "" if they do."""
     forged = [name for name in kwargs if str(name).startswith("__pub_")]
     if forged:
         names = ", ".join(forged)
-        return f"ERROR executing '{fun}': {names} cannot be given: these names tell about the job itself."
+        return f"ERROR executing '{fun}': {names} cannot be given: these names are reserved for facts of the job."
     signature = _signature(function)
     if signature is None:
-        return ""  # machine code that does not say what it takes, and judges for itself
+        return ""  # machine code without a signature checks its arguments itself
     parameters = signature.parameters.values()
     if not _takes_any_keyword(function):
         by_name = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -248,8 +218,35 @@ def _refusal(fun: str, function: Callable[..., Any], args: Sequence[Any], kwargs
     except TypeError as error:
         doc = inspect.getdoc(function)
         return f"Passed invalid arguments to {fun}: {error}" + (f"\n\n{doc}" if doc else "")
-    problem = misfit(function, bound)
+    problem = _type_mismatch(function, bound)
     return f"ERROR executing '{fun}': {problem}." if problem else ""
+
+
+def _type_mismatch(function: Callable[..., Any], bound: inspect.BoundArguments) -> str:
+    """Which argument is a list or map where a shipped function takes plain values; "" if none is.
+
+    Callers of the API can pass any type, and most code would fail halfway. Only shipped functions are held to their
+    annotations: custom modules may accept more than they declare. Texts and numbers stand for each other.
+    """
+    if not getattr(function, "__module__", "").startswith(_SHIPPED_PREFIX):
+        return ""
+    for name, value in bound.arguments.items():
+        parameter = bound.signature.parameters[name]
+        expected = _expected_types(parameter.annotation)
+        if not expected or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        for one in value if parameter.kind is parameter.VAR_POSITIONAL else (value,):
+            if isinstance(one, list | tuple | set | dict):
+                return f"{name!r} takes {expected}, and was given {'a map' if isinstance(one, dict) else 'a list'}"
+    return ""
+
+
+def _expected_types(annotation: object) -> str:
+    """The plain types of an annotation in words; "" for any other annotation."""
+    types = _ALTERNATIVES.split(annotation) if isinstance(annotation, str) else [""]
+    if not all(one in _PLAIN for one in types):
+        return ""
+    return " or ".join(dict.fromkeys(_PLAIN[one] for one in types if _PLAIN[one]))
 
 
 def _takes_any_keyword(function: Callable[..., Any]) -> bool:
@@ -271,14 +268,14 @@ def _pub_for(function: Callable[..., Any], pub: Mapping[str, Any]) -> dict[str, 
 
 
 def _names_its_keywords(function: Callable[..., Any]) -> bool:
-    """Whether it is `**kwargs: Unpack[Keys]`: such a function takes these keywords, and no others."""
+    """Whether it declares `**kwargs: Unpack[Keys]`, and so takes no other keywords."""
     signature = _signature(function)
-    said = [p.annotation for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD] if signature else []
-    return any("Unpack[" in one if isinstance(one, str) else get_origin(one) is Unpack for one in said)
+    found = [p.annotation for p in signature.parameters.values() if p.kind is p.VAR_KEYWORD] if signature else []
+    return any("Unpack[" in one if isinstance(one, str) else get_origin(one) is Unpack for one in found)
 
 
 def _finish(value: Any) -> Any:
-    """The value behind a coroutine or a generator."""
+    """The value of a coroutine or generator that is run to its end."""
     if inspect.iscoroutine(value):
         import asyncio  # noqa: PLC0415 - 40 ms that only jobs with async functions pay
 
@@ -294,7 +291,7 @@ def _finish(value: Any) -> Any:
 
 
 def _merge(items: Iterable[Any]) -> Any:
-    """Items of a generator as one value: dicts become one dict, anything else a list."""
+    """The items of a generator: dicts merged into one dict, anything else as a list."""
     everything = list(items)
     if everything and all(isinstance(item, dict) for item in everything):
         merged: dict[Any, Any] = {}
@@ -313,7 +310,7 @@ def _retcode(context: Mapping[str, Any], value: Any) -> int:
 
 
 def _exception_text(error: BaseException) -> str:
-    # The first frame is this file's, and one for a file that speaks Salt's language may follow: they say nothing.
+    # Skip the frames of this file and of the bridge to Salt's files: they say nothing.
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_globals.get("__name__") == _BRIDGE:
         trace = trace.tb_next
@@ -328,19 +325,14 @@ def _text(error: BaseException) -> str:
         return type(error).__name__
 
 
-Call = tuple[str, Sequence[Any], Mapping[str, Any]]
-"""Function, arguments and keyword arguments."""
-
-
 def call_each(
     loader: Loader, calls: Iterable[Call], *, jid: str, user: str, chain: Chain | None = None, **about: Any
 ) -> Outcome:
-    """Enter each function when the one before has ended, each through the executors of the chain.
+    """Call the functions of one job in sequence, each through the executors of the chain.
 
-    `about` is what these are told beside the job, such as what a resource is.
-
-    The outcome of a single one is its own. That of several maps their names to what they returned (a function that
-    stands twice has the second time `name (2)`), has the first retcode that is not 0, and no outputter.
+    `about` holds further facts for the executors, such as the resource. The outcome of a single call is its own. That
+    of several calls maps each name to its value (a second call of `name` is `name (2)`) and has the first retcode that
+    is not 0, and no outputter.
     """
     outcomes: dict[str, Outcome] = {}
     for fun, args, kwargs in calls:
@@ -357,16 +349,14 @@ def call_each(
     )
 
 
-ALWAYS = "saltutil.refresh_pillar"
-"""The way out of a blackout that stands in the pillar."""
-
-
 def blackout(loader: Loader, funs: Iterable[str]) -> Outcome | None:
-    """What a job of these functions is answered while the minion is to be left alone; None when it may run.
+    """The refusal of a job with these functions during a blackout; None when the job may run.
 
-    A job is refused as a whole. A value that is neither true nor false is a blackout: somebody wanted one.
+    As in Salt, `minion_blackout` in the configuration, the grains or the pillar starts a blackout, and
+    `minion_blackout_whitelist` beside it names functions that still run. The job is refused as a whole. Any value but
+    None and False is a blackout. Calls on the machine itself are not affected.
     """
-    wanted = [fun for fun in funs if fun != ALWAYS]
+    wanted = [fun for fun in funs if fun != ALWAYS_ALLOWED]
     for name, place in loader.settings.items():
         if place.get("minion_blackout") in (None, False):
             continue
@@ -376,7 +366,7 @@ def blackout(loader: Loader, funs: Iterable[str]) -> Outcome | None:
         if refused:
             text = (
                 f"Minion in blackout mode: {refused[0]} does not run. Set 'minion_blackout' to False in its {name} to "
-                f"end it; only {ALWAYS} and what minion_blackout_whitelist names there runs until then."
+                f"end it; until then only {ALWAYS_ALLOWED} and the functions of minion_blackout_whitelist there run."
             )
             return Outcome(text, 1, ERROR_OUTPUTTER)
     return None

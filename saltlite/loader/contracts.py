@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from saltlite.interfaces.smi.binding import Binding, Mode, Returns
-from saltlite.interfaces.smi.contract import Contract, contract_of
+from saltlite.interfaces.smi.contract import Binding, Contract, Mode, Returns, contract_of
 from saltlite.interfaces.smi.declare import Interface, virtual_name
 from saltlite.loader.failure import FailureKind, failure_of, load_deadline
 from saltlite.loader.index import ModuleFile

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saltlite.decorators.notes import note
-from saltlite.interfaces.smi.binding import Binding
-from saltlite.interfaces.smi.standing import STUBS, State
+from saltlite.interfaces.smi.contract import STUBS, Binding, State
 from saltlite.loader.contracts import Contracts
 from saltlite.loader.documents import Description, Documents, remembered_documents
 from saltlite.loader.dunders import Context, CrossCalls, Injected, LocalMatcher

@@ -19,7 +19,7 @@ _CLOUD_ERRORS = "saltlite.cloud.api.exceptions"
 _DECORATORS = "saltlite.decorators"
 _ERRORS = "saltlite.errors"
 _INTERFACES = "saltlite.interfaces"
-_PROGRAMS = "saltlite.decorators.programs"
+_PROGRAMS = "saltlite.decorators"
 _LIBCLOUD = "saltlite.cloud.api.libcloudfuncs"
 
 SALT_NAMES: Mapping[str, Mapping[str, str]] = {

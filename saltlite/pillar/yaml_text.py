@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from saltlite.config.written import Map, Scalar, Sequence, Written, resolve
-from saltlite.config.yamlfile import PlacedError, parse
+from saltlite.config.yamlfile import Map, PlacedError, Scalar, Sequence, Written, parse, resolve
 from saltlite.errors import RenderError
 
 _BOOLEANS = {

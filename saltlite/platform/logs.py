@@ -12,13 +12,16 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
+import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Final
 
 from saltlite.errors import StartupError
+from saltlite.platform.reactor import Reactor
 
 LEVELS: Final = {
     "quiet": 1000,
@@ -339,3 +342,88 @@ def _is_journal(fd: int) -> bool:
     except OSError:
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+LINE_MAX = 16 * 1024
+"""Bytes of one line, a traceback included; what is longer is cut."""
+LINES_A_TURN = 64
+"""Lines that the parent reads in one turn."""
+LINES_PER_S = 500
+"""Lines that are written in one second; those above it are counted, and told of in the next one."""
+
+
+class LogRelay:
+    """Made by the parent before it forks. `name` says whose lines these are where they say nothing themselves."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ours.setblocking(False)
+        self._theirs.setblocking(False)
+        self._second = 0
+        self._lines = 0
+        self._dropped = 0
+
+    def fileno(self) -> int:
+        """The descriptor that the child keeps."""
+        return self._theirs.fileno()
+
+    def listen(self, reactor: Reactor) -> None:
+        """In the parent: write down what the child says."""
+        reactor.add_reader(self._ours.fileno(), self._readable)
+
+    def close(self) -> None:
+        """In the parent: hear the child no more."""
+        self._ours.close()
+        self._theirs.close()
+
+    def become_child(self, level: str) -> None:
+        """In the child: log through the parent from now on, and let go of stdin, stdout, stderr and the log file."""
+        configure_sink(level, RelaySink(self._theirs.fileno()))
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for descriptor in (0, 1):
+            os.dup2(null, descriptor)
+        os.dup2(self._theirs.fileno(), 2)
+        os.close(null)
+
+    def _readable(self) -> None:
+        for _ in range(LINES_A_TURN):
+            try:
+                said = self._ours.recv(LINE_MAX)
+            except OSError:
+                return
+            self._take(said)
+
+    def _take(self, said: bytes) -> None:
+        if not said.strip():
+            return  # the end of a line that the interpreter wrote in pieces
+        second = int(monotonic())
+        if second != self._second:
+            dropped, self._dropped = self._dropped, 0
+            self._second, self._lines = second, 0
+            if dropped:
+                write_line(logging.ERROR, f"ERROR {__name__} {dropped} lines of {self._name} were too many")
+        self._lines += 1
+        if self._lines > LINES_PER_S:
+            self._dropped += 1
+            return
+        head, _, text = said.decode("utf-8", "backslashreplace").partition(" ")
+        if head.isascii() and head.isdigit() and len(head) <= len(str(logging.CRITICAL)):
+            write_line(int(head), text)
+        else:
+            # Not a line of its log: what the interpreter itself writes to stderr when it ends.
+            write_line(logging.ERROR, f"ERROR {self._name} {head} {text}".rstrip())
+
+
+class RelaySink(Sink):
+    """The child's end: one message a line, its level before it. A line that the parent is too slow for is counted."""
+
+    def line(self, stamp: str, level: int, text: str) -> str:  # noqa: ARG002 - the parent has its own time
+        return f"{level} {text}"
+
+    def _put(self, text: str) -> bool:
+        data = text.encode(errors="backslashreplace")[:LINE_MAX]
+        try:
+            return os.write(self.fd, data) == len(data)
+        except OSError:
+            return False

@@ -14,12 +14,10 @@ from functools import cached_property
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.target import Target, TargetKind
-from saltlite.targeting.evaluate import Evaluation
-from saltlite.targeting.explanation import Explanation, explain_one
-from saltlite.targeting.expression import Engine, Expression, Place, Term, terms_of
+from saltlite.targeting.evaluate import Evaluation, Explanation, explain_one
+from saltlite.targeting.expression import Engine, Expression, Place, Term, parse_compound, parse_nodegroup, terms_of
 from saltlite.targeting.fleet import Fleet, Selection
-from saltlite.targeting.matcher import look_up
-from saltlite.targeting.nodegroups import parse_compound, parse_nodegroup
+from saltlite.targeting.matchers import look_up
 from saltlite.targeting.patterns import has_wildcard
 
 _ENGINES = {

@@ -9,23 +9,32 @@ of the fewest, and the whole expression is asked of each of these: a million oth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.targeting.budget import Budget, BudgetError
-from saltlite.targeting.expression import And, Engine, Expression, Not, Or, Term, terms_of
+from saltlite.targeting.expression import And, Engine, Expression, Not, Or, Place, Term, located, terms_of, written
 from saltlite.targeting.fleet import Fleet, Query
-from saltlite.targeting.glob import GlobMatcher
-from saltlite.targeting.ipcidr import parse_network
-from saltlite.targeting.known import GrainMatcher, MinionMatcher, address_matcher, pillar_matcher
-from saltlite.targeting.listing import ListMatcher, WordMatcher
-from saltlite.targeting.matcher import GUESS_OF_ALL, Matcher, Named, as_set
-from saltlite.targeting.nodegroups import located
+from saltlite.targeting.matchers import (
+    GUESS_OF_ALL,
+    GlobMatcher,
+    GrainMatcher,
+    ListMatcher,
+    Matcher,
+    MinionMatcher,
+    Named,
+    RegexMatcher,
+    TypeMatcher,
+    WordMatcher,
+    address_matcher,
+    as_set,
+    parse_network,
+    pillar_matcher,
+)
 from saltlite.targeting.patterns import has_wildcard
-from saltlite.targeting.pcre import RegexMatcher
-from saltlite.targeting.resourcetype import TypeMatcher
 from saltlite.targeting.subdict import Subdict
 
 _OF_NOBODY = MinionMatcher(frozenset, "nothing is true")
@@ -226,3 +235,75 @@ def _query(term: Term, budget: Budget) -> Query:
         )
     Subdict(query, budget)
     return query
+
+
+@dataclass(frozen=True, slots=True)
+class TermTruth:
+    """What one term comes to."""
+
+    place: Place
+    true: bool
+    why: str
+    """What the term asks of it, `its id is 'web1'`, and whatever else is to be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a target comes to for one minion or resource."""
+
+    id: TargetId
+    owner: MinionId | None
+    """The minion that manages it; None for a minion."""
+    read_as: str
+    """The target as it was read, a compound target with its nodegroups written out."""
+    terms: tuple[TermTruth, ...]
+    selected: bool
+    verdict: str
+    """One sentence."""
+
+
+def explain_one(evaluation: Evaluation, target_id: TargetId, owner: MinionId | None) -> Explanation:
+    """The explanation for this minion, or for this resource of that owner."""
+    if owner is None:
+        selected = target_id in evaluation.minions
+        verdict = "selected" if selected else "not selected: the target is false for it"
+    else:
+        selected = evaluation.selects(target_id, owner)
+        verdict = _verdict(evaluation, target_id, owner)
+    return Explanation(
+        id=target_id,
+        owner=owner,
+        read_as=written(evaluation.expression),
+        terms=tuple(_truths(evaluation, target_id, owner)),
+        selected=selected,
+        verdict=verdict,
+    )
+
+
+def _truths(evaluation: Evaluation, target_id: TargetId, owner: MinionId | None) -> Iterator[TermTruth]:
+    for term, _positive in terms_of(evaluation.expression):
+        matcher = evaluation.matchers[term]
+        if owner is None:
+            true = evaluation.is_true_of_minion(MinionId(target_id), term)
+        else:
+            true = matcher.of_resource(target_id, owner)
+        why = matcher.asks(owner)
+        if owner is not None and true and not matcher.names_resource(target_id, owner):
+            why += "; this narrows, and selects no resource"
+        yield TermTruth(term.place, true, why)
+
+
+def _verdict(evaluation: Evaluation, srn: TargetId, owner: MinionId) -> str:
+    if evaluation.selects(srn, owner):
+        return f"selected, through its minion {owner!r}" if _through_owner(evaluation) else "selected"
+    if not evaluation.is_true(srn, owner):
+        return "not selected: the target is false for it"
+    return (
+        "not selected: the target is true for it, but nothing in it names resources, as T@, G@, P@, L@, E@ and its "
+        "own id do; globs, M@, the name of its minion and what is under `not` only narrow"
+    )
+
+
+def _through_owner(evaluation: Evaluation) -> bool:
+    expression = evaluation.expression
+    return isinstance(expression, Term) and expression.engine is Engine.WORD and not any(evaluation.names())

@@ -9,7 +9,7 @@ from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.srn import parse_srn
 from saltlite.targeting.budget import Budget
 from saltlite.targeting.fleet import Fleet, Query
-from saltlite.targeting.ipcidr import has_address, parse_network
+from saltlite.targeting.matchers import has_address, parse_network
 from saltlite.targeting.subdict import Subdict
 
 

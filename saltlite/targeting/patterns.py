@@ -15,10 +15,9 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from saltlite.errors import UsageError
-from saltlite.targeting import regex_tree as tree
-from saltlite.targeting.automaton import Automaton
-from saltlite.targeting.backtracking import steps_bound
+from saltlite.targeting import regex as tree
 from saltlite.targeting.budget import Budget, BudgetError
+from saltlite.targeting.regex import Automaton, steps_bound
 
 PATTERN_MAX = 1024
 """Characters of one glob, one regular expression or one question to grains or pillar."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saltlite.errors import StoreError, UsageError
-from saltlite.targeting.bank_values import check_digest, decoded, encoded
-from saltlite.targeting.banks import Changes, Value, check_bank
+from saltlite.targeting.banks import Changes, Value, check_bank, check_digest, decoded, encoded
 
 FEED_ENTRIES = 10_000
 """Changes of one bank that are remembered; the older half goes when there are more."""

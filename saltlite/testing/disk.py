@@ -77,7 +77,7 @@ class MemoryDisk:
 
 
 class MemoryHandle:
-    """The port `saltlite.platform.folder.Handle` on a file in memory."""
+    """The port `saltlite.platform.files.Handle` on a file in memory."""
 
     def __init__(self, disk: MemoryDisk, file: MemoryFile) -> None:
         self._disk = disk
@@ -118,7 +118,7 @@ class MemoryHandle:
 
 
 class MemoryFolder:
-    """The port `saltlite.platform.folder.Folder` on a disk in memory."""
+    """The port `saltlite.platform.files.Folder` on a disk in memory."""
 
     def __init__(self, disk: MemoryDisk, path: str) -> None:
         self.path = path

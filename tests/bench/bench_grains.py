@@ -19,9 +19,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from saltlite.master.store.banks import LocalBanks
-from saltlite.targeting.bank_index import BankIndex
 from saltlite.targeting.banks import Bank
 from saltlite.targeting.fleet import Query
+from saltlite.targeting.grain_index import BankIndex
 from tests.bench.measure import Figure, Others, machine
 
 MINIONS = (50_000,)

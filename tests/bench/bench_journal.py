@@ -19,7 +19,7 @@ from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.protocol.ports import Record, SpoolEntry, Step
 from saltlite.model.job import TargetState
-from saltlite.platform.folder import PosixFolder, PosixHandle
+from saltlite.platform.files import PosixFolder, PosixHandle
 
 ROUNDS = 500
 ENTRIES = 100_000

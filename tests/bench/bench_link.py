@@ -20,8 +20,7 @@ import zmq
 from saltlite.platform.link import SendResult
 from saltlite.platform.process import raise_open_files
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.zmq_link import DealerLink, RouterLink, listen
-from saltlite.platform.zmq_socket import context
+from saltlite.platform.zmq_link import DealerLink, RouterLink, context, listen
 
 ONE_WAY = {200: 100_000, 100_000: 10_000}
 ROUND_TRIPS = 5_000

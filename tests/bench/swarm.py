@@ -21,8 +21,7 @@ from saltlite.model.keys import parse_fingerprint, unspell_fingerprint
 from saltlite.platform.clock import SystemClock
 from saltlite.platform.process import raise_open_files
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.zmq_drain import DrainReader
-from saltlite.platform.zmq_socket import context, new_socket
+from saltlite.platform.zmq_link import DrainReader, context, new_socket
 from saltlite.wire.messages import functions_message
 
 HANDSHAKES_OPEN = 24

@@ -9,7 +9,7 @@ import pytest
 
 from saltlite.master.store.ports import Store
 from saltlite.master.store.sqlite import SqliteStore
-from saltlite.testing.store.store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryDisk, MemoryStore
 
 OpenStore = Callable[[], Store]
 

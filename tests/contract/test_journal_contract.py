@@ -22,7 +22,7 @@ from saltlite.minion.protocol.ports import (
     Step,
 )
 from saltlite.model.ids import Jid
-from saltlite.platform.folder import Folder, PosixFolder
+from saltlite.platform.files import Folder, PosixFolder
 from saltlite.testing.disk import JOURNAL_FOLDER, MemoryDisk
 
 NOW = 1_800_000_000_000

@@ -13,7 +13,7 @@ from saltlite.errors import JournalError, UnwrittenError, UsageError
 from saltlite.minion.jobs.spool import RESERVE, DiskSpool
 from saltlite.minion.protocol.ports import SPOOL_RESERVE, Spool, SpoolEntry
 from saltlite.model.job import TERMINAL, TargetState
-from saltlite.platform.folder import Folder, PosixFolder
+from saltlite.platform.files import Folder, PosixFolder
 from saltlite.testing.disk import SPOOL_FOLDER, MemoryDisk, memory_spool
 from saltlite.wire.limits import RETURN_MAX, SPOOL_BYTES, SPOOL_RESULTS
 

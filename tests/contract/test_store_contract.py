@@ -14,7 +14,7 @@ from saltlite.master.store.sqlite import SqliteStore
 from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from tests.support.store import NOW, WEB1, WEB2, WEB3, commit, job, key, publish, ret, token
 
 OpenStore = Callable[[], Store]

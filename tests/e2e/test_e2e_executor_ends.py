@@ -200,8 +200,8 @@ WEAKENING: list[tuple[dict[str, Any], str]] = [
     ),
     ({"executor_opts": {"module_executors": ["direct_call"]}}, "takes the option 'module_executors' from a caller"),
     ({"executor_opts": {"executors_allowed": ["own"]}}, "takes the option 'executors_allowed' from a caller"),
-    ({"module_executors": ["own"]}, "may not be asked for here"),
-    ({"module_executors": ["Direct_call"]}, "may not be asked for here"),
+    ({"module_executors": ["own"]}, "may not be requested here"),
+    ({"module_executors": ["Direct_call"]}, "may not be requested here"),
 ]
 
 

@@ -128,7 +128,7 @@ def test_what_an_executor_passes_on_reaches_the_next_one_and_nobody_may_be_the_l
         ("[audit, nope, direct_call]", "ERROR executing 'test.ping': Executor 'nope' is not available"),
         ("[broken]", "ERROR executing 'test.ping': Executor 'broken' is not available: 'broken' could not be imported"),
         ("raises", "The minion function caused an exception: "),
-        ("sudo", "ERROR executing 'test.ping': Executor 'sudo' may not be asked for here: option executors_allowed"),
+        ("sudo", "ERROR executing 'test.ping': Executor 'sudo' may not be requested here: option executors_allowed"),
     ],
 )
 def test_a_chain_that_cannot_be_used_ends_its_job_with_a_clear_return(site: Fleet, executors: str, text: str) -> None:
@@ -186,7 +186,7 @@ def test_a_caller_gets_no_executor_that_the_minion_does_not_allow(site: Fleet) -
     said = through(site, "[own]", "a", "test.ping")
     assert said.code == 4
     assert value(said) == (
-        "ERROR executing 'test.ping': Executor 'own' may not be asked for here: "
+        "ERROR executing 'test.ping': Executor 'own' may not be requested here: "
         "option executors_allowed of this minion has direct_call, splay"
     )
 

@@ -63,7 +63,7 @@ _TO_LINK = "saltlite.master.processes.link_channel:LinkChannel"
 _HUB = "saltlite.master.protocol.session_manager:SessionManager"
 _JOURNAL = "saltlite.minion.jobs.journal:DiskJournal"
 _SPOOL = "saltlite.minion.jobs.spool:DiskSpool"
-_FOLDER = "saltlite.platform.folder:PosixFolder"
+_FOLDER = "saltlite.platform.files:PosixFolder"
 
 POINTS: dict[str, Point] = {
     # An MWorker.
@@ -119,7 +119,7 @@ def on_file(text: str) -> Callable[[Sequence[Any]], bool]:
     return when
 
 
-_FILE = "saltlite.platform.folder:PosixHandle"
+_FILE = "saltlite.platform.files:PosixHandle"
 
 ERRORS: dict[str, Point] = {
     "journal_write": Point(MINION, f"{_FILE}.write", when=on_file("/minion/journal")),

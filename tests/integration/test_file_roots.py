@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from saltlite.files.roots import DEPTH_MAX, DiskFileRoots
-from saltlite.platform.openat_walk import LINKS_MAX, open_beneath
+from saltlite.platform.files import LINKS_MAX, open_beneath
 
 
 @pytest.fixture

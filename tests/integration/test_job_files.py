@@ -23,7 +23,7 @@ from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.rpc_server import RpcServer
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.model.extmods import SyncRules
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.ipc import Inside, pack
 from saltlite.wire.limits import CHUNK, FILE_ASKS_MAX

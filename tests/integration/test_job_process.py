@@ -26,7 +26,7 @@ from saltlite.minion.jobs.returns import Returns
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.model.job import TargetState
 from saltlite.platform import logs
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 from saltlite.platform.reactor import Reactor
 
 JID = "20260131235959123456"

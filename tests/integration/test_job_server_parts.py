@@ -14,7 +14,7 @@ from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.protocol.effects import Delivery
 from saltlite.model.ids import Jid
 from saltlite.model.parts import part_id
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 from saltlite.testing.disk import MemoryDisk
 from saltlite.wire import merkle
 from saltlite.wire.limits import CHUNK

@@ -20,7 +20,7 @@ from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.protocol.ports import Record, SpoolEntry, Step
 from saltlite.model.job import TargetState
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 
 JID = "20260131235959123456"
 LATER = "20260131235959123457"
@@ -28,7 +28,7 @@ LATER = "20260131235959123457"
 # Appends until it is killed; says each jid only after the sync of its record.
 APPENDER = """
 import os, sys
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 from saltlite.minion.jobs.journal import DiskJournal
 from saltlite.minion.protocol.ports import Record, Step
 journal = DiskJournal(PosixFolder(sys.argv[1]), entropy=os.urandom)
@@ -47,7 +47,7 @@ while True:
 
 SPOOLER = """
 import sys, os
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 from saltlite.minion.jobs.spool import DiskSpool
 from saltlite.minion.protocol.ports import SpoolEntry
 from saltlite.model.job import TargetState
@@ -228,7 +228,7 @@ def test_the_files_of_a_million_random_bytes_are_refused(tmp_path: Path) -> None
 
 def test_journal_and_spool_load_nothing_heavy(tmp_path: Path) -> None:
     script = (
-        "import sys; import saltlite.minion.jobs.journal, saltlite.minion.jobs.spool, saltlite.platform.folder; "
+        "import sys; import saltlite.minion.jobs.journal, saltlite.minion.jobs.spool, saltlite.platform.files; "
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ import zmq
 
 from saltlite.errors import LinkError, RemoteProtocolError
 from saltlite.platform.master_probe import probe_master
-from saltlite.platform.zmq_socket import context
+from saltlite.platform.zmq_link import context
 from saltlite.wire import frames
 from tests.support.keys import FLEET_PUBLIC
 

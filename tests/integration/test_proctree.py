@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.platform.process import adopt_orphans
-from saltlite.platform.proctree import ProcessTree
+from saltlite.platform.process import ProcessTree, adopt_orphans
 
 # Starts: a child in the group, one in a session of its own, and one whose parent ended at once (a daemon).
 FAMILY = """

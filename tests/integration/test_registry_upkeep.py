@@ -16,7 +16,7 @@ from saltlite.model.ids import MinionId
 from saltlite.platform.clock import ManualClock
 from saltlite.resources.registry.mmap import ResourceRegistry
 from saltlite.resources.registry.mmap.registry import FILE
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from tests.support.keys import NOW
 from tests.support.store import key, row
 

@@ -29,7 +29,7 @@ from saltlite.minion.resources.server import Around, ResourceServer
 from saltlite.minion.resources.type_supervisor import RESTART_MIN_S
 from saltlite.model.job import TargetState
 from saltlite.platform import logs
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 from saltlite.platform.reactor import Reactor
 from saltlite.wire.document import decode_document
 from saltlite.wire.segment import SegmentRow, decode_segment

@@ -17,7 +17,7 @@ from saltlite.master.processes.context import Answer, Master
 from saltlite.platform import defects
 from saltlite.platform.defects import DEFECT, supervised
 from saltlite.testing.disk import MemoryDisk as MinionDisk
-from saltlite.testing.store.store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryDisk, MemoryStore
 from saltlite.wire.ipc import pack
 from tests.integration.test_mworker_streams import serving
 from tests.support.jobs import Minion

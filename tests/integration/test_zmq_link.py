@@ -17,11 +17,10 @@ import pytest
 import zmq
 
 from saltlite.errors import LinkError, LocalProtocolError, StartupError
-from saltlite.platform import zmq_link, zmq_socket
+from saltlite.platform import zmq_link
 from saltlite.platform.link import SendResult
 from saltlite.platform.reactor import Reactor
-from saltlite.platform.zmq_drain import DrainReader
-from saltlite.platform.zmq_link import DealerLink, RouterLink, listen
+from saltlite.platform.zmq_link import DealerLink, DrainReader, RouterLink, listen
 
 HELLO = b"\x02\x01" + b"h" * 48
 MORE, LAST = 1, 0
@@ -54,7 +53,7 @@ def until(reactor: Reactor, condition: Callable[[], bool], seconds: float = 10) 
 @pytest.mark.parametrize("kind", [zmq.ROUTER, zmq.DEALER])
 def test_no_connection_has_a_timer_of_its_own_in_zeromq(kind: int) -> None:
     # `python -m tests.bench.bench_storm` shows what ten thousand of them cost.
-    with contextlib.closing(zmq_socket.new_socket(kind, ipv6=0)) as made:
+    with contextlib.closing(zmq_link.new_socket(kind, ipv6=0)) as made:
         assert made.getsockopt(zmq.HEARTBEAT_IVL) == 0
 
 
@@ -173,7 +172,7 @@ def test_peers_of_another_shape_do_not_disturb_a_minion(reactor: Reactor, server
 def test_a_silent_tcp_connection_is_ended_after_the_handshake_time(
     reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zmq_socket, "HANDSHAKE_MS", 100)
+    monkeypatch.setattr(zmq_link, "HANDSHAKE_MS", 100)
     server = Server(reactor)
     with socket.create_connection(("127.0.0.1", server.port)) as silent:
         silent.setblocking(False)
@@ -221,7 +220,7 @@ def test_a_peer_whose_first_frame_is_data_is_ended_as_if_silent(
 def test_a_server_that_never_greets_is_down_after_the_handshake_time(
     reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zmq_socket, "HANDSHAKE_MS", 100)
+    monkeypatch.setattr(zmq_link, "HANDSHAKE_MS", 100)
     client = Client(reactor)
     with listen("127.0.0.1", 0) as silent:
         client.link.open(f"127.0.0.1:{silent.getsockname()[1]}")
@@ -356,7 +355,7 @@ def test_the_routes_of_two_masters_begin_at_different_numbers() -> None:
     # A stranger who knows the next route can crash libzmq 4.3.5, so it must not be rand()'s first.
     program = (
         "import zmq\n"
-        "from saltlite.platform.zmq_socket import new_socket\n"
+        "from saltlite.platform.zmq_link import new_socket\n"
         "router = new_socket(zmq.ROUTER, ipv6=0)\n"
         "port = router.bind_to_random_port('tcp://127.0.0.1')\n"
         "dealer = new_socket(zmq.DEALER, ipv6=0)\n"

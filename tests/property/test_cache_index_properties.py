@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saltlite.errors import UsageError
-from saltlite.targeting import columns
-from saltlite.targeting import index as index_module
-from saltlite.targeting.bank_index import BankIndex
+from saltlite.targeting import grain_index
+from saltlite.targeting import grain_index as index_module
 from saltlite.targeting.fleet import Query
-from saltlite.targeting.index import Index
+from saltlite.targeting.grain_index import BankIndex, Index
 from saltlite.targeting.patterns import PATTERN_MAX
 from saltlite.targeting.subdict import VALUE_MAX, Subdict
 from saltlite.testing.banks import MemoryBanks, MemoryCache
@@ -73,8 +72,8 @@ def test_the_index_says_what_the_reference_says(steps: list[tuple[object, ...]],
     index, data = Index(), dict[str, Mapping[str, object]]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_module, "VIEWS_COST_MAX", room)
-        patch.setattr(columns, "DENSE_FROM", 2)
-        patch.setattr(columns, "INTERNED_MAX", 2)
+        patch.setattr(grain_index, "DENSE_FROM", 2)
+        patch.setattr(grain_index, "INTERNED_MAX", 2)
         for step in steps:
             match step:
                 case ("put", str(name), dict(grains)):

@@ -11,12 +11,11 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from saltlite.config.fast import socket_path
-from saltlite.config.kinds import AnyMap, Text
 from saltlite.config.load import Loaded, load_master, load_minion
+from saltlite.config.options import AnyMap, Text
 from saltlite.config.paths import master_socket
 from saltlite.config.values import parse_address, parse_duration, spell_duration
-from saltlite.config.written import Map, Where
-from saltlite.config.yamlfile import PlacedError, parse
+from saltlite.config.yamlfile import Map, PlacedError, Where, parse
 from saltlite.errors import ConfigError, UsageError
 
 C = TypeVar("C")

@@ -14,9 +14,8 @@ from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
 from saltlite.model.target import Target, TargetKind
 from saltlite.targeting import explain, resolve
-from saltlite.targeting.expression import written
+from saltlite.targeting.expression import parse_compound, written
 from saltlite.targeting.memory_fleet import Member, MemoryFleet
-from saltlite.targeting.nodegroups import parse_compound
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from saltlite.model.job import TERMINAL
 from saltlite.model.keys import fingerprint
 from saltlite.model.parts import part_id, resource_parts, segment_id
 from saltlite.platform.clock import ManualClock
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire import merkle
 from saltlite.wire.limits import PARTS_RUNNING_PER_MINION
 from saltlite.wire.messages import WALL_MAX_MS

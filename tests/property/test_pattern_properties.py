@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saltlite.errors import UsageError
-from saltlite.targeting import regex_tree as tree
-from saltlite.targeting.automaton import Automaton
+from saltlite.targeting import regex as tree
 from saltlite.targeting.budget import Budget
 from saltlite.targeting.patterns import glob_pattern, regex_pattern
+from saltlite.targeting.regex import Automaton
 
 LETTERS = "abx1_- .\n\u00e4\u00c4\u00df\u017fkK\u212aSi\u0130\u0131\u0663\U0001f600"
 ATOMS = st.sampled_from(

@@ -20,7 +20,7 @@ from saltlite.model.eventmatch import matches
 from saltlite.model.ids import MinionId
 from saltlite.model.plain import DEPTH_MAX, KEY_MAX, is_plain_key, with_text_keys
 from saltlite.plugins.returners._plain import plain
-from saltlite.testing.store.store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryDisk, MemoryStore
 from saltlite.wire import codec
 from saltlite.wire.document import decode_document, encode_document
 from saltlite.wire.ipc import pack

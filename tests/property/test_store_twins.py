@@ -28,7 +28,7 @@ from saltlite.model.keys import KeyRecord, KeyState, fingerprint
 from saltlite.model.parts import part_id
 from saltlite.model.signature import by_name
 from saltlite.model.target import Target
-from saltlite.testing.store.store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryDisk, MemoryStore
 
 IDS = [MinionId("web1"), MinionId("web10"), MinionId("db1")]
 JIDS = [jid_at(1_800_000_000_000_000 + n) for n in range(4)]

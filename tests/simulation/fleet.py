@@ -14,9 +14,9 @@ from saltlite.minion.jobs import job_process as jobprocess
 from saltlite.minion.jobs import running
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import Fingerprint, KeyRecord, KeyState
-from saltlite.platform import process, proctree, stream
+from saltlite.platform import process, stream
 from saltlite.testing.link import Fate, Flight, MemoryClientLink, MemoryNetwork
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.joinproof import token_public
 from saltlite.wire.noise import public_of
 from tests.simulation import minions as stand_ins
@@ -162,7 +162,7 @@ def stage(universe: Universe) -> Iterator[None]:
         (jobprocess.fork_waiting, stand_ins.fork_waiting),
         (process.Child, stand_ins.SimChild),
         (process.start_ticks, processes.start_ticks),
-        (proctree.ProcessTree, processes.tree),
+        (process.ProcessTree, processes.tree),
         (running.RunningNotes, stand_ins.NoNotes),
     ]
     modules = [

@@ -20,9 +20,9 @@ from saltlite.master.store.ports import ReturnCommit, Stored, StoreWriter
 from saltlite.model.keys import fingerprint
 from saltlite.platform.stream import Peer
 from saltlite.resources.registry.memory import MemoryRows
+from saltlite.testing import memory_store
 from saltlite.testing.banks import MemoryCache
 from saltlite.testing.link import MemoryServerLink
-from saltlite.testing.store import store as memory_store
 from saltlite.wire.certificate import CertificateTerms, MasterCertificate, issue
 from saltlite.wire.noise import public_of
 from tests.simulation.universe import Died, End, Process, SimChannel, SimClock, SimReactor

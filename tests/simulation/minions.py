@@ -465,7 +465,7 @@ class SimProcesses:
         return None if row is None else row.ticks
 
     def tree(self, leader: int) -> SimProcesses._Tree:
-        """`saltlite.platform.proctree.ProcessTree`."""
+        """`saltlite.platform.process.ProcessTree`."""
         return self._Tree(self._row(leader))
 
     def _row(self, pid: int) -> JobRow | TypeProcess | None:

@@ -19,7 +19,7 @@ from saltlite.minion.protocol.entry import Entry
 from saltlite.minion.protocol.jobs import JobMachine
 from saltlite.minion.protocol.segments import Segments
 from saltlite.model.parts import part_of_segment
-from saltlite.testing.store import store as memory_store
+from saltlite.testing import memory_store
 from tests.simulation.story import play
 
 SEEDS = 40

@@ -24,7 +24,7 @@ from saltlite.model.ids import PartId, TargetId
 from saltlite.model.job import TargetState
 from saltlite.model.parts import segment_id
 from saltlite.platform.clock import SystemClock
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import start_ticks
 from saltlite.platform.reactor import Reactor
 from saltlite.testing.disk import MemoryDisk, memory_journal

@@ -18,7 +18,7 @@ from saltlite.platform.clock import ManualClock
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.memory import MemoryRows
 from saltlite.testing.banks import MemoryCache
-from saltlite.testing.store.store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryDisk, MemoryStore
 from saltlite.wire.document import document_digest, encode_document
 from saltlite.wire.limits import CHUNK
 from tests.support.inventory import inventory

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.platform import log_relay as logrelay
 from saltlite.platform import logs
-from saltlite.platform.log_relay import LINE_MAX, LogRelay
+from saltlite.platform import logs as logrelay
+from saltlite.platform.logs import LINE_MAX, LogRelay
 from saltlite.platform.reactor import Reactor
 
 
@@ -118,7 +118,7 @@ def test_a_child_that_floods_costs_a_bounded_log_and_the_log_says_how_much_is_mi
     assert parent.lines() == [str(number) for number in range(10)]
     clock[0] += 1.0
     parent.child(lambda: write(b"20 last"))
-    assert parent.lines()[10:] == ["ERROR saltlite.platform.log_relay 40 lines of master link were too many", "last"]
+    assert parent.lines()[10:] == ["ERROR saltlite.platform.logs 40 lines of master link were too many", "last"]
 
 
 def test_a_long_line_is_cut(parent: Parent) -> None:

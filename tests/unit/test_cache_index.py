@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from saltlite.errors import StoreError, UsageError
-from saltlite.targeting import columns
-from saltlite.targeting import index as index_module
-from saltlite.targeting.bank_index import BankIndex, of_resources
+from saltlite.targeting import grain_index
+from saltlite.targeting import grain_index as index_module
 from saltlite.targeting.banks import GRAINS_MAX, VALUE_DEPTH_MAX
 from saltlite.targeting.fleet import Query
-from saltlite.targeting.index import Index
+from saltlite.targeting.grain_index import BankIndex, Index, of_resources
 from saltlite.targeting.subdict import VALUE_MAX, Subdict
 from saltlite.testing.banks import MemoryBank, MemoryBanks, MemoryCache
 
@@ -174,8 +173,8 @@ PIECES = ["a", "b", "A", "1", "0", "01", "*", "", "i̇", "ß", "[ab]", "true", "
 
 
 def test_every_short_question_to_odd_data_is_answered_as_the_reference_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "DENSE_FROM", 4)
-    monkeypatch.setattr(columns, "INTERNED_MAX", 3)
+    monkeypatch.setattr(grain_index, "DENSE_FROM", 4)
+    monkeypatch.setattr(grain_index, "INTERNED_MAX", 3)
     names = [f"m{number}" for number in range(len(ODD))]
     index = Index()
     pairs: list[tuple[Any, Any]] = [("a", "b"), ("a", "a:b"), ("1", 1), (1, "*"), ("b", "c"), ("", "A")]

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from saltlite.errors import UsageError
-from saltlite.targeting.bank_values import encoded, leaves_of
-from saltlite.targeting.banks import GRAINS_MAX, VALUE_DEPTH_MAX
+from saltlite.targeting.banks import GRAINS_MAX, VALUE_DEPTH_MAX, encoded, leaves_of
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import pytest
 from saltlite.config.load import load_master, load_minion
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
-from saltlite.config.nearest import nearest
 from saltlite.config.options import assemble, options_of
 from saltlite.config.render import main, samples
+from saltlite.errors import nearest
 
 CONF = Path(__file__).parents[2] / "conf"
 

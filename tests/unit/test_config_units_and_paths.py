@@ -13,12 +13,11 @@ from saltlite.cli.main import main
 from saltlite.cloud.program.files import PATH_SETTINGS, load_cloud, load_map
 from saltlite.config.api import ApiConfig
 from saltlite.config.cloud import CloudConfig
-from saltlite.config.kinds import Duration, FilePath, FilePaths, FileRoots, MisfitError, Whole
 from saltlite.config.load import load_api, load_master, load_minion
 from saltlite.config.master import MasterConfig
 from saltlite.config.minion import MinionConfig
-from saltlite.config.options import options_of
-from saltlite.config.written import Scalar, Where
+from saltlite.config.options import Duration, FilePath, FilePaths, FileRoots, MisfitError, Whole, options_of
+from saltlite.config.yamlfile import Scalar, Where
 from saltlite.errors import ConfigError
 
 LOADERS: dict[str, tuple[type[Any], Callable[[str], object]]] = {

@@ -21,7 +21,7 @@ from saltlite.master.protocol.keyring import (
 from saltlite.master.store.ports import TokenRecord
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import TRANSITIONS, JoinToken, KeyRecord, KeyState, fingerprint
-from saltlite.testing.store.store import MemoryDisk, MemoryStore
+from saltlite.testing.memory_store import MemoryDisk, MemoryStore
 from saltlite.wire.joinproof import prove, token_public
 from saltlite.wire.limits import PENDING_KEYS, PENDING_KEYS_PER_NETWORK, PROOF_BYTES, SESSION_MAX_AGE_S
 

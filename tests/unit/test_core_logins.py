@@ -9,7 +9,7 @@ import pytest
 from saltlite.auth.logins import WRONG_AT_ONCE, WRONG_EVERY_S, Logins, external, guess_limiter
 from saltlite.errors import LoginError
 from saltlite.model.authtoken import AuthToken
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 
 NOW = 1_800_000_000.0
 FRED = external("file", "fred", ("dev", "ops"))

@@ -10,10 +10,9 @@ from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.target import Target, TargetKind
 from saltlite.targeting import explain, resolve
-from saltlite.targeting.expression import written
+from saltlite.targeting.expression import parse_compound, written
 from saltlite.targeting.fleet import Selection
 from saltlite.targeting.memory_fleet import Member, MemoryFleet
-from saltlite.targeting.nodegroups import parse_compound
 from saltlite.targeting.patterns import PATTERN_MAX
 
 MA, MB, MC = MinionId("ma"), MinionId("mb"), MinionId("mc")

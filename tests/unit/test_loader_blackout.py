@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from saltlite.loader.call import ALWAYS, blackout
+from saltlite.loader.call import ALWAYS_ALLOWED, blackout
 from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 
@@ -27,7 +27,7 @@ def test_a_blackout_refuses_all_but_its_list_and_the_way_out(place: str) -> None
     assert str(refused.value).startswith("Minion in blackout mode: pkg.install does not run. ")
     assert f"in its {place}" in refused.value
     assert blackout(dark, ["test.ping"]) is None
-    assert blackout(dark, [ALWAYS]) is None
+    assert blackout(dark, [ALWAYS_ALLOWED]) is None
 
 
 def test_one_function_that_is_not_listed_refuses_the_whole_job() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from saltlite.config.minion import MinionConfig
-from saltlite.config.opts import opts_of
+from saltlite.config.options import opts_of
 from saltlite.errors import UsageError
 from saltlite.loader.call import Outcome, call
 from saltlite.loader.executors import Executors
@@ -181,7 +181,7 @@ def test_an_executor_reaches_minion_modules_and_other_executors(minion: Minion) 
         (["nope"], "Executor 'nope' is not available"),
         (["refuses"], "Executor 'refuses' is not available: 'refuses' __virtual__ returned False: not on a Sunday"),
         (["empty"], "Executor 'empty' is not available: it has no function execute"),
-        (["mistyped"], "Executor 'mistyped' is not available: its SAFE_OPTS is no map from names to types"),
+        (["mistyped"], "Executor 'mistyped' is not available: its SAFE_OPTS must map names to types"),
         (
             ["sudo"],
             "Executor 'sudo' is not available: 'sudo' __virtual__ returned False: option sudo_user of this minion",
@@ -230,7 +230,7 @@ def test_a_caller_gets_what_is_allowed_and_what_is_configured(folder: Path) -> N
     minion = Minion(folder, module_executors=["wrap"], executors_allowed=["none"])
     assert minion.call(["none", "wrap"], "m.note", "x", remote=True).value == ["wrapped", "x"]
     refused = minion.call(["none", "plain"], "m.note", "x", remote=True)
-    assert refused.value.endswith("'plain' may not be asked for here: option executors_allowed of this minion has none")
+    assert refused.value.endswith("'plain' may not be requested here: option executors_allowed of this minion has none")
     assert minion.call(["plain"], "m.note", "x", remote=False).value == "x"
 
 

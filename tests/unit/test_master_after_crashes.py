@@ -14,7 +14,7 @@ from saltlite.master.processes.context import Follow, HandlerConfig, Identity, M
 from saltlite.master.store.ports import MinionRow
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.clock import ManualClock
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from tests.support.inventory import inventory
 from tests.support.keys import certificate
 from tests.support.store import NOW, WEB1, commit, job, key, publish, ret

@@ -13,8 +13,8 @@ from saltlite.auth.rules import read_rules
 from saltlite.errors import StoreError
 from saltlite.hooks import read_hooks
 from saltlite.master.processes.hooks import AGAIN_S, LIMITED_S, LOOK_S, STALE_S, Hooks
-from saltlite.platform.cursor import CursorFile
 from saltlite.platform.defects import DEFECT
+from saltlite.platform.files import CursorFile
 from tests.support.keys import NOW
 from tests.support.master import Office
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from saltlite.master.processes.maintenance import ROOM_EVENTS, ROOM_FROM, ROOM_JOBS, ROOM_S, ROOM_TO, Maintenance
 from saltlite.model.history import JobFilter
 from saltlite.platform.clock import ManualClock
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from tests.support.store import NOW, WEB1, commit, job, publish, ret
 
 BODY = 10_000

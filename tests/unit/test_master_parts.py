@@ -22,7 +22,7 @@ from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.model.parts import PART_RESOURCES, part_id, segment_id, split_part
 from saltlite.platform.clock import ManualClock
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire import merkle
 from saltlite.wire.jobbody import decode_body
 from saltlite.wire.segment import SegmentRow, encode_segment

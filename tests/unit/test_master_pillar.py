@@ -22,7 +22,7 @@ from saltlite.platform.clock import ManualClock
 from saltlite.targeting.banks import GRAINS, PILLAR
 from saltlite.targeting.fleet import Query
 from saltlite.testing.banks import MemoryCache
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.document import decode_document, document_digest, encode_document
 from saltlite.wire.limits import CHUNK, MIB
 from saltlite.wire.messages import Message, Sender, check

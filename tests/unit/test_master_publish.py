@@ -18,7 +18,7 @@ from saltlite.model.ids import MinionId
 from saltlite.model.job import TargetState
 from saltlite.model.keys import KeyState, fingerprint
 from saltlite.platform.clock import ManualClock
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.limits import JOBS_QUEUED_PER_MINION
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, NOW, certificate

@@ -15,7 +15,7 @@ from saltlite.master.store.ports import OpenJob, TargetRow
 from saltlite.model.job import Job, TargetState
 from saltlite.model.keys import fingerprint
 from saltlite.platform.clock import ManualClock
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from saltlite.wire.limits import SEND_WINDOW
 from saltlite.wire.signed_parts import SignedPart
 from tests.support.inventory import inventory

@@ -12,7 +12,7 @@ from saltlite.master.store.ports import TargetRow
 from saltlite.model.job import TargetState
 from saltlite.model.keys import fingerprint
 from saltlite.platform.clock import ManualClock
-from saltlite.testing.store.store import MemoryStore
+from saltlite.testing.memory_store import MemoryStore
 from tests.support.inventory import inventory
 from tests.support.keys import FLEET_PUBLIC, JOB_PRIVATE, certificate
 from tests.support.store import NOW, WEB1, WEB2, job, key, publish

@@ -30,8 +30,8 @@ from saltlite.master.processes.returner import (
 )
 from saltlite.model.ids import MinionId
 from saltlite.platform.clock import ManualClock
-from saltlite.platform.cursor import CursorFile
-from saltlite.testing.store.store import MemoryStore
+from saltlite.platform.files import CursorFile
+from saltlite.testing.memory_store import MemoryStore
 from tests.support.master import Office
 from tests.support.store import commit
 from tests.support.store import ret as returned

@@ -8,9 +8,9 @@ from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
 from saltlite.model.target import Target, TargetKind
 from saltlite.targeting import resolve
-from saltlite.targeting.ipcidr import ADDRESS_MAX, has_address, lies_in, parse_network
+from saltlite.targeting.expression import DEPTH_MAX, TARGET_MAX, WORDS_MAX
+from saltlite.targeting.matchers import ADDRESS_MAX, has_address, lies_in, parse_network
 from saltlite.targeting.memory_fleet import Member, MemoryFleet
-from saltlite.targeting.parser import DEPTH_MAX, TARGET_MAX, WORDS_MAX
 
 WEB = MinionId("web")
 

@@ -1,6 +1,6 @@
 """Patterns that run in bounded time: which engine runs what, what is refused, and that both engines agree.
 
-This also is the test that the private parts of `re` are as `saltlite.targeting.regex_tree` knows them.
+This also is the test that the private parts of `re` are as `saltlite.targeting.regex` knows them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import pytest
 from saltlite.errors import UsageError
 from saltlite.model.ids import MinionId
 from saltlite.model.target import Target, TargetKind
-from saltlite.targeting import regex_tree as tree
+from saltlite.targeting import regex as tree
 from saltlite.targeting import resolve
-from saltlite.targeting.automaton import POSITIONS_MAX, Automaton
-from saltlite.targeting.backtracking import EVALUATIONS_MAX, steps_bound
 from saltlite.targeting.budget import CREDIT_MAX, STEPS_MAX, Budget, BudgetError
 from saltlite.targeting.fleet import Query
 from saltlite.targeting.memory_fleet import Member, MemoryFleet
 from saltlite.targeting.patterns import BACKTRACKING_MAX, TEXT_MAX, glob_pattern, regex_pattern
+from saltlite.targeting.regex import EVALUATIONS_MAX, POSITIONS_MAX, Automaton, steps_bound
 from saltlite.targeting.subdict import Subdict
 
 HOSTILE = [
@@ -194,7 +193,7 @@ def test_texts_that_are_short_enough_are_for_pythons_engine_until_the_credit_is_
 
 
 def test_more_states_than_there_is_room_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("saltlite.targeting.automaton.CELLS_MAX", 500)
+    monkeypatch.setattr("saltlite.targeting.regex.CELLS_MAX", 500)
     source = "(a|b)*a(a|b){8}c"
     items, flags = tree.parsed(source, 0)
     automaton, plain = Automaton(source, items, flags, whole=False), re.compile(source)

@@ -10,7 +10,7 @@ import pytest
 
 from saltlite.decorators.notes import collecting
 from saltlite.errors import InterfaceArgumentError, InterfaceNotImplemented
-from saltlite.interfaces.smi.adapting import adapted
+from saltlite.interfaces.smi.contract import adapted
 from saltlite.interfaces.smi.differences import Level, compare
 
 DETAILS = {"status": "not_implemented"}

@@ -13,8 +13,7 @@ from saltlite.interfaces.pkg import PkgInterface
 from saltlite.interfaces.service import ServiceInterface
 from saltlite.interfaces.shadow import ShadowInterface
 from saltlite.interfaces.smi.contract import Contract, contract_of
-from saltlite.interfaces.smi.fleet import FleetTable, as_html
-from saltlite.interfaces.smi.report import check_module, digest_of
+from saltlite.interfaces.smi.report import FleetTable, as_html, check_module, digest_of
 from saltlite.interfaces.user import UserInterface
 from saltlite.loader.contracts import SHIPPED_INTERFACES, with_interfaces
 from saltlite.loader.index import build_index

@@ -25,7 +25,7 @@ from saltlite.master.processes.returner import Returner, Wanted
 from saltlite.master.store import banks
 from saltlite.model.ids import MinionId
 from saltlite.model.keys import KeyState
-from saltlite.platform.cursor import CursorFile
+from saltlite.platform.files import CursorFile
 from saltlite.wire.ipc import pack
 from tests.fuzz.readers import read_everywhere
 from tests.fuzz.site import JID, ROOT, Site

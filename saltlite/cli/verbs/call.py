@@ -14,7 +14,7 @@ from saltlite.cli.options import ARGUMENTS_TEXT, Option, Table, choice
 from saltlite.cli.output import FORMATS_TEXT, OUTPUT_OPTIONS, Printing, opened_output
 from saltlite.client.connection import Connection
 from saltlite.config.load import load_minion
-from saltlite.config.opts import opts_of
+from saltlite.config.options import opts_of
 from saltlite.config.paths import require_path
 from saltlite.errors import CommandExecutionError, RefusedError, StartupError, UnreachableError, UsageError
 from saltlite.loader.index import build_index, is_own_folder, remembered_index

@@ -16,7 +16,7 @@ from saltlite.config.load import load_api
 from saltlite.config.options import options_of
 from saltlite.config.paths import config_files
 from saltlite.errors import ConfigError, UsageError
-from saltlite.targeting.nodegroups import parse_nodegroup
+from saltlite.targeting.expression import parse_nodegroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

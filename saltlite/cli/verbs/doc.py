@@ -12,10 +12,9 @@ from saltlite.cli.configs import config_dir_of, is_configured, load_side
 from saltlite.cli.connect import open_client
 from saltlite.cli.output import columns, print_answer, width_for
 from saltlite.cli.targets import nodeset
-from saltlite.config.nearest import nearest
-from saltlite.config.opts import opts_of
+from saltlite.config.options import opts_of
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
-from saltlite.errors import ConfigError, SaltliteError, UsageError
+from saltlite.errors import ConfigError, SaltliteError, UsageError, nearest
 from saltlite.loader.documents import read_descriptions, read_docstring
 from saltlite.loader.formats import ArchiveError
 from saltlite.loader.index import build_index

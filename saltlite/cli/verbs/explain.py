@@ -71,7 +71,7 @@ def _checked(minion: str, value: object) -> Answer:
 def _look_here(module: str, parsed: Parsed) -> Answer:
     from saltlite.cli.in_process import find_grains
     from saltlite.config.load import load_minion
-    from saltlite.config.opts import opts_of
+    from saltlite.config.options import opts_of
     from saltlite.loader.call import call
     from saltlite.loader.index import build_index
     from saltlite.loader.loader import Loader

@@ -46,7 +46,7 @@ def run(argv: Sequence[str], console: Console) -> int:
         return exitcodes.OK
     topic = parsed.words[0].lower().removesuffix(".md")
     if topic not in known:
-        from saltlite.config.nearest import nearest  # difflib is slow to import
+        from saltlite.errors import nearest  # difflib is slow to import
 
         near = nearest(topic, known)
         hint = f"did you mean {near}?" if near else "`saltlite help` lists the pages"

@@ -23,7 +23,7 @@ from saltlite.client.local import LocalClient
 from saltlite.client.runners import RunnerClient, without_outputter
 from saltlite.cloud.program.lazy import LazyCloud
 from saltlite.config.load import load_master
-from saltlite.config.opts import opts_of, shown_opts
+from saltlite.config.options import opts_of, shown_opts
 from saltlite.config.paths import require_path
 from saltlite.errors import SaltliteError, UnreachableError, UsageError
 from saltlite.files.answers import FileService
@@ -34,7 +34,7 @@ from saltlite.loader.index import build_index
 from saltlite.loader.loader import Loader
 from saltlite.loader.search_path import search_layers
 from saltlite.platform import logs
-from saltlite.platform.trust import require_trusted
+from saltlite.platform.accounts import require_trusted
 from saltlite.wire.limits import MIB
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from saltlite.cloud.rules.maps import MapMachine, waves
 from saltlite.cloud.rules.providers import Provider
 from saltlite.config.load import load_master
 from saltlite.errors import SaltliteError, UsageError
-from saltlite.platform.trust import require_trusted
+from saltlite.platform.accounts import require_trusted
 
 CACHE_DIRECTORY = "CACHE_DIRECTORY"
 """The environment variable for the option of that name of systemd.exec(5)."""

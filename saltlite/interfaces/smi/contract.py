@@ -11,11 +11,21 @@ import inspect
 import logging
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from saltlite.interfaces.smi.declare import NOT_APPLICABLE, RETURNS, SUPPORTED, Interface, is_declaration
-from saltlite.interfaces.smi.platforms import Platforms
-from saltlite.interfaces.smi.schema import Schema, schema_of
+from saltlite.decorators.notes import note
+from saltlite.errors import (
+    InterfaceArgumentError,
+    InterfaceError,
+    InterfaceNotImplemented,
+    InterfaceNotSupported,
+    InterfaceReturnError,
+)
+from saltlite.interfaces.smi.declare import NOT_APPLICABLE, RETURNS, SUPPORTED, Interface, Platforms, is_declaration
+from saltlite.interfaces.smi.differences import HIDDEN, Difference, Shape, compare
+from saltlite.interfaces.smi.schema import Mismatch, Schema, mismatches_of, schema_of
 
 log = logging.getLogger(__name__)
 
@@ -116,3 +126,321 @@ def _functions(interface: type[Interface]) -> dict[str, Declared]:
                     shown = str(alias.get(name, name))
                     found[shown] = Declared(shown, value, owner)
     return found
+
+
+class State(StrEnum):
+    """What becomes of a call."""
+
+    IMPLEMENTED = "implemented"  # the provider's function is called
+    NOT_IMPLEMENTED = "not_implemented"  # it is missing, and should not be
+    NOT_SUPPORTED = "not_supported"  # it is missing, and need not be here
+    NOT_APPLICABLE = "not_applicable"  # there is nothing to do here: the default structure is returned
+    DEPRECATED = "deprecated"  # the provider's function is called, and the caller warned
+
+
+STUBS = frozenset({State.NOT_IMPLEMENTED, State.NOT_SUPPORTED})
+"""States in which the function is there for the sake of its error only, and membership tests do not see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The state of one function, and what a report says about it beside that."""
+
+    state: State
+    note: str = ""
+
+
+UNDECLARED = "the interface does not name this platform"
+SHADOWED = "the provider has a function, which is not called"
+
+
+def standing_of(declared: Declared | None, present: bool, grains: Mapping[str, object]) -> Standing | None:
+    """The row of the table. None when neither has the function."""
+    if declared is None:
+        return Standing(State.DEPRECATED) if present else None
+    if declared.not_applicable is not None and declared.not_applicable.match(grains):
+        return Standing(State.NOT_APPLICABLE, SHADOWED if present else "")
+    elsewhere = declared.supported is not None and not declared.supported.match(grains)
+    if present:
+        return Standing(State.IMPLEMENTED, UNDECLARED if elsewhere else "")
+    return Standing(State.NOT_SUPPORTED if elsewhere else State.NOT_IMPLEMENTED)
+
+
+_EMPTY = inspect.Parameter.empty
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+Function = Callable[..., Any]
+
+HARMLESS = frozenset({"extra", "type_differs", "fewer_keywords"})
+"""Differences that no argument has to be changed for."""
+
+
+def needs_adapting(differences: tuple[Difference, ...]) -> bool:
+    """Whether a call that is valid for the interface may have to be changed."""
+    return any(one.kind not in HARMLESS for one in differences)
+
+
+def adapted(function: Function, interface: inspect.Signature, who: str, details: Mapping[str, str]) -> Function:
+    """`function`, called as the interface says. `who` and `details` are for errors: `'pkg.install': aptpkg`.
+
+    What it returns raises InterfaceArgumentError for an argument that the provider has no place for, and
+    InterfaceNotImplemented when the provider wants one that the interface does not know.
+    """
+    theirs = inspect.signature(function)
+    differences = compare(interface, theirs)
+    if not needs_adapting(differences):
+        return function
+    plan = _Plan(interface, theirs, who, details)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        hidden = {key: kwargs.pop(key) for key in list(kwargs) if key.startswith(HIDDEN)}
+        placed, named = plan.translate(args, kwargs)
+        return function(*placed, **named, **hidden)
+
+    call.__signature__ = _merged(interface, theirs)  # type: ignore[attr-defined]  # what inspect.signature reads
+    return call
+
+
+class _Plan:
+    """How arguments of the interface become arguments of the provider."""
+
+    def __init__(
+        self, interface: inspect.Signature, theirs: inspect.Signature, who: str, details: Mapping[str, str]
+    ) -> None:
+        differences = compare(interface, theirs)
+        self._interface = interface
+        self._shape = Shape(theirs)
+        self._who = who
+        self._details = details
+        self._names = {one.parameter: one.other for one in differences if one.kind == "renamed"}
+        self._told = {one.parameter for one in differences if one.kind in ("default_differs", "required")}
+        self._lacking = {one.parameter: one.kind for one in differences if one.kind in ("missing", "swallowed")}
+        self._needed = {one.parameter for one in differences if one.kind == "required"} - {*interface.parameters}
+        self._extra = {one.parameter for one in differences if one.kind == "extra"}
+
+    def translate(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments for the provider."""
+        known = self._interface.parameters
+        extra = {key: kwargs[key] for key in self._extra | self._needed if key in kwargs and key not in known}
+        try:
+            bound = self._interface.bind(*args, **{key: value for key, value in kwargs.items() if key not in extra})
+        except TypeError:
+            return args, dict(kwargs)
+        if unknown := sorted(self._needed - extra.keys()):
+            text = f"{self._who} needs {', '.join(unknown)}, which the interface does not have; give it by name."
+            raise InterfaceNotImplemented(text, self._details)
+        values, rest = dict(extra), ()
+        for name, parameter in known.items():
+            given = name in bound.arguments
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                rest = bound.arguments.get(name, ())
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                values.update(bound.arguments.get(name, {}))
+            elif name in self._lacking:
+                self._check_left_out(name, bound.arguments.get(name, parameter.default), parameter.default)
+            elif given or name in self._told:
+                values[self._names.get(name, name)] = bound.arguments.get(name, parameter.default)
+        return self._arranged(values, rest)
+
+    def _check_left_out(self, name: str, value: Any, default: Any) -> None:
+        if default is not _EMPTY and value == default:
+            return
+        if self._lacking[name] == "missing":
+            raise InterfaceArgumentError(f"{self._who} does not take {name}; leave it out on this platform.")
+        note(f"{self._who} does not look at {name}, so it was left out.")
+
+    def _arranged(self, values: dict[str, Any], rest: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if rest and not self._shape.takes_rest:
+            raise InterfaceArgumentError(f"{self._who} does not take so many arguments; call it once for each.")
+        placed: list[Any] = []
+        for parameter in self._shape.placed:
+            if not rest and parameter.kind is not parameter.POSITIONAL_ONLY:
+                break  # all that follow can be given by name
+            if parameter.name not in values and parameter.default is _EMPTY:
+                break  # the provider says itself what is missing
+            placed.append(values.pop(parameter.name, parameter.default))
+        return (*placed, *rest), values
+
+
+def _merged(interface: inspect.Signature, theirs: inspect.Signature) -> inspect.Signature:
+    """The interface's parameters, and by keyword those that only the provider has."""
+    ours = list(interface.parameters.values())
+    taken = {one.name for one in ours} | {one.other for one in compare(interface, theirs) if one.kind == "renamed"}
+    more = [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for one in theirs.parameters.values()
+        if one.name not in taken and one.kind not in _STARRED and one.kind is not one.POSITIONAL_ONLY
+    ]
+    starred = [one for one in (*ours, *theirs.parameters.values()) if one.kind is one.VAR_KEYWORD][:1]
+    plain = [one for one in ours if one.kind is not one.VAR_KEYWORD]
+    return interface.replace(parameters=[*plain, *more, *starred], return_annotation=theirs.return_annotation)
+
+
+class Mode(StrEnum):
+    """Option `smi_mode`: what is made of the signatures of interfaces."""
+
+    OFF = "off"  # interfaces are not looked at at all
+    OBSERVE = "observe"  # differences are reported
+    ENFORCE = "enforce"  # calls are put into the provider's words
+
+
+class Returns(StrEnum):
+    """Option `smi_returns`: what becomes of a return that lacks what the interface promises."""
+
+    OFF = "off"  # not looked at
+    LOG = "log"  # one warning for each place
+    FILL = "fill"  # what lacks is taken from the default structure
+    STRICT = "strict"  # the call fails
+
+
+class Binding:
+    """One virtual module on one machine. `grains` are read at each question, so that a refresh shows.
+
+    `counted` is told the name of a function that is no part of the interface, each time that it is called, and says
+    whether that is worth a line in the log.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        provider: str,
+        grains: Mapping[str, Any],
+        *,
+        mode: Mode,
+        returns: Returns,
+        counted: Callable[[str], bool],
+    ) -> None:
+        self.contract = contract
+        self.provider = provider
+        self._grains = grains
+        self._mode = mode
+        self._returns = returns
+        self._counted = counted
+        self._told: set[tuple[str, str]] = set()
+
+    def standing(self, fun: str, *, present: bool) -> Standing | None:
+        """How the function stands; None when there is none of that name."""
+        return standing_of(self.contract.functions.get(fun), present, self._grains)
+
+    def bound(self, fun: str, real: Function | None, lacking: str = "") -> Function | None:
+        """What a caller of `module.fun` gets. `real` is the provider's; `lacking` is what `depends` misses for it."""
+        standing = self.standing(fun, present=real is not None)
+        declared = self.contract.functions.get(fun)
+        if standing is None:
+            return None
+        if declared is None:
+            return None if real is None else self._warned(fun, real)
+        if standing.state is State.NOT_APPLICABLE:
+            return self._idle(fun, declared, standing)
+        if real is None:
+            return self._stub(fun, declared, standing.state, lacking)
+        if self._mode is Mode.ENFORCE:
+            who = f"'{self.contract.name}.{fun}': {self.provider}"
+            real = adapted(real, declared.signature, who, self._details(fun, State.NOT_IMPLEMENTED))
+        return real if self._returns is Returns.OFF else self._checked(fun, declared, real)
+
+    def _warned(self, fun: str, real: Function) -> Function:
+        sentence = f"'{self.contract.name}.{fun}' is no part of the {self.contract.title}, and may be removed one day."
+
+        @functools.wraps(real)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            note(sentence)
+            if self._counted(fun):
+                log.warning("%s", sentence)
+            return real(*args, **kwargs)
+
+        return call
+
+    def _idle(self, fun: str, declared: Declared, standing: Standing) -> Function:
+        name = f"{self.contract.name}.{fun}"
+        if standing.note == SHADOWED:
+            log.warning("%s is not applicable here, so %s's function is not called.", name, self.provider)
+
+        def call(*_args: Any, **_kwargs: Any) -> Any:
+            log.debug("%s is not applicable here: its default structure is returned.", name)
+            return declared.default()
+
+        call.__signature__ = declared.signature  # type: ignore[attr-defined]  # what inspect.signature reads
+        return _described(call, fun, declared)
+
+    def _stub(self, fun: str, declared: Declared, state: State, lacking: str) -> Function:
+        text, kind = self._refusal(fun, declared, state, lacking)
+        details = self._details(fun, state)
+
+        def call(*_args: Any, **_kwargs: Any) -> Any:
+            raise kind(text, details)
+
+        return _described(call, fun, declared)
+
+    def _refusal(self, fun: str, declared: Declared, state: State, lacking: str) -> tuple[str, type[InterfaceError]]:
+        name, title = f"'{self.contract.name}.{fun}'", self.contract.title
+        if state is State.NOT_SUPPORTED and declared.supported is not None:
+            place = next(
+                (self._grains[grain] for grain in ("os", "os_family", "kernel") if self._grains.get(grain)), ""
+            )
+            here = place or "this minion"
+            return (
+                f"{name} is not supported on {here} ({title} supports: {declared.supported.text()}).",
+                InterfaceNotSupported,
+            )
+        needs = f": it needs {lacking}" if lacking else ""
+        return f"{name} is not implemented by {self.provider} ({title}){needs}.", InterfaceNotImplemented
+
+    def _details(self, fun: str, state: State) -> dict[str, str]:
+        return {
+            "status": str(state),
+            "interface": self.contract.name,
+            "version": self.contract.version,
+            "provider": self.provider,
+            "function": fun,
+        }
+
+    def _checked(self, fun: str, declared: Declared, real: Function) -> Function:
+        schema = declared.schema
+        if type(schema) is Schema or inspect.isgeneratorfunction(real) or inspect.isasyncgenfunction(real):
+            return real
+        fits = schema.fits
+
+        if inspect.iscoroutinefunction(real):
+
+            @functools.wraps(real)
+            async def call_async(*args: Any, **kwargs: Any) -> Any:
+                value = await real(*args, **kwargs)
+                return value if fits(value) else self._amiss(fun, declared, value)
+
+            return call_async
+
+        @functools.wraps(real)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            value = real(*args, **kwargs)
+            return value if fits(value) else self._amiss(fun, declared, value)
+
+        return call
+
+    def _amiss(self, fun: str, declared: Declared, value: Any) -> Any:
+        """What the caller gets for a return that does not fit."""
+        found = mismatches_of(declared.schema, value)
+        if self._returns is Returns.STRICT:
+            what = "; ".join(one.text() for one in found[:3])
+            text = (
+                f"'{self.contract.name}.{fun}' of {self.provider} breaks the {self.contract.title}: it returned {what}."
+            )
+            raise InterfaceReturnError(text, self._details(fun, State.IMPLEMENTED))
+        self._tell(fun, found)
+        return declared.schema.filled(value, declared.default()) if self._returns is Returns.FILL else value
+
+    def _tell(self, fun: str, found: list[Mismatch]) -> None:
+        for one in found:
+            if (fun, one.path) not in self._told:
+                self._told.add((fun, one.path))
+                log.warning(
+                    "%s.%s of %s breaks the %s: it returned %s.",
+                    self.contract.name, fun, self.provider, self.contract.title, one.text(),
+                )  # fmt: skip
+
+
+def _described(call: Function, fun: str, declared: Declared) -> Function:
+    call.__name__ = fun
+    call.__doc__ = declared.doc
+    return call

@@ -12,6 +12,7 @@ has the report needs only that.
 from __future__ import annotations
 
 import hashlib
+import html
 import inspect
 import json
 from collections import Counter
@@ -19,8 +20,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from saltlite.interfaces.smi.binding import Binding, Mode, Returns
-from saltlite.interfaces.smi.contract import Contract, Declared, contract_of
+from saltlite.interfaces.smi.contract import Binding, Contract, Declared, Mode, Returns, contract_of
 from saltlite.interfaces.smi.declare import Interface
 from saltlite.interfaces.smi.differences import Difference, Level, compare
 
@@ -139,3 +139,148 @@ def digest_of(report: Mapping[str, Any]) -> str:
     """The digest of a report, whatever else stands beside it."""
     text = json.dumps({name: report[name] for name in DIGESTED if name in report}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARACTERS]
+
+
+_COLOURS = {
+    "implemented": "#d8f0d8",
+    "not_implemented": "#f5d0d0",
+    "not_supported": "#eeeeee",
+    "not_applicable": "#e0e8f5",
+    "deprecated": "#f8ecc8",
+}
+
+
+class FleetTable:
+    """Collects the answers to `smi.conformance`. `known`: digest -> report, of those that minions need not send."""
+
+    def __init__(self, known: Mapping[str, Mapping[str, Any]]) -> None:
+        self.reports: dict[str, Mapping[str, Any]] = dict(known)
+        """Digest -> report, with those that have come since."""
+        self._minions = 0
+        self._silent: dict[str, str] = {}
+        self._modules: dict[str, dict[tuple[str, str, str], list[Mapping[str, Any]]]] = {}
+        self._strays: dict[str, Counter[str]] = {}
+
+    def add(self, minion: str, answer: object) -> None:
+        """Take the answer of one minion."""
+        if not isinstance(answer, Mapping):
+            self._silent[minion] = str(answer)[:200]
+            return
+        self._minions += 1
+        for module, said in answer.items():
+            report = self._report(said)
+            if report is None:
+                self._silent[minion] = f"its report about {module} cannot be read"
+                continue
+            key = (str(report["provider"]), str(said.get("os", "")), str(report["version"]))
+            self._modules.setdefault(str(module), {}).setdefault(key, []).append(report)
+            strays = said.get("stray_calls")
+            counts = {fun: n for fun, n in strays.items() if isinstance(n, int)} if isinstance(strays, Mapping) else {}
+            self._strays.setdefault(str(module), Counter()).update(counts)
+
+    def table(self) -> dict[str, Any]:
+        """The table; see the text of this file."""
+        modules = {name: self._module(name) for name in sorted(self._modules)}
+        return {"minions": self._minions, "modules": modules, "silent": dict(sorted(self._silent.items()))}
+
+    def _report(self, said: object) -> Mapping[str, Any] | None:
+        if not isinstance(said, Mapping):
+            return None
+        digest = said.get("digest")
+        if "functions" in said:
+            if not _is_report(said) or digest_of(said) != digest:
+                return None
+            self.reports[str(digest)] = said
+        return self.reports.get(str(digest))
+
+    def _module(self, name: str) -> dict[str, Any]:
+        groups = self._modules[name]
+        keys = sorted(groups)
+        functions = sorted({fun for key in keys for report in groups[key] for fun in report["functions"]})
+        problems: dict[str, dict[str, None]] = {}
+        for provider, _os, _version in keys:
+            for report in groups[provider, _os, _version]:
+                for fun, row in report["functions"].items():
+                    for one in row["differences"]:
+                        if one["level"] == "error":
+                            problems.setdefault(fun, {})[f"{provider}: {one['text']}"] = None
+        return {
+            "providers": [
+                {
+                    "provider": provider,
+                    "os": system,
+                    "version": version,
+                    "minions": len(groups[provider, system, version]),
+                }
+                for provider, system, version in keys
+            ],
+            "functions": {fun: [_cell(fun, groups[key]) for key in keys] for fun in functions},
+            "problems": {fun: list(found) for fun, found in sorted(problems.items())},
+            "stray_calls": dict(sorted(self._strays[name].items())),
+        }
+
+
+def _cell(fun: str, reports: list[Mapping[str, Any]]) -> dict[str, int]:
+    return dict(Counter(str(report["functions"][fun]["state"]) for report in reports if fun in report["functions"]))
+
+
+def _is_report(said: Mapping[str, Any]) -> bool:
+    functions = said.get("functions")
+    return (
+        isinstance(said.get("provider"), str)
+        and isinstance(said.get("version"), str)
+        and isinstance(functions, Mapping)
+        and all(map(_is_row, functions.values()))
+    )
+
+
+def _is_row(row: object) -> bool:
+    if not isinstance(row, Mapping) or not isinstance(row.get("state"), str):
+        return False
+    differences = row.get("differences")
+    return isinstance(differences, list | tuple) and all(
+        isinstance(one, Mapping) and isinstance(one.get("level"), str) and isinstance(one.get("text"), str)
+        for one in differences
+    )
+
+
+def as_html(table: Mapping[str, Any]) -> str:
+    """The table as one page that needs nothing beside itself."""
+    parts = [
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Module interfaces</title><style>',
+        "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}",
+        "td,th{border:1px solid #ccc;padding:2px 8px;text-align:left}",
+        *(f".{state}{{background:{colour}}}" for state, colour in _COLOURS.items()),
+        f"</style></head><body><h1>Module interfaces</h1><p>{table['minions']} minions answered.</p>",
+    ]
+    for name, module in table["modules"].items():
+        parts.append(f"<h2>{_text(name)}</h2><table><tr><th>function</th>")
+        for one in module["providers"]:
+            title = f"{one['provider']} {one['os']} ({one['minions']}, interface {one['version']})"
+            parts.append(f"<th>{_text(title)}</th>")
+        parts.append("</tr>")
+        for fun, cells in module["functions"].items():
+            problems = "; ".join(module["problems"].get(fun, ()))
+            title = f' title="{_text(problems)}"' if problems else ""
+            parts.append(f"<tr><td{title}>{_text(fun)}{' &#9888;' if problems else ''}</td>")
+            parts += [_html_cell(cell) for cell in cells]
+            parts.append("</tr>")
+        parts.append("</table>")
+        strays = ", ".join(f"{fun} {count}" for fun, count in module["stray_calls"].items())
+        parts.append(f"<p>Calls of functions that the interface does not have: {_text(strays)}</p>" if strays else "")
+    if table["silent"]:
+        rows = "".join(f"<li>{_text(minion)}: {_text(why)}</li>" for minion, why in table["silent"].items())
+        parts.append(f"<h2>No report</h2><ul>{rows}</ul>")
+    return "".join([*parts, "</body></html>\n"])
+
+
+def _html_cell(cell: Mapping[str, int]) -> str:
+    if not cell:
+        return "<td></td>"
+    state = max(cell, key=lambda one: cell[one])
+    known = f' class="{state}"' if state in _COLOURS else ""
+    return f"<td{known}>{_text(', '.join(f'{one} {count}' for one, count in sorted(cell.items())))}</td>"
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value), quote=True)

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saltlite.auth.acl import Action, Principal, authorize
-from saltlite.config.nearest import nearest
-from saltlite.errors import UsageError
+from saltlite.errors import UsageError, nearest
 from saltlite.master.processes.context import Answer, Master
 from saltlite.master.store.ports import FunctionSet
 from saltlite.model.binding import bind

@@ -13,7 +13,7 @@ from saltlite.master.handlers.targets import shown_key_states
 from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes.context import Answer, Master, Question
 from saltlite.model.keys import KeyState
-from saltlite.platform.cursor import CursorFile
+from saltlite.platform.files import CursorFile
 from saltlite.wire.ipc import Inside
 
 MISSING_MAX = 100

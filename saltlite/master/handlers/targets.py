@@ -26,7 +26,7 @@ from saltlite.model.target import Target, TargetKind
 from saltlite.targeting import explain, pillar_pattern, pillar_values, wrong_pillar_values
 from saltlite.targeting.explanation import Explanation
 from saltlite.targeting.fleet import Selection
-from saltlite.targeting.listing import listed
+from saltlite.targeting.matchers import listed
 
 EVERYWHERE = frozenset({"", "*"})
 """Places of rules that hold for every target."""

@@ -21,7 +21,7 @@ from saltlite.auth.acl import Granted
 from saltlite.auth.logins import guess_limiter
 from saltlite.auth.rules import read_blacklist, read_rules
 from saltlite.config.master import MasterConfig, returner_names
-from saltlite.config.opts import opts_of
+from saltlite.config.options import opts_of
 from saltlite.errors import MisconfiguredError, RefusedError, StartupError
 from saltlite.master.processes import identity
 from saltlite.master.processes import link_channel as inside
@@ -42,17 +42,17 @@ from saltlite.master.protocol.handshakes import Handshakes
 from saltlite.master.protocol.session_manager import SessionManager
 from saltlite.master.store.ports import Store
 from saltlite.model.keys import KeyState, fingerprint
+from saltlite.platform.accounts import require_trusted
 from saltlite.platform.children import Spec
 from saltlite.platform.clock import SystemClock
-from saltlite.platform.cursor import CursorFile
+from saltlite.platform.files import CursorFile
 from saltlite.platform.lockfile import InstanceLock
-from saltlite.platform.log_relay import LogRelay
+from saltlite.platform.logs import LogRelay
 from saltlite.platform.privileges import Account, account_of, drop_to, private_dir, read_secret, start_log
 from saltlite.platform.process import PR_SET_DUMPABLE, prctl, raise_open_files, return_freed_memory, write_no_files
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.shared_fill_times import SharedFillTimes
 from saltlite.platform.stream import Acceptor, Channel, Peer, listen_unix
-from saltlite.platform.trust import require_trusted
 from saltlite.platform.turn_board import TurnBoard
 from saltlite.resources.registry.admission import Rules
 from saltlite.resources.registry.claims import Conflict

@@ -10,11 +10,11 @@ from saltlite.model.ids import MinionId, TargetId
 from saltlite.model.srn import parse_srn, resource_index_srn_key
 from saltlite.resources.registry.registry import Registry
 from saltlite.resources.registry.views import Views
-from saltlite.targeting.bank_index import BankIndex, of_resources
 from saltlite.targeting.banks import GRAINS, PILLAR, RESOURCE_GRAINS, Banks
 from saltlite.targeting.budget import Budget
 from saltlite.targeting.fleet import Fleet, Query
-from saltlite.targeting.ipcidr import ADDRESS_GRAINS, lies_in, parse_network
+from saltlite.targeting.grain_index import BankIndex, of_resources
+from saltlite.targeting.matchers import ADDRESS_GRAINS, lies_in, parse_network
 
 _STEPS_OF_AN_ADDRESS = 40
 """Steps of the budget for an address that is compared with a network."""

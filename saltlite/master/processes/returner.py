@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from saltlite.config.master import MasterConfig
-from saltlite.config.opts import opts_of
+from saltlite.config.options import opts_of
 from saltlite.errors import (
     DamagedError,
     ProtocolError,
@@ -36,9 +36,9 @@ from saltlite.model.clock import Clock
 from saltlite.model.events import Event, tag_returner
 from saltlite.model.ids import Jid
 from saltlite.model.job import Job
-from saltlite.platform.cursor import CursorFile
+from saltlite.platform.accounts import require_trusted
+from saltlite.platform.files import CursorFile
 from saltlite.platform.privileges import drop_to
-from saltlite.platform.trust import require_trusted
 from saltlite.wire import codec
 from saltlite.wire.jobrecord import decode_record
 

@@ -37,7 +37,7 @@ from saltlite.minion.sync.documents import Hooks
 from saltlite.model.execution import DIRECTLY, Execution, is_direct
 from saltlite.model.job import TargetState
 from saltlite.platform import logs
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import adopt_orphans, close_all_but, set_title, start_ticks
 from saltlite.wire.ipc import Inside
 from saltlite.wire.jobbody import JobBody

@@ -20,7 +20,7 @@ from saltlite.minion.jobs.journal_format import FLOOR, HEADER, Replay, frame, he
 from saltlite.minion.protocol.journal_rules import changes, kept
 from saltlite.minion.protocol.ports import JOURNAL_COMPACT_BYTES, JOURNAL_RESERVE, JournalEntry, Record
 from saltlite.model.ids import PartId
-from saltlite.platform.folder import FULL, Folder, Handle
+from saltlite.platform.files import FULL, Folder, Handle
 
 NAME = "journal"
 REWRITE = "journal.tmp"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from saltlite.platform.logs import log_context
-from saltlite.platform.proctree import ProcessTree
+from saltlite.platform.process import ProcessTree
 
 log = logging.getLogger(__name__)
 

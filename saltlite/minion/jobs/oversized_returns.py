@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from saltlite.model.ids import parse_jid
 from saltlite.model.keptreturn import HEADER_BYTES, SUFFIX, header
-from saltlite.platform.folder import Folder
+from saltlite.platform.files import Folder
 
 log = logging.getLogger(__name__)
 

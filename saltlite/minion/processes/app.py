@@ -18,7 +18,7 @@ from typing import Any
 
 from saltlite import __version__
 from saltlite.config.minion import MinionConfig
-from saltlite.config.opts import opts_of
+from saltlite.config.options import opts_of
 from saltlite.config.values import parse_address
 from saltlite.errors import CommandExecutionError, JournalError, StartupError
 from saltlite.loader.contracts import with_interfaces
@@ -51,7 +51,7 @@ from saltlite.pillar.compiler import ERRORS
 from saltlite.platform import logs, systemd
 from saltlite.platform.children import Children, Spec
 from saltlite.platform.clock import SystemClock
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 from saltlite.platform.lockfile import InstanceLock
 from saltlite.platform.privileges import Account, account_of, drop_to, private_dir, start_log
 from saltlite.platform.process import freeze_heap

@@ -43,7 +43,7 @@ from saltlite.model.execution import Execution, is_direct
 from saltlite.model.ids import PartId, TargetId
 from saltlite.model.parts import split_part
 from saltlite.platform import logs
-from saltlite.platform.folder import PosixFolder
+from saltlite.platform.files import PosixFolder
 from saltlite.platform.process import set_parent_death_signal, set_title
 from saltlite.wire.ipc import Inside, pack, unpack
 

@@ -20,8 +20,7 @@ from saltlite.model.ids import PartId, TargetId
 from saltlite.model.resourcelook import TypeReport
 from saltlite.model.srn import resource_index_srn_key
 from saltlite.platform.children import how
-from saltlite.platform.process import Child, start_ticks
-from saltlite.platform.proctree import ProcessTree
+from saltlite.platform.process import Child, ProcessTree, start_ticks
 from saltlite.platform.reactor import Reactor
 from saltlite.platform.stream import Channel
 from saltlite.wire.ipc import Inside, pack, unpack

@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from saltlite.errors import SaltInvocationError
-from saltlite.interfaces.smi.fleet import FleetTable, as_html
+from saltlite.interfaces.smi.report import FleetTable, as_html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

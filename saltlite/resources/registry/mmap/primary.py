@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 
 from saltlite.errors import DamagedError, StoreError
-from saltlite.platform.file_lock import WriteLock
+from saltlite.platform.files import WriteLock
 from saltlite.resources.registry.layout import GROW_TWICE, INCOMPLETE, LOAD_MAX, SLOT, State, capacity_for
 from saltlite.resources.registry.mmap.compaction import GROWN, PACKED, Rebuild, sync_folder
 from saltlite.resources.registry.mmap.file import RegistryFile

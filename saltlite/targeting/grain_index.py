@@ -1,0 +1,627 @@
+"""Which of many have what a question asks for: an inverted index over grains or pillar.
+
+It says of every question what `saltlite.targeting.subdict` says of each id's data, and asks that at most once for
+each different value. Values stay by top-level key; what a path leads to is turned round when it is first asked for,
+kept up from then on, and forgotten when others were asked for since and there is no more room.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from saltlite.targeting.banks import NAMES, RESOURCE_GRAINS, Bank, Value, limits_of
+from saltlite.targeting.budget import Budget
+from saltlite.targeting.fleet import Query
+from saltlite.targeting.patterns import has_wildcard
+from saltlite.targeting.subdict import STEPS_OF_A_VALUE, Subdict, value_text
+from saltlite.wire.codec import decode, encode
+
+OWN_COST = 2_000
+"""What a view costs that holds nothing: whoever asks for keys that nobody has makes no end of these."""
+
+_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
+_Key = TypeVar("_Key", str, str | int)
+
+
+class Path(NamedTuple):
+    """Pieces of a question, after the top-level key and before the pattern, and what joins them."""
+
+    pieces: tuple[str, ...]
+    delimiter: str
+
+    @classmethod
+    def of(cls, pieces: tuple[str, ...], delimiter: str) -> Path:
+        """One path whatever the delimiter, where there is nothing to join."""
+        return cls(pieces, delimiter if pieces else "")
+
+
+@dataclass(slots=True)
+class Ends:
+    """Where a path ends in one value."""
+
+    texts: set[str] = field(default_factory=set)
+    """Of plain values, also those in lists."""
+    keys: set[str | int] = field(default_factory=set)
+    """Of maps."""
+    reached: bool = False
+    """Whether it ends anywhere: empty maps and lists have neither."""
+    steps: int = 1
+    """Values that were looked at on the way."""
+
+
+class Steps:
+    """The ways along a path."""
+
+    def __init__(self, path: Path) -> None:
+        self.length = len(path.pieces)
+        self.keys: list[list[tuple[int, str]]] = []
+        self.positions: list[int | None] = []
+        if path.pieces:
+            # Whatever the pattern is that follows: its place is all that counts here.
+            asked = Subdict(Query(path.delimiter.join((*path.pieces, "")), path.delimiter))
+            self.keys = asked.keys[: self.length]
+            self.positions = [asked.position(place) for place in range(self.length)]
+
+    def ends(self, value: object) -> Ends:
+        """Where the path ends when it begins at this value."""
+        if type(value) is str:
+            return Ends() if self.length else Ends({value}, reached=True)
+        ends = Ends()
+        seen: set[tuple[int, int]] = set()
+        ahead: list[tuple[object, int]] = [(value, 0)]
+        while ahead:
+            found, place = ahead.pop()
+            ends.steps += 1
+            ended = place == self.length
+            ends.reached = ends.reached or ended
+            if not isinstance(found, Mapping | list | tuple):
+                if ended:
+                    ends.texts.add(value_text(found))
+            elif (id(found), place) not in seen:
+                seen.add((id(found), place))
+                if ended and isinstance(found, Mapping):
+                    ends.keys.update(found)
+                else:
+                    ahead += self._further(found, place)
+        return ends
+
+    def _further(self, found: object, place: int) -> Iterator[tuple[object, int]]:
+        if isinstance(found, Mapping):
+            for end, key in self.keys[place]:
+                for value in found.values() if key == "*" else _under(found, key):
+                    yield value, end
+        elif isinstance(found, list | tuple):
+            yield from ((member, place) for member in found)
+            at = self.positions[place] if place < self.length else None
+            if at is not None and at < len(found):
+                yield found[at], place + 1
+
+
+def as_number(key: str) -> int | None:
+    """The number that a key may be as well."""
+    return int(key) if _NUMBER.fullmatch(key) else None
+
+
+def _under(found: Mapping[object, object], key: str) -> list[object]:
+    if key in found:
+        return [found[key]]
+    number = as_number(key)
+    return [found[number]] if number in found else []
+
+
+class View:
+    """Ids by what a path leads to in their values. Alone under a text or a key, an id is not put into a set."""
+
+    def __init__(self, path: Path) -> None:
+        self._steps = Steps(path)
+        self._texts: dict[str, str | set[str]] = {}
+        self._spelled: dict[str, set[str]] = {}
+        """Lower case -> those texts that are written otherwise."""
+        self._keys: dict[str | int, str | set[str]] = {}
+        self._empty: set[str] = set()
+        """Ids where the path ends, but at nothing that has a text or a key."""
+        self.size = 0
+        """Ids that are held, each as often as it is."""
+        self._characters = 0
+        """Of all texts."""
+
+    def cost(self) -> int:
+        """What the view costs in memory, in units of an id in a set."""
+        return OWN_COST + self.size + 4 * (len(self._texts) + len(self._keys))
+
+    def ends(self, value: object) -> Ends:
+        """Where the view's path ends in that value."""
+        return self._steps.ends(value)
+
+    def add(self, name: str, ends: Ends) -> None:
+        """Take up what `name` has."""
+        for text in ends.texts:
+            if text not in self._texts:
+                self._characters += len(text)
+                if (lower := text.lower()) != text:
+                    self._spelled.setdefault(lower, set()).add(text)
+            _put(self._texts, text, name)
+        for key in ends.keys:
+            _put(self._keys, key, name)
+        self.size += len(ends.texts) + len(ends.keys)
+        if ends.reached and not ends.texts and not ends.keys:
+            self._empty.add(name)
+
+    def remove(self, name: str, ends: Ends) -> None:
+        """Forget what `name` had, which is this."""
+        for text in ends.texts:
+            _take(self._texts, text, name)
+            if text not in self._texts:
+                self._characters -= len(text)
+                if (lower := text.lower()) != text:
+                    self._forget_spelling(lower, text)
+        for key in ends.keys:
+            _take(self._keys, key, name)
+        self.size -= len(ends.texts) + len(ends.keys)
+        self._empty.discard(name)
+
+    def collect(self, found: set[str], question: Subdict, place: int, *, regex: bool) -> None:
+        """Add to `found` the ids for which the rest of the question, from `place` on, holds here."""
+        tail = question.tails[place]
+        if tail == "*":
+            found |= self._empty
+            _gather(found, self._texts.values())
+            _gather(found, self._keys.values())
+            return
+        number = as_number(tail)
+        _gather(found, [self._keys.get(tail, ()), () if number is None else self._keys.get(number, ())])
+        if regex or has_wildcard(tail):
+            question.pay(place, len(self._texts), self._characters)
+            test = question.tests[place]
+            _gather(found, (ids for text, ids in self._texts.items() if test(text)))
+        else:
+            lower = tail.lower()
+            _gather(found, (self._texts.get(text, ()) for text in (lower, *self._spelled.get(lower, ()))))
+
+    def texts(self) -> Iterator[tuple[str, frozenset[str]]]:
+        """Each text with its ids."""
+        for text, ids in self._texts.items():
+            yield text, frozenset((ids,) if isinstance(ids, str) else ids)
+
+    def _forget_spelling(self, lower: str, text: str) -> None:
+        spelled = self._spelled[lower]
+        spelled.discard(text)
+        if not spelled:
+            del self._spelled[lower]
+
+
+def _put(table: dict[_Key, str | set[str]], key: _Key, name: str) -> None:
+    ids = table.get(key)
+    if ids is None:
+        table[key] = name
+    elif isinstance(ids, str):
+        if ids != name:
+            table[key] = {ids, name}
+    else:
+        ids.add(name)
+
+
+def _take(table: dict[_Key, str | set[str]], key: _Key, name: str) -> None:
+    ids = table.get(key)
+    if isinstance(ids, set):
+        ids.discard(name)
+        if not ids:
+            del table[key]
+    elif ids == name:
+        del table[key]
+
+
+def _gather(found: set[str], many: Iterable[str | Collection[str]]) -> None:
+    for ids in many:
+        if isinstance(ids, str):
+            found.add(ids)
+        else:
+            found.update(ids)
+
+
+INTERNED_MAX = 1024
+"""Different texts of one column that are looked for again; with more, all are forgotten."""
+
+DENSE_FROM = 64
+"""Values of a column from which on it may become a list by number."""
+
+DENSE_SHARE = 8
+"""A column becomes a list when at least one id of that many has a value: a list costs 8 bytes for every id."""
+
+Cell: TypeAlias = str | bytes | int | float | None
+
+
+class _Absent:
+    """That an id has no value, which None would be."""
+
+
+ABSENT = _Absent()
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_LIMITS = limits_of(*NAMES[RESOURCE_GRAINS])
+
+
+def value_of(cell: Cell) -> object:
+    """The value again."""
+    return decode(cell, _LIMITS) if type(cell) is bytes else cell
+
+
+class Column:
+    """The cells of one top-level key by the numbers of ids, and the views that are made of them."""
+
+    __slots__ = ("_dense", "_interned", "_sparse", "count", "key", "nested", "views")
+
+    def __init__(self, key: str | int) -> None:
+        self.key = key
+        self.count = 0
+        self.nested = 0
+        """How many of the cells are msgpack: without any, no path leads deeper."""
+        self.views: dict[Path, View] = {}
+        self._sparse: dict[int, Cell] = {}
+        self._dense: list[Cell | _Absent] | None = None
+        self._interned: dict[str | bytes, str | bytes] = {}
+
+    def put(self, number: int, name: str, value: object, room: int) -> None:
+        """Give `name`, which has that number of at most `room`, this value, which came out of a bank."""
+        cell: Cell = value if type(value) in _PLAIN else encode(value, _LIMITS)  # type: ignore[assignment]  # see _PLAIN
+        dense = self._dense
+        old: Cell | _Absent = ABSENT
+        if dense is None:
+            old = self._sparse.get(number, ABSENT)
+        elif number < len(dense):
+            old = dense[number]
+        if old is cell or (old is not ABSENT and _same(old, cell)):
+            return
+        if type(cell) is str or type(cell) is bytes:
+            interned = self._interned
+            if len(interned) >= INTERNED_MAX:
+                interned.clear()
+            cell = interned.setdefault(cell, cell)
+        self._replace(name, old, cell)
+        if dense is None:
+            self._sparse[number] = cell
+            if self.count >= DENSE_FROM and self.count * DENSE_SHARE >= room:
+                self._become_dense(room)
+        else:
+            if number >= len(dense):
+                dense += [ABSENT] * (room - len(dense))
+            dense[number] = cell
+
+    def drop(self, number: int, name: str) -> None:
+        """Take the cell from `name`, which has that number, and has one."""
+        if self._dense is None:
+            self._replace(name, self._sparse.pop(number), ABSENT)
+        else:
+            old, self._dense[number] = self._dense[number], ABSENT
+            self._replace(name, old, ABSENT)
+
+    def items(self) -> Iterator[tuple[int, Cell]]:
+        """The number of each id that has a cell, with it."""
+        if self._dense is None:
+            yield from self._sparse.items()
+            return
+        for number, cell in enumerate(self._dense):
+            if cell is not ABSENT:
+                yield number, cell  # type: ignore[misc]  # ABSENT is the only one of its kind
+
+    def make_view(self, path: Path, names: Sequence[str], budget: Budget) -> View:
+        """The view of that path, kept up from now on. `names` has the id of each number.
+
+        Raises BudgetError when the ways through nested values are more than `budget` pays for; then there is none.
+        """
+        view = View(path)
+        known: dict[str | bytes, Ends] = {}
+        for number, cell in self.items():
+            if not isinstance(cell, str | bytes):
+                view.add(names[number], view.ends(cell))
+                continue
+            ends = known.get(cell)
+            if ends is None:
+                if len(known) >= INTERNED_MAX:
+                    known.clear()
+                ends = known[cell] = view.ends(value_of(cell))
+                budget.spend(ends.steps * STEPS_OF_A_VALUE)
+            view.add(names[number], ends)
+        self.views[path] = view
+        return view
+
+    def _replace(self, name: str, old: Cell | _Absent, new: Cell | _Absent) -> None:
+        if old is ABSENT:
+            self.count += 1
+        elif new is ABSENT:
+            self.count -= 1
+        if type(new) is bytes:
+            self.nested += 1
+        if type(old) is bytes:
+            self.nested -= 1
+        if not self.views:
+            return
+        for view in self.views.values():
+            if not isinstance(old, _Absent):
+                view.remove(name, view.ends(value_of(old)))
+            if not isinstance(new, _Absent):
+                view.add(name, view.ends(value_of(new)))
+
+    def _become_dense(self, room: int) -> None:
+        dense: list[Cell | _Absent] = [ABSENT] * room
+        for number, cell in self._sparse.items():
+            dense[number] = cell
+        self._dense, self._sparse = dense, {}
+
+
+def _same(old: Cell | _Absent, new: Cell) -> bool:
+    # 1, 1.0 and True are equal, and 0.0 is -0.0, but their texts differ.
+    return old is new or (type(old) is type(new) and type(new) is not float and old == new)
+
+
+VIEWS_COST_MAX = 1_500_000
+"""What all views together may cost, in ids that they hold; a text or a key counts as four. The one that was asked for
+last is kept whatever it costs. A view of a million is some 50 MB."""
+
+STEPS_OF_A_NEW_ROW = 30
+"""Steps of the budget for each id of a view that is made."""
+
+STEPS_OF_AN_ID = 1 / 4
+"""Steps of the budget for an id that is found."""
+
+CELLS_PAID_AT_ONCE = 256
+"""Values that are compared before the next ones are paid for."""
+
+SHAPES_MAX = 4096
+"""Different lists of top-level keys that are looked for again."""
+
+
+class Index:
+    """Ids with their data: maps of what msgpack has. One thread uses it."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str | int, Column] = {}
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._shapes: list[tuple[str | int, ...]] = []
+        """By number: the top-level keys that the id has."""
+        self._free: list[int] = []
+        self._known_shapes: dict[tuple[str | int, ...], tuple[str | int, ...]] = {}
+        self._views: OrderedDict[tuple[str | int, Path], View] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._numbers
+
+    def put(self, name: str, data: Mapping[str, object]) -> None:
+        """Let `data` be what `name` has. What is the same as before costs a comparison."""
+        number = self._number_of(name)
+        name, before = self._names[number], self._shapes[number]
+        room = len(self._names)
+        key: str | int
+        for key, value in data.items():
+            column = self._columns.get(key)
+            if column is None:
+                column = self._columns[key] = Column(key)
+            column.put(number, name, value, room)
+        shape = self._shape(tuple(data))
+        self._shapes[number] = shape
+        if shape is not before:
+            for key in set(before).difference(shape):
+                self._drop(key, number, name)
+
+    def delete(self, name: str) -> None:
+        """Forget `name`; nothing happens when it is not there."""
+        number = self._numbers.pop(name, None)
+        if number is None:
+            return
+        for key in self._shapes[number]:
+            self._drop(key, number, name)
+        self._shapes[number] = ()
+        self._free.append(number)
+
+    def select(self, query: Query, budget: Budget | None = None) -> frozenset[str]:
+        """The ids for whose data the question holds, paid from `budget`.
+
+        Raises UsageError for a bad regular expression, BudgetError.
+        """
+        question = Subdict(query, budget)
+        budget = question.budget
+        found: set[str] = set()
+        if any(key == "*" for _, key in question.keys[0]):
+            # Any top-level key: views of all of them would be as large as the data.
+            for column in self._columns.values():
+                found.update(self._scan(column, question))
+            return frozenset(found)
+        pieces = query.expression.split(query.delimiter, len(question.tails) - 1)
+        for end, key in question.keys[0]:
+            for column in self._named(key):
+                here: set[str] = set()
+                for place in range(end, len(pieces) if column.nested else end + 1):
+                    view = self._view(column, Path.of(tuple(pieces[end:place]), query.delimiter), budget)
+                    view.collect(here, question, place, regex=query.regex)
+                if here:
+                    here -= self._shadowed(column, key)
+                budget.spend(len(here) * STEPS_OF_AN_ID)
+                found |= here
+        return frozenset(found)
+
+    def texts(self, expression: str, budget: Budget | None = None) -> Iterator[tuple[str, frozenset[str]]]:
+        """Each text that the keys `a:b:c` lead to, with the ids where they do; a `*` among them, but for the first, is
+        any key. A text may come more than once. Raises UsageError for an expression that is too long.
+        """
+        budget = budget or Budget()
+        first, *others = expression.split(":")
+        for column in self._named(first):
+            shadowed = self._shadowed(column, first)
+            for text, ids in self._view(column, Path.of(tuple(others), ":"), budget).texts():
+                if ids - shadowed:
+                    yield text, ids - shadowed
+
+    def _named(self, key: str) -> list[Column]:
+        number = as_number(key)
+        keys: list[str | int] = [key] if number is None else [key, number]
+        return [self._columns[key] for key in keys if key in self._columns]
+
+    def _shadowed(self, column: Column, key: str) -> frozenset[str]:
+        """Who has the text as a key, and so is not asked about the number that `column` is for."""
+        if column.key == key or key not in self._columns:
+            return frozenset()
+        return frozenset(self._names[number] for number, _ in self._columns[key].items())
+
+    def _scan(self, column: Column, question: Subdict) -> Iterator[str]:
+        """The ids whose value in that column is what is asked for, of every value in turn."""
+        question.budget.spend(column.count)
+        ends = [end for end, key in question.keys[0] if key == "*" or column in self._named(key)]
+        tests = [question.tests[end] for end in ends]
+        verdicts: dict[str | bytes, bool] = {}
+        count = characters = 0
+        for number, cell in column.items():
+            holds = verdicts.get(cell) if isinstance(cell, str | bytes) else None
+            if holds is None:
+                if isinstance(cell, bytes):
+                    holds = question.match({column.key: value_of(cell)})  # type: ignore[dict-item]  # or a number
+                else:
+                    count += 1
+                    characters += len(cell) if isinstance(cell, str) else 1
+                    if count == CELLS_PAID_AT_ONCE:
+                        for end in ends:
+                            question.pay(end, count, characters)
+                        count = characters = 0
+                    holds = any(test(cell) for test in tests)
+                if isinstance(cell, str | bytes):
+                    if len(verdicts) >= INTERNED_MAX:
+                        verdicts.clear()
+                    verdicts[cell] = holds
+            if holds:
+                yield self._names[number]
+
+    def _view(self, column: Column, path: Path, budget: Budget) -> View:
+        view = column.views.get(path)
+        if view is None:
+            budget.spend(column.count * STEPS_OF_A_NEW_ROW)
+            view = self._views[column.key, path] = column.make_view(path, self._names, budget)
+            self._make_room()
+        self._views.move_to_end((column.key, path))
+        return view
+
+    def _make_room(self) -> None:
+        cost = sum(view.cost() for view in self._views.values())
+        while cost > VIEWS_COST_MAX and len(self._views) > 1:
+            (key, path), view = self._views.popitem(last=False)
+            del self._columns[key].views[path]
+            cost -= view.cost()
+
+    def _drop(self, key: str | int, number: int, name: str) -> None:
+        column = self._columns[key]
+        column.drop(number, name)
+        if not column.count:
+            del self._columns[key]
+            for path in column.views:
+                del self._views[key, path]
+
+    def _number_of(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is not None:
+            return number
+        if self._free:
+            number = self._free.pop()
+            self._names[number] = name
+        else:
+            number = len(self._names)
+            self._names.append(name)
+            self._shapes.append(())
+        self._numbers[name] = number
+        return number
+
+    def _shape(self, keys: tuple[str | int, ...]) -> tuple[str | int, ...]:
+        known = self._known_shapes.get(keys)
+        if known is None:
+            if len(self._known_shapes) >= SHAPES_MAX:
+                self._known_shapes.clear()
+            # The keys of the columns, so that each key is in memory once.
+            known = tuple(self._columns[key].key for key in keys)
+            self._known_shapes[known] = known
+        return known
+
+
+Rows = Callable[[str, Value], Mapping[str, Mapping[str, object]]]
+"""What a value of a bank says: id -> data, under the key that it is stored with."""
+
+
+def of_minion(key: str, value: Value) -> Mapping[str, Mapping[str, object]]:
+    """The rows of `grains` and `pillar`: one, of the minion itself."""
+    return {key: value}
+
+
+def of_resources(_key: str, value: Value) -> Mapping[str, Mapping[str, object]]:
+    """The rows of `resource_grains`: one a resource, under its SRN."""
+    return {
+        srn: row["grains"]
+        for srn, row in value.items()
+        if isinstance(srn, str) and isinstance(row, dict) and isinstance(row.get("grains"), dict)
+    }
+
+
+class BankIndex:
+    """Answers questions about what is in `bank`. The first one reads all of it; later ones, what has changed.
+
+    An id is to be in the value of one key only: where two have it, what was put last counts, and it stays until both
+    have lost it.
+    """
+
+    def __init__(self, bank: Bank, rows: Rows = of_minion) -> None:
+        self._bank = bank
+        self._rows = rows
+        self._index = Index()
+        self._cursor = ""
+        self._held: dict[str, frozenset[str]] = {}
+        self._again: dict[str, int] = {}
+        """Ids that more than one key has, with how many more."""
+
+    def select(self, query: Query, budget: Budget | None = None) -> frozenset[str]:
+        """The ids that the question holds for, as the bank is now. What that takes is paid from `budget`.
+
+        Raises UsageError for a bad question, BudgetError, StoreError.
+        """
+        self.refresh()
+        return self._index.select(query, budget)
+
+    def texts(self, expression: str) -> Iterator[tuple[str, frozenset[str]]]:
+        """Each text that the keys `a:b:c` lead to, with the ids where they do. Raises UsageError, StoreError."""
+        self.refresh()
+        return self._index.texts(expression)
+
+    def refresh(self) -> None:
+        """Take up what has changed in the bank. Raises StoreError; what was not taken up then comes the next time."""
+        changes = self._bank.changes(self._cursor)
+        if changes.whole:
+            for key in self._held.keys() - changes.keys:
+                self._apply(key, {})
+        for key in changes.keys:
+            value = self._bank.get(key)
+            self._apply(key, {} if value is None else self._rows(key, value))
+        self._cursor = changes.cursor
+
+    def _apply(self, key: str, rows: Mapping[str, Mapping[str, object]]) -> None:
+        before = self._held.get(key, frozenset())
+        for target, data in rows.items():
+            if target not in before and target in self._index:
+                self._again[target] = self._again.get(target, 0) + 1
+            self._index.put(target, data)
+        for target in before.difference(rows):
+            self._drop(target)
+        if rows:
+            self._held[key] = frozenset(rows)
+        else:
+            self._held.pop(key, None)
+
+    def _drop(self, target: str) -> None:
+        others = self._again.get(target, 0)
+        if not others:
+            self._index.delete(target)
+        elif others == 1:
+            del self._again[target]
+        else:
+            self._again[target] = others - 1

@@ -1,1 +1,0 @@
-"""The store of the master in memory, in parts that one transaction copies."""
