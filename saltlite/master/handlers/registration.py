@@ -38,7 +38,6 @@ from saltlite.resources.registry.admission import Registering, admit, read_regis
 from saltlite.resources.registry.claims import Conflict, Registration
 from saltlite.resources.registry.missing import LOOKS, Missing, still_missing
 from saltlite.resources.registry.views import Holding, Views
-from saltlite.targeting.bank_values import leaves_of
 from saltlite.targeting.banks import (
     GRAINS,
     KEY_NAMES_MAX,
@@ -50,6 +49,7 @@ from saltlite.targeting.banks import (
     RESOURCE_KEYS_MAX,
     RESOURCE_LEAVES_MAX,
     Bank,
+    leaves_of,
 )
 from saltlite.wire.codec import encode
 from saltlite.wire.document import DOCUMENT, decode_document, document_digest

@@ -24,7 +24,7 @@ from saltlite.model.job import Job
 from saltlite.model.keys import KeyState
 from saltlite.model.target import Target, TargetKind
 from saltlite.targeting import explain, pillar_pattern, pillar_values, wrong_pillar_values
-from saltlite.targeting.explanation import Explanation
+from saltlite.targeting.evaluate import Explanation
 from saltlite.targeting.fleet import Selection
 from saltlite.targeting.matchers import listed
 
