@@ -219,7 +219,7 @@ def _what_is_missing(words: Sequence[str]) -> str:
 def _meant(word: str) -> str:
     """The command that somebody mistyped, perhaps."""
     from saltlite.cli.commands import members
-    from saltlite.config.nearest import nearest  # difflib is slow to import, and only errors need it
+    from saltlite.errors import nearest  # difflib is slow to import, and only errors need it
 
     near = "--help" if word == "help" else nearest(word, members(""))
     return f"; did you mean saltlite {near}?" if near else ""

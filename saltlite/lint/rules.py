@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from saltlite.interfaces.smi.declare import Platforms
 from saltlite.interfaces.smi.differences import Level, compare
-from saltlite.interfaces.smi.platforms import Platforms
 from saltlite.lint.source import FunctionDefinition, SourceFunction, SourceInterface, SourceModule
 
 

@@ -11,9 +11,8 @@ from saltlite.cli.configs import ALL, SIDES, config_dir_of, is_configured, load_
 from saltlite.cli.options import Option
 from saltlite.cli.output import print_answer
 from saltlite.cloud.program.files import cloud_files, load_cloud
-from saltlite.config.kinds import quote
 from saltlite.config.load import load_api
-from saltlite.config.options import options_of
+from saltlite.config.options import options_of, quote
 from saltlite.config.paths import config_files
 from saltlite.errors import ConfigError, UsageError
 from saltlite.targeting.expression import parse_nodegroup

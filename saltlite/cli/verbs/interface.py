@@ -11,7 +11,7 @@ from saltlite.cli.options import Option, Table
 from saltlite.cli.output import columns, print_answer, width_for
 from saltlite.config.paths import require_path
 from saltlite.errors import UsageError
-from saltlite.interfaces.smi.platforms import Platforms
+from saltlite.interfaces.smi.declare import Platforms
 from saltlite.lint.interface import Kind, changes_between, generate, version_problem
 from saltlite.lint.run import by_module, shipped_interfaces
 from saltlite.lint.source import SourceInterface, SourceModule, read_interfaces, read_module, read_tree
