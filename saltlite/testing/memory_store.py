@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from saltlite.errors import StoreError
-from saltlite.master.store.invariants import (
+from saltlite.master.store.invariants import RANK, (
     EXPIRED_REASON,
     advance,
     believed,

@@ -18,10 +18,8 @@ from urllib.parse import quote, unquote_to_bytes
 from zlib import crc32
 
 from saltlite.errors import StoreError, UsageError
-from saltlite.platform.file_lock import WriteLock
-from saltlite.platform.folder import FULL
-from saltlite.targeting.bank_values import check_digest, decoded, encoded
-from saltlite.targeting.banks import DIGEST_MAX, Changes, Room, Value, check_bank
+from saltlite.platform.files import FULL, WriteLock
+from saltlite.targeting.banks import DIGEST_MAX, Changes, Room, Value, check_bank, check_digest, decoded, encoded
 
 # -- one value as the content of its file: a head with the digest and checksums, then the value in msgpack
 #
