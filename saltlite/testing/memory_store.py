@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from saltlite.errors import StoreError
-from saltlite.master.store.invariants import RANK, (
+from saltlite.master.store.invariants import (
     EXPIRED_REASON,
+    RANK,
     advance,
     believed,
     cancelled_reason,
