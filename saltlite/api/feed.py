@@ -19,7 +19,8 @@ from typing import Any
 from saltlite.api.formats import JSON, rendered
 from saltlite.api.link import Line, MasterLink
 from saltlite.client.connection import ConnectionLostError
-from saltlite.client.local import RESUME_FOR_S, error_of
+from saltlite.client.follower import RESUME_FOR_S
+from saltlite.client.local import error_of
 from saltlite.errors import RemoteProtocolError, SaltliteError, UnreachableError
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The asyncio client of the master's Unix socket: a pool of connections, and jobs that are followed to their end.
 
 It speaks the protocol of `saltlite.client.connection`. Every request carries its caller's token, so connections are
-shared by all callers. The rules of waiting for a job are those of the command line (`saltlite.client.waiting`).
+shared by all callers. The rules of waiting for a job are those of the command line (`saltlite.client.follower`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.client.connection import FRAME_MAX_BYTES, ConnectionLostError
-from saltlite.client.local import ANSWER_TIMEOUT_S, PROTOCOL_VERSION, RESUME_FOR_S, JobCall, error_of
-from saltlite.client.values import decode_message
-from saltlite.client.waiting import Progress, Published, Reply, WaitPolicy
+from saltlite.client.connection import ANSWER_TIMEOUT_S, FRAME_MAX_BYTES, ConnectionLostError, decode_message
+from saltlite.client.follower import RESUME_PAUSE_S, Follower, Open, Progress, Published, Read, Reply, WaitPolicy
+from saltlite.client.local import PROTOCOL_VERSION, JobCall, error_of
 from saltlite.errors import LoginError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
 from saltlite.limits import FairSemaphore
 
@@ -235,9 +234,6 @@ def _looked_at(coming: asyncio.Task[Message]) -> None:
         coming.exception()
 
 
-_RESUME_PAUSE_S = 0.2
-
-
 async def publish(link: MasterLink, token: str, job: JobCall) -> Published:
     """Publish a job and wait for nothing. Raises what the master answers."""
     request = {"request_id": os.urandom(16).hex(), **job.fields()}
@@ -311,90 +307,58 @@ async def _published(
         except ConnectionLostError as error:
             raise _NoAnswerError(str(error)) from error
         published = Published(answer, fun=job.fun, target=job.tgt)
-        patience = (
-            WaitPolicy(published.timeout_s) if timeout_s is None else WaitPolicy(timeout_s, away_quiet_s=timeout_s)
-        )
-        watched = _Watched(link, token, Progress(published, now=time.monotonic()), patience)
-        whole = await watched.listen(line)
-    while not whole:
-        whole = await watched.resume()
-    if not watched.progress.ended:
-        await watched.last_look()
-    return Finished(watched.progress, watched.replies)
+        policy = WaitPolicy(published.timeout_s) if timeout_s is None else WaitPolicy(timeout_s, away_quiet_s=timeout_s)
+        progress = Progress(published, now=time.monotonic())
+        stream = _JobStream(link, token, progress, Follower(progress, policy, live=True))
+        await stream.read(line)
+    await stream.resume()
+    return Finished(progress, stream.replies)
 
 
-class _Watched:
-    """One job that is followed until it is over, or waiting for it is."""
+class _JobStream:
+    """Performs the actions of a `Follower` on connections of the pool, and collects the replies."""
 
-    def __init__(self, link: MasterLink, token: str, progress: Progress, patience: WaitPolicy) -> None:
-        self.progress = progress
+    def __init__(self, link: MasterLink, token: str, progress: Progress, follower: Follower) -> None:
         self.replies: list[Reply] = []
         self._link = link
         self._token = token
-        self._patience = patience
+        self._progress = progress
+        self._follower = follower
 
-    async def listen(self, line: Line) -> bool:
-        """Read the stream to its end, or until waiting is over; False when the connection ended before."""
-        while not self.progress.ended:
-            left_s = self.progress.patience_s(self._patience, now=time.monotonic())
-            if left_s == 0.0:
-                return True
+    async def read(self, line: Line) -> None:
+        """Read the stream on this connection until it ends or breaks, or the waiting is over."""
+        line.clean = False
+        while isinstance(action := self._follower.next(time.monotonic()), Read):
             try:
-                message = await line.receive(left_s)
+                message = await line.receive(action.timeout_s)
             except ConnectionLostError:
-                return False
+                self._follower.lost()
+                return
+            self._follower.received(message)
             if message is not None:
-                self._take(message)
-        line.clean = True
-        return True
+                if message.get("ok") is False:
+                    raise error_of(message)
+                self.replies += self._progress.apply(message, now=time.monotonic()).replies
+        line.clean = self._follower.idle
 
-    async def resume(self) -> bool:
-        """Take the stream up where it broke; as `listen`. Raises UnreachableError when the master stays away."""
-        give_up_at = time.monotonic() + RESUME_FOR_S
-        while True:
+    async def resume(self) -> None:
+        """Open the streams that the follower still wants. Raises UnreachableError when the master stays away."""
+        while isinstance(action := self._follower.next(time.monotonic()), Open):
             try:
                 async with self._link.line() as line:
-                    await self._ask(line, once=False)
-                    return await self.listen(line)
+                    await line.ask(self._token, "follow", action.fields)
+                    self._follower.opened(action)
+                    await self.read(line)
             except UnreachableError as error:
-                if time.monotonic() >= give_up_at:
-                    jid = self.progress.published.jid
-                    raise UnreachableError(f"the master went away while job {jid} was followed; it goes on") from error
-                await asyncio.sleep(_RESUME_PAUSE_S)
-
-    async def last_look(self) -> None:
-        """What the store has now and the stream did not say yet: before anybody is called missing (G9)."""
-        async with self._link.line() as line:
-            await self._ask(line, once=True)
-            await self.read_stored(line)
-
-    async def read_stored(self, line: Line) -> None:
-        """The messages of a `follow` with `once`."""
-        line.clean = False
-        while True:
-            message = await line.receive(ANSWER_TIMEOUT_S)
-            if message is None:
-                raise UnreachableError(f"the master did not say in {ANSWER_TIMEOUT_S:g}s what it has stored")
-            self._take(message)
-            if message.get("so_far") or message.get("end"):
-                line.clean = True
-                return
-
-    async def _ask(self, line: Line, *, once: bool) -> None:
-        fields = {"jid": self.progress.published.jid, "after": self.progress.seq, "once": once}
-        await line.ask(self._token, "follow", fields)
-        line.clean = False
-
-    def _take(self, message: Mapping[str, Any]) -> None:
-        if message.get("ok") is False:
-            raise error_of(message)
-        self.replies += self.progress.apply(message, now=time.monotonic()).replies
+                self._follower.failed(error, time.monotonic())
+                await asyncio.sleep(RESUME_PAUSE_S)
 
 
 async def returned(link: MasterLink, token: str, jid: str) -> dict[str, dict[str, Any]]:
     """`{id: full_row}` of what a job has returned until now."""
     async with link.line() as line:
         published = Published(await line.ask(token, "follow", {"jid": jid, "after": 0, "once": True}))
-        watched = _Watched(link, token, Progress(published, now=time.monotonic()), WaitPolicy(0.0))
-        await watched.read_stored(line)
-    return {reply.name: full_row(reply, jid) for reply in watched.replies if reply.has_value}
+        progress = Progress(published, now=time.monotonic())
+        stream = _JobStream(link, token, progress, Follower(progress, WaitPolicy(0.0), live=False, stored=True))
+        await stream.read(line)
+    return {reply.name: full_row(reply, jid) for reply in stream.replies if reply.has_value}

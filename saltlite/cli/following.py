@@ -10,7 +10,7 @@ import time
 
 from saltlite.cli import exitcodes, outcome
 from saltlite.cli.targets import nodeset, noun, skipped_lines
-from saltlite.client.waiting import FIRST_MESSAGE_S
+from saltlite.client.follower import FIRST_MESSAGE_S
 from saltlite.errors import RemoteProtocolError, SaltliteError, UnreachableError
 
 TYPE_CHECKING = False  # importing typing takes as long as the rest of the command line
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from saltlite.cli.console import Console
     from saltlite.cli.outcome import Missing
     from saltlite.cli.printers import Printer
+    from saltlite.client.follower import Progress, Published, WaitPolicy
     from saltlite.client.local import LocalClient
-    from saltlite.client.waiting import Progress, Published, WaitPolicy
 
     T = TypeVar("T")
     Message = dict[str, Any]

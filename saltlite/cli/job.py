@@ -12,8 +12,8 @@ from saltlite.cli.job_options import TARGET_AND_FUNCTION
 from saltlite.cli.output import DEFAULT, FOR_PROGRAMS, STREAMS, Outputters, look_of, opened_output
 from saltlite.cli.printers import EachEvent, EachReply, FullObject, OneObject, start_fields
 from saltlite.cli.targets import compound_hint, kinds_text, noun, target_kind, targets_text
+from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall
-from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.config.paths import DEFAULT_CONFIG_DIR
 from saltlite.errors import NoTargetError, RefusedError, UsageError
 from saltlite.model.signature import outputter_of, parse_signature
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     Call = tuple[str, list[Any], dict[str, Any]]
     from saltlite.cli.options import Parsed
     from saltlite.cli.printers import Printer
+    from saltlite.client.follower import Published
     from saltlite.client.local import LocalClient
-    from saltlite.client.waiting import Published
 
 
 ORIGIN_MAX = 200

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # importing typing takes as long as the rest of the comma
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from saltlite.client.waiting import Progress, Published
+    from saltlite.client.follower import Progress, Published
 
 UNKNOWN = "unknown"
 """The state of a name that was asked for and that neither an accepted minion nor a resource has."""
@@ -184,7 +184,7 @@ def summary(progress: Progress, missing_count: int) -> dict[str, int]:
 
 def _why(progress: Progress, target: str, known: Known) -> str:
     state = progress.states[target]
-    manager = progress.published.kept_by(target)
+    manager = progress.published.manager(target)
     if progress.is_away(target):
         return _away(progress.published.away[progress.published.carrier(target)], manager, known)
     if state == "returned":

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from saltlite.cli.console import Console
     from saltlite.cli.outcome import Missing
     from saltlite.cli.output import OutputStyle, Outputters
-    from saltlite.client.waiting import Progress, Published, Reply, Update
+    from saltlite.client.follower import Progress, Published, Reply, Update
 
     class Printer(Protocol):
         """Where the returns of one job go."""
@@ -229,7 +229,7 @@ def missing_fields(one: Missing, published: Published) -> dict[str, Any]:
 
 def resource_fields(target: str, published: Published) -> dict[str, str]:
     """What an entry has besides when it is about a resource: `resource_type`, `minion`, which manages it, and `srn`."""
-    return _of_resource(target, published.kept_by(target))
+    return _of_resource(target, published.manager(target))
 
 
 def _of_resource(srn: str, minion: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
-"""How a program on the master's machine talks to the master: the Unix socket, and what is known of a job.
+"""The client side of the operator protocol, for programs on the master's machine.
 
-What belongs here: the operator protocol's client side (framing, verbs, resuming a stream that broke) and the
-rule that says how long to wait. What does not: anything that prints, parses a command line or reads a
-configuration file, and everything heavy: no asyncio, tornado, cryptography, zmq, yaml, dataclasses or typing
-at run time, because every `saltlite` command pays for it.
+`connection` frames and decodes messages on the Unix socket, `follower` decides how to follow a job, `local` is the
+blocking client. Nothing here prints, parses a command line or reads configuration. Nothing imports asyncio, tornado,
+cryptography, zmq, yaml, dataclasses or typing at run time, because every `saltlite` command pays for it.
 """

@@ -1,6 +1,8 @@
-"""One connection to the master's Unix stream socket: frames out, frames in.
+"""One connection to the master's Unix stream socket, and the decoding of what the master sends.
 
-A frame is a u32 big-endian length and that many bytes of msgpack, always one map with text keys.
+A frame is a u32 big-endian length and that many bytes of msgpack, always one map with text keys. The master stores the
+bytes of a return unchecked, so `decode_value` checks them: every outputter can print what it returns
+(`saltlite.model.plain`), and one bad return does not affect the others.
 """
 
 from __future__ import annotations
@@ -11,40 +13,114 @@ import time
 
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 
-from saltlite.client.values import decode_message
 from saltlite.errors import RefusedError, RemoteProtocolError, UnreachableError, UsageError
+from saltlite.model.plain import DEPTH_MAX
 
-TYPE_CHECKING = False  # typing costs as much start-up time as the whole client
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the client
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+CONTAINERS_MAX = 1_000_000
+"""Lists and maps in one value; an empty one takes a byte in the message and 64 in memory."""
+
+ANSWER_TIMEOUT_S = 60.0
+"""How long the master may take to answer a request; a publish includes resolving the target and one fsync."""
+
+_NOT_CONTAINERS = bytes(i for i in range(256) if not (0x80 <= i <= 0x9F or 0xDC <= i <= 0xDF))
+_SECONDS = 1
+"""msgpack's name for reading its timestamps as plain numbers; minions send none."""
+
+
+def decode_value(body: bytes, *, containers_max: int = CONTAINERS_MAX) -> Any:
+    """The value in the body of a return. Raises RemoteProtocolError("bad-return")."""
+    try:
+        # Each list and map has its own header byte; so few bytes that could be headers need no counting.
+        if len(body.translate(None, _NOT_CONTAINERS)) <= DEPTH_MAX:
+            return _unpack(body)
+        count = _counter(containers_max)
+        value = _unpack(body, list_hook=count, object_hook=count)
+    except (ValueError, TypeError) as error:  # TypeError: a list as the key of a map
+        raise RemoteProtocolError("bad-return", str(error) or type(error).__name__) from error
+    _check_depth(value)
+    return value
+
+
+def decode_message(frame: bytes) -> dict[str, Any]:
+    """One message of the master. Raises RemoteProtocolError.
+
+    An older version may have stored what it carries, so keys of any kind and damaged text are accepted.
+    """
+    try:
+        message = _unpack(frame)
+    except (ValueError, TypeError) as error:
+        raise RemoteProtocolError("not-msgpack", str(error) or type(error).__name__) from error
+    if not isinstance(message, dict):
+        raise RemoteProtocolError("not-a-map", f"the master sent {type(message).__name__}")
+    return message
+
+
+def _unpack(body: bytes, **hooks: Any) -> Any:
+    return msgpack.unpackb(
+        body, strict_map_key=False, unicode_errors="replace", ext_hook=_no_extension, timestamp=_SECONDS, **hooks
+    )
+
+
+def _counter(most: int) -> Callable[[Any], Any]:
+    """A hook that raises ValueError after this many lists and maps, before a flood of them fills the memory."""
+    left = most
+
+    def count(container: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise ValueError(f"more than {most} lists and maps")
+        return container
+
+    return count
+
+
+def _no_extension(code: int, _data: bytes) -> Any:
+    raise ValueError(f"msgpack extension type {code}")
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        inside = (one.values() if type(one) is dict else one for one in level if type(one) in (dict, list))
+        level = [item for items in inside for item in items if type(item) in (dict, list)]
+        if not level:
+            return
+    raise RemoteProtocolError("bad-return", f"more than {DEPTH_MAX} levels of lists and maps")
+
+
 FRAME_MAX_BYTES = 64 * 1024 * 1024
-"""The largest frame that is taken; a longer one ends the connection."""
+"""The largest frame that is accepted; a longer one ends the connection."""
 
 SEND_TIMEOUT_S = 10
-"""How long the master may take to accept a connection, or to take a request from it."""
+"""How long the master may take to accept a connection, or to read a request."""
 
 _LENGTH = struct.Struct(">I")
 _READ_BYTES = 256 * 1024
 
 
 class ConnectionLostError(UnreachableError):
-    """The connection was there and ended: what was asked may have been done or not."""
+    """The connection ended before the answer: the request may or may not have been executed."""
 
 
 class Connection:
-    """A connected socket. After any exception from it, close it and make a new one."""
+    """A connected socket. After any exception from it, close it and open a new one."""
 
     def __init__(self, path: str, trusted: frozenset[int] | None = None) -> None:
-        """Connect to the socket at `path`. Raises UnreachableError, or RefusedError for a lack of rights.
+        """Connect to the socket at `path`. Raises UnreachableError, or RefusedError without the rights.
 
-        With `trusted` it is also a RefusedError when who listens there is none of these users.
+        With `trusted`, also raises RefusedError when none of these users listens there.
         """
         self._path = path
         self._buffer = bytearray()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            # A socket with a Python timeout is not blocking, and then a full backlog is an error at once.
+            # A Python timeout makes the socket non-blocking, and then a full backlog is an error at once.
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_TIMEOUT_S, 0))
             self._socket.connect(path)
         except OSError as error:
@@ -54,16 +130,16 @@ class Connection:
         if trusted is not None and listening not in trusted:
             self._socket.close()
             raise RefusedError(
-                f"user {listening} listens on {path}, who is neither root nor the owner of the configuration: "
-                "nothing was sent there, least of all a password"
+                f"user {listening} listens on {path} and is neither root nor the owner of the configuration: "
+                "nothing was sent there, and no password"
             )
 
     def close(self) -> None:
-        """Close the socket; a second time does nothing."""
+        """Close the socket; may be called twice."""
         self._socket.close()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one frame. Raises ConnectionLostError, or UsageError for a value without a msgpack form."""
+        """Send one frame. Raises ConnectionLostError, or UsageError for a value that msgpack cannot encode."""
         try:
             payload = msgpack.packb(message)
         except (TypeError, ValueError, OverflowError) as error:  # text that is not UTF-8 is a ValueError
@@ -75,9 +151,9 @@ class Connection:
             raise self._lost() from error
 
     def receive(self, timeout_s: float | None) -> dict[str, Any] | None:
-        """The next frame, or None when it is not complete after `timeout_s` seconds (None waits for ever).
+        """The next frame, or None when it is not complete after `timeout_s` seconds (None: no limit).
 
-        Raises ConnectionLostError at the end of the stream, RemoteProtocolError for a frame that is not one.
+        Raises ConnectionLostError at the end of the stream, RemoteProtocolError for a malformed frame.
         """
         give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -121,8 +197,8 @@ def _connect_error(path: str, error: OSError) -> UnreachableError | RefusedError
             f"the master did not take a connection on {path} within {SEND_TIMEOUT_S}s: "
             "it is overloaded or stopped; look at its log"
         )
-    said = "" if isinstance(error, FileNotFoundError | ConnectionRefusedError) else f" ({error.strerror or error})"
+    detail = "" if isinstance(error, FileNotFoundError | ConnectionRefusedError) else f" ({error.strerror or error})"
     return UnreachableError(
-        f"the master does not answer on {path}{said}: is saltlite-master running? "
+        f"the master does not answer on {path}{detail}: is saltlite-master running? "
         "Start it, or name its configuration folder with -c"
     )

@@ -1,7 +1,7 @@
-"""The client of the master's Unix socket: publish jobs, follow them, ask the other verbs.
+"""The client of the master's Unix socket: publish jobs, follow them, read events, send any verb.
 
-A publish is idempotent by its request id, so it is sent once more when the connection ends before the answer.
-A stream that breaks is taken up again where it stood: the job does not depend on this connection.
+A publish is idempotent by its request id, so it is sent again when the connection ends before the answer. A broken
+stream is resumed at its cursor: a job does not depend on this connection, and no event is lost or read twice.
 """
 
 from __future__ import annotations
@@ -9,10 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import deque
 
-from saltlite.client.connection import Connection, ConnectionLostError
-from saltlite.client.waiting import Progress, Published, WaitPolicy
+from saltlite.client.connection import ANSWER_TIMEOUT_S, Connection, ConnectionLostError
+from saltlite.client.follower import (
+    RESUME_FOR_S,
+    RESUME_PAUSE_S,
+    Follower,
+    Open,
+    Progress,
+    Published,
+    WaitPolicy,
+)
 from saltlite.errors import (
+    CommandExecutionError,
     LoginError,
     NoTargetError,
     RefusedError,
@@ -22,27 +32,20 @@ from saltlite.errors import (
     UsageError,
 )
 
-TYPE_CHECKING = False  # typing costs as much start-up time as the whole client
+TYPE_CHECKING = False  # importing typing takes as long as the rest of the client
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
     from typing import Any, Self
 
-    from saltlite.client.waiting import Reply
+    from saltlite.client.follower import Reply
 
 PROTOCOL_VERSION = 1
 
-ANSWER_TIMEOUT_S = 60.0
-"""How long the master may take to answer a request; a publish includes resolving the target and one fsync."""
-
-RESUME_FOR_S = 15.0
-"""How long to look for the master again after a stream broke; a restart takes less."""
-
 SEEN_MAX = 1000
-"""How many minions the master answers for when it is asked when it last saw them."""
+"""For how many minions the master answers in one request when it last saw them."""
 
-_RESUME_PAUSE_S = 0.2
-_SAY_RUNNER = frozenset({"publish", "event_send"})
-"""Verbs that are told by which runner they are asked."""
+_VERBS_OF_RUNNERS = frozenset({"publish", "event_send"})
+"""Verbs whose request names the runner that asks."""
 
 _ERRORS: dict[int, type[SaltliteError]] = {
     kind.exit_code: kind for kind in (UsageError, NoTargetError, RefusedError, UnreachableError)
@@ -50,7 +53,7 @@ _ERRORS: dict[int, type[SaltliteError]] = {
 
 
 class JobCall:
-    """One or several function calls on one target, as they are handed to the master."""
+    """One or several function calls on one target, as the request carries them."""
 
     __slots__ = ("calls", "options", "tgt", "tgt_type")
 
@@ -67,12 +70,11 @@ class JobCall:
     ) -> None:
         """`tgt_type` is one of `saltlite.model.target.TargetKind`; a sequence of ids or SRNs as `tgt` goes with `list`.
 
-        `more` are functions with arguments and keyword arguments that run after the first, in the same process.
-        `options` are further fields of the request, left out where they are None: `deliver_ms` and `run_ms`
-        (milliseconds), `subset` (on so many targets, chosen by chance), `origin` (from where it is asked for), `batch`
-        (on some at a time: a map of `size`, `percent`, `wait_ms`, `failhard`), `module_executors` (a list of names, or
-        one, that minions are to use in place of their own), `executor_opts` (a map of what these are told) and `ret`
-        (names of returners of the master that are to get each return).
+        `more`: functions with arguments and keyword arguments that run after the first, in the same process.
+        `options`: further fields of the request, omitted when None: `deliver_ms` and `run_ms` (milliseconds), `subset`
+        (a number of random targets), `origin` (where the request comes from), `batch` (a map of `size`, `percent`,
+        `wait_ms`, `failhard`), `module_executors` (one name or a list, which replaces the minions' own),
+        `executor_opts` (a map) and `ret` (names of returners of the master that get each return).
         """
         self.tgt = tgt if isinstance(tgt, str) else ",".join(tgt)
         self.tgt_type = tgt_type
@@ -82,7 +84,7 @@ class JobCall:
 
     @property
     def fun(self) -> str:
-        """The names of its functions, with commas between them."""
+        """The names of its functions, separated by commas."""
         return ",".join(str(call[0]) for call in self.calls)
 
     def fields(self) -> dict[str, Any]:
@@ -91,66 +93,62 @@ class JobCall:
 
 
 class LocalClient:
-    """A client of the master on this machine. Use it as a context manager; it connects when it must.
+    """A client of the master on this machine, and a context manager. It connects on demand.
 
-    Every method raises UnreachableError when the master is not there, RefusedError when the caller may not,
-    and the error that the master answered, with its exit code.
+    Every method raises UnreachableError when the master cannot be reached, RefusedError when the caller may not do
+    this, and the error that the master answered, with its exit code.
     """
 
     def __init__(self, socket_path: str) -> None:
         self.path = socket_path
         self.token = ""
-        """Of a login, "" for the user of this process; it stands in every request."""
+        """The token of a login, part of every request; "" for the user of this process."""
         self.runner = ""
-        """The jid of the runner that asks; the master notes it with jobs that it publishes and events that it sends."""
+        """The jid of the runner that asks; the master records it with the jobs and events that it publishes."""
         self._ends_login = False
         self._trusted: frozenset[int] | None = None
         self._connection: Connection | None = None
         self._followed = ""
-        """The job whose stream the connection carries, "" for none."""
+        """The jid whose stream the connection carries, "" for none."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *unused: object) -> None:
         if self._ends_login:
-            # What is not ended here ends by itself.
-            with contextlib.suppress(SaltliteError):
+            with contextlib.suppress(SaltliteError):  # a login that is not ended here expires
                 self.call("logout")
         self.close()
 
     def require_server(self, uids: frozenset[int]) -> None:
-        """From now on talk to nobody but a master that was started by one of these users."""
+        """From now on connect only to a master that one of these users started."""
         self.close()
         self._trusted = uids
 
     def log_in(self, backend: str, username: str, password: str, *, keep: bool = False) -> dict[str, Any]:
-        """Be that user from now on. Without `keep` the login ends when this context manager does.
-
-        Raises LoginError when the master does not let the user in.
-        """
+        """Act as that user from now on. Without `keep` the login ends with this context manager. Raises LoginError."""
         answer = self.call("login", backend=backend, username=username, password=password)
         self.token, self._ends_login = answer["token"], not keep
         return answer
 
     def close(self) -> None:
-        """End the connection. The next call makes a new one."""
+        """End the connection. The next call opens another."""
         self._followed = ""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def call(self, verb: str, **fields: Any) -> dict[str, Any]:
-        """Ask one verb of the operator protocol and give back the answer's fields.
+        """Send one verb of the operator protocol; the fields of the answer.
 
         After `follow`, or with a true field `follow`, the connection carries a stream, for `messages`.
         """
         self._followed = ""
         try:
             who = {"token": self.token} if self.token else {}
-            if self.runner and verb in _SAY_RUNNER:
+            if self.runner and verb in _VERBS_OF_RUNNERS:
                 who["runner"] = self.runner
-            answer = self._ask({"v": PROTOCOL_VERSION, "verb": verb, **who, **fields})
+            answer = self._request({"v": PROTOCOL_VERSION, "verb": verb, **who, **fields})
         except BaseException:  # whatever it was, the next answer on this connection is not ours
             self.close()
             raise
@@ -158,10 +156,36 @@ class LocalClient:
             self._followed = answer.get("jid", "")
         return answer
 
+    def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._connection is None:
+            self._connection = Connection(self.path, self._trusted)
+        self._connection.send(request)
+        answer = self._connection.receive(ANSWER_TIMEOUT_S)
+        if answer is None:
+            raise UnreachableError(
+                f"the master took the request and did not answer in {ANSWER_TIMEOUT_S:g}s; look at its log"
+            )
+        if answer.get("ok") is True:
+            return answer
+        raise error_of(answer)
+
+    def receive(self, timeout_s: float | None) -> dict[str, Any] | None:
+        """The next message of the stream that the last `call` opened; None when none came in `timeout_s`.
+
+        Raises ConnectionLostError: the caller opens another stream where this one ended.
+        """
+        if self._connection is None:
+            raise ConnectionLostError("there is no connection to the master any more")
+        try:
+            return self._connection.receive(timeout_s)
+        except BaseException:
+            self.close()
+            raise
+
     def publish(self, job: JobCall, *, follow: bool = False) -> Published:
         """Publish a job; with `follow` the connection then carries its stream, for `watch`.
 
-        Sent a second time, under the same request id, when the connection ends before the answer.
+        The request is sent again, under the same id, when the connection ends before the answer.
         """
         request = {"request_id": os.urandom(16).hex(), "follow": follow, **job.fields()}
         try:
@@ -177,50 +201,68 @@ class LocalClient:
         return Published(answer, fun=job.fun, target=job.tgt)
 
     def messages(
-        self, progress: Progress, patience: WaitPolicy, *, tick_s: float | None = None
+        self, progress: Progress, policy: WaitPolicy, *, tick_s: float | None = None
     ) -> Generator[dict[str, Any] | None]:
-        """The stream's messages for `progress.apply`, until every target is settled or waiting is over.
+        """The stream's messages for `progress.apply`, until every target is settled or the waiting is over.
 
-        `progress` comes from a publish with `follow`, and its times from `time.monotonic`. With `tick_s` there is
-        a None whenever nothing came for so many seconds. A stream that was left (a generator that was closed) is
-        taken up where `progress` stands by the next call. Before waiting is over there is a last look at what the
-        master has stored (G9). Raises UnreachableError when the stream broke and the master did not come back.
+        `progress` comes from a publish with `follow`, and its times from `time.monotonic`. With `tick_s` it yields
+        None after that many seconds without a message. After the generator was closed, the next call resumes where
+        `progress` stands. Raises UnreachableError when the stream broke and the master did not come back.
         """
-        looked = False
+        live = self._connection is not None and self._followed == progress.published.jid
+        follower = Follower(progress, policy, tick_s=tick_s, live=live)
         try:
-            while (left_s := progress.patience_s(patience, now=time.monotonic())) != 0.0 or not looked:
-                if progress.ended:
-                    return
-                looked = left_s == 0.0
-                if looked:
-                    yield from self._last_look(progress)
-                    continue
-                waits = [seconds for seconds in (left_s, tick_s) if seconds is not None]
-                message = self._next_message(progress, min(waits, default=None))
+            while (action := follower.next(time.monotonic())) is not None:
+                if isinstance(action, Open):
+                    self._open(follower, action)
+                    message = None
+                else:
+                    message = self._read(follower, action.timeout_s)
                 if message is not None or tick_s is not None:
                     yield message
         finally:
             if not progress.ended:
                 self.close()  # the rest of the stream would be read as the next answer
 
-    def receive(self, timeout_s: float | None) -> dict[str, Any] | None:
-        """The next message of the stream that the last `call` has opened, None when none came in `timeout_s`.
-
-        Raises ConnectionLostError: the caller opens another where this one ended.
-        """
-        if self._connection is None:
-            raise ConnectionLostError("there is no connection to the master any more")
+    def _open(self, follower: Follower, action: Open) -> None:
+        if not follower.idle or self._followed:
+            self.close()  # messages of the old stream would be read as the answer
         try:
-            return self._connection.receive(timeout_s)
-        except BaseException:
-            self.close()
-            raise
+            self.call("follow", **action.fields)
+        except UnreachableError as error:
+            follower.failed(error, time.monotonic())
+            time.sleep(RESUME_PAUSE_S)
+        else:
+            follower.opened(action)
 
-    def watch(self, progress: Progress, patience: WaitPolicy) -> Iterator[Reply]:
-        """Replies as they arrive; ends as `messages` does. Afterwards `progress` says who is missing."""
-        for message in self.messages(progress, patience):
+    def _read(self, follower: Follower, timeout_s: float | None) -> dict[str, Any] | None:
+        try:
+            message = self.receive(timeout_s)
+        except ConnectionLostError:
+            follower.lost()
+            return None
+        follower.received(message)
+        return message
+
+    def watch(self, progress: Progress, policy: WaitPolicy) -> Iterator[Reply]:
+        """Replies as they arrive; ends as `messages` does. Afterwards `progress` knows who is missing."""
+        for message in self.messages(progress, policy):
             if message is not None:
                 yield from progress.apply(message, now=time.monotonic()).replies
+
+    def stored(self, jid: str) -> list[Reply]:
+        """The replies that the master has stored for a job so far."""
+        progress = Progress(Published(self.call("follow", jid=jid, after=0, once=True)), now=time.monotonic())
+        follower = Follower(progress, WaitPolicy(0.0), live=False, stored=True)
+        replies: list[Reply] = []
+        try:
+            while not follower.idle:
+                message = self.receive(ANSWER_TIMEOUT_S)
+                follower.received(message)
+                replies += progress.apply(message or {}, now=time.monotonic()).replies
+        finally:
+            self.close()
+        return replies
 
     def cmd(
         self,
@@ -231,17 +273,15 @@ class LocalClient:
         tgt_type: str = "glob",
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """Run a function and give back `{id: return}` of the minions and resources that returned, as Salt's `cmd` does.
+        """Run a function; `{id: return}` of the minions and resources that returned, as Salt's `cmd`.
 
         The key of a resource is its id without the type, or its SRN where another target of the job has that id.
-        `timeout` is how long to wait for minions of which there is no news, in seconds. None takes the master's
-        setting, and does not wait for those that are away.
+        `timeout`: how long to wait for silent minions, in seconds. None takes the master's setting, and does not wait
+        for minions that are away.
         """
-        job = JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type)
-        published = self.publish(job, follow=True)
-        progress = Progress(published, now=time.monotonic())
-        patience = WaitPolicy(published.timeout_s) if timeout is None else WaitPolicy(timeout, away_quiet_s=timeout)
-        replies = self.watch(progress, patience)
+        published = self.publish(JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type), follow=True)
+        policy = WaitPolicy(published.timeout_s) if timeout is None else WaitPolicy(timeout, away_quiet_s=timeout)
+        replies = self.watch(Progress(published, now=time.monotonic()), policy)
         return {reply.name: reply.value for reply in replies if reply.has_value}
 
     def cmd_async(
@@ -252,7 +292,7 @@ class LocalClient:
         kwarg: Mapping[str, Any] | None = None,
         tgt_type: str = "glob",
     ) -> str:
-        """Publish a job and give back its jid at once."""
+        """Publish a job; its jid, at once."""
         return self.publish(JobCall(tgt, fun, arg=arg, kwarg=kwarg, tgt_type=tgt_type)).jid
 
     def seen_ago(self, minions: Sequence[str]) -> dict[str, float | None]:
@@ -260,66 +300,162 @@ class LocalClient:
         found: dict[str, float | None] = self.call("heard", ids=list(minions[:SEEN_MAX]))["heard"]
         return found
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        if self._connection is None:
-            self._connection = Connection(self.path, self._trusted)
-        self._connection.send(request)
-        answer = self._connection.receive(ANSWER_TIMEOUT_S)
-        if answer is None:
-            raise UnreachableError(
-                f"the master took the request and did not answer in {ANSWER_TIMEOUT_S:g}s; look at its log"
-            )
-        if answer.get("ok") is True:
-            return answer
-        raise error_of(answer)
-
-    def _last_look(self, progress: Progress) -> Iterator[dict[str, Any]]:
-        """What the store has now and this stream did not say yet."""
-        self.close()  # messages of the stream that are on their way would be read as the answer
-        while True:
-            if self._connection is None:
-                self._resume(progress, once=True)
-            try:
-                message = self.receive(ANSWER_TIMEOUT_S)
-            except ConnectionLostError:
-                continue
-            if message is None:
-                raise UnreachableError(f"the master did not say in {ANSWER_TIMEOUT_S:g}s what it has stored")
-            yield message
-            if message.get("so_far") or message.get("end"):
-                return
-
-    def _next_message(self, progress: Progress, patience_s: float | None) -> dict[str, Any] | None:
-        if self._connection is not None and self._followed == progress.published.jid:
-            try:
-                return self._connection.receive(patience_s)
-            except ConnectionLostError:
-                self.close()
-        self._resume(progress)
-        return None
-
-    def _resume(self, progress: Progress, **how: bool) -> None:
-        jid = progress.published.jid
-        give_up_at = time.monotonic() + RESUME_FOR_S
-        while True:
-            try:
-                self.call("follow", jid=jid, after=progress.seq, **how)
-            except UnreachableError as error:
-                if time.monotonic() >= give_up_at:
-                    raise UnreachableError(
-                        f"the master went away while job {jid} was followed; the job goes on, and minions "
-                        "keep their returns until the master is back"
-                    ) from error
-                time.sleep(_RESUME_PAUSE_S)
-            else:
-                return
-
 
 def error_of(answer: Mapping[str, Any]) -> SaltliteError:
-    """The error in an answer that is one, or RemoteProtocolError."""
+    """The error in an answer, or RemoteProtocolError for an answer that has none."""
     code, text = answer.get("exit"), answer.get("error")
     if answer.get("ok") is not False or not isinstance(code, int) or not isinstance(text, str):
         return RemoteProtocolError("bad-answer", f"the master answered {sorted(answer)}")
     if answer.get("login"):
         return LoginError(text)
     return _ERRORS.get(code, SaltliteError)(text)
+
+
+class EventReader:
+    """The master's events whose tag matches a glob, in the order of their sequence numbers."""
+
+    def __init__(
+        self, client: LocalClient, pattern: str, *, after: int | None = None, since: float | None = None
+    ) -> None:
+        """Begin after the cursor `after`, or at the time `since` (seconds since 1970); without either, now.
+
+        Raises UsageError for a cursor that the master has not reached, and as `LocalClient.call` does.
+        """
+        self._client = client
+        self._pattern = pattern
+        self._read: deque[dict[str, Any]] = deque()
+        """Events that have arrived and were not returned yet."""
+        self.skipped: list[dict[str, Any]] = []
+        """Events that the master could not read, as `seq`, `tag` and `reason`; whoever reports them clears the list."""
+        begin = {name: value for name, value in (("after", after), ("since", since)) if value is not None}
+        answer = client.call("events", pattern=pattern, **begin)
+        try:
+            self.seq: int = answer["seq"]
+            """The cursor, from which another reader misses nothing and repeats nothing."""
+            self.gone = self.seq + 1 < answer["first"]
+            """Whether events after the cursor have been deleted already."""
+        except (KeyError, TypeError) as error:
+            raise RemoteProtocolError("bad-answer", f"to events: {error!r}") from error
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self
+
+    def __next__(self) -> dict[str, Any]:
+        """The next event, as `seq`, `tag`, `data` and `at`; waits without limit.
+
+        Raises UnreachableError when the connection broke and the master did not come back.
+        """
+        while (event := self.within(None)) is None:
+            pass
+        return event
+
+    def within(self, timeout_s: float | None) -> dict[str, Any] | None:
+        """The next event, None when none comes in that time. Raises as `__next__` does."""
+        give_up_at = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._read:
+            try:
+                message = self._client.receive(None if give_up_at is None else max(0.0, give_up_at - time.monotonic()))
+            except ConnectionLostError:
+                self._resume()
+                continue
+            if message is None and give_up_at is not None:
+                return None
+            if message is None or "events" not in message:
+                raise RemoteProtocolError("bad-update", str((message or {}).get("error", "an empty message")))
+            self._read.extend(message["events"])
+            self.skipped += message.get("skipped", ())
+            if not message["events"] and message.get("seq", 0) > self.seq:
+                self.seq = message["seq"]
+        event = self._read.popleft()
+        self.seq = event["seq"]
+        return event
+
+    def _resume(self) -> None:
+        give_up_at = time.monotonic() + RESUME_FOR_S
+        while True:
+            time.sleep(RESUME_PAUSE_S)
+            try:
+                self._client.call("events", pattern=self._pattern, after=self.seq)
+            except UnreachableError as error:
+                if time.monotonic() >= give_up_at:
+                    raise UnreachableError(
+                        f"the master went away; `--since {self.seq}` goes on from here when it is back"
+                    ) from error
+            else:
+                return
+
+
+class RunnerClient:
+    """The `__client__` of runners: every method raises CommandExecutionError with the sentence of the error."""
+
+    def __init__(self, client: LocalClient) -> None:
+        self._client = client
+        self.unreachable = False
+        """Whether a request did not reach the master."""
+
+    def call(self, verb: str, **fields: Any) -> dict[str, Any]:
+        """Send one verb of the operator protocol; the fields of the answer."""
+        with self._sentences():
+            return self._client.call(verb, **fields)
+
+    def cmd(
+        self,
+        tgt: str | Sequence[str],
+        fun: str,
+        arg: Sequence[Any] = (),
+        kwarg: Mapping[str, Any] | None = None,
+        tgt_type: str = "glob",
+        timeout: float | None = None,
+    ) -> dict[str, Any]:
+        """Run a function on the fleet: `{id: return}` of those that returned, as `LocalClient.cmd`."""
+        with self._sentences():
+            return self._client.cmd(tgt, fun, arg, kwarg, tgt_type, timeout)
+
+    def returns(self, jid: str) -> dict[str, Any]:
+        """`{id: return}` of what a job has returned so far, keyed as by `cmd`."""
+        return {name: found["return"] for name, found in self.results(jid).items()}
+
+    def results(self, jid: str) -> dict[str, dict[str, Any]]:
+        """`{id: {"return": value, "retcode": 0, "success": True}}` of what a job has returned so far."""
+        with self._sentences():
+            return {reply.name: _result(reply) for reply in self._client.stored(jid) if reply.has_value}
+
+    def events(self, pattern: str, timeout_s: float, since: float | None = None) -> Iterator[dict[str, Any]]:
+        """Events whose tag matches the glob, as `seq`, `tag`, `data` and `at`, for that many seconds.
+
+        They begin at the time `since` (seconds since 1970), by default now.
+        """
+        give_up_at = time.monotonic() + timeout_s
+        try:
+            with self._sentences():
+                reader = EventReader(self._client, pattern, since=since)
+            while True:
+                with self._sentences():
+                    event = reader.within(max(0.0, give_up_at - time.monotonic()))
+                if event is None:
+                    return
+                yield event
+        finally:
+            self._client.close()
+
+    @contextlib.contextmanager
+    def _sentences(self) -> Iterator[None]:
+        try:
+            yield
+        except SaltliteError as error:
+            self.unreachable = self.unreachable or isinstance(error, UnreachableError)
+            raise CommandExecutionError(str(error)) from error
+
+
+def without_outputter(value: Any) -> tuple[Any, str]:
+    """A runner's return without the outputter that it names ("" for none).
+
+    Salt's runners may return both together, as `{"outputter": name, "data": value}`.
+    """
+    if isinstance(value, dict) and value.keys() == {"outputter", "data"} and isinstance(value["outputter"], str):
+        return value["data"], value["outputter"]
+    return value, ""
+
+
+def _result(reply: Reply) -> dict[str, Any]:
+    return {"return": reply.value, "retcode": reply.retcode, "success": not reply.failed()}

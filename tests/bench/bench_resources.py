@@ -19,8 +19,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from saltlite.client.follower import Progress, WaitPolicy  # noqa: E402 - as above
 from saltlite.client.local import JobCall  # noqa: E402 - the path above is needed for it
-from saltlite.client.waiting import Progress, WaitPolicy  # noqa: E402 - as above
 from tests.bench.fleet import BenchFleet, wait_until  # noqa: E402 - as above
 from tests.bench.measure import Figure, Others, cpu_s, machine, pss_mib, rounded, timed, title  # noqa: E402 - as above
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall, LocalClient
-from saltlite.client.waiting import Progress, WaitPolicy
 from tests.support.api import Api, user_file
 from tests.support.fleet import BIN, Fleet, Said, wait_until
 from tests.support.machine import OTHER, opening, why_not

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall
-from saltlite.client.waiting import Progress, WaitPolicy
 from tests.support.fleet import Fleet
 
 pytestmark = pytest.mark.e2e

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall
-from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.errors import LoginError, RefusedError, SaltliteError
 from tests.support.fleet import wait_until
 from tests.support.rights import LOCAL_USER, RightsSite, rights_site, rows

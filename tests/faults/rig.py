@@ -18,8 +18,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from saltlite.client.follower import Progress, Published, Update, WaitPolicy
 from saltlite.client.local import JobCall, LocalClient
-from saltlite.client.waiting import Progress, Published, Update, WaitPolicy
 from saltlite.errors import SaltliteError
 from saltlite.master.store.ports import Store
 from saltlite.minion.jobs.job_process import TITLE as JOB_TITLE

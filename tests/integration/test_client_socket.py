@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from saltlite.client import connection, local
+from saltlite.client import connection, follower, local
+from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall, LocalClient
-from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.errors import NoTargetError, RefusedError, RemoteProtocolError, UnreachableError, UsageError
 from tests.integration.fakemaster import (
     DROP,
@@ -122,7 +122,7 @@ def test_a_stream_that_breaks_is_taken_up_where_it_stood(tmp_path: Path) -> None
 
 
 def test_a_master_that_does_not_come_back_is_told_with_the_jid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "RESUME_FOR_S", 0.3)
+    monkeypatch.setattr(follower, "RESUME_FOR_S", 0.3)
     steps: list[list[Step]] = [[published("web1"), state(1, "web1", "running"), DROP]]
     steps += [[DROP] for _ in range(20)]
     with (

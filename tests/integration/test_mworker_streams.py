@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from saltlite.client.connection import Connection
-from saltlite.client.events import EventReader
-from saltlite.client.local import LocalClient
+from saltlite.client.local import EventReader, LocalClient
 from saltlite.master.processes import link_channel as inside
 from saltlite.master.processes import link_channel as linkchannel
 from saltlite.master.processes import mworker

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saltlite.client.values import decode_message, decode_value
+from saltlite.client.connection import decode_message, decode_value
 from saltlite.errors import ProtocolError, UsageError
 from saltlite.loader.encode import decode_return, encode_return
 from saltlite.master.handlers.events import answer_event

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from saltlite.client.local import RESUME_FOR_S
-from saltlite.client.waiting import Progress, Published, WaitPolicy
+from saltlite.client.follower import RESUME_FOR_S, Progress, Published, WaitPolicy
 from saltlite.errors import UnreachableError
 from saltlite.wire.ipc import pack, unpack
 from tests.simulation.universe import End, Process, SimChannel, SimReactor
@@ -130,7 +129,7 @@ class SimClient:
         progress = self.progress
         if progress is None or self.over or self._channel is None:
             return
-        patience_s = progress.patience_s(self._patience, now=self._fleet.universe.now)
+        patience_s = progress.wait_s(self._patience, now=self._fleet.universe.now)
         if patience_s == 0.0 and (progress.ended or self._looked):
             self._close(progress)
         elif patience_s == 0.0 and not self._looking:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from saltlite.client.waiting import WaitPolicy
+from saltlite.client.follower import WaitPolicy
 from saltlite.errors import UnreachableError
 from saltlite.model.job import TargetState
 from saltlite.model.parts import part_id, segment_id

@@ -9,9 +9,9 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 
 from saltlite.cli.console import Console
 from saltlite.cli.printers import EqualAnswers
-from saltlite.client.waiting import Reply, Update
+from saltlite.client.follower import Reply, Update
 from tests.support.terminal import Terminal
-from tests.unit.test_client_waiting import progress
+from tests.unit.test_client_follower import progress
 
 
 def shown(*replies: tuple[str, Any, int], stdout: io.StringIO | None = None) -> str:

@@ -20,8 +20,8 @@ from saltlite.cli.outcome import (
     open_targets,
     summary,
 )
-from saltlite.client.waiting import Progress, Published
-from tests.unit.test_client_waiting import moved, progress, returned
+from saltlite.client.follower import Progress, Published
+from tests.unit.test_client_follower import moved, progress, returned
 
 
 def reasons(job: Progress, known: Known) -> list[str]:

@@ -8,9 +8,9 @@ import pytest
 
 from saltlite.cli.console import Console
 from saltlite.cli.following import REDRAW_S, SHOW_AFTER_S, StatusLine, status_text
-from saltlite.client.waiting import Progress
+from saltlite.client.follower import Progress
 from tests.support.terminal import Terminal
-from tests.unit.test_client_waiting import moved, progress, returned
+from tests.unit.test_client_follower import moved, progress, returned
 
 
 @pytest.fixture(autouse=True)

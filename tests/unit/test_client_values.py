@@ -6,11 +6,11 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 import pytest
 
 from saltlite.cli import output
-from saltlite.client.values import CONTAINERS_MAX, decode_value
-from saltlite.client.waiting import UNREADABLE_CODE
+from saltlite.client.connection import CONTAINERS_MAX, decode_value
+from saltlite.client.follower import UNREADABLE_CODE
 from saltlite.errors import RemoteProtocolError
 from saltlite.model.plain import DEPTH_MAX
-from tests.unit.test_client_waiting import progress
+from tests.unit.test_client_follower import progress
 
 
 def nested(depth: int) -> bytes:

@@ -12,7 +12,7 @@ import msgpack  # type: ignore[import-untyped]  # the package ships no type info
 import pytest
 
 from saltlite.api.feed import _events_in as shown_by_the_api
-from saltlite.client.values import decode_message
+from saltlite.client.connection import decode_message
 from saltlite.errors import DamagedError
 from saltlite.hooks import read_hooks
 from saltlite.master.handlers.delivery import handle_pull

@@ -11,8 +11,8 @@ from saltlite.cli.configs import config_dir_of
 from saltlite.cli.connect import open_client
 from saltlite.cli.options import Option
 from saltlite.cli.output import print_answer
+from saltlite.client.follower import Progress, WaitPolicy
 from saltlite.client.local import JobCall
-from saltlite.client.waiting import Progress, WaitPolicy
 from saltlite.errors import NoTargetError, SaltliteError, UnreachableError, UsageError
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from saltlite.cli.job_options import FOLLOW_OPTIONS, accepted_risks
 from saltlite.cli.options import Option, Table, choice, format_duration, format_moment, parse_moment
 from saltlite.cli.output import OutFile, columns, print_answer, shorter, width_for
 from saltlite.cli.targets import targets_text, written_target
+from saltlite.client.connection import decode_value
+from saltlite.client.follower import Progress, Published, WaitPolicy
 from saltlite.client.local import JobCall
-from saltlite.client.values import decode_value
-from saltlite.client.waiting import Progress, Published, WaitPolicy
 from saltlite.config.paths import require_path
 from saltlite.errors import NoTargetError, RefusedError, SaltliteError, UnreachableError, UsageError
 from saltlite.model.ids import parse_jid

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from saltlite.client.values import decode_message
+from saltlite.client.connection import decode_message
 from saltlite.errors import SaltliteError
 from saltlite.master.handlers.events import EventStream
 from saltlite.master.handlers.jobs import Follower

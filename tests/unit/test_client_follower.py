@@ -7,8 +7,18 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]  # the package ships no type information
 import pytest
 
-from saltlite.client.waiting import FIRST_MESSAGE_S, Progress, Published, WaitPolicy
-from saltlite.errors import RemoteProtocolError
+from saltlite.client.connection import ANSWER_TIMEOUT_S
+from saltlite.client.follower import (
+    FIRST_MESSAGE_S,
+    RESUME_FOR_S,
+    Follower,
+    Open,
+    Progress,
+    Published,
+    Read,
+    WaitPolicy,
+)
+from saltlite.errors import RemoteProtocolError, UnreachableError
 
 TIMEOUT_S = 5.0
 PATIENCE = WaitPolicy(TIMEOUT_S)
@@ -43,92 +53,92 @@ def returned(
 
 def test_a_silent_minion_is_waited_for_until_the_timeout_since_the_publish() -> None:
     job = progress("web1")
-    assert [job.patience_s(PATIENCE, now=now) for now in (100.0, 103.0, 105.0, 200.0)] == [5.0, 2.0, 0.0, 0.0]
+    assert [job.wait_s(PATIENCE, now=now) for now in (100.0, 103.0, 105.0, 200.0)] == [5.0, 2.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("state", ["received", "running"])
 def test_a_minion_that_has_the_job_is_waited_for_without_limit(state: str) -> None:
     job = progress("web1", "web2")
     job.apply(moved("web1", state), now=101.0)
-    assert job.patience_s(PATIENCE, now=9000.0) is None
+    assert job.wait_s(PATIENCE, now=9000.0) is None
 
 
 def test_any_news_of_the_job_starts_the_timeout_again() -> None:
     job = progress("web1", "web2")
     job.apply(returned("web1"), now=104.0)
-    assert job.patience_s(PATIENCE, now=105.0) == 4.0
+    assert job.wait_s(PATIENCE, now=105.0) == 4.0
 
 
 def test_a_repeated_message_is_no_news() -> None:
     job = progress("web1", "web2")
     job.apply(returned("web1"), now=104.0)
     assert job.apply(returned("web1"), now=108.0).replies == []
-    assert job.patience_s(PATIENCE, now=108.0) == 1.0
+    assert job.wait_s(PATIENCE, now=108.0) == 1.0
 
 
 def test_a_minion_that_is_away_is_not_waited_for_when_the_others_are_settled() -> None:
     job = progress("web1", "web2", away={"web2": None})
-    assert job.patience_s(PATIENCE, now=100.0) == TIMEOUT_S
+    assert job.wait_s(PATIENCE, now=100.0) == TIMEOUT_S
     job.apply(returned("web1"), now=100.0)
-    assert job.patience_s(PATIENCE, now=100.0) == 0.0
+    assert job.wait_s(PATIENCE, now=100.0) == 0.0
 
 
 def test_where_all_are_away_the_stream_has_a_moment_to_say_otherwise() -> None:
     job = progress("web1", away={"web1": None})
-    assert job.patience_s(PATIENCE, now=100.0) == pytest.approx(FIRST_MESSAGE_S)
-    assert job.patience_s(PATIENCE, now=101.0) == 0.0
+    assert job.wait_s(PATIENCE, now=100.0) == pytest.approx(FIRST_MESSAGE_S)
+    assert job.wait_s(PATIENCE, now=101.0) == 0.0
     job.apply({"seq": 0}, now=100.1)
-    assert job.patience_s(PATIENCE, now=100.1) == 0.0
+    assert job.wait_s(PATIENCE, now=100.1) == 0.0
 
 
 def test_a_timeout_that_was_asked_for_holds_for_minions_that_are_away() -> None:
     job = progress("web1", "web2", away={"web1": 1.0})
     job.apply(returned("web2"), now=104.0)
-    assert job.patience_s(WaitPolicy(30.0, away_quiet_s=30.0), now=105.0) == 29.0
+    assert job.wait_s(WaitPolicy(30.0, away_quiet_s=30.0), now=105.0) == 29.0
 
 
 def test_until_the_end_of_the_delivery_time_minions_that_are_away_are_waited_for_whatever_is_heard() -> None:
     job = progress("web1", "web2", away={"web1": 1.0})
     job.apply(returned("web2"), now=150.0)
-    waits = [job.patience_s(WaitPolicy(TIMEOUT_S, away_s=60.0), now=now) for now in (150.0, 159.0, 160.0)]
+    waits = [job.wait_s(WaitPolicy(TIMEOUT_S, away_s=60.0), now=now) for now in (150.0, 159.0, 160.0)]
     assert waits == [10.0, 1.0, 0.0]
 
 
 def test_a_minion_that_comes_back_with_the_job_is_waited_for_as_any_other() -> None:
     job = progress("web1", away={"web1": 1.0})
     job.apply(moved("web1", "running"), now=100.0)
-    assert job.patience_s(PATIENCE, now=9000.0) is None
+    assert job.wait_s(PATIENCE, now=9000.0) is None
 
 
 def test_minions_whose_batch_has_not_come_are_waited_for_unless_one_before_them_is_silent() -> None:
     job = progress("web1", "web2")
     job.apply(moved("web2", "planned"), now=100.0)
-    assert job.patience_s(PATIENCE, now=101.0) == 4.0
+    assert job.wait_s(PATIENCE, now=101.0) == 4.0
     job.apply(returned("web1"), now=102.0)
-    assert job.patience_s(PATIENCE, now=9000.0) is None
+    assert job.wait_s(PATIENCE, now=9000.0) is None
     job.apply(moved("web2", "queued"), now=9000.0)
-    assert job.patience_s(PATIENCE, now=9001.0) == 4.0
+    assert job.wait_s(PATIENCE, now=9001.0) == 4.0
 
 
 def test_a_minion_that_is_away_is_passed_over_by_batches_and_not_waited_for() -> None:
     job = progress("web1", "web2", away={"web2": None})
     job.apply(moved("web2", "planned"), now=100.0)
     job.apply(returned("web1"), now=100.0)
-    assert job.patience_s(PATIENCE, now=100.0) == 0.0
+    assert job.wait_s(PATIENCE, now=100.0) == 0.0
 
 
 def test_a_job_that_the_master_calls_ended_is_not_waited_for() -> None:
     job = progress("web1")
     job.apply({"seq": 3, "end": True}, now=100.0)
-    assert job.patience_s(PATIENCE, now=100.0) == 0.0
+    assert job.wait_s(PATIENCE, now=100.0) == 0.0
 
 
 def test_a_return_whose_state_came_first_is_waited_for() -> None:
     job = progress("web1")
     job.apply(moved("web1", "returned"), now=100.0)
-    assert job.patience_s(PATIENCE, now=900.0) is None
+    assert job.wait_s(PATIENCE, now=900.0) is None
     job.apply(returned("web1"), now=900.0)
-    assert job.patience_s(PATIENCE, now=901.0) == 4.0
+    assert job.wait_s(PATIENCE, now=901.0) == 4.0
 
 
 def test_states_only_move_forward_and_the_first_end_stays() -> None:
@@ -213,7 +223,7 @@ def test_resources_are_waited_for_as_their_managing_minion_is() -> None:
     job = progress(resources=RESOURCES, away={"ma": 1000.0})
     assert (job.silent(), job.awaited(), job.counts()) == (["mb"], {"ssh:d2"}, {"silent": 1, "away": 2})
     job.apply(returned("ssh:d2"), now=101.0)
-    assert job.patience_s(PATIENCE, now=102.0) == 0.0
+    assert job.wait_s(PATIENCE, now=102.0) == 0.0
 
 
 def test_a_reply_of_a_resource_names_it_and_its_managing_minion() -> None:
@@ -229,3 +239,76 @@ def test_an_answer_with_other_resources_than_lists_by_minion_is_refused(resource
     answer = {"jid": "2" * 20, "minions": [], "resources": resources, "away": {}, "unknown": {}, "skipped": []}
     with pytest.raises(RemoteProtocolError, match="bad-answer"):
         Published(answer | {"timeout_s": 1, "deliver_ms": 1})
+
+
+def timeout_of(action: Open | Read | None) -> float | None:
+    assert isinstance(action, Read)
+    return action.timeout_s
+
+
+def opened(follower: Follower, now: float) -> dict[str, Any]:
+    """Perform the action, which has to be one that opens a stream; its fields."""
+    action = follower.next(now)
+    assert isinstance(action, Open)
+    follower.opened(action)
+    return action.fields
+
+
+def test_a_follower_reads_until_the_waiting_is_over_and_then_what_is_stored() -> None:
+    job = progress("web1")
+    follower = Follower(job, PATIENCE, live=True)
+    assert timeout_of(follower.next(100.0)) == TIMEOUT_S
+    follower.received(None)
+    assert opened(follower, 105.0) == {"jid": "2" * 20, "after": 0, "once": True}
+    assert timeout_of(follower.next(105.0)) == ANSWER_TIMEOUT_S
+    follower.received({"so_far": True})
+    assert follower.idle
+    assert follower.next(105.0) is None
+
+
+def test_a_follower_waits_on_when_the_store_knows_that_a_minion_has_the_job() -> None:
+    job = progress("web1")
+    follower = Follower(job, PATIENCE, live=True)
+    opened(follower, 105.0)
+    message = moved("web1", "running") | {"so_far": True}
+    follower.received(message)
+    job.apply(message, now=105.0)
+    assert opened(follower, 105.0) == {"jid": "2" * 20, "after": 1}
+    assert timeout_of(follower.next(900.0)) is None
+
+
+def test_a_follower_resumes_a_broken_stream_and_gives_up_after_a_while() -> None:
+    job = progress("web1")
+    job.apply(moved("web1", "running"), now=100.0)
+    follower = Follower(job, PATIENCE, live=True, tick_s=0.5)
+    assert timeout_of(follower.next(100.0)) == 0.5
+    follower.lost()
+    assert isinstance(follower.next(200.0), Open)
+    follower.failed(UnreachableError("gone"), 200.0)
+    assert isinstance(follower.next(201.0), Open)
+    with pytest.raises(UnreachableError, match="minions keep their returns"):
+        follower.failed(UnreachableError("gone"), 200.0 + RESUME_FOR_S)
+
+
+def test_a_stream_that_opened_starts_the_time_to_give_up_again() -> None:
+    job = progress("web1")
+    job.apply(moved("web1", "running"), now=100.0)
+    follower = Follower(job, PATIENCE, live=False)
+    opened(follower, 100.0)
+    follower.lost()
+    assert isinstance(follower.next(900.0), Open)
+    follower.failed(UnreachableError("gone"), 901.0)
+
+
+def test_a_follower_of_an_ended_job_does_nothing() -> None:
+    job = progress("web1")
+    follower = Follower(job, PATIENCE, live=True)
+    job.apply({**returned("web1"), "end": True}, now=101.0)
+    assert follower.next(101.0) is None
+    assert follower.idle
+
+
+def test_a_master_that_does_not_say_what_it_has_stored_is_an_error() -> None:
+    follower = Follower(progress("web1"), PATIENCE, live=False, stored=True)
+    with pytest.raises(UnreachableError, match="what it has stored"):
+        follower.received(None)
