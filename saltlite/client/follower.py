@@ -350,14 +350,14 @@ class Follower:
     @property
     def idle(self) -> bool:
         """Whether the connection carries nothing more, so that it can take another request."""
-        return not self._stream or self._progress.ended
+        return not self._stream or (self._stream == _LIVE and self._progress.ended)
 
     def next(self, now: float) -> Open | Read | None:
         """The next action; None when every target is settled or the waiting is over."""
-        if self._progress.ended:
-            return None
         if self._stream == _STORED:
             return Read(ANSWER_TIMEOUT_S)
+        if self._progress.ended:
+            return None
         wait_s = self._progress.wait_s(self._policy, now=now)
         if wait_s == 0.0:
             return None if self._read_store else self._open(now, once=True)
